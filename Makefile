@@ -1,0 +1,70 @@
+# Everything sets itself up: python3 (3.11 or newer) with pip and venv is all that is assumed.
+# PYTHON chooses the interpreter, VENV the folder of the virtual environment.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+ifeq ($(OS),Windows_NT)
+BIN = $(VENV)/Scripts
+endif
+PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet
+# A pinned package whose index lists no hash of a platform's wheel must not be taken: --require-hashes refuses it.
+INSTALL = $(PIP) install --require-hashes -r
+DEMO = $(VENV)/demo.installed
+TEST = $(VENV)/test.installed
+NPM = build/npm/installed
+QUESTION ?= What time is it in Tokyo?
+
+.PHONY: help demo test lint types bench lock clean
+
+help:  ## list the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1	/'
+
+demo: $(DEMO)  ## ask the embedded model a question that needs a tool
+	$(BIN)/dial-chat --config servers.json --model local --no-save "$(QUESTION)"
+
+test: $(TEST) $(NPM)  ## run the tests
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(TEST)  ## style, layers, and what is where
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+types: $(TEST)  ## mypy, strict
+	$(BIN)/mypy
+
+bench: $(TEST)  ## what this host adds to the bare SDKs
+	$(BIN)/python -m benchmarks.dial $(BENCH_ARGS)
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(DEMO): requirements-demo.lock pyproject.toml | $(BIN)/python
+	$(INSTALL) requirements-demo.lock
+	$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(TEST): requirements-test.lock pyproject.toml | $(BIN)/python
+	$(INSTALL) requirements-test.lock
+	$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# Real MCP servers from npm for the tests; without Node those tests are skipped, with a word.
+$(NPM): tests/npm/package.json
+	@mkdir -p build/npm
+	@if command -v npm >/dev/null 2>&1; then \
+	  cp tests/npm/package.json build/npm/ && cd build/npm && npm install --no-package-lock --no-audit --no-fund --silent; \
+	else echo "npm is not here: the tests of npm servers will be skipped"; fi
+	@touch $@
+
+lock: | $(BIN)/python  ## pin the dependencies anew, for every platform and Python
+	$(PIP) install 'uv>=0.9'
+	for extra in demo test; do \
+	  $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	    --extra local --extra demo $$( [ $$extra = test ] && echo --extra test ) requirements-build.in pyproject.toml \
+	    --output-file requirements-$$extra.lock --quiet --no-emit-index-url --no-emit-find-links --upgrade; \
+	done
+
+clean:  ## remove what was built here
+	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,309 @@
+"""What is said: roles, messages, the calls a model asks for, and what came of them.
+
+All of it is frozen and knows no provider: a provider turns it into its own wire form only when a request leaves.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+
+class Role(StrEnum):
+    """Who says it."""
+
+    SYSTEM = "system"
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL = "tool"
+
+
+@dataclass(frozen=True, slots=True)
+class TextPart:
+    """A piece of text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ImagePart:
+    """An image, as MCP servers send them."""
+
+    data: str
+    """The bytes, in base64."""
+    mime_type: str
+    """For example ``image/png``."""
+
+
+Part = TextPart | ImagePart
+Content = str | tuple[Part, ...]
+
+
+class Failure(StrEnum):
+    """Why a call has no good result. Every one of them is told to the model, in words."""
+
+    UNKNOWN_TOOL = "unknown_tool"
+    BAD_ARGUMENTS = "bad_arguments"
+    DENIED = "denied"
+    TIMEOUT = "timeout"
+    SERVER = "server"
+    TOOL = "tool"
+    NOT_RUN = "not_run"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallRequest:
+    """A call the model asks for, under the name it was offered."""
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any]
+    """Always a JSON object; empty where the model's own text could not be read."""
+    unreadable: str | None = None
+    """The model's text for the arguments, where it is not a JSON object."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give ``{"id", "name", "arguments"}``, with ``unreadable`` where there is such text."""
+        said = {"id": self.id, "name": self.name, "arguments": dict(self.arguments)}
+        return said if self.unreadable is None else said | {"unreadable": self.unreadable}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> ToolCallRequest:
+        """Read what `to_dict` gave, or OpenAI's ``{"id", "function": {"name", "arguments"}}``.
+
+        Raises:
+            ValueError: a part is missing or of the wrong type.
+        """
+        try:
+            function = data.get("function", data)
+            arguments = function["arguments"]
+            if isinstance(arguments, str):
+                arguments = json.loads(arguments or "{}")
+            if not isinstance(arguments, Mapping):
+                raise TypeError("its arguments are not a JSON object")
+            unreadable = _text_or_none(data.get("unreadable"))
+            return cls(str(data["id"]), str(function["name"]), dict(arguments), unreadable)
+        except (KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise ValueError(f"not a tool call: {error!r}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallResult:
+    """What came of a call. A failure is a result too: the model reads `content` either way."""
+
+    tool_call_id: str
+    success: bool
+    content: Content
+    """What the model reads; for a failure what went wrong and what was expected."""
+    error: str | None = None
+    """For a failure: the same in one line; None for a success."""
+    failure: Failure | None = None
+    """For a failure: its kind; None for a success."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give ``{"tool_call_id", "success", "content", "error"}``."""
+        content = content_to_json(self.content)
+        return {"tool_call_id": self.tool_call_id, "success": self.success, "content": content, "error": self.error}
+
+    @classmethod
+    def failed(cls, call_id: str, failure: Failure, error: str) -> ToolCallResult:
+        """Make a failure of one sentence that is true, short and of use to the model."""
+        return cls(call_id, success=False, content=error, error=error, failure=failure)
+
+
+@dataclass(frozen=True, slots=True)
+class Echo:
+    """What a provider wants back as it was (signatures, reasoning items): opaque, and of use to that provider only."""
+
+    provider: str
+    data: Any
+    """Of JSON types only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a conversation."""
+
+    role: Role
+    content: Content = ""
+    tool_calls: tuple[ToolCallRequest, ...] = ()
+    """For an assistant: what it asks to be called, in its order."""
+    tool_call_id: str | None = None
+    """For a tool: the call this is the result of."""
+    name: str | None = None
+    """For a tool: the name it was called by."""
+    is_error: bool = False
+    """For a tool: the call failed."""
+    echo: Echo | None = field(default=None, repr=False)
+
+    @classmethod
+    def user(cls, text: str) -> Message:
+        """Make a message of the person's."""
+        return cls(Role.USER, text)
+
+    @classmethod
+    def system(cls, text: str) -> Message:
+        """Make an instruction of the program's."""
+        return cls(Role.SYSTEM, text)
+
+    @classmethod
+    def assistant(cls, text: str, tool_calls: Sequence[ToolCallRequest] = ()) -> Message:
+        """Make a message of the model's."""
+        return cls(Role.ASSISTANT, text, tuple(tool_calls))
+
+    @classmethod
+    def tool(cls, call: ToolCallRequest, result: ToolCallResult) -> Message:
+        """Make the message that carries the result of a call back to the model."""
+        return cls(
+            Role.TOOL, result.content, tool_call_id=result.tool_call_id, name=call.name, is_error=not result.success
+        )
+
+    @property
+    def text(self) -> str:
+        """The text of the content, without its other parts."""
+        return text_of(self.content)
+
+    def without_echo(self) -> Message:
+        """Give the same message without what only its provider understands."""
+        return self if self.echo is None else replace(self, echo=None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give JSON types only, leaving out what is empty; `from_dict` reads it back to an equal message."""
+        said: dict[str, Any] = {"role": self.role.value, "content": content_to_json(self.content)}
+        if self.tool_calls:
+            said["tool_calls"] = [call.to_dict() for call in self.tool_calls]
+        if self.tool_call_id is not None:
+            said["tool_call_id"] = self.tool_call_id
+        if self.name is not None:
+            said["name"] = self.name
+        if self.is_error:
+            said["is_error"] = True
+        if self.echo is not None:
+            said["echo"] = {"provider": self.echo.provider, "data": self.echo.data}
+        return said
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Message:
+        """Read what `to_dict` gave; OpenAI's form of messages with text and tool calls is read as well.
+
+        Raises:
+            ValueError: this is not a message.
+        """
+        try:
+            echo = data.get("echo")
+            return cls(
+                role=Role(data["role"]),
+                content=_content_from_json(data.get("content")),
+                tool_calls=tuple(ToolCallRequest.from_dict(call) for call in data.get("tool_calls") or ()),
+                tool_call_id=_text_or_none(data.get("tool_call_id")),
+                name=_text_or_none(data.get("name")),
+                is_error=bool(data.get("is_error", False)),
+                echo=Echo(echo["provider"], echo["data"]) if echo else None,
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"not a message: {error!r}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool as it is offered to the model, and where it came from."""
+
+    name: str
+    """The offered name: ``^[a-zA-Z0-9_-]{1,64}$``, unique among all servers."""
+    description: str
+    input_schema: Mapping[str, Any]
+    """A JSON Schema every provider takes; an object at the top."""
+    server: str = ""
+    """The server's name in the configuration."""
+    tool: str = ""
+    """The tool's own name at that server."""
+    title: str | None = None
+    """A name for people, where the server gives one."""
+    original_schema: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """The schema as the server sent it: arguments are checked against this one."""
+    read_only: bool = False
+    """The server says that it changes nothing: a hint, not a proof."""
+    idempotent: bool = False
+    """The server says that calling it twice does no more than calling it once: a hint, not a proof."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens, as the provider counted them; 0 where it did not say."""
+
+    input_tokens: int = 0
+    """All that was read, cached or not."""
+    output_tokens: int = 0
+    """All that was written, reasoning included."""
+    cached_tokens: int = 0
+    """The part of `input_tokens` that came from the provider's cache."""
+    reasoning_tokens: int = 0
+    """The part of `output_tokens` that was reasoning."""
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cached_tokens + other.cached_tokens,
+            self.reasoning_tokens + other.reasoning_tokens,
+        )
+
+    def to_dict(self) -> dict[str, int]:
+        """Give the four counts."""
+        return {
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+            "cached_tokens": self.cached_tokens,
+            "reasoning_tokens": self.reasoning_tokens,
+        }
+
+
+def text_of(content: Content) -> str:
+    """Give the text of a content, without its other parts."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(part.text for part in content if isinstance(part, TextPart))
+
+
+def content_to_json(content: Content) -> Any:
+    """Give a string as it is, and parts as ``[{"type": "text", "text"} | {"type": "image", "data", "mime_type"}]``."""
+    if isinstance(content, str):
+        return content
+    return [_part_to_json(part) for part in content]
+
+
+def _part_to_json(part: Part) -> dict[str, str]:
+    match part:
+        case TextPart(text):
+            return {"type": "text", "text": text}
+        case ImagePart(data, mime_type):
+            return {"type": "image", "data": data, "mime_type": mime_type}
+
+
+def _content_from_json(content: Any) -> Content:
+    if content is None or isinstance(content, str):
+        return content or ""
+    return tuple(_part_from_json(part) for part in content)
+
+
+def _part_from_json(part: Mapping[str, Any]) -> Part:
+    match part["type"]:
+        case "text":
+            return TextPart(_text(part["text"]))
+        case "image":
+            return ImagePart(_text(part["data"]), _text(part["mime_type"]))
+        case other:
+            raise ValueError(f"not a content part: {other!r}")
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"text was expected, not {type(value).__name__}")
+    return value
+
+
+def _text_or_none(value: Any) -> str | None:
+    return None if value is None else _text(value)

@@ -1,0 +1,158 @@
+"""One exchange with a model: what is asked, what comes back, and the two axes that meet here.
+
+A *provider* turns a `ModelRequest` into SDK calls and the SDK's chunks into `Delta`s. A *format* says how tools and
+calls ride in that exchange: as the wire's own tool calls, or as text. Neither knows the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Protocol
+
+from dial_client.messages import Message, ToolCallRequest, ToolCallResult, ToolSpec, Usage
+
+
+class ToolFormat(StrEnum):
+    """How tools and calls ride: on the wire's own rails, or as text."""
+
+    NATIVE = "native"
+    REACT = "react"
+    XML = "xml"
+
+
+class ToolChoice(StrEnum):
+    """Whether the model may call a tool in this exchange."""
+
+    AUTO = "auto"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """What the model is asked."""
+
+    messages: tuple[Message, ...]
+    """The conversation. Instructions are its `system` messages, wherever they stand."""
+    tools: tuple[ToolSpec, ...] = ()
+    """What rides as the wire's own tools; empty for a text format."""
+    tool_choice: ToolChoice = ToolChoice.AUTO
+    stop: tuple[str, ...] = ()
+    """Sequences that end the reply; an endpoint may ignore them."""
+    stream: bool = True
+    """False: the endpoint may answer in one piece."""
+    max_tokens: int | None = None
+    """Tokens of the reply; None for the model's own limit."""
+
+
+class FinishReason(StrEnum):
+    """Why the model stopped writing. Only `STOP` and `TOOL_CALLS` make its calls fit to run."""
+
+    STOP = "stop"
+    TOOL_CALLS = "tool_calls"
+    LENGTH = "length"
+    REFUSED = "refused"
+    CUT = "cut"
+    """The stream ended without saying why."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextChunk:
+    """More of the reply's text, as the endpoint sent it."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningChunk:
+    """More of the model's reasoning, where the wire gives it apart."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallChunk:
+    """One whole call of the wire's own."""
+
+    call: ToolCallRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """The end of the reply: always the last delta, exactly once."""
+
+    finish: FinishReason
+    usage: Usage = field(default_factory=Usage)
+    echo: Any = None
+    """What this provider wants back with the assistant's message; JSON types only."""
+    notes: tuple[str, ...] = ()
+    """What the user should know of this exchange: a parameter dropped, a tool left out."""
+
+
+Delta = TextChunk | ReasoningChunk | CallChunk | Completion
+
+
+class Provider(Protocol):
+    """Who is asked. One method; whoever implements it can be given to `DialClient` as its model."""
+
+    name: str
+    """Marks what its messages carry; two providers with one name understand each other's echoes."""
+
+    def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        """Ask the model, and give its reply as it comes, a `Completion` last.
+
+        Raises:
+            ProviderError: the endpoint could not be reached, refused, or broke off.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of connections and processes; may be called twice."""
+        ...
+
+
+class ReplyReader(Protocol):
+    """Reads one reply of a model: what of it is for people, and what it calls."""
+
+    def feed(self, text: str) -> str:
+        """Take more of the reply, give what of it can be shown; what may be a marker is held back."""
+        ...
+
+    def finish(self) -> tuple[str, tuple[ToolCallRequest, ...]]:
+        """Take the end of the reply, give the rest of what can be shown, and the calls found in the text."""
+        ...
+
+
+class ToolFormatHandler(Protocol):
+    """How calls ride. Without state: a reader is made for each reply."""
+
+    format: ToolFormat
+
+    def request(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ModelRequest:
+        """Put the conversation and the tools on offer into the form the model is asked in."""
+        ...
+
+    def system_prompt(self, tools: Sequence[ToolSpec]) -> str:
+        """Give what the model is told about calling these tools; empty where the wire does it."""
+        ...
+
+    def stop_sequences(self) -> tuple[str, ...]:
+        """Give what ends a reply that calls."""
+        ...
+
+    def parse_response(self, text: str) -> tuple[tuple[ToolCallRequest, ...], str]:
+        """Find the calls in a whole reply; give them, and the text that remains for people."""
+        ...
+
+    def format_result(self, call: ToolCallRequest, result: ToolCallResult) -> str:
+        """Give a result the form in which the model reads it."""
+        ...
+
+    def sanitize_response(self, text: str) -> str:
+        """Give the reply without any markup of this format."""
+        ...
+
+    def reader(self, tools: Sequence[ToolSpec]) -> ReplyReader:
+        """Make a reader for the next reply, which may call these tools."""
+        ...

@@ -1,0 +1,76 @@
+"""What one turn came to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from dial_client.limits import StopReason
+from dial_client.messages import Failure, Message, ToolCallRequest, ToolCallResult, Usage, content_to_json
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallRecord:
+    """One call of a turn, with what came of it."""
+
+    call: ToolCallRequest
+    result: ToolCallResult
+    server: str
+    """The server's name in the configuration; empty for a tool nobody offers."""
+    tool: str
+    """The tool's own name at that server."""
+    duration_s: float
+    """Seconds from asking for permission to having the result."""
+
+    @property
+    def denied(self) -> bool:
+        """Whether it was not run for want of permission."""
+        return self.result.failure is Failure.DENIED
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give JSON types only."""
+        return {
+            "id": self.call.id,
+            "name": self.call.name,
+            "server": self.server,
+            "tool": self.tool,
+            "arguments": dict(self.call.arguments),
+            "is_error": not self.result.success,
+            "content": content_to_json(self.result.content),
+            "duration_s": round(self.duration_s, 4),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One question and all that was done to answer it."""
+
+    message: Message
+    """The last word: an answer, or what was found so far and why it stopped."""
+    messages: tuple[Message, ...]
+    """All that this turn added, in order: what to store. Behind the caller's messages it is a valid history."""
+    stop_reason: StopReason
+    depth: int
+    """Rounds of tool calls."""
+    usage: Usage
+    """Of all requests to the model together."""
+    tool_calls: tuple[ToolCallRecord, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What went otherwise than asked, in a person's words: servers that are missing, tools left out, results cut."""
+
+    @property
+    def text(self) -> str:
+        """The text of `message`."""
+        return self.message.text
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give JSON types only: what ``dial-chat --output json`` prints."""
+        return {
+            "text": self.text,
+            "stop_reason": self.stop_reason.value,
+            "depth": self.depth,
+            "usage": self.usage.to_dict(),
+            "tool_calls": [record.to_dict() for record in self.tool_calls],
+            "messages": [message.to_dict() for message in self.messages],
+            "notes": list(self.notes),
+        }

@@ -1,0 +1,11 @@
+"""What every test can ask for."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    """Both event loops; a test that needs a model vendor's SDK asks for asyncio alone."""
+    return str(request.param)
