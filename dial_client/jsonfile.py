@@ -1,0 +1,400 @@
+"""JSON as people write it in configuration files, and where in the file every value stands.
+
+`read` accepts comments (``//`` and ``/* */``), trailing commas and a byte order mark; whatever else is not JSON is a
+`ConfigError`. It gives a `Node`: a value that knows its keys and its place, is asked for by type, and makes the error
+of whatever is wrong with it. Time and memory are linear in the text. No message shows a value: it may be a secret.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Any, NoReturn, TypeVar
+
+from dial_client.errors import ConfigError
+
+Keys = tuple[str | int, ...]
+"""The way from the top to a value: ``("mcpServers", "time", "args", 0)``."""
+
+T = TypeVar("T")
+
+MAX_DEPTH = 100
+"""Objects and lists inside each other; more is a `ConfigError`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file, and where in it each value stands; without a file nothing has a place."""
+
+    path: str = ""
+    """The file, as the user named it."""
+    lines: Sequence[int] = ()
+    """The offset in characters at which each line begins."""
+    values: Mapping[Keys, int] = field(default_factory=dict, repr=False)
+    """The offset of each value."""
+    names: Mapping[Keys, int] = field(default_factory=dict, repr=False)
+    """The offset of the key that stands before the value, for what an object holds."""
+
+    def place(self, keys: Keys, *, at_name: bool = False) -> tuple[int, int]:
+        """Give line and column of a value, or of its key; of what encloses it where it is not in the file.
+
+        Both are counted from 1, the column in characters; (0, 0) where there is no file.
+        """
+        while keys and keys not in self.values:
+            keys = keys[:-1]
+        offset = self.values.get(keys, 0)
+        return self.position(self.names.get(keys, offset) if at_name else offset)
+
+    def position(self, offset: int) -> tuple[int, int]:
+        """Give line and column of an offset."""
+        line = bisect_right(self.lines, offset)
+        return (line, offset - self.lines[line - 1] + 1) if line else (0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A value, where it came from, and what can be said about it.
+
+    Each method that asks for a type raises `ConfigError` where the value is of another.
+    """
+
+    value: Any = field(repr=False)
+    keys: Keys = ()
+    source: Source = field(default_factory=Source, repr=False)
+
+    def error(self, problem: str, hint: str = "", *, at_name: bool = False) -> ConfigError:
+        """Make an error about this value, or about its key; raising it is the caller's business."""
+        said = f"{_dotted(self.keys)}: {problem}" if self.keys else problem
+        return ConfigError(said, hint, self.source.path, *self.source.place(self.keys, at_name=at_name))
+
+    def wrong(self, expected: str, hint: str = "") -> ConfigError:
+        """Make the error of a value that is of another type or outside its range."""
+        return self.error(f"expected {expected}, found {_kind(self.value)}", hint)
+
+    def children(self) -> dict[str, Node]:
+        """Give what an object holds, in the order of the file."""
+        if not isinstance(self.value, Mapping):
+            raise self.wrong("an object")
+        if not all(isinstance(key, str) for key in self.value):
+            raise self.error("expected keys that are strings")
+        return {key: self._child(key) for key in self.value}
+
+    def elements(self) -> list[Node]:
+        """Give what a list holds."""
+        if not isinstance(self.value, list | tuple):
+            raise self.wrong("a list")
+        return [self._child(index) for index in range(len(self.value))]
+
+    def string(self) -> str:
+        """Give a string; a path counts as one where the configuration is made in Python."""
+        if not isinstance(self.value, str | PurePath):
+            raise self.wrong("a string", "put it in double quotes" if isinstance(self.value, int | float) else "")
+        return str(self.value)
+
+    def strings(self) -> tuple[str, ...]:
+        """Give a list of strings."""
+        return tuple(element.string() for element in self.elements())
+
+    def boolean(self) -> bool:
+        """Give true or false."""
+        if not isinstance(self.value, bool):
+            raise self.wrong("true or false")
+        return self.value
+
+    def number(self) -> float:
+        """Give a finite number that is not negative."""
+        if isinstance(self.value, bool) or not isinstance(self.value, int | float) or not abs(self.value) <= _LARGEST:
+            raise self.wrong("a finite number")
+        if self.value < 0:
+            raise self.error("expected a number that is not negative")
+        return float(self.value)
+
+    def positive(self) -> float:
+        """Give a finite number above 0."""
+        if self.number() == 0:
+            raise self.error("expected a number greater than 0")
+        return self.number()
+
+    def count(self) -> int:
+        """Give a whole number above 0."""
+        if self.positive() != int(self.value):
+            raise self.error("expected a whole number")
+        return int(self.value)
+
+    def scalar(self) -> str:
+        """Give a string; a number, true or false as JSON writes them."""
+        if isinstance(self.value, int | float) and abs(self.value) <= _LARGEST:
+            return json.dumps(self.value)
+        return self.string()
+
+    def scalars(self) -> dict[str, str]:
+        """Give an object of strings, without what is null."""
+        return {key: child.scalar() for key, child in self.children().items() if child.value is not None}
+
+    def known(self, keys: Iterable[str], aliases: Mapping[str, str]) -> tuple[dict[str, Node], dict[str, Node]]:
+        """Sort what an object holds into known keys, by their proper names, and unknown ones.
+
+        Null is as good as nothing. The case of letters, ``_`` and ``-`` make no difference in a key.
+        """
+        proper = {_folded(key): key for key in keys} | {_folded(name): key for name, key in aliases.items()}
+        found: dict[str, Node] = {}
+        unknown: dict[str, Node] = {}
+        for name, child in self.children().items():
+            key = proper.get(_folded(name))
+            if key is None:
+                unknown[name] = child
+            elif child.value is not None and key in found and found[key].value != child.value:
+                other = found[key].keys[-1]
+                raise child.error(f"says something else than {other}", "keep one of the two", at_name=True)
+            elif child.value is not None:
+                found[key] = child
+        return found, unknown
+
+    def with_strings(self, change: Callable[[Node], str]) -> Node:
+        """Give the same node with each string in it replaced."""
+        value = self.value
+        if isinstance(value, str):
+            value = change(self)
+        elif isinstance(value, list | tuple):
+            value = [child.with_strings(change).value for child in self.elements()]
+        elif isinstance(value, Mapping):
+            value = {key: child.with_strings(change).value for key, child in self.children().items()}
+        return Node(value, self.keys, self.source)
+
+    def _child(self, key: str | int) -> Node:
+        if len(self.keys) > MAX_DEPTH:
+            raise self.error(_TOO_DEEP)
+        return Node(self.value[key], (*self.keys, key), self.source)
+
+
+def read(text: str | bytes, path: str = "") -> Node:
+    """Read a whole file; `path` is what messages call it.
+
+    Raises:
+        ConfigError: this is not JSON.
+    """
+    if isinstance(text, bytes):
+        text = _decoded(text, path)
+    return _Scanner(text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n"), path).document()
+
+
+def quoted(key: str) -> str:
+    """Give a key as a message shows it: in quotes, escaped, and cut where it is long."""
+    return repr(key if len(key) <= 60 else key[:60] + "…")
+
+
+def one_of(meanings: Mapping[str, T]) -> Callable[[Node], T]:
+    """Make a reader of one of these words; the case of letters, ``_`` and ``-`` make no difference."""
+    folded = {_folded(word): meaning for word, meaning in meanings.items()}
+
+    def word(node: Node) -> T:
+        said = _folded(node.scalar())
+        if said not in folded:
+            words = ", ".join(f'"{word}"' for word in meanings)
+            raise node.error(f"expected one of {words}", did_you_mean(said, meanings))
+        return folded[said]
+
+    return word
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Give a hint that names the nearest of what is known, or nothing where none is near."""
+    from difflib import get_close_matches
+
+    folded = {_folded(key): key for key in known}
+    near = get_close_matches(_folded(word[:60]), folded, 1, 0.7)
+    return f'did you mean "{folded[near[0]]}"?' if near else ""
+
+
+def _folded(key: str) -> str:
+    return key.lower().replace("_", "").replace("-", "")
+
+
+_LARGEST = 1e300
+_BARE = re.compile(r"[\w@/-]{1,60}")
+_KINDS = {bool: "true or false", int | float: "a number", str: "a string", Mapping: "an object", list | tuple: "a list"}
+_TOO_DEEP = f"objects and lists are nested more than {MAX_DEPTH} deep"
+
+
+def _dotted(keys: Keys) -> str:
+    said = ""
+    for key in keys:
+        if isinstance(key, int):
+            said += f"[{key}]"
+        else:
+            said += f".{key}" if _BARE.fullmatch(key) else f"[{quoted(key)}]"
+    return said.removeprefix(".")
+
+
+def _kind(value: Any) -> str:
+    other = "null" if value is None else type(value).__name__
+    return next((name for kind, name in _KINDS.items() if isinstance(value, kind)), other)
+
+
+def _decoded(data: bytes, path: str) -> str:
+    encoding = json.detect_encoding(data)
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError as error:
+        before = error.object[: error.start].decode(encoding, "replace")
+    place = before.count("\n") + 1, len(before) - before.rfind("\n")
+    raise ConfigError("this is not text in UTF-8", "save the file as UTF-8", path, *place)
+
+
+_GAP = re.compile(r"(?:[ \t\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+_BODY = re.compile(r'(?:[^"\\\x00-\x1f]+|\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4}))*')
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_WORD = re.compile(r"[\w.+-]*")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_WORDS = {"true": True, "false": False, "null": None}
+_BACKSLASH = r"a backslash is written \\, and Windows paths may use /"
+_HINTS = {
+    "True": "JSON writes true",
+    "False": "JSON writes false",
+    "None": "JSON writes null",
+    **dict.fromkeys(("NaN", "Infinity", "-Infinity"), "JSON has no such number"),
+    **dict.fromkeys("'`", "strings stand in double quotes"),
+    **dict.fromkeys("\u201c\u201d\u201e", "these are typographic quotes; use plain ones"),
+    "#": "comments begin with //",
+    ",": "there is one comma too many",
+    "\u00a0": "this is a no-break space, pasted from a page; use a plain one",
+}
+
+
+class _Scanner:
+    """Reads one text from the left to the right; `at` is the offset of what comes next."""
+
+    def __init__(self, text: str, path: str) -> None:
+        self.text = text
+        self.at = 0
+        self.open: list[int] = []
+        self.values: dict[Keys, int] = {}
+        self.names: dict[Keys, int] = {}
+        lines = [0, *(end.end() for end in re.finditer("\n", text))]
+        self.source = Source(path, lines, self.values, self.names)
+
+    def document(self) -> Node:
+        if half := _SURROGATE.search(self.text):
+            self.fail("half of a surrogate pair is not text", at=half.start())
+        if not self.peek():
+            self.fail("the file is empty", 'expected {"mcpServers": {…}}')
+        value = self.value(())
+        if self.peek():
+            self.fail("something stands behind the end of the JSON", "a file holds one object")
+        return Node(value, (), self.source)
+
+    def value(self, keys: Keys) -> Any:
+        char = self.peek()
+        self.values[keys] = self.at
+        if len(keys) > MAX_DEPTH:
+            self.fail(_TOO_DEEP)
+        match char:
+            case "{":
+                return self.object(keys)
+            case "[":
+                return self.array(keys)
+            case '"':
+                return self.string()
+            case _:
+                return self.scalar()
+
+    def object(self, keys: Keys) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for char in self.items("}"):
+            if char != '"':
+                self.expected("a key in double quotes" if found else "a key in double quotes or '}'")
+            began, key = self.at, self.string()
+            if key in found:
+                first, _ = self.source.place((*keys, key), at_name=True)
+                self.fail(f"the key {quoted(key)} stands twice in one object", f"first in line {first}", at=began)
+            self.names[*keys, key] = began
+            if self.peek() != ":":
+                self.expected("':' behind the key")
+            self.at += 1
+            found[key] = self.value((*keys, key))
+        return found
+
+    def array(self, keys: Keys) -> list[Any]:
+        found: list[Any] = []
+        for _ in self.items("]"):
+            found.append(self.value((*keys, len(found))))
+        return found
+
+    def items(self, closer: str) -> Iterator[str]:
+        """Step into a bracket and out of it; between, stop before each item and give the character it begins with."""
+        self.open.append(self.at)
+        self.at += 1
+        while (char := self.peek()) != closer:
+            yield char
+            behind = self.peek()
+            if behind == ",":
+                self.at += 1
+            elif behind != closer:
+                hint = "is a comma missing before this?" if behind in ('"', "{", "[") else ""
+                self.expected(f"',' or '{closer}'", hint)
+        self.open.pop()
+        self.at += 1
+
+    def string(self) -> str:
+        began = self.at
+        self.at = _end(_BODY, self.text, began + 1)
+        match self.text[self.at : self.at + 1]:
+            case '"':
+                self.at += 1
+            case "" | "\n":
+                self.fail("a string is not closed", f"it ends with '\"' on its line; {_BACKSLASH}", at=began)
+            case "\\":
+                said = self.text[self.at : self.at + 2]
+                self.fail(f"'{said if said.isprintable() else said[0]}' is not an escape", _BACKSLASH)
+            case control:
+                self.fail(f"{_shown(control)} inside a string", f"it is written \\u{ord(control):04x}")
+        value = str(json.loads(self.text[began : self.at]))
+        if _SURROGATE.search(value):
+            self.fail("half of a surrogate pair is not text", at=began)
+        return value
+
+    def scalar(self) -> bool | int | float | None:
+        began, end = self.at, _end(_WORD, self.text, self.at)
+        word = self.text[began:end]
+        number = _NUMBER.fullmatch(word)
+        if not number and word not in _WORDS:
+            usual = "text stands in double quotes" if word[:1].isalpha() else "a number is written like -1 or 0.5"
+            self.expected("a value", _HINTS.get(word, usual) if word else "")
+        self.at = end
+        if not number:
+            return _WORDS[word]
+        if abs(float(word)) > _LARGEST:
+            self.fail("this number is too large", at=began)
+        return float(word) if number.lastindex else int(word)
+
+    def peek(self) -> str:
+        """Step over blanks and comments; give the character that follows, or nothing at the end."""
+        self.at = _end(_GAP, self.text, self.at)
+        if self.text.startswith("/*", self.at):
+            self.fail("a comment is not closed", "expected */")
+        return self.text[self.at : self.at + 1]
+
+    def expected(self, what: str, hint: str = "") -> NoReturn:
+        char = self.text[self.at : self.at + 1]
+        if not char and self.open:
+            line, column = self.source.position(self.open[-1])
+            hint = f"the {self.text[self.open[-1]]!r} of line {line}, column {column} is not closed"
+        found = _shown(char) if char else "the end of the file"
+        self.fail(f"expected {what}, found {found}", hint or _HINTS.get(char, ""))
+
+    def fail(self, problem: str, hint: str = "", *, at: int | None = None) -> NoReturn:
+        raise ConfigError(problem, hint, self.source.path, *self.source.position(self.at if at is None else at))
+
+
+def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
+    """Give where the match of a pattern ends that always matches, if only nothing."""
+    found = pattern.match(text, at)
+    return found.end() if found else at
+
+
+def _shown(char: str) -> str:
+    return repr(char) if char.isprintable() else f"U+{ord(char):04X}"
