@@ -1,0 +1,21 @@
+"""How calls ride: as the wire's own tool calls, or as text."""
+
+from __future__ import annotations
+
+from dial_client.formats.native import NativeFormatHandler
+from dial_client.formats.react import ReActFormatHandler
+from dial_client.formats.xml import XMLFormatHandler
+from dial_client.model import ToolFormat, ToolFormatHandler
+
+__all__ = ["NativeFormatHandler", "ReActFormatHandler", "XMLFormatHandler", "handler_for"]
+
+
+def handler_for(format: ToolFormat) -> ToolFormatHandler:  # noqa: A002 - the field's own name for it
+    """Make the handler of a format."""
+    match format:
+        case ToolFormat.NATIVE:
+            return NativeFormatHandler()
+        case ToolFormat.REACT:
+            return ReActFormatHandler()
+        case ToolFormat.XML:
+            return XMLFormatHandler()

@@ -1,0 +1,214 @@
+"""Thought, Action, Action Input, Observation, Final Answer: for models without tool calls of their own.
+
+What people see is the text of the final answer, and a reply without any of these labels as it is. Thoughts are not
+shown. The first action ends the reply: what a model writes behind it is an observation of its own invention.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from dial_client.formats.history import (
+    Instructions,
+    arguments_text,
+    as_text,
+    definition,
+    request_in_text,
+    result_text,
+    tool_lines,
+)
+from dial_client.formats.reader import TAGS, Markers, Pieces, Reading, Steps, drop, read_reply
+from dial_client.messages import Message, ToolCallRequest, ToolCallResult, ToolSpec
+from dial_client.model import ModelRequest, ReplyReader, ToolFormat
+
+STOP = ("\nObservation:", "\nObservation")
+
+_PROMPT = """\
+## Tools
+
+You can use these tools. You cannot act or know live data in any other way.
+
+{tools}
+
+## How to use a tool
+
+When the request needs a tool, reply in exactly this form, then stop:
+
+Thought: what has to be found out or done, and by which tool
+Action: the name of the tool
+Action Input: {{"parameter": "value"}}
+
+The tool is then run, and you get its result as an Observation. After it you may use another tool in the same way.
+
+## How to answer
+
+When the Observations tell enough, or the request needs no tool, reply in this form:
+
+Thought: what the Observations tell, or why no tool is needed
+Final Answer: the whole answer to the user
+
+## Rules
+
+1. One tool in a reply, no more.
+2. Stop after Action Input. Never write an Observation yourself.
+3. Action is exactly one of: {names}
+4. Action Input is one JSON object, with a value for each parameter the tool requires.
+5. Answer from the Observations; do not repeat an Action that has been done.
+
+## An example, with a tool that is not one of yours
+
+To find out how many copies of "Dune" are left:
+
+Thought: The stock of the book has to be looked up with stock_of_book.
+Action: stock_of_book
+Action Input: {{"title": "Dune"}}
+Observation: 3
+Thought: The Observation tells that there are 3 copies.
+Final Answer: There are 3 copies of "Dune" left."""
+
+
+class ReActFormatHandler:
+    """Tools in the instructions, one call in a reply, its result as an observation."""
+
+    format = ToolFormat.REACT
+
+    def __init__(self) -> None:
+        self._instructions = Instructions(self.system_prompt)
+
+    def request(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ModelRequest:
+        """Make everything text; where nothing is on offer there are no instructions, and nothing stops the reply."""
+        told = as_text(messages, _said if tools else _said_plainly, self.format_result)
+        return request_in_text(told, self._instructions.on(tools), self.stop_sequences())
+
+    def system_prompt(self, tools: Sequence[ToolSpec]) -> str:
+        """Give the instructions: the tools, the form, the rules, an example; empty without tools."""
+        names = ", ".join(tool.name for tool in tools)
+        return _PROMPT.format(tools=tool_lines(tools, definition), names=names) if tools else ""
+
+    def stop_sequences(self) -> tuple[str, ...]:
+        """Give what keeps the model from making up its own observation."""
+        return STOP
+
+    def parse_response(self, text: str) -> tuple[tuple[ToolCallRequest, ...], str]:
+        """Find the call in a whole reply, and the text for people: the final answer, or a reply without labels."""
+        return read_reply(self.reader(()), text)
+
+    def format_result(self, call: ToolCallRequest, result: ToolCallResult) -> str:  # noqa: ARG002 - one at a time
+        """Give the result as an observation, with nothing in it that could pass for another turn."""
+        return f"Observation: {result_text(result)}"
+
+    def sanitize_response(self, text: str) -> str:
+        """Give the text for people, without thoughts, actions and labels."""
+        return self.parse_response(text)[1].strip()
+
+    def reader(self, tools: Sequence[ToolSpec]) -> ReplyReader:
+        """Make a reader for the next reply, which may call one of these tools."""
+        return _ReActReading(tools, _LABELS, one_call=True)
+
+
+def _said(message: Message) -> str:
+    if message.tool_calls or not message.text.strip():
+        return _said_plainly(message)
+    return f"Final Answer: {message.text}"
+
+
+def _said_plainly(message: Message) -> str:
+    return "\n".join(filter(None, (message.text, *map(_call, message.tool_calls))))
+
+
+def _call(call: ToolCallRequest) -> str:
+    return f"Action: {' '.join(call.name.split())}\nAction Input: {arguments_text(call)}"
+
+
+_BEHIND_TAG = "(?<=>)(?:" + "|".join(f"(?<={tag})" for tag in TAGS) + ")"
+
+_NAMES = ("Thought", "Action", "Action Input", "Action_Input", "Final Answer", "Observation")
+_ANY_NAME = "|".join(sorted(_NAMES, key=len, reverse=True))
+_ANY_PART = "|".join(sorted({name[:end] for name in _NAMES for end in range(1, len(name))}, key=len, reverse=True))
+
+
+class _Labels:
+    """Labels at the beginning of a line or of a reply, perhaps in bold or indented, and strings anywhere."""
+
+    def __init__(self, *anywhere: str, decoration: str = r"[ \t*]{0,8}") -> None:
+        line = rf"(?:\n|{_BEHIND_TAG}){decoration}"
+        strings = "".join(f"|{re.escape(marker)}" for marker in anywhere)
+        self._label = re.compile(rf"(?i:{line}(?:{_ANY_NAME})[ \t*]{{0,4}}:)|\nObservation{strings}")
+        self._part = re.compile(rf"(?i:{line}(?:{_ANY_PART}|(?:{_ANY_NAME})[ \t*]{{0,4}})?)\Z")
+        self._longest = 1 + 8 + max(map(len, _NAMES)) + 4
+        self._strings = Markers(*anywhere)
+
+    def search(self, text: str, at: int) -> re.Match[str] | None:
+        """Find the first whole marker from `at` on."""
+        return self._label.search(text, at)
+
+    def held(self, text: str, at: int) -> int:
+        """Give how many characters at the end of the text, from `at` on, may be the beginning of a marker."""
+        part = self._part.search(text, max(at, len(text) - self._longest))
+        return max(len(text) - part.start() if part else 0, self._strings.held(text, at))
+
+
+_LABELS = _Labels(*TAGS)
+_IN_THOUGHT = _Labels(*TAGS, "Final Answer:", "Action:", "Action Input:")
+_IN_ANSWER = _Labels(*TAGS, decoration="")
+_BEHIND_ACTION = _Labels("Action Input:")
+_BEHIND_INPUT = _Labels()
+
+
+_NO_TOOL = frozenset({"", "none", "n/a", "null"})
+
+
+class _ReActReading(Reading):
+    """Goes from label to label, up to the first action or to the end of the answer."""
+
+    def _reply(self) -> Steps:
+        self._marked = True
+        yield from self._whole()
+        marker = yield from self._through_tags(_LABELS, self._show)
+        while marker:
+            marker = yield from self._section(marker)
+        return ""
+
+    def _section(self, marker: str) -> Steps:
+        """Read what stands behind a label up to the next one; empty where nothing more is to be read."""
+        match _label(marker):
+            case "observation":
+                return ""
+            case "action":
+                return (yield from self._action())
+            case "final answer":
+                return (yield from self._answer(is_bold="*" in marker))
+            case _:
+                return (yield from self._through_tags(_IN_THOUGHT, drop))
+
+    def _answer(self, *, is_bold: bool) -> Steps:
+        """Show the answer; another label behind it ends it, for then the model goes on talking to itself."""
+        if self._begun:
+            self._visible.append("\n")
+        self._begun = False
+        self._unshown = " \t\r\n*" if is_bold else None
+        yield from self._through_tags(_IN_ANSWER, self._show)
+        return ""
+
+    def _action(self) -> Steps:
+        """Read a call; without an input it is one only if it names an offered tool, else it is a thought."""
+        said, given = Pieces(), Pieces()
+        marker = label = yield from self._incoming.until(_BEHIND_ACTION, said.add)
+        has_input = _label(label) == "action input"
+        if has_input:
+            marker = yield from self._incoming.until(_BEHIND_INPUT, given.add)
+        name, text = _tool_name(said.text), given.text
+        if given.is_too_long or name.casefold() in _NO_TOOL or not (has_input or self._offer.offered(name)):
+            return marker
+        self._found([self._offer.request(name, text.lstrip(" \t\r\n*") if "*" in label else text)])
+        return ""
+
+
+def _label(marker: str) -> str:
+    return marker.strip("\n\t *:").replace("_", " ").casefold()
+
+
+def _tool_name(said: str) -> str:
+    lines = said.strip().splitlines()
+    return lines[0].strip(" \t`'\"*[]()") if lines else ""

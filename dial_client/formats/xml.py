@@ -1,0 +1,107 @@
+"""Calls as tags in the text: ``<tool_call>{"name": …, "arguments": …}</tool_call>``, as Hermes and Qwen have them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from dial_client.formats.history import (
+    Instructions,
+    arguments_text,
+    as_text,
+    compact,
+    definition,
+    request_in_text,
+    result_text,
+    tool_lines,
+)
+from dial_client.formats.reader import TAGS, Markers, Reading, read_reply
+from dial_client.logs import get_logger
+from dial_client.messages import Message, ToolCallRequest, ToolCallResult, ToolSpec
+from dial_client.model import ModelRequest, ReplyReader, ToolFormat
+
+log = get_logger(__name__)
+
+_MARKERS = Markers(*TAGS)
+
+_PROMPT = """\
+# Tools
+
+You may call one or more functions to assist with the user query. You cannot act or know live data in any other way.
+
+You are provided with function signatures within <tools></tools> XML tags:
+<tools>
+{tools}
+</tools>
+
+For each function call, return a json object with function name and arguments within <tool_call></tool_call> XML tags:
+<tool_call>
+{{"name": <function-name>, "arguments": <args-json-object>}}
+</tool_call>
+
+Then stop: the result comes back within <tool_response></tool_response> XML tags. Never write a result yourself.
+When no function is needed, or none any more, answer the user in plain words, without tags.
+
+For example, if there were a function "stock_of_book", the question how many copies of "Dune" are left would be met with
+<tool_call>
+{{"name": "stock_of_book", "arguments": {{"title": "Dune"}}}}
+</tool_call>
+and, after the result 3, with: There are 3 copies of "Dune" left."""
+
+
+class XMLFormatHandler:
+    """Tools in the instructions, calls in tags. A legacy: a model with tool calls of its own does better with those."""
+
+    format = ToolFormat.XML
+
+    def __init__(self) -> None:
+        _say_that_it_is_legacy()
+        self._instructions = Instructions(self.system_prompt)
+
+    def request(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ModelRequest:
+        """Make everything text; where nothing is on offer there are no instructions, and nothing stops the reply."""
+        told = as_text(messages, _said, self.format_result)
+        return request_in_text(told, self._instructions.on(tools), self.stop_sequences())
+
+    def system_prompt(self, tools: Sequence[ToolSpec]) -> str:
+        """Give the instructions: the tools, the tags, an example; empty without tools."""
+        return _PROMPT.format(tools=tool_lines(tools, _function)) if tools else ""
+
+    def stop_sequences(self) -> tuple[str, ...]:
+        """Give what a model writes that makes up the result of its own call."""
+        return ("<tool_response>",)
+
+    def parse_response(self, text: str) -> tuple[tuple[ToolCallRequest, ...], str]:
+        """Find the calls in a whole reply; broken ones too, with what could not be read of them."""
+        return read_reply(self.reader(()), text)
+
+    def format_result(self, call: ToolCallRequest, result: ToolCallResult) -> str:  # noqa: ARG002 - the order says which
+        """Give the result in tags, with nothing in it that could end them."""
+        return f"<tool_response>\n{result_text(result)}\n</tool_response>"
+
+    def sanitize_response(self, text: str) -> str:
+        """Give the text around calls and thoughts."""
+        return self.parse_response(text)[1].strip()
+
+    def reader(self, tools: Sequence[ToolSpec]) -> ReplyReader:
+        """Make a reader for the next reply, which may call these tools."""
+        return Reading(tools, _MARKERS)
+
+
+def _function(tool: ToolSpec) -> dict[str, Any]:
+    return {"type": "function", "function": definition(tool)}
+
+
+def _said(message: Message) -> str:
+    return "\n".join(filter(None, (message.text, *map(_call, message.tool_calls))))
+
+
+def _call(call: ToolCallRequest) -> str:
+    name, arguments = compact(call.name), arguments_text(call)
+    return f'<tool_call>\n{{"name": {name}, "arguments": {arguments}}}\n</tool_call>'
+
+
+@cache
+def _say_that_it_is_legacy() -> None:
+    log.debug("legacy_tool_format", format=ToolFormat.XML.value)

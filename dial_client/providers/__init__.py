@@ -1,0 +1,238 @@
+"""Who is asked: one module per wire, each a `Provider`; `open_provider` finds the one a model's name means.
+
+Keys stay at home. A key from the environment goes to the address it is for and to no other: ``OPENAI_API_KEY`` to
+``OPENAI_BASE_URL``, where that is set, and to OpenAI's own hosts; ``ANTHROPIC_API_KEY`` (else ``ANTHROPIC_AUTH_TOKEN``)
+and ``DIAL_API_KEY`` likewise. An address given in another way (``--base-url``, ``base_url`` of a profile) gets the
+``api_key`` of the profile, or none: a placeholder is sent where there is no key. ``OPENAI_ORG_ID``,
+``OPENAI_PROJECT_ID`` and the vendors' ``…_CUSTOM_HEADERS`` go to the vendor's own hosts only. No SDK is left to read
+any of these by itself.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from urllib.parse import urlsplit
+
+from dial_client.errors import ConfigError
+from dial_client.model import Provider
+from dial_client.providers.endpoint import NO_KEY, Endpoint, checked_key, checked_url, ollama_url, same_origin
+from dial_client.providers.profile import DIAL, OLLAMA, Profile, preset, with_quirks
+from dial_client.settings import ModelSettings, Wire
+
+_NO_MODELS: Mapping[str, ModelSettings] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class _Vendor:
+    """Where a prefix leads to, and which variables speak of it."""
+
+    wire: Wire
+    url: str
+    """Its usual address; empty where there is none."""
+    url_variable: str
+    key_variables: tuple[str, ...] = ()
+    profile: Profile | None = None
+    """None for what `preset` knows of the address."""
+
+
+_OPENAI = _Vendor(Wire.RESPONSES, "https://api.openai.com/v1", "OPENAI_BASE_URL", ("OPENAI_API_KEY",))
+_CHAT = _Vendor(Wire.CHAT, _OPENAI.url, _OPENAI.url_variable, _OPENAI.key_variables)
+_ANTHROPIC = _Vendor(
+    Wire.MESSAGES, "https://api.anthropic.com", "ANTHROPIC_BASE_URL", ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
+)
+_OLLAMA = _Vendor(Wire.CHAT, "http://127.0.0.1:11434/v1", "OLLAMA_HOST", (), OLLAMA)
+_DIAL = _Vendor(Wire.CHAT, "", "DIAL_URL", ("DIAL_API_KEY",), DIAL)
+
+_PREFIXES = {"openai": _OPENAI, "anthropic": _ANTHROPIC, "chat": _CHAT, "ollama": _OLLAMA, "dial": _DIAL}
+_WIRES = {Wire.CHAT: _CHAT, Wire.RESPONSES: _OPENAI, Wire.MESSAGES: _ANTHROPIC}
+
+
+def open_provider(
+    model: str,
+    *,
+    models: Mapping[str, ModelSettings] = _NO_MODELS,
+    base_url: str | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Provider:
+    """Give the provider a model's name means. Nothing is connected or imported for it yet.
+
+    Args:
+        model: a key of `models`, ``openai:ID``, ``anthropic:ID``, ``chat:ID``, ``ollama:ID``, ``dial:ID``, ``local``,
+            ``local:PATH.gguf``, or ``scripted:FILE``. No ID is held against a list.
+        models: the profiles of the configuration.
+        base_url: the address, in place of the one the name leads to.
+        environ: stands for the process's own environment.
+
+    Raises:
+        ConfigError: there is no such name, or something it needs is missing or wrong.
+    """
+    environ = os.environ if environ is None else environ
+    address = checked_url(base_url, "the base URL") if base_url else None
+    if settings := models.get(model):
+        return _from_settings(settings, address, environ)
+    prefix, _, rest = model.partition(":")
+    if prefix in ("local", "scripted"):
+        return _without_network(prefix, rest, address)
+    vendor = _PREFIXES.get(prefix)
+    if vendor is None:
+        raise _unknown(model, models)
+    if not rest.strip():
+        raise ConfigError(f"{model!r} names no model", hint=f"expected {prefix}:ID")
+    endpoint, profile = _endpoint(vendor, model, address, environ)
+    return _provider(vendor)(rest.strip(), endpoint, profile)
+
+
+def _from_settings(settings: ModelSettings, address: str | None, environ: Mapping[str, str]) -> Provider:
+    where, vendor = f"models.{settings.name}", _WIRES[Wire(settings.wire)]
+    if address is None and settings.base_url:
+        address = checked_url(settings.base_url, f"{where}.base_url")
+    endpoint, profile = _endpoint(vendor, where, address, environ, settings)
+    make = _provider(vendor)
+    return make(
+        settings.model or settings.name,
+        endpoint,
+        profile,
+        temperature=settings.temperature,
+        max_tokens=settings.max_tokens,
+    )
+
+
+def _without_network(prefix: str, rest: str, address: str | None) -> Provider:
+    if address is not None:
+        raise ConfigError(f"{prefix} has no address", hint="leave the base URL out")
+    if prefix == "local":
+        from dial_client.providers.local import LocalProvider
+
+        return LocalProvider(rest or None)
+    if not rest:
+        raise ConfigError("'scripted:' names no file", hint="expected scripted:FILE")
+    from dial_client.providers.scripted import ScriptedProvider
+
+    return ScriptedProvider.from_file(rest)
+
+
+def _provider(vendor: _Vendor) -> Callable[..., Provider]:
+    if vendor is _DIAL:
+        from dial_client.providers.chat import DialProvider
+
+        return DialProvider
+    if vendor.wire is Wire.MESSAGES:
+        from dial_client.providers.messages import MessagesProvider
+
+        return MessagesProvider
+    if vendor.wire is Wire.RESPONSES:
+        from dial_client.providers.responses import ResponsesProvider
+
+        return ResponsesProvider
+    from dial_client.providers.chat import ChatProvider
+
+    return ChatProvider
+
+
+def _endpoint(
+    vendor: _Vendor,
+    where: str,
+    address: str | None,
+    environ: Mapping[str, str],
+    settings: ModelSettings | None = None,
+) -> tuple[Endpoint, Profile]:
+    """Give the address with all that goes to it, and what is known of it; `where` is what an error names."""
+    home = _home(vendor, environ)
+    url = address or home
+    if not url:
+        raise ConfigError(f"{where} has no address", hint=f"set {vendor.url_variable}, or give a base URL")
+    profile = vendor.profile or preset(vendor.wire, urlsplit(url).hostname or "")
+    profile = with_quirks(profile, settings.quirks, where) if settings is not None else profile
+    key, hint = _key(vendor, where, url, home, environ, settings)
+    sent = f"Bearer {key or NO_KEY}" if profile.key_header.lower() == "authorization" else key or NO_KEY
+    headers = {profile.key_header.lower(): sent}
+    if vendor.wire is Wire.MESSAGES:
+        headers["anthropic-version"] = profile.api_version
+    if _is_own(vendor, url):
+        headers = _ambient(vendor, environ) | headers
+    headers |= {name.lower(): value for name, value in profile.headers.items()}
+    query = {"api-version": profile.api_version} if profile.api_version and vendor.wire is not Wire.MESSAGES else {}
+    return Endpoint(url, headers, query, key=key, hint=hint), profile
+
+
+def _home(vendor: _Vendor, environ: Mapping[str, str]) -> str:
+    """Give the address that the environment names, else the vendor's own."""
+    named = environ.get(vendor.url_variable, "").strip()
+    if not named:
+        return vendor.url
+    return ollama_url(named) if vendor is _OLLAMA else checked_url(named, vendor.url_variable)
+
+
+def _key(
+    vendor: _Vendor,
+    where: str,
+    url: str,
+    home: str,
+    environ: Mapping[str, str],
+    settings: ModelSettings | None,
+) -> tuple[str, str]:
+    """Give the key that may go to an address, and what to do when it is refused."""
+    if settings is not None and settings.api_key:
+        return checked_key(settings.api_key, f"{where}.api_key"), f"is {where}.api_key right?"
+    variables = vendor.key_variables
+    if variables and (_is_own(vendor, url) or (home and same_origin(url, home))):
+        for variable in variables:
+            if key := environ.get(variable, "").strip():
+                return checked_key(key, variable), f"is {variable} right?"
+        if _is_own(vendor, url):
+            raise ConfigError(f"{where} needs a key", hint=_how_to_reach(vendor))
+        return "", f"no key was sent: set {variables[0]}"
+    return "", 'no key was sent: name this address under "models", with its "api_key"'
+
+
+def _how_to_reach(vendor: _Vendor) -> str:
+    if vendor is _CHAT:
+        return f"set {vendor.key_variables[0]}, or name another endpoint: --base-url, or {vendor.url_variable}"
+    return f"set {vendor.key_variables[0]}"
+
+
+def _is_own(vendor: _Vendor, url: str) -> bool:
+    """Whether an address is the vendor's own, or one of its regions'."""
+    own, other = urlsplit(vendor.url), urlsplit(url)
+    if not own.hostname or not other.hostname or vendor is _OLLAMA:
+        return False
+    same_host = other.hostname == own.hostname or other.hostname.endswith(f".{own.hostname}")
+    return same_host and (other.scheme, other.port) == (own.scheme, own.port)
+
+
+def _ambient(vendor: _Vendor, environ: Mapping[str, str]) -> dict[str, str]:
+    """Give the headers the environment asks for, for the vendor's own hosts."""
+    if vendor.wire is Wire.MESSAGES:
+        return _custom_headers(environ.get("ANTHROPIC_CUSTOM_HEADERS", ""))
+    named = {"openai-organization": "OPENAI_ORG_ID", "openai-project": "OPENAI_PROJECT_ID"}
+    headers = {header: value for header, variable in named.items() if (value := environ.get(variable, "").strip())}
+    return headers | _custom_headers(environ.get("OPENAI_CUSTOM_HEADERS", ""))
+
+
+def _custom_headers(text: str) -> dict[str, str]:
+    lines = (line.partition(":") for line in text.splitlines() if line.isascii() and line.isprintable())
+    return {name.strip().lower(): value.strip() for name, _, value in lines if name.strip() and value.strip()}
+
+
+def _unknown(model: str, models: Mapping[str, ModelSettings]) -> ConfigError:
+    prefix, colon, rest = model.partition(":")
+    vendors = {"claude": "anthropic", "gpt": "openai"}
+    vendor = next((vendors[start] for start in vendors if model.startswith(start)), None)
+    names = [*_PREFIXES, "local", "scripted", *models]
+    near = difflib.get_close_matches(prefix, names, n=1)
+    if vendor and not colon:
+        hint = f"did you mean {vendor}:{model}?"
+    elif near and (near[0] in models or near[0] == "local"):
+        hint = f"did you mean {near[0]}?"
+    elif near:
+        hint = f"did you mean {near[0]}:{rest or 'ID'}?"
+    else:
+        hint = (
+            "expected openai:ID, anthropic:ID, chat:ID, ollama:ID, dial:ID, local, scripted:FILE, or a profile's name"
+        )
+        hint = f"{hint}: {', '.join(models)}" if models else hint
+    return ConfigError(f"there is no model {model!r}", hint=hint)

@@ -1,0 +1,107 @@
+"""The body of a model's answer, read into JSON values: an event stream, or one JSON text, whichever comes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jiter
+
+from dial_client.providers.calls import scrub
+from dial_client.providers.event_stream import BOM, EventStream, EventTooLong, ServerSentEvent
+
+_MAX_TEXT = 64 * 1024 * 1024
+
+
+class NotAnAnswer(ValueError):
+    """The body is neither an event stream nor JSON; `text` has its beginning."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__("the body is neither an event stream nor JSON")
+        self.text = text
+
+
+class BodyReader:
+    """Reads a body piece by piece.
+
+    What it is is seen from its first character and not from its headers: there are gateways that answer a request for a
+    stream with one JSON text, and say ``text/event-stream`` over it.
+    """
+
+    def __init__(self) -> None:
+        self.done = False
+        """The ``[DONE]`` that ends a stream of OpenAI's kind has been read."""
+        self.garbled = 0
+        """Events that were not JSON."""
+        self._events: EventStream | None = None
+        self._is_text = False
+        self._text: list[bytes] = []
+        self._length = 0
+
+    def feed(self, data: bytes) -> list[Any]:
+        """Take the next bytes, give the values that end in them.
+
+        Raises:
+            EventTooLong: more comes in one piece than any answer can have.
+        """
+        if self._events is not None:
+            return self._values(self._events.feed(data))
+        self._text.append(data)
+        self._length += len(data)
+        if self._is_text:
+            if self._length > _MAX_TEXT:
+                raise EventTooLong(f"the answer is longer than {_MAX_TEXT} bytes")
+            return []
+        begin = b"".join(self._text)
+        if BOM.startswith(begin):
+            return []
+        first = begin.removeprefix(BOM).lstrip()[:1]
+        self._is_text = first in (b"{", b"[", b"<")
+        if self._is_text or not first:
+            return []
+        self._events, self._text = EventStream(), []
+        return self._values(self._events.feed(begin))
+
+    def end(self) -> list[Any]:
+        """Take the end of the body, give the values that are left.
+
+        Raises:
+            NotAnAnswer: it was neither an event stream nor JSON.
+        """
+        if self._events is not None:
+            return self._values(self._events.end())
+        text = b"".join(self._text).removeprefix(BOM).strip()
+        if not text:
+            return []
+        value = _parse(text)
+        if value is None:
+            raise NotAnAnswer(text[:4000].decode("utf-8", "replace"))
+        return [value]
+
+    def _values(self, events: list[ServerSentEvent]) -> list[Any]:
+        values = []
+        for name, data in events:
+            if self.done:
+                break
+            try:
+                value = jiter.from_json(data)
+            except ValueError:
+                if data.startswith(b"[DONE]"):
+                    self.done = True
+                    break
+                value = _parse(data)
+            if value is None:
+                self.garbled += 1
+                continue
+            if name and isinstance(value, dict) and "type" not in value:
+                value["type"] = name
+            values.append(value)
+        return values
+
+
+def _parse(data: bytes) -> Any:
+    """Read JSON that may hold bytes that are not UTF-8, or halves of surrogate pairs; None for what is no JSON."""
+    try:
+        return scrub(json.loads(data.decode("utf-8", "replace")))
+    except (ValueError, RecursionError):
+        return None

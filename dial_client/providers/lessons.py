@@ -1,0 +1,160 @@
+"""What a refused request teaches: what to leave out or to say otherwise, so that the next one is taken.
+
+An endpoint that does not know a parameter, and a tool that one endpoint does not like, must not end a conversation.
+Each lesson is drawn from the words of a 400 or 422, is told to the user once, and is remembered by the provider that
+drew it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from dial_client.errors import ProviderError
+from dial_client.messages import ImagePart, ToolSpec
+from dial_client.model import ModelRequest
+from dial_client.providers.profile import Profile
+
+MAX_LESSONS = 32
+"""Refusals one request is carried through; the next one is raised."""
+
+_OPTIONAL = (
+    "stream_options",
+    "parallel_tool_calls",
+    "temperature",
+    "max_tokens",
+    "max_completion_tokens",
+    "max_output_tokens",
+    "stop_sequences",
+    "stop",
+    "include",
+    "store",
+    "cache_control",
+)
+_REFUSAL = re.compile(
+    r"support|unknown|unrecogni[sz]ed|unexpected|extra|permitted|invalid|deprecated|not allowed|too large",
+    re.IGNORECASE,
+)
+_IMAGES = re.compile(r"\bimages?\b|image_url|\bvision\b|multimodal", re.IGNORECASE)
+_ECHOES = re.compile(r"thinking|signature|reasoning|encrypted|tool_calls")
+
+
+@dataclass(slots=True)
+class Lessons:
+    """What one provider has learned of its endpoint."""
+
+    profile: Profile
+    required: frozenset[str] = frozenset()
+    """Fields the wire cannot do without."""
+    left_out: set[str] = field(default_factory=set)
+    """Fields of the body the endpoint does not take."""
+    bad_tools: set[str] = field(default_factory=set)
+    """Tools the endpoint does not take."""
+    max_tokens: int | None = None
+    """Tokens of a reply the endpoint allows at most, where it has said so."""
+
+    def learn(
+        self, error: ProviderError, request: ModelRequest, body: Mapping[str, Any], tools: Sequence[ToolSpec]
+    ) -> str | None:
+        """Draw a lesson from a refusal, and give what to tell the user; None where there is none to draw.
+
+        Args:
+            error: the refusal.
+            request: what was asked.
+            body: the fields that were sent for it, without the tools.
+            tools: the tools that were offered with it.
+        """
+        if error.status not in (400, 422):
+            return None
+        text = str(error)
+        return (
+            self._reasoning(text, tools)
+            or self._max_tokens(text, body)
+            or self._tools(text, tools)
+            or self._field(text, body)
+            or self._images(text, request)
+        )
+
+    def _reasoning(self, text: str, tools: Sequence[ToolSpec]) -> str | None:
+        extra = self.profile.extra_body
+        if tools and "reasoning_effort" in text and "none" in text and "reasoning_effort" not in extra:
+            self._change(extra_body={**extra, "reasoning_effort": "none"})
+            return "this endpoint has no tools beside reasoning: the model is asked not to reason"
+        if "reasoning_content" in text and not self.profile.reasoning_field and re.search("must|missing|require", text):
+            self._change(reasoning_field="reasoning_content")
+            return "the endpoint wants its reasoning back"
+        refuses = re.search(r"\bmessages?\b.{0,60}\breasoning", text) and _REFUSAL.search(text)
+        if refuses and self.profile.echo_reasoning != "none":
+            self._change(echo_reasoning="none")
+            return "the endpoint does not take its reasoning back: it is left out"
+        return None
+
+    def _max_tokens(self, text: str, body: Mapping[str, Any]) -> str | None:
+        limit = re.search(r"max_tokens: (\d+) > (\d+)", text)
+        if limit and int(limit[2]) < (self.max_tokens or int(limit[1])):
+            self.max_tokens = int(limit[2])
+            return f"the endpoint limits a reply to {limit[2]} tokens"
+        mine = self.profile.max_tokens_field
+        other = "max_tokens" if mine == "max_completion_tokens" else "max_completion_tokens"
+        if mine in body and re.search(rf"\b{other}\b", text) and "too large" not in text:
+            self._change(max_tokens_field=other)
+            return f"the endpoint wants {other} in place of {mine}"
+        return None
+
+    def _tools(self, text: str, tools: Sequence[ToolSpec]) -> str | None:
+        names = [tool.name for tool in tools]
+        if most := re.search(r"\btools\b.{0,40}too long.{0,60}maximum length (\d+)", text):
+            beyond = names[int(most[1]) :]
+            self.bad_tools.update(beyond)
+            return f"the endpoint takes {most[1]} tools at most: the last {len(beyond)} left out" if beyond else None
+        at = re.search(r"\btools?[\[.](\d+)", text)
+        if at and int(at[1]) < len(names):
+            bad = names[int(at[1])]
+        elif "function" in text:
+            quoted = set(re.findall(r"['\"`]([a-zA-Z0-9_-]{1,64})['\"`]", text))
+            bad = next((name for name in names if name in quoted), "")
+        else:
+            return None
+        self.bad_tools.add(bad)
+        return f"the endpoint does not take the tool {bad}: it is left out" if bad else None
+
+    def _field(self, text: str, body: Mapping[str, Any]) -> str | None:
+        if not _REFUSAL.search(text):
+            return None
+        if "tool_choice" in body and re.search(r"\btool_choice\b", text) and self.profile.tool_choice:
+            self._change(tool_choice=False)
+            return "the endpoint does not take tool_choice: tools are left out in its place"
+        for name in _OPTIONAL:
+            words = f"{name}|[Ee]ncrypted content" if name == "include" else name
+            if name in body and name not in self.required and re.search(rf"\b(?:{words})\b", text):
+                self.left_out.add(name)
+                return f"the endpoint does not take {name}: it is left out"
+        return None
+
+    def _images(self, text: str, request: ModelRequest) -> str | None:
+        if self.profile.images and _IMAGES.search(text) and _has_images(request):
+            self._change(images=False)
+            return "the model does not take images: it is told what they were"
+        return None
+
+    def _change(self, **flags: Any) -> None:
+        self.profile = replace(self.profile, **flags)
+
+
+def without_echoes(error: ProviderError, request: ModelRequest) -> ModelRequest | None:
+    """Give the request without what the endpoint once wanted back, if that is what it now refuses.
+
+    A signature holds for what came before it: a conversation that was shortened, or another account's key, voids it.
+    """
+    if error.status not in (400, 422) or not _ECHOES.search(str(error)):
+        return None
+    if not any(message.echo is not None for message in request.messages):
+        return None
+    return replace(request, messages=tuple(message.without_echo() for message in request.messages))
+
+
+def _has_images(request: ModelRequest) -> bool:
+    contents = (message.content for message in request.messages if not isinstance(message.content, str))
+    return any(isinstance(part, ImagePart) for content in contents for part in content)

@@ -1,0 +1,135 @@
+"""What is different about an endpoint: flags, presets for those that are known, and the user's own word on top."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from dial_client.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """The flags of one endpoint. The defaults suit most endpoints that speak OpenAI's chat completions."""
+
+    key_header: str = "authorization"
+    """Carries the key: ``authorization`` (as ``Bearer KEY``), or another header (as it is)."""
+    api_version: str = ""
+    """The version asked for: in the query of a DIAL endpoint, in a header of Anthropic's."""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Further headers of every request."""
+    extra_body: Mapping[str, Any] = field(default_factory=dict)
+    """Further fields of every request's body."""
+    idle_timeout: float = 120.0
+    """Seconds a stream may be silent."""
+    max_tokens: int | None = None
+    """Tokens of a reply where nobody says otherwise; the Messages API wants a number."""
+    max_tokens_field: str = "max_tokens"
+    """The field that carries it in chat completions."""
+    sampling: bool = True
+    """The endpoint takes a temperature."""
+    stream_usage: bool = True
+    """The endpoint counts tokens in a stream when asked to (``stream_options``)."""
+    parallel: str = "omit"
+    """``parallel_tool_calls``: ``omit``, ``send_true`` (llama.cpp wants to be told), or ``false``."""
+    tool_choice: bool = True
+    """The endpoint obeys ``tool_choice``; where it does not, "no call now" is said by offering no tools."""
+    prompt_cache: bool = False
+    """The endpoint keeps the conversation's beginning when told to (Anthropic's ``cache_control``)."""
+    images: bool = True
+    """The model takes images; where it does not, it reads a line that says what there was."""
+    user_after_tool: bool = True
+    """A user's message may follow a tool's result directly."""
+    short_ids: bool = False
+    """Ids of calls are nine letters and digits (Mistral)."""
+    strict: bool = False
+    """The endpoint is to hold calls strictly against their schemas, which then must be of its strict kind."""
+    tool_content: str = "str"
+    """A tool's result is sent as a ``str`` or as ``parts``."""
+    reasoning_in: tuple[str, ...] = ("reasoning_content", "reasoning")
+    """The fields reasoning may come in."""
+    echo_reasoning: str = "tool_turns"
+    """Which of the model's messages carry their reasoning back: ``none``, ``tool_turns`` or ``always``."""
+    reasoning_field: str = ""
+    """The field in which a message with calls must carry its reasoning, empty or not (DeepSeek)."""
+    echo_call_extra: bool = True
+    """What the endpoint adds to a call goes back with it (Gemini's thought signatures)."""
+
+
+CHAT = Profile()
+OLLAMA = Profile(tool_choice=False, idle_timeout=600.0)
+OPENAI = Profile(max_tokens_field="max_completion_tokens")
+DIAL = Profile(key_header="api-key", api_version="2025-04-01-preview")
+ANTHROPIC = Profile(api_version="2026-10-21", max_tokens=16_384, sampling=False, prompt_cache=True)
+MESSAGES = Profile(api_version="2026-10-21", max_tokens=8_192)
+
+_CHAT_HOSTS: Mapping[str, Profile] = {
+    "api.openai.com": OPENAI,
+    "api.mistral.ai": Profile(user_after_tool=False, short_ids=True),
+    "api.deepseek.com": Profile(reasoning_field="reasoning_content"),
+}
+
+
+def preset(wire: str, host: str) -> Profile:
+    """Give what is known of an endpoint by its wire (``chat``, ``responses``, ``messages``) and its host's name."""
+    if wire == "messages":
+        return ANTHROPIC if host == "api.anthropic.com" else MESSAGES
+    return OPENAI if wire == "responses" else _CHAT_HOSTS.get(host, CHAT)
+
+
+def with_quirks(profile: Profile, quirks: Mapping[str, Any], where: str) -> Profile:
+    """Give the profile with the user's flags in place of its own.
+
+    Args:
+        profile: what is known of the endpoint.
+        quirks: names of `Profile`'s fields.
+        where: what to name in an error: ``models.NAME``.
+
+    Raises:
+        ConfigError: there is no such flag, or it cannot have this value.
+    """
+    known = [flag.name for flag in fields(Profile)]
+    quirks = {name: value for name, value in quirks.items() if name not in _OF_THE_HOST}
+    for name, value in quirks.items():
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+            raise ConfigError(f"{where}: there is no flag {name!r}", hint=hint)
+        if not _fits(name, value):
+            expected = _CHOICES.get(name) or (type(getattr(CHAT, name)).__name__,)
+            raise ConfigError(f"{where}.{name}: this is not a value for it", hint=f"expected {' or '.join(expected)}")
+    lists = {name: tuple(value) for name, value in quirks.items() if isinstance(value, list)}
+    return replace(profile, **(dict(quirks) | lists))
+
+
+_OF_THE_HOST = frozenset({"tools", "tool_name_re", "tool_name_len", "schema_dialect", "forced_choice"})
+"""Flags a profile may have that say how tools are offered, which is done before a provider is asked."""
+
+_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "parallel": ("omit", "send_true", "false"),
+    "tool_content": ("str", "parts"),
+    "echo_reasoning": ("none", "tool_turns", "always"),
+    "max_tokens_field": ("max_tokens", "max_completion_tokens"),
+    "max_tokens": ("a number above 0",),
+    "idle_timeout": ("seconds above 0",),
+    "reasoning_in": ("a list of fields' names",),
+}
+
+
+def _fits(name: str, value: Any) -> bool:
+    match name:
+        case "max_tokens":
+            return isinstance(value, int) and not isinstance(value, bool) and value > 0
+        case "idle_timeout":
+            return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+        case "reasoning_in":
+            return isinstance(value, list | tuple) and all(isinstance(field, str) for field in value)
+        case "headers":
+            return isinstance(value, Mapping) and all(isinstance(text, str) for text in value.values())
+        case "extra_body":
+            return isinstance(value, Mapping)
+        case "parallel" | "tool_content" | "echo_reasoning" | "max_tokens_field":
+            return value in _CHOICES[name]
+    return isinstance(value, type(getattr(CHAT, name)))

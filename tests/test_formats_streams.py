@@ -1,0 +1,166 @@
+"""Replies in pieces, and replies meant to hurt."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tracemalloc
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from dial_client.formats import handler_for
+from dial_client.formats.reader import MAX_CALL_CHARS, TAGS, read_reply
+from dial_client.messages import Message, ToolCallRequest
+from dial_client.model import ToolFormat
+from tests.test_formats import ALL, ALL_JSON, CASES, TAGGED, TOOLS, UTC_JSON, plain, read
+
+PARTS = st.one_of(
+    st.sampled_from(
+        [
+            *(case[1] for case in CASES.values()),
+            *TAGS,
+            *("<tool_", "call>", "</tool_call", "<thi", "nk>", "<", ">", "/", "`", "```", "```json\n", "json"),
+            *("\n", " ", "\t", "*", "**", ":", "{", "}", '"', "\\", "[", "]", "a", "'"),
+            *("Thought", "Thought:", "Action", "Action:", "Action Input", "Action Input:", "Observation", "Act", "ion"),
+            *("Final Answer", "Final Answer:", "final ", "answer:", "Observation:", "get_time", "list_all", "rm"),
+            *(UTC_JSON, ALL_JSON, TAGGED, '{"tz": "UTC"}', '{"name": "', '"arguments": ', '{"a": "</tool_call>'),
+        ]
+    ),
+    st.text(max_size=8),
+)
+REPLIES = st.lists(PARTS, max_size=12).map("".join)
+CUTS = st.lists(st.integers(0, 400), max_size=12)
+
+
+def in_pieces(text: str, cuts: list[int]) -> list[str]:
+    places = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
+    return [text[begin:end] for begin, end in pairwise(places)]
+
+
+@pytest.mark.parametrize("format_", ToolFormat)
+@settings(deadline=None)
+@given(reply=REPLIES, cuts=CUTS)
+@example(reply="Hm.\nObservation", cuts=[4])
+@example(reply='```json\n{"name": "get_time", "arguments": {"tz": "UTC"}}\n```<tool_call>', cuts=[1, 2, 60])
+def test_it_makes_no_difference_where_the_pieces_end(format_: ToolFormat, reply: str, cuts: list[int]) -> None:
+    reader = handler_for(format_).reader(TOOLS)
+    shown = [reader.feed(piece) for piece in in_pieces(reply, cuts)]
+    rest, calls = reader.finish()
+    assert ("".join(shown) + rest, plain(calls)) == read(handler_for(format_), reply)
+
+
+@settings(deadline=None)
+@given(reply=REPLIES)
+def test_no_tag_is_ever_seen_in_text_that_has_them(reply: str) -> None:
+    shown, _ = read(handler_for(ToolFormat.XML), reply)
+    assert not any(tag in shown for tag in TAGS)
+
+
+@settings(deadline=None)
+@given(reply=REPLIES)
+def test_no_label_is_ever_seen_at_the_beginning_of_a_line(reply: str) -> None:
+    shown, _ = read(handler_for(ToolFormat.REACT), f"Final Answer: {reply}")
+    assert not re.search(r"\n(?:Thought|Action|Action Input|Final Answer|Observation):", shown)
+    assert not any(tag in shown for tag in TAGS)
+
+
+@settings(deadline=None)
+@given(text=st.text(st.characters(exclude_characters="<`{")))
+def test_plain_text_passes_a_native_reader_untouched(text: str) -> None:
+    assert read(handler_for(ToolFormat.NATIVE), text) == (text, [])
+
+
+@settings(deadline=None)
+@given(
+    arguments=st.dictionaries(st.text(), st.recursive(st.text() | st.integers() | st.booleans() | st.none(), st.lists))
+)
+@pytest.mark.parametrize("format_", [ToolFormat.REACT, ToolFormat.XML])
+def test_what_a_handler_writes_into_the_history_it_can_read(format_: ToolFormat, arguments: dict[str, Any]) -> None:
+    handler = handler_for(format_)
+    said = handler.request([Message.assistant("", [ToolCallRequest("1", "list_all", arguments)])], TOOLS)
+    assert read(handler, said.messages[1].text) == ("", [("list_all", arguments, None)])
+
+
+UNITS = [
+    *TAGS,
+    *("<tool_call>{", '<tool_call>{"', '<tool_call>{"</tool_call>', f"<tool_call>{ALL_JSON}</tool_call>"),
+    *("<think></think>", "`<tool_call>", "`", "```", "{", "[", "{}", '{"name":"list_all",', '"', "\\", "<", " "),
+    *("\n", "\nAction:", "\nAction", "\nThought:", "\nAction: x\n", "Action Input:", "\nFinal Answer:", "\n        *"),
+]
+BEGINNINGS = [
+    "",
+    '<tool_call>{"a":"',
+    '{"name": "list_all", "arguments": {"a":"',
+    "Thought: ",
+    "Action: a\nAction Input: ",
+    "Final Answer: ",
+]
+
+
+def calls_made_by(work: Callable[[], object]) -> int:
+    """How many functions, ours and Python's, are called meanwhile."""
+    count = 0
+
+    def on_event(frame: object, event: str, argument: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(on_event)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("format_", ToolFormat)
+def test_twice_the_markers_are_at_most_twice_the_work(format_: ToolFormat, unit: str) -> None:
+    handler = handler_for(format_)
+
+    def in_small_pieces(text: str) -> None:
+        reader = handler.reader(TOOLS)
+        for begin in range(0, len(text), 5):
+            reader.feed(text[begin : begin + 5])
+        reader.finish()
+
+    for beginning in BEGINNINGS:
+        once, twice = (calls_made_by(partial(in_small_pieces, beginning + unit * times)) for times in (400, 800))
+        assert twice <= 2.2 * once + 500, (beginning, once, twice)
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("format_", ToolFormat)
+def test_a_mebibyte_of_markers_does_no_harm(format_: ToolFormat, unit: str) -> None:
+    text = unit * (1024 * 1024 // len(unit))
+    assert read_reply(handler_for(format_).reader(TOOLS), text) is not None
+
+
+@pytest.mark.parametrize(
+    "beginning", ["<think>", "<tool_call>{", '<tool_call>{"', "Thought: ", "Action: ", "Action: a\nAction Input: "]
+)
+def test_what_nobody_sees_is_not_kept_without_end(beginning: str) -> None:
+    reader = handler_for(ToolFormat.REACT).reader(TOOLS)
+    reader.feed(beginning)
+    piece = "lorem ipsum " * 5_000
+    tracemalloc.start()
+    try:
+        for _ in range(16 * MAX_CALL_CHARS // len(piece)):
+            assert reader.feed(piece) == ""
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 * MAX_CALL_CHARS
+    assert reader.finish() == ("", ())
+
+
+def test_a_call_that_is_too_long_is_none_and_what_follows_it_is_read() -> None:
+    too_long = f'<tool_call>{{"name": "a", "arguments": {{"b": "{"c" * MAX_CALL_CHARS}"}}}}</tool_call>'
+    assert read(handler_for(ToolFormat.XML), f"{too_long}<tool_call>{ALL_JSON}</tool_call>Bye") == ("Bye", [ALL])
