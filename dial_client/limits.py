@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
-
-import anyio
 
 
 class StopReason(StrEnum):
@@ -70,49 +65,3 @@ class Limits:
         for name in ("timeout", "tool_timeout", "tool_timeout_max", "max_parallel", "max_result_chars"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be greater than 0")
-
-
-class Deadline:
-    """The moment a turn's time is over; waiting for a person moves it.
-
-    Every scope handed out by `scope` moves along, so a wait that began earlier ends at the right moment too.
-    """
-
-    def __init__(self, seconds: float) -> None:
-        self._at = anyio.current_time() + seconds
-        self._scopes: set[anyio.CancelScope] = set()
-        self._waiting = 0
-        self._stopped_at = 0.0
-
-    def remaining(self) -> float:
-        """Seconds left; infinite while a person is being waited for, never below 0."""
-        return math.inf if self._waiting else max(0.0, self._at - anyio.current_time())
-
-    @contextmanager
-    def scope(self) -> Iterator[anyio.CancelScope]:
-        """Cancel what is inside when the time is over; ``scope.cancelled_caught`` tells afterwards."""
-        with anyio.CancelScope(deadline=math.inf if self._waiting else self._at) as scope:
-            self._scopes.add(scope)
-            try:
-                yield scope
-            finally:
-                self._scopes.discard(scope)
-
-    @contextmanager
-    def waiting_for_a_person(self) -> Iterator[None]:
-        """Stop the clock for as long as this lasts; several at once count once."""
-        if not self._waiting:
-            self._stopped_at = anyio.current_time()
-            self._move(math.inf)
-        self._waiting += 1
-        try:
-            yield
-        finally:
-            self._waiting -= 1
-            if not self._waiting:
-                self._at += anyio.current_time() - self._stopped_at
-                self._move(self._at)
-
-    def _move(self, at: float) -> None:
-        for scope in self._scopes:
-            scope.deadline = at

@@ -79,13 +79,8 @@ class ToolCallRequest:
         """
         try:
             function = data.get("function", data)
-            arguments = function["arguments"]
-            if isinstance(arguments, str):
-                arguments = json.loads(arguments or "{}")
-            if not isinstance(arguments, Mapping):
-                raise TypeError("its arguments are not a JSON object")
-            unreadable = _text_or_none(data.get("unreadable"))
-            return cls(str(data["id"]), str(function["name"]), dict(arguments), unreadable)
+            arguments = _json_object(function["arguments"])
+            return cls(str(data["id"]), str(function["name"]), arguments, _text_or_none(data.get("unreadable")))
         except (KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(f"not a tool call: {error!r}") from error
 
@@ -297,6 +292,14 @@ def _part_from_json(part: Mapping[str, Any]) -> Part:
             return ImagePart(_text(part["data"]), _text(part["mime_type"]))
         case other:
             raise ValueError(f"not a content part: {other!r}")
+
+
+def _json_object(value: Any) -> dict[str, Any]:
+    if isinstance(value, str):
+        value = json.loads(value or "{}")
+    if not isinstance(value, Mapping):
+        raise TypeError(f"a JSON object was expected, not {type(value).__name__}")
+    return dict(value)
 
 
 def _text(value: Any) -> str:

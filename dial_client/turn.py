@@ -20,7 +20,7 @@ class ToolCallRecord:
     tool: str
     """The tool's own name at that server."""
     duration_s: float
-    """Seconds from asking for permission to having the result."""
+    """Seconds the call took; waiting for permission is not counted."""
 
     @property
     def denied(self) -> bool:

@@ -1,0 +1,48 @@
+"""The state of a turn at one level: frozen, and never deeper than it may be."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError
+
+import pytest
+
+from dial_client.context import ConversationContext, DepthExceeded
+from dial_client.messages import Message, ToolCallRequest, ToolCallResult
+
+QUESTION = Message.user("What time is it?")
+CALL = ToolCallRequest("call_1", "now", {})
+REPLY = Message.assistant("", [CALL])
+RESULT = Message.tool(CALL, ToolCallResult("call_1", success=True, content="noon"))
+
+
+def test_a_context_deeper_than_it_may_be_cannot_be_made() -> None:
+    with pytest.raises(DepthExceeded):
+        ConversationContext((QUESTION,), max_depth=1, depth=2)
+
+
+@pytest.mark.parametrize("max_depth", [0, 1, 3])
+def test_there_are_exactly_as_many_levels_as_max_depth_says(max_depth: int) -> None:
+    context = ConversationContext((QUESTION,), max_depth)
+    for depth in range(max_depth):
+        assert (context.depth, context.may_descend) == (depth, True)
+        context = context.descend(REPLY, [RESULT])
+    assert not context.may_descend
+    with pytest.raises(DepthExceeded):
+        context.descend(REPLY, [RESULT])
+
+
+def test_a_level_adds_the_reply_and_its_results_behind_what_was_said() -> None:
+    context = ConversationContext((QUESTION,), max_depth=2)
+    below = context.descend(REPLY, iter([RESULT]))
+    assert below.messages == (QUESTION, REPLY, RESULT)
+    assert below.max_depth == 2
+
+
+def test_what_was_is_never_changed() -> None:
+    context = ConversationContext((QUESTION,), max_depth=2)
+    context.descend(REPLY, [RESULT])
+    longer = context.extend(REPLY, RESULT)
+    assert (context.messages, context.depth) == ((QUESTION,), 0)
+    assert (longer.messages, longer.depth) == ((QUESTION, REPLY, RESULT), 0)
+    with pytest.raises(FrozenInstanceError):
+        context.depth = 5  # type: ignore[misc]  # what is tested

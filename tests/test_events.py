@@ -1,0 +1,110 @@
+"""What a turn says while it runs, as lines of JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, get_args
+
+import pytest
+
+from dial_client import events
+from dial_client.events import (
+    Event,
+    Finished,
+    MessageCompleted,
+    ReasoningDelta,
+    RoundStarted,
+    ServerChanged,
+    StatusChanged,
+    TextDelta,
+    ToolCallFinished,
+    ToolCallProgress,
+    ToolCallStarted,
+    to_dict,
+    type_name,
+)
+from dial_client.limits import StopReason
+from dial_client.messages import Failure, ImagePart, Message, TextPart, ToolCallRequest, ToolCallResult, Usage
+from dial_client.turn import ToolCallRecord, Turn
+
+CALL = ToolCallRequest("call_1", "add", {"a": 1, "b": [2]})
+RESULT = ToolCallResult("call_1", success=True, content=(TextPart("3"), ImagePart("AA==", "image/png")))
+ANSWER = Message.assistant("3")
+TURN = Turn(
+    message=ANSWER,
+    messages=(Message.assistant("", [CALL]), Message.tool(CALL, RESULT), ANSWER),
+    stop_reason=StopReason.ANSWERED,
+    depth=1,
+    usage=Usage(10, 5),
+    tool_calls=(ToolCallRecord(CALL, RESULT, "maths", "add.it", 0.123456),),
+    notes=("one server is missing",),
+)
+SAID: list[tuple[Event, dict[str, Any]]] = [
+    (RoundStarted(2), {"type": "round_started", "depth": 2}),
+    (StatusChanged("Working…"), {"type": "status_changed", "text": "Working…"}),
+    (TextDelta("hel"), {"type": "text_delta", "text": "hel"}),
+    (ReasoningDelta("hm"), {"type": "reasoning_delta", "text": "hm"}),
+    (MessageCompleted(ANSWER), {"type": "message_completed", "message": {"role": "assistant", "content": "3"}}),
+    (
+        ToolCallStarted(CALL, "maths", "add.it"),
+        {"type": "tool_call_started", "call": CALL.to_dict(), "server": "maths", "tool": "add.it"},
+    ),
+    (
+        ToolCallProgress("call_1", 0.5, None, "half"),
+        {"type": "tool_call_progress", "id": "call_1", "progress": 0.5, "total": None, "message": "half"},
+    ),
+    (
+        ToolCallFinished(ToolCallResult.failed("call_1", Failure.TIMEOUT, "slow"), "maths", 0.5),
+        {
+            "type": "tool_call_finished",
+            "result": {"tool_call_id": "call_1", "success": False, "content": "slow", "error": "slow"},
+            "server": "maths",
+            "duration": 0.5,
+        },
+    ),
+    (ServerChanged("maths", "ready"), {"type": "server_changed", "name": "maths", "status": "ready"}),
+    (Finished(TURN), {"type": "finished", "turn": TURN.to_dict()}),
+]
+
+
+@pytest.mark.parametrize(("event", "said"), SAID, ids=[type_name(event) for event, _ in SAID])
+def test_an_event_is_its_name_and_its_fields(event: Event, said: dict[str, Any]) -> None:
+    assert to_dict(event) == said
+    assert json.loads(json.dumps(to_dict(event))) == said
+
+
+def test_every_event_there_is_has_been_said_here() -> None:
+    assert {type(event) for event, _ in SAID} == set(get_args(events.Event))
+
+
+def test_a_turn_in_json_has_all_that_the_command_line_promises() -> None:
+    said = json.loads(json.dumps(TURN.to_dict()))
+    assert said == {
+        "text": "3",
+        "stop_reason": "answered",
+        "depth": 1,
+        "usage": {"input_tokens": 10, "output_tokens": 5, "cached_tokens": 0, "reasoning_tokens": 0},
+        "tool_calls": [
+            {
+                "id": "call_1",
+                "name": "add",
+                "server": "maths",
+                "tool": "add.it",
+                "arguments": {"a": 1, "b": [2]},
+                "is_error": False,
+                "content": [
+                    {"type": "text", "text": "3"},
+                    {"type": "image", "data": "AA==", "mime_type": "image/png"},
+                ],
+                "duration_s": 0.1235,
+            }
+        ],
+        "messages": [message.to_dict() for message in TURN.messages],
+        "notes": ["one server is missing"],
+    }
+
+
+@pytest.mark.parametrize("failure", Failure)
+def test_only_a_call_that_was_not_allowed_counts_as_denied(failure: Failure) -> None:
+    record = ToolCallRecord(CALL, ToolCallResult.failed("call_1", failure, "no"), "maths", "add", 0.0)
+    assert record.denied == (failure is Failure.DENIED)

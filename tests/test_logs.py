@@ -1,0 +1,93 @@
+"""What the package says about itself: nothing, until somebody wants to hear it, and never what is secret."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from dial_client.logs import get_logger
+
+
+@pytest.fixture(autouse=True)
+def _as_it_comes() -> Iterator[None]:
+    structlog.reset_defaults()
+    yield
+    structlog.reset_defaults()
+
+
+def test_a_program_that_set_nothing_up_hears_nothing() -> None:
+    program = "from dial_client.logs import get_logger; get_logger('dial_client.x').warning('odd', tool='now')"
+    heard = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert (heard.stdout, heard.stderr) == ("", "")
+
+
+def test_structlog_is_not_loaded_for_events_nobody_wants() -> None:
+    program = (
+        "import sys; from dial_client.logs import get_logger; get_logger('dial_client.x').debug('odd'); "
+        "print('structlog' in sys.modules)"
+    )
+    heard = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert heard.stdout == "False\n"
+
+
+def test_who_listens_hears_the_event_and_what_there_is_about_it(caplog: pytest.LogCaptureFixture) -> None:
+    log = get_logger("dial_client.executor")
+    with caplog.at_level(logging.DEBUG, logger="dial_client"):
+        log.debug("tool_call", tool="now", seconds=0.5)
+        log.warning("tool_call_broke", tool="now")
+    assert [(record.levelname, record.name, record.getMessage()) for record in caplog.records] == [
+        ("DEBUG", "dial_client.executor", "event='tool_call' tool='now' seconds=0.5"),
+        ("WARNING", "dial_client.executor", "event='tool_call_broke' tool='now'"),
+    ]
+
+
+@pytest.mark.parametrize(("level", "events"), [(logging.DEBUG, 2), (logging.WARNING, 1), (logging.ERROR, 0)])
+def test_the_level_is_that_of_the_standard_librarys_logger(
+    caplog: pytest.LogCaptureFixture, level: int, events: int
+) -> None:
+    log = get_logger("dial_client.x")
+    with caplog.at_level(level, logger="dial_client"):
+        log.debug("one")
+        log.warning("two")
+    assert len(caplog.records) == events
+
+
+def test_what_is_foreign_in_an_event_draws_no_lines_and_no_escapes(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, logger="dial_client"):
+        get_logger("dial_client.x").debug("tool_call", tool="now\n2026 ERROR forged\x1b[2J %s %d")
+    [record] = caplog.records
+    assert "\n" not in record.getMessage()
+    assert "\x1b" not in record.getMessage()
+    assert "%s %d" in record.getMessage()
+
+
+def test_a_program_that_configured_structlog_has_events_its_own_way(caplog: pytest.LogCaptureFixture) -> None:
+    structlog.configure(processors=[structlog.processors.JSONRenderer(sort_keys=True)])
+    with caplog.at_level(logging.DEBUG, logger="dial_client"):
+        get_logger("dial_client.x").debug("tool_call", tool="now")
+    assert [record.getMessage() for record in caplog.records] == ['{"event": "tool_call", "tool": "now"}']
+
+
+def test_a_program_that_configured_structlog_for_the_standard_library_has_them_too(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            structlog.stdlib.add_logger_name,
+            structlog.stdlib.add_log_level,
+            structlog.processors.KeyValueRenderer(key_order=["level", "logger", "event"]),
+        ],
+        wrapper_class=structlog.stdlib.BoundLogger,
+        logger_factory=structlog.stdlib.LoggerFactory(),
+    )
+    with caplog.at_level(logging.DEBUG, logger="dial_client"):
+        get_logger("dial_client.x").warning("odd", tool="now")
+    assert [record.getMessage() for record in caplog.records] == [
+        "level='warning' logger='dial_client.x' event='odd' tool='now'"
+    ]
