@@ -1,0 +1,70 @@
+"""What is known of a server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+MAX_WORDS = 400
+"""Characters of a sentence about a server; what servers write has no bound of its own."""
+
+
+def one_line(text: str) -> str:
+    """Give a text as one line, cut where it is longer than `MAX_WORDS`."""
+    line = " ".join(text.split())
+    return line if len(line) <= MAX_WORDS else f"{line[:MAX_WORDS]}…"
+
+
+class ServerState(StrEnum):
+    """Where a server is in its life."""
+
+    STARTING = "starting"
+    READY = "ready"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    DISABLED = "disabled"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerStatus:
+    """What is known of a server at one moment. Its own words are as it wrote them, but bounded in length."""
+
+    name: str
+    """As in the configuration."""
+    state: ServerState
+    era: str | None = None
+    """The protocol version that was agreed upon."""
+    tools: tuple[str, ...] = ()
+    """By the server's own names."""
+    error: str | None = None
+    """Why it failed: one line a person can act on."""
+    notes: tuple[str, ...] = ()
+    """What is odd about it but harms nothing."""
+    stderr: tuple[str, ...] = ()
+    """Its last lines on standard error."""
+    instructions: str | None = None
+    """What it wants a model to know."""
+    server_name: str | None = None
+    """What it calls itself; not unique."""
+    server_version: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give JSON types only."""
+        return {
+            "name": self.name,
+            "state": self.state.value,
+            "era": self.era,
+            "tools": list(self.tools),
+            "error": self.error,
+            "notes": list(self.notes),
+            "stderr": list(self.stderr),
+            "instructions": self.instructions,
+            "server_name": self.server_name,
+            "server_version": self.server_version,
+        }
+
+
+OnChange = Callable[[str, ServerStatus], None]
+"""Told the name and the status after every change of the state or of the tools."""

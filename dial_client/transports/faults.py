@@ -1,0 +1,120 @@
+"""What went wrong with a server, in one line a person can act on."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+import anyio
+import httpx2
+from mcp import MCPError
+from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST, REQUEST_TIMEOUT
+from pydantic import ValidationError
+
+from dial_client.errors import ServerError
+from dial_client.server_status import one_line
+
+HTTP_FAULT = -32010
+"""The code of errors that `transports.http` makes; in the range JSON-RPC leaves to implementations."""
+
+_SESSION_CODES = (INVALID_REQUEST, -32000, -32001)
+"""What the SDKs answer to a session they do not know."""
+
+
+def cause_of(error: BaseException) -> BaseException:
+    """Give what began it: the first error in a group that is not just an effect of another one."""
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    causes = [cause_of(inner) for inner in error.exceptions]
+    effects = (anyio.get_cancelled_exc_class(), anyio.ClosedResourceError, anyio.BrokenResourceError)
+    return next((cause for cause in causes if not isinstance(cause, effects) and not is_closed(cause)), causes[0])
+
+
+def is_closed(error: BaseException) -> bool:
+    """Whether the SDK says that there is no connection any more."""
+    return isinstance(error, MCPError) and error.code == CONNECTION_CLOSED and error.message == "Connection closed"
+
+
+def http_status(error: BaseException) -> int | None:
+    """Give the HTTP status behind an error, where the server gave no better reason."""
+    data = error.data if isinstance(error, MCPError) and error.code == HTTP_FAULT else None
+    return data.get("status") if isinstance(data, dict) else None
+
+
+def is_broken_off(error: BaseException) -> bool:
+    """Whether the network failed a request, so that nobody knows how far the server came with it."""
+    if not isinstance(error, MCPError):
+        return False
+    return (error.code == HTTP_FAULT and http_status(error) is None) or (
+        error.code == CONNECTION_CLOSED and error.message.startswith("SSE stream")
+    )
+
+
+def is_forgotten_session(error: BaseException) -> bool:
+    """Whether a server behind a URL, restarted perhaps, does not know our session any more."""
+    if not isinstance(error, MCPError):
+        return False
+    said = error.message.lower()
+    forgotten = ("session not found", "session terminated", "no valid session")
+    return http_status(error) == 404 or (error.code in _SESSION_CODES and any(words in said for words in forgotten))
+
+
+def in_words(error: BaseException) -> str:
+    """Say what an error means, in one line of bounded length."""
+    return one_line(_in_words(cause_of(error)))
+
+
+def _in_words(error: BaseException) -> str:
+    match error:
+        case ServerError(problem=problem):
+            return problem
+        case MCPError(code=code, message=message) if code == HTTP_FAULT or is_closed(error):
+            return message
+        case MCPError(code=code, message=message) if code == REQUEST_TIMEOUT:
+            return f"the server does not answer: {message}"
+        case MCPError(code=code, message=message):
+            return f"the server answered with an error: {message} ({code})"
+        case ValidationError():
+            first = error.errors(include_url=False, include_input=False)[0]
+            place = ".".join(str(part) for part in first["loc"])
+            return f"the server's answer is not valid MCP: {place}: {first['msg']}"
+        case httpx2.HTTPStatusError():
+            return of_status(error.response.status_code)
+        case httpx2.RequestError():
+            return of_network(error)
+        case _:
+            return str(error) or type(error).__name__
+
+
+def of_network(error: Exception) -> str:
+    """Say what a failed request means."""
+    reason = str(error) or type(error).__name__
+    match error:
+        case httpx2.ConnectTimeout():
+            return "the server cannot be reached: no connection in time"
+        case httpx2.ConnectError():
+            return f"the server cannot be reached: {reason}"
+        case httpx2.TimeoutException():
+            return "the server took too long to answer"
+        case httpx2.SSEError():
+            return f"the server's stream cannot be read: {reason}"
+        case _:
+            return f"the connection broke: {reason}"
+
+
+def of_status(status: int) -> str:
+    """Say what an HTTP status means for somebody who configured a server."""
+    try:
+        phrase = HTTPStatus(status).phrase
+    except ValueError:
+        phrase = "an unknown status"
+    return f"the server answered HTTP {status} ({phrase}){_ADVICE.get(status, '')}"
+
+
+_ADVICE = {
+    401: ": it wants a login; is there a valid token in `headers`?",
+    403: ": this login may not use it",
+    404: ": there is nothing at this URL",
+    405: ": this URL does not take what MCP sends; is it the right one?",
+    407: ": the proxy wants a login",
+    429: ": too many requests",
+}

@@ -1,0 +1,36 @@
+"""The last lines of what a program says on its standard error."""
+
+from __future__ import annotations
+
+from collections import deque
+
+MAX_LINES = 50
+MAX_LINE_BYTES = 1_000
+
+
+class Tail:
+    """Keeps the last lines, bounded in number and length however much is written."""
+
+    def __init__(self) -> None:
+        self._lines: deque[bytes] = deque(maxlen=MAX_LINES)
+        self._unfinished = b""
+
+    def feed(self, chunk: bytes) -> None:
+        """Take more bytes; a line may come in pieces."""
+        first, *others = chunk.split(b"\n")
+        room = MAX_LINE_BYTES - len(self._unfinished)
+        self._unfinished += first[: max(0, room)]
+        for line in others:
+            self._lines.append(self._unfinished)
+            self._unfinished = line[:MAX_LINE_BYTES]
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The lines that are not blank, oldest first."""
+        texts = (line.decode("utf-8", "replace").rstrip() for line in (*self._lines, self._unfinished))
+        return tuple(text for text in texts if text)[-MAX_LINES:]
+
+    @property
+    def last(self) -> str:
+        """The last line; empty where there is none."""
+        return self.lines[-1] if self.lines else ""

@@ -1,0 +1,148 @@
+"""An HTTP server of the standard library alone that answers as servers behind a URL do on their bad days.
+
+``python raw_http.py BEHAVIOUR``: says its port in its first line of output; ends with its standard input.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+LIFETIME = 120.0
+TOOLS = [
+    {"name": name, "inputSchema": {"type": "object"}} for name in ("cut", "half", "huge", "forget", "echo", "token")
+]
+
+
+class Handler(BaseHTTPRequestHandler):
+    """A legacy server with sessions and JSON answers; what a tool is called decides what goes wrong."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 (the base class has it so)
+        pass
+
+    def do_GET(self) -> None:
+        self.answer(405, "text/plain", b"no")
+
+    def do_DELETE(self) -> None:
+        self.answer(200, "text/plain", b"")
+
+    def do_POST(self) -> None:
+        self.message = message = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        if "id" not in message:
+            self.answer(202, "text/plain", b"")
+            return
+        if message["method"] == "initialize":
+            info = {"name": "raw-http", "version": "1"}
+            result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info}
+            self.result(result, session="s1")
+        elif message["method"] == "tools/list":
+            self.result({"tools": TOOLS})
+        elif message["method"] == "tools/call":
+            getattr(self, message["params"]["name"])()
+        else:
+            self.error(-32601, "Method not found")
+
+    def answer(self, status: int, kind: str, body: bytes, session: str = "") -> None:
+        self.send_response(status)
+        self.send_header("content-type", kind)
+        self.send_header("content-length", str(len(body)))
+        if session:
+            self.send_header("mcp-session-id", session)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def result(self, result: Any, session: str = "") -> None:
+        body = {"jsonrpc": "2.0", "id": self.message["id"], "result": result}
+        self.answer(200, "application/json", json.dumps(body).encode(), session)
+
+    def error(self, code: int, words: str) -> None:
+        body = {"jsonrpc": "2.0", "id": self.message["id"], "error": {"code": code, "message": words}}
+        self.answer(200, "application/json", json.dumps(body).encode())
+
+    def echo(self) -> None:
+        said = json.dumps(self.message["params"].get("arguments"))
+        self.result({"content": [{"type": "text", "text": said}]})
+
+    def token(self) -> None:
+        self.result({"content": [{"type": "text", "text": self.headers.get("authorization", "none")}]})
+
+    def cut(self) -> None:
+        self.close_connection = True
+
+    def half(self) -> None:
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", "1000")
+        self.end_headers()
+        self.wfile.write(b'{"jsonrpc": "2.0", ')
+        self.wfile.flush()
+        self.close_connection = True
+
+    def huge(self) -> None:
+        self.result({"content": [{"type": "text", "text": "x" * 5_000_000}]})
+
+    def forget(self) -> None:
+        self.answer(404, "text/plain", b"who are you?")
+
+
+class Status(Handler):
+    """Answers everything with one status."""
+
+    status = 500
+    kind = "text/plain"
+    body = b"no"
+
+    def do_GET(self) -> None:
+        self.answer(self.status, self.kind, self.body)
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self.answer(self.status, self.kind, self.body)
+
+
+class LoginPage(Status):
+    status = 200
+    kind = "text/html; charset=utf-8"
+    body = b"<html><form>Who are you?</form></html>"
+
+
+class SlowGoodbye(Handler):
+    """Takes all the time there is to end a session."""
+
+    def do_DELETE(self) -> None:
+        time.sleep(LIFETIME)
+
+
+class Cuts(Handler):
+    """Closes the connection without an answer."""
+
+    def do_POST(self) -> None:
+        self.close_connection = True
+
+
+def handler_for(behaviour: str) -> type[Handler]:
+    if behaviour.isdigit():
+        return type("Fixed", (Status,), {"status": int(behaviour)})
+    return {kind.__name__: kind for kind in (Handler, LoginPage, SlowGoodbye, Cuts)}[behaviour]
+
+
+def main() -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler_for(sys.argv[1]))
+    end = threading.Timer(LIFETIME, os._exit, [9])
+    end.daemon = True
+    end.start()
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    print(server.server_port, flush=True)
+    sys.stdin.read()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

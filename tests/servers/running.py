@@ -1,0 +1,107 @@
+"""How the tests start these servers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from dial_client.config import ServerSettings, Transport
+from dial_client.connections import Connection, Connections, Target
+from dial_client.nursery import Nursery
+from dial_client.server_status import OnChange, ServerState
+
+HERE = Path(__file__).parent
+LONG = 60.0
+"""Seconds: a guard against waiting for ever, never a measure."""
+
+
+def script(name: str, *args: object, **settings: Any) -> ServerSettings:
+    """Give the entry of a script in this folder, to be run over stdio."""
+    argv = ("-W", "ignore", str(HERE / name), *(str(arg) for arg in args))
+    usual = {"name": "it", "transport": Transport.STDIO, "command": sys.executable, "args": argv}
+    return ServerSettings(**(usual | settings))
+
+
+def raw(*args: object, **settings: Any) -> ServerSettings:
+    """Give the entry of a raw server: its behaviour, then its options."""
+    return script("raw.py", *args, **settings)
+
+
+def web(url: str, **settings: Any) -> ServerSettings:
+    """Give the entry of a URL."""
+    return ServerSettings(**({"name": "it", "transport": Transport.HTTP, "url": url} | settings))
+
+
+@contextmanager
+def web_server(name: str, *args: str) -> Iterator[str]:
+    """Run a script that serves HTTP, and give its address without a path. It is gone afterwards."""
+    argv = [sys.executable, "-W", "ignore", str(HERE / name), *args]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout is not None
+        try:
+            yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+        finally:
+            process.kill()
+
+
+@asynccontextmanager
+async def connections(targets: dict[str, Target], on_change: OnChange | None = None) -> AsyncIterator[Connections]:
+    """Run servers, ready or known not to be, until they are left."""
+    nursery = await Nursery.open()
+    servers = Connections(targets, on_change)
+    try:
+        servers.start(nursery)
+        with anyio.fail_after(LONG):
+            await servers.ready()
+        yield servers
+    finally:
+        with anyio.CancelScope(shield=True):
+            await servers.aclose()
+            await nursery.aclose()
+
+
+@asynccontextmanager
+async def connection(target: Target) -> AsyncIterator[Connection]:
+    """Run one server until it is left."""
+    async with connections({"it": target}) as servers:
+        yield servers["it"]
+
+
+async def said(connection: Connection, tool: str = "echo", **arguments: Any) -> str:
+    """Call a tool and give the text of its result."""
+    with anyio.fail_after(LONG):
+        result = await connection.call(tool, arguments)
+    return "".join(block.text for block in result.content if block.type == "text")
+
+
+def state(connection: Connection) -> ServerState:
+    """Give a server's state of the moment."""
+    return connection.status.state
+
+
+def asked(log: Path) -> list[str]:
+    """Give the methods a raw server was asked for, in order."""
+    return [json.loads(line)["method"] for line in log.read_text().splitlines()] if log.exists() else []
+
+
+def is_alive(pid: int) -> bool:
+    """Whether there is a process with this id that is more than a zombie."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state not in "ZX"
+
+
+async def until(is_so: Callable[[], object]) -> None:
+    """Wait until something is so."""
+    with anyio.fail_after(LONG):
+        while not is_so():  # noqa: ASYNC110 (what is waited for happens in another process)
+            await anyio.sleep(0.01)

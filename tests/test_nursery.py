@@ -1,0 +1,137 @@
+"""Tasks that outlast the call that started them."""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from dial_client.nursery import Nursery
+
+pytestmark = pytest.mark.anyio
+NAME: contextvars.ContextVar[str] = contextvars.ContextVar("NAME", default="nobody")
+
+
+async def test_a_nursery_is_opened_in_one_task_and_closed_in_another() -> None:
+    box: list[Nursery] = []
+    ran = anyio.Event()
+
+    async def opens() -> None:
+        box.append(await Nursery.open())
+
+    async def closes() -> None:
+        await box[0].aclose()
+
+    async def child() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ran.set()
+
+    for step in (opens, closes):
+        async with anyio.create_task_group() as group:
+            group.start_soon(step)
+        if step is opens:
+            box[0].start_soon(child)
+            await anyio.wait_all_tasks_blocked()
+    assert ran.is_set()
+
+
+async def test_whoever_opens_it_keeps_no_cancel_scope() -> None:
+    with anyio.CancelScope() as scope:
+        nursery = await Nursery.open()
+        done = anyio.Event()
+        nursery.start_soon(_set_soon, done)
+        scope.cancel()
+    await done.wait()
+    await nursery.aclose()
+
+
+async def _set_soon(event: anyio.Event) -> None:
+    await anyio.lowlevel.checkpoint()
+    event.set()
+
+
+async def test_a_child_has_the_context_of_whoever_started_it() -> None:
+    nursery = await Nursery.open()
+    seen: list[str] = []
+    done = anyio.Event()
+
+    async def child() -> None:
+        seen.append(NAME.get())
+        done.set()
+
+    NAME.set("caller")
+    nursery.start_soon(child)
+    await done.wait()
+    await nursery.aclose()
+    assert seen == ["caller"]
+
+
+async def test_a_child_that_raises_is_logged_and_takes_nobody_with_it(caplog: pytest.LogCaptureFixture) -> None:
+    nursery = await Nursery.open()
+    done = anyio.Event()
+
+    async def breaks() -> None:
+        raise ValueError("broken")
+
+    with caplog.at_level(logging.WARNING, logger="dial_client"):
+        nursery.start_soon(breaks)
+        await anyio.wait_all_tasks_blocked()
+        nursery.start_soon(_set_soon, done)
+        await done.wait()
+    await nursery.aclose()
+    assert "ValueError: broken" in caplog.text
+
+
+async def test_closing_waits_for_shielded_ends_even_when_the_closer_is_cancelled() -> None:
+    nursery = await Nursery.open()
+    began, ended = anyio.Event(), anyio.Event()
+
+    async def child() -> None:
+        try:
+            began.set()
+            await anyio.sleep_forever()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.lowlevel.checkpoint()
+                ended.set()
+
+    nursery.start_soon(child)
+    await began.wait()
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await nursery.aclose()
+    assert ended.is_set()
+
+
+async def test_a_child_that_breaks_while_it_is_cancelled_is_contained() -> None:
+    nursery = await Nursery.open()
+
+    async def breaks() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            raise ValueError("broken")
+
+    async def child() -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(breaks)
+            await anyio.sleep_forever()
+
+    nursery.start_soon(child)
+    await anyio.wait_all_tasks_blocked()
+    await nursery.aclose()
+    with pytest.raises(RuntimeError):
+        nursery.start_soon(child)
+
+
+async def test_closing_twice_is_fine_and_nothing_starts_afterwards() -> None:
+    nursery = await Nursery.open()
+    await nursery.aclose()
+    await nursery.aclose()
+    with pytest.raises(RuntimeError, match="closed"):
+        nursery.start_soon(_set_soon, anyio.Event())
