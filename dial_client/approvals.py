@@ -1,0 +1,138 @@
+"""Who may call what: a deny always wins, then what is allowed, then the approver is asked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from fnmatch import fnmatchcase
+
+import anyio
+
+from dial_client.logs import get_logger
+from dial_client.messages import ToolCallRequest, ToolSpec
+
+log = get_logger(__name__)
+
+
+class Decision(StrEnum):
+    """What an approver can say."""
+
+    ONCE = "once"
+    """This call."""
+    SESSION = "session"
+    """This tool, for as long as the client is open."""
+    ALWAYS = "always"
+    """The same as `SESSION`; a program may remember it for longer."""
+    DENY = "deny"
+    """Not this call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """An approver's answer: ``Approval("once")``, ``Approval("deny", "a reason the model is told")``.
+
+    Raises:
+        ValueError: the decision is none of once, session, always, deny.
+    """
+
+    decision: Decision | str
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "decision", Decision(self.decision))
+
+    @property
+    def allowed(self) -> bool:
+        """Whether the call may run."""
+        return self.decision is not Decision.DENY
+
+
+_UNASKED = Approval(Decision.DENY, "permission could not be asked for")
+
+Approver = Callable[[ToolCallRequest, ToolSpec, str], Awaitable[Approval]]
+"""Is asked with the call, the tool as it was offered, and the server's name in the configuration."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Patterns (``*``, ``?``) that decide without asking.
+
+    A tool is named by its offered name, ``server__tool`` or ``server/tool``; a deny also matches the tool's own name,
+    whatever it is offered as.
+    """
+
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    auto_approve: Mapping[str, tuple[str, ...]] | None = None
+    """For each server, with or without any, the patterns of its own tool names that its configuration approves."""
+
+    def denies(self, spec: ToolSpec) -> bool:
+        """Whether a deny matches any name of the tool."""
+        return _matches((*_names(spec), spec.tool), self.deny)
+
+    def allows(self, spec: ToolSpec) -> bool:
+        """Whether the configuration or an allow matches."""
+        configured = (self.auto_approve or {}).get(spec.server, ())
+        return _matches((spec.tool,), configured) or _matches(self._names_of_its_own(spec), self.allow)
+
+    def _names_of_its_own(self, spec: ToolSpec) -> list[str]:
+        """Give the names of a tool but those that begin like another server's: a server calls its tools as it likes."""
+        *doubtful, certain = _names(spec)
+        return [name for name in doubtful if self._owner(name) in (None, spec.server)] + [certain]
+
+    def _owner(self, name: str) -> str | None:
+        servers = self.auto_approve or {}
+        owners = [one for one in servers if name.startswith((f"{one}__", f"{_offered(one)}__"))]
+        return max(owners, key=len, default=None)
+
+
+def _names(spec: ToolSpec) -> tuple[str, ...]:
+    return (spec.name, f"{spec.server}__{spec.tool}", f"{spec.server}/{spec.tool}")
+
+
+def _offered(server: str) -> str:
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", server)
+
+
+def _matches(names: Iterable[str], patterns: Iterable[str]) -> bool:
+    patterns = tuple(patterns)
+    return any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
+
+
+class Approvals:
+    """The one place every call passes before it runs."""
+
+    def __init__(self, rules: Rules, approve: Approver | None) -> None:
+        self._rules = rules
+        self._approve = approve
+        self._granted: set[tuple[str, str]] = set()
+        self._one_question_at_a_time = anyio.Lock()
+
+    def decided(self, spec: ToolSpec) -> Approval | None:
+        """Give what is known without asking; None where a person has to be asked."""
+        if self._rules.denies(spec):
+            return Approval(Decision.DENY, "a rule of the user's forbids this tool")
+        if self._approve is None or self._rules.allows(spec) or (spec.server, spec.tool) in self._granted:
+            return Approval(Decision.ONCE)
+        return None
+
+    async def ask(self, call: ToolCallRequest, spec: ToolSpec) -> Approval:
+        """Ask the approver; questions of parallel calls come one after the other. One that fails is a no."""
+        async with self._one_question_at_a_time:
+            if (known := self.decided(spec)) is not None:
+                return known
+            assert self._approve is not None
+            try:
+                # What the embedding program gives nobody has checked: it may be anything.
+                answer: object = await self._approve(call, spec, spec.server)
+            except Exception as error:  # noqa: BLE001 - whatever the embedding program's approver raises: it fails closed
+                log.warning("approver_failed", tool=spec.name, error=type(error).__name__)
+                return _UNASKED
+            if not isinstance(answer, Approval):
+                log.warning("approver_failed", tool=spec.name, answer=type(answer).__name__)
+                return _UNASKED
+        if answer.decision in (Decision.SESSION, Decision.ALWAYS):
+            self._granted.add((spec.server, spec.tool))
+        return answer

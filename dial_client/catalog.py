@@ -1,0 +1,136 @@
+"""The tools of all servers under the names the model knows them by.
+
+Names are never parsed back: `Catalog.routes` is the only way home.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import cached_property
+from itertools import chain, count
+from typing import TYPE_CHECKING
+
+from dial_client import schemas
+from dial_client.connections import Connection
+from dial_client.messages import ToolSpec
+
+if TYPE_CHECKING:
+    from mcp_types import Tool
+
+MAX_NAME = 64
+"""Characters of an offered name: what OpenAI's APIs take; others take more."""
+MAX_DESCRIPTION = 8_000
+"""Characters of a tool's description; what is beyond is a server trying to fill the model's context."""
+
+Key = tuple[str, str]
+"""A server's name in the configuration, and the tool's own name there."""
+
+
+@dataclass(frozen=True)
+class Route:
+    """The way from an offered name to the server that answers it."""
+
+    connection: Connection
+    spec: ToolSpec
+
+    @cached_property
+    def check(self) -> schemas.ArgumentCheck:
+        """The check of arguments against the original schema, compiled on first use."""
+        return schemas.ArgumentCheck(self.spec.original_schema)
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """The tools on offer at one moment; a change of any server makes a new one."""
+
+    tools: tuple[ToolSpec, ...] = ()
+    """Sorted by name, so that what is sent is the same from run to run and prompt caches hit."""
+    routes: Mapping[str, Route] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    """Tools that were left out, and why."""
+
+
+def catalog_of(connections: Iterable[Connection]) -> Catalog:
+    """Collect the tools of all servers: named, made fit, filtered as the configuration says, sorted."""
+    notes: list[str] = []
+    found: dict[Key, tuple[Connection, Tool]] = {}
+    for connection in connections:
+        for tool in connection.tools:
+            if not _is_enabled(tool.name, connection):
+                continue
+            if (connection.name, tool.name) in found:
+                notes.append(f"{connection.name}: the tool {tool.name!r} is there twice; the first one is used")
+                continue
+            found[connection.name, tool.name] = (connection, tool)
+    routes: dict[str, Route] = {}
+    for key, name in offered_names(found).items():
+        connection, tool = found[key]
+        try:
+            routes[name] = Route(connection, _spec(name, connection, tool))
+        except schemas.Unfit as reason:
+            notes.append(f"{connection.name}: the tool {tool.name!r} is left out: {reason}")
+    ordered = dict(sorted(routes.items()))
+    return Catalog(tuple(route.spec for route in ordered.values()), ordered, tuple(notes))
+
+
+def _is_enabled(tool: str, connection: Connection) -> bool:
+    settings = connection.settings
+    if settings is None:
+        return True
+    wanted = settings.enabled_tools is None or any(fnmatchcase(tool, name) for name in settings.enabled_tools)
+    return wanted and not any(fnmatchcase(tool, name) for name in settings.disabled_tools)
+
+
+def _spec(name: str, connection: Connection, tool: Tool) -> ToolSpec:
+    fit = schemas.fit(tool.input_schema)
+    hints = tool.annotations
+    return ToolSpec(
+        name=name,
+        description="\n\n".join([(tool.description or "")[:MAX_DESCRIPTION], *fit.hints]).strip(),
+        input_schema=fit.schema,
+        server=connection.name,
+        tool=tool.name,
+        title=tool.title or (hints.title if hints else None),
+        original_schema=tool.input_schema,
+        read_only=bool(hints and hints.read_only_hint),
+        idempotent=bool(hints and hints.idempotent_hint),
+    )
+
+
+def offered_names(keys: Iterable[Key]) -> dict[Key, str]:
+    """Give each tool a name that matches ``^[a-zA-Z0-9_-]{1,64}$``, unique and the same from run to run.
+
+    A tool's own name if only one server has it, else ``server__tool``; what is too long or still collides is cut and
+    gets a short hash of where it comes from. Those names are given first: no server can take one by forging it.
+    """
+    keys = sorted(set(keys))
+    plain = Counter(_clean(tool) for _, tool in keys)
+    wanted = {
+        (server, tool): _clean(tool) if plain[_clean(tool)] == 1 else _clean(f"{server}__{tool}")
+        for server, tool in keys
+    }
+    uses = Counter(wanted.values())
+    as_wanted = {key: uses[name] == 1 and len(name) <= MAX_NAME for key, name in wanted.items()}
+    names: dict[Key, str] = {}
+    taken: set[str] = set()
+    for key in sorted(keys, key=lambda key: (as_wanted[key], key)):
+        hashed = (_hashed(wanted[key], key, attempt) for attempt in count())
+        possible = chain((wanted[key],), hashed) if as_wanted[key] else hashed
+        names[key] = next(name for name in possible if name not in taken)
+        taken.add(names[key])
+    return names
+
+
+def _clean(name: str) -> str:
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", name) or "tool"
+
+
+def _hashed(name: str, key: Key, attempt: int) -> str:
+    source = "\0".join(key) + "\0" * attempt
+    digest = hashlib.sha256(source.encode(errors="replace")).hexdigest()[:10]
+    return f"{name[: MAX_NAME - len(digest) - 1]}_{digest}"

@@ -1,0 +1,181 @@
+"""Carries out the calls of one round: find, check, ask permission, call, cut to size. A failure is a result too."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+
+import anyio
+import anyio.lowlevel
+
+from dial_client import results
+from dial_client.approvals import Approvals
+from dial_client.catalog import Catalog, Route
+from dial_client.deadline import Deadline
+from dial_client.errors import ServerError, ServerGone
+from dial_client.events import Emit, ToolCallFinished, ToolCallProgress, ToolCallStarted
+from dial_client.limits import Limits
+from dial_client.logs import get_logger
+from dial_client.messages import Failure, ToolCallRequest, ToolCallResult, text_of
+
+log = get_logger(__name__)
+
+MAX_ERROR_CHARS = 500
+"""Characters of a failure's one line; the model reads more of it."""
+
+_SILENT = "The tool failed without saying why."
+
+OnProgress = Callable[[float, float | None, str | None], Awaitable[None]]
+
+
+class ToolExecutor:
+    """Runs calls against the catalogue of the moment."""
+
+    def __init__(self, catalog: Callable[[], Catalog], approvals: Approvals, limits: Limits) -> None:
+        self._catalog = catalog
+        self._approvals = approvals
+        self._limits = limits
+
+    async def execute_all(
+        self, calls: Sequence[ToolCallRequest], emit: Emit, deadline: Deadline
+    ) -> tuple[ToolCallResult, ...]:
+        """Run the calls of a round side by side, at most `Limits.max_parallel` at once.
+
+        Gives one result for each call, in their order. Raises nothing for a tool; when the turn's time is over, the
+        calls that still run are cancelled at their servers and say so in their results.
+        """
+        done: dict[int, ToolCallResult] = {}
+        places = anyio.CapacityLimiter(self._limits.max_parallel)
+
+        async def one(index: int, call: ToolCallRequest) -> None:
+            async with places:
+                done[index] = await self._run(call, emit, deadline)
+
+        async with anyio.create_task_group() as group:
+            for index, call in enumerate(calls):
+                group.start_soon(one, index, call)
+        return tuple(done[index] for index in range(len(calls)))
+
+    async def execute(self, call: ToolCallRequest, emit: Emit, deadline: Deadline) -> ToolCallResult:
+        """Run one call."""
+        return (await self.execute_all([call], emit, deadline))[0]
+
+    async def _run(self, call: ToolCallRequest, emit: Emit, deadline: Deadline) -> ToolCallResult:
+        catalog = self._catalog()
+        route = catalog.routes.get(call.name)
+        server = route.spec.server if route else ""
+        await emit(ToolCallStarted(call, server, route.spec.tool if route else ""))
+        result: ToolCallResult | None = None
+        began = time.monotonic()
+        with deadline.scope():
+            result = await self._refusal(call, route, catalog, deadline)
+            began = time.monotonic()
+            if result is None and route is not None:
+                result = await self._call(call, route, emit)
+        if result is None:
+            result = ToolCallResult.failed(call.id, Failure.TIMEOUT, "Stopped: the time for this turn is over.")
+        result = _cut(result, self._limits.max_result_chars)
+        duration = time.monotonic() - began
+        log.debug("tool_call", tool=call.name, server=server, ok=result.success, seconds=round(duration, 4))
+        await emit(ToolCallFinished(result, server, duration))
+        return result
+
+    async def _refusal(
+        self, call: ToolCallRequest, route: Route | None, catalog: Catalog, deadline: Deadline
+    ) -> ToolCallResult | None:
+        """Find, check, ask permission; None where nothing speaks against the call."""
+        if route is None:
+            return ToolCallResult.failed(call.id, Failure.UNKNOWN_TOOL, _unknown(call.name, catalog))
+        if problem := _argument_problem(call, route):
+            return ToolCallResult.failed(call.id, Failure.BAD_ARGUMENTS, problem)
+        approval = self._approvals.decided(route.spec)
+        if approval is None:
+            with deadline.waiting_for_a_person():
+                approval = await self._approvals.ask(call, route.spec)
+        if not approval.allowed:
+            why = f": {approval.reason}" if approval.reason else ""
+            return ToolCallResult.failed(call.id, Failure.DENIED, f"The user did not allow this call{why}.")
+        return None
+
+    async def _call(self, call: ToolCallRequest, route: Route, emit: Emit) -> ToolCallResult:
+        await anyio.lowlevel.checkpoint_if_cancelled()  # nothing is begun when the time is over
+        seconds = self._seconds(route)
+        last = anyio.current_time() + max(seconds, self._limits.tool_timeout_max)
+        with anyio.CancelScope(deadline=anyio.current_time() + seconds) as scope:
+            over = False
+
+            async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+                if not over:
+                    scope.deadline = min(anyio.current_time() + seconds, last)
+                    await emit(ToolCallProgress(call.id, _finite(progress) or 0.0, _finite(total), message))
+
+            try:
+                return await _answer(call, route, on_progress)
+            finally:
+                over = True
+        return ToolCallResult.failed(call.id, Failure.TIMEOUT, f"The tool gave no result within {seconds:g} seconds.")
+
+    def _seconds(self, route: Route) -> float:
+        settings = route.connection.settings
+        own = settings.tool_timeout if settings is not None else None
+        return self._limits.tool_timeout if own is None else own
+
+
+async def _answer(call: ToolCallRequest, route: Route, on_progress: OnProgress) -> ToolCallResult:
+    try:
+        answer = await route.connection.call(route.spec.tool, call.arguments, on_progress)
+        content = results.content_of(answer)
+    except ServerGone as gone:
+        return ToolCallResult.failed(
+            call.id, Failure.SERVER, f"The server {gone.server!r} is not available: {gone.problem}"
+        )
+    except ServerError as error:
+        return ToolCallResult.failed(call.id, Failure.SERVER, f"The call failed: {error.problem}")
+    except Exception as error:  # noqa: BLE001 - a mistake in one call must not take the others with it
+        log.warning("tool_call_broke", tool=call.name, error=type(error).__name__)
+        return ToolCallResult.failed(call.id, Failure.SERVER, f"The call failed: {type(error).__name__}.")
+    if not answer.is_error:
+        return ToolCallResult(call.id, success=True, content=content)
+    if content == results.NO_OUTPUT:
+        return ToolCallResult.failed(call.id, Failure.TOOL, _SILENT)
+    said = text_of(content).strip() or _SILENT
+    return ToolCallResult(call.id, success=False, content=content, error=said.splitlines()[0], failure=Failure.TOOL)
+
+
+def _finite(number: float | None) -> float | None:
+    """Give a number JSON has: what servers send may be none."""
+    return number if number is not None and math.isfinite(number) else None
+
+
+def _argument_problem(call: ToolCallRequest, route: Route) -> str | None:
+    if call.unreadable is not None:
+        return f"The arguments are not a JSON object. {_expected(route)}"
+    if problems := route.check.problems(call.arguments):
+        return f"The arguments do not fit: {'; '.join(problems)}. {_expected(route)}"
+    return None
+
+
+def _expected(route: Route) -> str:
+    properties = route.spec.input_schema.get("properties", {})
+    required = route.spec.input_schema.get("required", [])
+    named = [f"{name}{'' if name in required else ' (optional)'}" for name in list(properties)[:20]]
+    return f"Expected a JSON object with: {', '.join(named)}." if named else "Expected an empty JSON object."
+
+
+def _unknown(name: str, catalog: Catalog) -> str:
+    if not catalog.routes:
+        return f"There is no tool {name!r}; no tools are on offer."
+    near = difflib.get_close_matches(name, catalog.routes, n=1, cutoff=0.5)
+    if near:
+        return f"There is no tool {name!r}. Did you mean {near[0]!r}?"
+    return f"There is no tool {name!r}. On offer are: {', '.join(list(catalog.routes)[:30])}."
+
+
+def _cut(result: ToolCallResult, max_chars: int) -> ToolCallResult:
+    error = result.error
+    if error is not None and (len(error) > MAX_ERROR_CHARS or "\n" in error):
+        error = " ".join(error[:MAX_ERROR_CHARS].split())
+    return replace(result, content=results.cut(result.content, max_chars), error=error)

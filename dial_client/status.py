@@ -1,0 +1,17 @@
+"""What is going on, in a person's words."""
+
+from __future__ import annotations
+
+from dial_client.messages import ToolCallRequest, ToolSpec
+
+ANALYZING = "Analyzing request…"
+SELECTING = "Selecting tools…"
+PROCESSING = "Processing results…"
+FORMULATING = "Formulating response…"
+
+
+def using(call: ToolCallRequest, spec: ToolSpec | None) -> str:
+    """Say that a tool is used: by its title, or its name in title case (``lookup_tool``: "Using Lookup Tool…")."""
+    title = spec.title if spec is not None and spec.title else None
+    name = spec.tool if spec is not None else call.name
+    return f"Using {title or name.replace('_', ' ').replace('-', ' ').title()}…"

@@ -1,0 +1,105 @@
+"""What stands in for the world at the edges: a model, servers, and time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+import pytest
+from hypothesis import HealthCheck, settings
+from mcp_types import CallToolResult, Tool
+from trio.testing import MockClock
+
+from dial_client.connections import Connection
+from dial_client.events import Event
+from dial_client.executor import OnProgress
+from dial_client.model import Delta, ModelRequest
+from dial_client.settings import ServerSettings
+
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""For properties: a busy machine is no reason to fail."""
+
+virtual_time = pytest.mark.parametrize(
+    "anyio_backend", [("trio", {"clock": MockClock(autojump_threshold=0)})], ids=["virtual-time"]
+)
+"""Sleeping costs nothing, and takes exactly as long as it says."""
+
+Kind = TypeVar("Kind")
+
+Step = Delta | Exception | Callable[[], Awaitable[object]]
+
+
+class Model:
+    """A provider that says what it is told to: for each request a list of deltas, errors to raise, things to await."""
+
+    name = "stand-in"
+
+    def __init__(self, *replies: Sequence[Step]) -> None:
+        self.replies = list(replies)
+        self.requests: list[ModelRequest] = []
+        self.open_streams = 0
+
+    async def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        self.requests.append(request)
+        self.open_streams += 1
+        try:
+            for step in self.replies.pop(0):
+                if isinstance(step, Exception):
+                    raise step
+                elif callable(step):
+                    await step()
+                else:
+                    yield step
+        finally:
+            self.open_streams -= 1
+
+    async def aclose(self) -> None:
+        """Nothing to let go of."""
+
+
+Behaviour = Callable[[str, Mapping[str, Any], OnProgress], Awaitable[CallToolResult]]
+
+
+async def says_its_name(tool: str, arguments: Mapping[str, Any], on_progress: OnProgress) -> CallToolResult:
+    return text_result(f"{tool} ran")
+
+
+@dataclass(frozen=True)
+class Server:
+    """What the catalogue and the executor see of a connection."""
+
+    name: str
+    tools: tuple[Tool, ...] = ()
+    settings: ServerSettings | None = None
+    revision: int = 1
+    call: Behaviour = says_its_name
+
+
+def server(
+    name: str,
+    *tools: Tool | str,
+    settings: ServerSettings | None = None,
+    call: Behaviour = says_its_name,
+) -> Connection:
+    """Make a server whose tools are given whole, or by their names."""
+    made = tuple(tool if isinstance(tool, Tool) else tool_named(tool) for tool in tools)
+    return cast("Connection", Server(name, made, settings, call=call))
+
+
+def tool_named(name: str, /, **about: Any) -> Tool:
+    return Tool(**{"name": name, "input_schema": {"type": "object"}, **about})
+
+
+def text_result(text: str, *, is_error: bool = False) -> CallToolResult:
+    return CallToolResult.model_validate({"content": [{"type": "text", "text": text}], "isError": is_error})
+
+
+class Heard(list[Event]):
+    """Collects events."""
+
+    async def emit(self, event: Event) -> None:
+        self.append(event)
+
+    def of(self, kind: type[Kind]) -> list[Kind]:
+        return [event for event in self if isinstance(event, kind)]
