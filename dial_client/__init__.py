@@ -1,0 +1,72 @@
+"""An MCP host: puts MCP servers behind any chat model.
+
+Importing this package is cheap: each public name is loaded from its module when it is first used
+(PEP 562; ``__init__.pyi`` says the same to type checkers, and a test holds the two together).
+"""
+
+from importlib import import_module
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "approvals": ("Approval", "Approver"),
+    "client": ("DialClient",),
+    "connections": ("ServerState", "ServerStatus"),
+    "conversations": ("ConversationManager",),
+    "errors": (
+        "ConfigError",
+        "ConversationNotFound",
+        "DialError",
+        "LimitReached",
+        "ProviderError",
+        "ServerError",
+        "ServerGone",
+        "ServerStartError",
+    ),
+    "events": (
+        "Event",
+        "Finished",
+        "MessageCompleted",
+        "ReasoningDelta",
+        "RoundStarted",
+        "ServerChanged",
+        "StatusChanged",
+        "TextDelta",
+        "ToolCallFinished",
+        "ToolCallProgress",
+        "ToolCallStarted",
+    ),
+    "formats": ("NativeFormatHandler", "ReActFormatHandler", "XMLFormatHandler"),
+    "limits": ("Limits", "StopReason"),
+    "messages": (
+        "ImagePart",
+        "Message",
+        "Role",
+        "TextPart",
+        "ToolCallRequest",
+        "ToolCallResult",
+        "ToolSpec",
+        "Usage",
+    ),
+    "model": ("ModelRequest", "Provider", "ToolFormat", "ToolFormatHandler"),
+    "providers.scripted": ("ScriptedProvider",),
+    "running": ("RunningTurn",),
+    "store": ("ConversationStore", "MemoryStore", "SQLStore"),
+    "turn": ("ToolCallRecord", "Turn"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = sorted(_HOME_OF)  # noqa: PLE0605 - computed, so that there is one list and not two
+
+
+def __getattr__(name: str) -> object:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,103 @@
+from dial_client.approvals import Approval as Approval
+from dial_client.approvals import Approver as Approver
+from dial_client.client import DialClient as DialClient
+from dial_client.connections import ServerState as ServerState
+from dial_client.connections import ServerStatus as ServerStatus
+from dial_client.conversations import ConversationManager as ConversationManager
+from dial_client.errors import ConfigError as ConfigError
+from dial_client.errors import ConversationNotFound as ConversationNotFound
+from dial_client.errors import DialError as DialError
+from dial_client.errors import LimitReached as LimitReached
+from dial_client.errors import ProviderError as ProviderError
+from dial_client.errors import ServerError as ServerError
+from dial_client.errors import ServerGone as ServerGone
+from dial_client.errors import ServerStartError as ServerStartError
+from dial_client.events import Event as Event
+from dial_client.events import Finished as Finished
+from dial_client.events import MessageCompleted as MessageCompleted
+from dial_client.events import ReasoningDelta as ReasoningDelta
+from dial_client.events import RoundStarted as RoundStarted
+from dial_client.events import ServerChanged as ServerChanged
+from dial_client.events import StatusChanged as StatusChanged
+from dial_client.events import TextDelta as TextDelta
+from dial_client.events import ToolCallFinished as ToolCallFinished
+from dial_client.events import ToolCallProgress as ToolCallProgress
+from dial_client.events import ToolCallStarted as ToolCallStarted
+from dial_client.formats import NativeFormatHandler as NativeFormatHandler
+from dial_client.formats import ReActFormatHandler as ReActFormatHandler
+from dial_client.formats import XMLFormatHandler as XMLFormatHandler
+from dial_client.limits import Limits as Limits
+from dial_client.limits import StopReason as StopReason
+from dial_client.messages import ImagePart as ImagePart
+from dial_client.messages import Message as Message
+from dial_client.messages import Role as Role
+from dial_client.messages import TextPart as TextPart
+from dial_client.messages import ToolCallRequest as ToolCallRequest
+from dial_client.messages import ToolCallResult as ToolCallResult
+from dial_client.messages import ToolSpec as ToolSpec
+from dial_client.messages import Usage as Usage
+from dial_client.model import ModelRequest as ModelRequest
+from dial_client.model import Provider as Provider
+from dial_client.model import ToolFormat as ToolFormat
+from dial_client.model import ToolFormatHandler as ToolFormatHandler
+from dial_client.providers.scripted import ScriptedProvider as ScriptedProvider
+from dial_client.running import RunningTurn as RunningTurn
+from dial_client.store import ConversationStore as ConversationStore
+from dial_client.store import MemoryStore as MemoryStore
+from dial_client.store import SQLStore as SQLStore
+from dial_client.turn import ToolCallRecord as ToolCallRecord
+from dial_client.turn import Turn as Turn
+
+__version__: str
+
+__all__ = [
+    "Approval",
+    "Approver",
+    "ConfigError",
+    "ConversationManager",
+    "ConversationNotFound",
+    "ConversationStore",
+    "DialClient",
+    "DialError",
+    "Event",
+    "Finished",
+    "ImagePart",
+    "LimitReached",
+    "Limits",
+    "MemoryStore",
+    "Message",
+    "MessageCompleted",
+    "ModelRequest",
+    "NativeFormatHandler",
+    "Provider",
+    "ProviderError",
+    "ReActFormatHandler",
+    "ReasoningDelta",
+    "Role",
+    "RoundStarted",
+    "RunningTurn",
+    "SQLStore",
+    "ScriptedProvider",
+    "ServerChanged",
+    "ServerError",
+    "ServerGone",
+    "ServerStartError",
+    "ServerState",
+    "ServerStatus",
+    "StatusChanged",
+    "StopReason",
+    "TextDelta",
+    "TextPart",
+    "ToolCallFinished",
+    "ToolCallProgress",
+    "ToolCallRecord",
+    "ToolCallRequest",
+    "ToolCallResult",
+    "ToolCallStarted",
+    "ToolFormat",
+    "ToolFormatHandler",
+    "ToolSpec",
+    "Turn",
+    "Usage",
+    "XMLFormatHandler",
+]

@@ -1,0 +1,142 @@
+"""A turn under way: its events as they come, its end, and the way to stop it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncGenerator, Awaitable, Callable
+
+import anyio
+
+from dial_client.errors import DialError, LimitReached, ProviderError
+from dial_client.events import Event, Finished
+from dial_client.limits import StopReason
+from dial_client.recorder import TurnRecorder
+from dial_client.turn import Turn
+
+Work = Callable[["RunningTurn"], Awaitable[StopReason]]
+
+BUFFERED_EVENTS = 1024
+"""Events that wait for a slow reader before the turn waits for it too."""
+
+
+class RunningTurn:
+    """One turn, run by a task of the client's; made by `DialClient.start`.
+
+    Iterate `events` for what happens (of a turn started as watched: it waits for its reader), await `result` for the
+    `Turn`, call `cancel` to stop it from anywhere.
+    """
+
+    def __init__(self, work: Work, *, watched: bool, raise_at_limits: bool) -> None:
+        self.recorder = TurnRecorder()
+        self._work = work
+        self._watched = watched
+        self._raise_at_limits = raise_at_limits
+        self._scope = anyio.CancelScope()
+        self._done = anyio.Event()
+        self._turn: Turn | None = None
+        self._error: Exception | None = None
+        # What is recorded is always handed on at once, so that the two agree wherever the turn is cut off.
+        self._send, self._receive = anyio.create_memory_object_stream[Event](math.inf)
+        self._unread = 0
+        self._room = anyio.Event()
+
+    async def emit(self, event: Event) -> None:
+        """Record an event, and hand it to whoever reads, waiting while too many are unread; nobody need read."""
+        self.recorder.record(event)
+        self._hand_on(event)
+        if self._watched and self._unread >= BUFFERED_EVENTS:
+            await self._room.wait()
+
+    def announce(self, event: Event) -> None:
+        """Hand on an event that comes from outside the turn, unless too many are unread."""
+        if self._unread < BUFFERED_EVENTS:
+            self._hand_on(event)
+
+    def _hand_on(self, event: Event) -> None:
+        if self._watched:
+            try:
+                self._send.send_nowait(event)
+                self._unread += 1
+            except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+                return
+
+    def cancel(self) -> None:
+        """Stop the turn; what was said and done until then is in its `Turn`. Does nothing to one that is over."""
+        self._scope.cancel()
+
+    async def events(self) -> AsyncGenerator[Event, None]:
+        """Give what happens from now on, `Finished` last. Leaving early cancels the turn.
+
+        Raises:
+            ProviderError, LimitReached: as `result`, behind the last event.
+        """
+        try:
+            async for event in self._receive:
+                self._unread -= 1
+                if self._unread == BUFFERED_EVENTS // 2:
+                    self._room.set()
+                    self._room = anyio.Event()
+                yield event
+            await self.result()
+        finally:
+            self._receive.close()
+            await self.stopped()
+
+    async def result(self) -> Turn:
+        """Wait for the end.
+
+        Raises:
+            ProviderError: the model could not be reached or refused; its `messages` are what the turn had added.
+            LimitReached: a limit was met and ``on_limit="raise"`` was asked for.
+        """
+        await self._done.wait()
+        if self._error is not None:
+            raise self._error
+        assert self._turn is not None
+        return self._turn
+
+    async def stopped(self) -> None:
+        """Cancel what still runs, and wait until nothing does: connections closed, calls cancelled at their servers."""
+        self.cancel()
+        with anyio.CancelScope(shield=True):
+            await self._done.wait()
+
+    async def run(self) -> None:
+        """Carry the turn out: the body of its task."""
+        try:
+            with self._scope:
+                reason = await self._work(self)
+            if self._scope.cancelled_caught:
+                reason = StopReason.CANCELLED
+            self._finish(reason)
+        except ProviderError as error:
+            self._settle("the model broke off")
+            error.messages = self.recorder.turn(StopReason.CANCELLED).messages
+            self._error = error
+        except Exception as error:  # noqa: BLE001 - `result` raises it where somebody waits for it
+            self._error = error
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        if self._turn is None and self._error is None:
+            self._error = DialError("the client was closed while the turn was running")
+        self._done.set()
+        self._send.close()
+        if not self._watched:
+            self._receive.close()
+
+    def _finish(self, reason: StopReason) -> None:
+        if reason is StopReason.CANCELLED:
+            self._settle(reason.sentence)
+        turn = self.recorder.turn(reason)
+        if reason.is_limit and self._raise_at_limits:
+            self._error = LimitReached(reason.sentence, turn)
+        else:
+            self._hand_on(Finished(turn))
+            self._turn = turn
+
+    def _settle(self, why: str) -> None:
+        for event in self.recorder.settle(why):
+            self.recorder.record(event)
+            self._hand_on(event)

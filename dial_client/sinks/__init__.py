@@ -1,0 +1,1 @@
+"""Where a turn's events go."""

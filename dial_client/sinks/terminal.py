@@ -1,0 +1,176 @@
+"""A turn in a terminal: the answer on standard output, what is done for it on standard error.
+
+Everything foreign passes `safe_text` before it is shown.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import anyio
+
+from dial_client.events import (
+    Event,
+    Finished,
+    MessageCompleted,
+    ReasoningDelta,
+    ServerChanged,
+    StatusChanged,
+    TextDelta,
+    ToolCallFinished,
+    ToolCallProgress,
+    ToolCallStarted,
+)
+from dial_client.limits import StopReason
+from dial_client.messages import ToolCallRequest, ToolCallResult
+from dial_client.sinks.safe_text import SafeStream, one_line
+from dial_client.turn import Turn
+
+MAX_STATUS = 100
+MAX_LINE = 300
+"""Characters of arguments or an error shown beside a call."""
+PATIENCE = 1.0
+"""Seconds a question waits for what was said before it to be shown."""
+
+
+class TerminalSink:
+    """Shows events as they come."""
+
+    def __init__(self, *, reasoning: bool = False) -> None:
+        self._out = sys.stdout
+        self._err = sys.stderr
+        self._lively = sys.stderr.isatty()
+        self._colour = self._lively and not os.environ.get("NO_COLOR")
+        self._reasoning = reasoning
+        self._text = SafeStream()
+        self._thoughts = SafeStream()
+        self._in_a_line = False
+        self._in_a_thought = False
+        self._status_shown = False
+        self._asking = False
+        self._calls_shown: dict[str, anyio.Event] = {}
+
+    def show(self, event: Event) -> None:
+        """Show one event."""
+        match event:
+            case TextDelta(text):
+                self._write(self._text.feed(text))
+            case ReasoningDelta(text) if self._reasoning:
+                self._think(self._thoughts.feed(text))
+            case StatusChanged(text):
+                self._status(text)
+            case ToolCallStarted(call, server, tool):
+                self._say(f"→ {_named(call, server, tool)}({_arguments(call)})")
+                self._shown(call.id).set()
+            case ToolCallProgress(_, progress, total, message):
+                self._status(f"  {_progress(progress, total)} {one_line(message or '', MAX_LINE)}")
+            case ToolCallFinished(result, _, duration):
+                self._say(_outcome(result, duration))
+            case ServerChanged(name, status):
+                self._status(f"server {one_line(name, 80)}: {status}")
+            case MessageCompleted():
+                self._end_text()
+            case Finished(turn):
+                self._end(turn)
+
+    @asynccontextmanager
+    async def question(self, call_id: str) -> AsyncGenerator[None, None]:
+        """Keep the screen for a question about a call: shown first is what led to it, and no status meanwhile."""
+        with anyio.move_on_after(PATIENCE):
+            await self._shown(call_id).wait()
+        self._asking = True
+        self._end_line()
+        self._clear_status()
+        try:
+            yield
+        finally:
+            self._asking = False
+
+    def _shown(self, call_id: str) -> anyio.Event:
+        return self._calls_shown.setdefault(call_id, anyio.Event())
+
+    def _write(self, text: str) -> None:
+        if text:
+            self._end_thought()
+            self._clear_status()
+            self._out.write(text)
+            self._out.flush()
+            self._in_a_line = not text.endswith("\n")
+
+    def _think(self, text: str) -> None:
+        if text:
+            self._end_line()
+            self._clear_status()
+            self._err.write(self._dimmed(text))
+            self._err.flush()
+            self._in_a_thought = not text.endswith("\n")
+
+    def _say(self, line: str) -> None:
+        self._end_line()
+        self._end_thought()
+        self._clear_status()
+        self._err.write(f"{self._dimmed(line)}\n")
+        self._err.flush()
+
+    def _dimmed(self, text: str) -> str:
+        return f"\x1b[2m{text}\x1b[0m" if self._colour and text else text
+
+    def _end_text(self) -> None:
+        self._write(self._text.finish())
+        self._end_line()
+
+    def _end_line(self) -> None:
+        if self._in_a_line:
+            self._write("\n")
+
+    def _end_thought(self) -> None:
+        if self._in_a_thought:
+            self._in_a_thought = False
+            self._err.write(f"{self._dimmed(self._thoughts.finish())}\n")
+            self._err.flush()
+
+    def _status(self, text: str) -> None:
+        if self._lively and not self._in_a_line and not self._in_a_thought:
+            self._clear_status()
+            # A line that wraps could not be taken back as a whole.
+            self._err.write(one_line(text, min(MAX_STATUS, shutil.get_terminal_size().columns - 1)))
+            self._err.flush()
+            self._status_shown = True
+
+    def _clear_status(self) -> None:
+        if self._status_shown:
+            self._err.write("\r\x1b[K")
+            self._err.flush()
+            self._status_shown = False
+
+    def _end(self, turn: Turn) -> None:
+        self._text = SafeStream()
+        self._end_text()
+        self._end_thought()
+        self._clear_status()
+        if turn.stop_reason is StopReason.CANCELLED:
+            self._say("interrupted")
+
+
+def _named(call: ToolCallRequest, server: str, tool: str) -> str:
+    return one_line(f"{server}.{tool}" if server else call.name, 150)
+
+
+def _arguments(call: ToolCallRequest) -> str:
+    said = ", ".join(f"{name}={json.dumps(value)}" for name, value in call.arguments.items())
+    return one_line(said, MAX_LINE)
+
+
+def _progress(progress: float, total: float | None) -> str:
+    return f"{progress:g} of {total:g}" if total else f"{progress:g}"
+
+
+def _outcome(result: ToolCallResult, duration: float) -> str:
+    if result.success:
+        return f"✓ {duration:.2f} s"
+    return f"✗ {duration:.2f} s: {one_line(result.error or '', MAX_LINE)}"

@@ -1,0 +1,37 @@
+"""What is promised under ``dial_client``."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import dial_client
+
+
+def test_the_stub_and_the_package_name_the_same() -> None:
+    stub = ast.parse(Path(dial_client.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+    told = {
+        (alias.name, node.module.removeprefix("dial_client."))
+        for node in stub.body
+        if isinstance(node, ast.ImportFrom) and node.module
+        for alias in node.names
+    }
+    assert told == {(name, dial_client._HOME_OF[name]) for name in dial_client.__all__}  # type: ignore[attr-defined]  # private
+
+
+@pytest.mark.parametrize("name", dial_client.__all__)
+def test_every_promised_name_is_there(name: str) -> None:
+    assert getattr(dial_client, name) is not None
+
+
+def test_a_name_that_is_not_promised_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        dial_client.Nothing  # type: ignore[attr-defined]  # noqa: B018 - that is the point
+
+
+def test_the_version_is_the_installed_one() -> None:
+    from importlib.metadata import version
+
+    assert dial_client.__version__ == version("dial-client")
