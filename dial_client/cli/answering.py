@@ -1,0 +1,132 @@
+"""One question, one answer, then exit."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing, asynccontextmanager
+
+from dial_client.cli import running
+from dial_client.cli.opening import opened, provider_of, say_notes, settings_of
+from dial_client.cli.options import ExitCode, Options, Output
+from dial_client.cli.permission import approver
+from dial_client.client import DialClient
+from dial_client.conversations import ConversationManager
+from dial_client.errors import ConfigError, DialError
+from dial_client.events import Event, Finished, to_dict
+from dial_client.limits import StopReason
+from dial_client.sinks import sse
+from dial_client.sinks.terminal import TerminalSink
+from dial_client.store import MemoryStore, SQLStore
+from dial_client.turn import Turn
+
+
+async def answer(options: Options, question: str) -> int:
+    """Answer `question` in the form that was asked for, and give the exit code."""
+    settings = settings_of(options)
+    provider = provider_of(options, settings)
+    sink = TerminalSink(reasoning=options.verbose)
+    async with opened(options, settings, provider, approver(sink)) as dial, conversation(options, dial) as ask:
+        await dial.ready()
+        say_notes(dial.notes)
+        async with aclosing(ask(question)) as events:
+            if options.output is Output.SSE:
+                return await _print_sse(events, provider.name)
+            return await _print(events, options, sink)
+
+
+Ask = Callable[[str], AsyncGenerator[Event, None]]
+
+
+@asynccontextmanager
+async def conversation(options: Options, dial: DialClient) -> AsyncGenerator[Ask, None]:
+    """Open the conversation that is meant, new or old; what it gives asks the next question in it.
+
+    Raises:
+        ConfigError: there is none to go on with.
+        ConversationNotFound: there is none with the id of ``--resume``.
+    """
+    if not options.save and (options.continue_latest or options.resume):
+        raise ConfigError("--no-save does not go with --continue or --resume")
+    store = SQLStore.sqlite() if options.save else MemoryStore()
+    try:
+        manager = ConversationManager(dial, store)
+        conversation_id = await _known_id(options, manager)
+
+        async def ask(question: str) -> AsyncGenerator[Event, None]:
+            nonlocal conversation_id
+            # A new one begins with its first question: one that was given up before is not worth going on with.
+            conversation_id = conversation_id or (await manager.create()).id
+            watch = running.interrupts.watch
+            stream = manager.stream_chat(conversation_id, question, stream=options.stream, on_started=watch)
+            async with aclosing(stream) as events:
+                async for event in events:
+                    yield event
+
+        yield ask
+    finally:
+        await store.aclose()
+
+
+async def _known_id(options: Options, manager: ConversationManager) -> str | None:
+    if options.resume:
+        return (await manager.get(options.resume)).id
+    if options.continue_latest:
+        latest = await manager.list(limit=1)
+        if not latest:
+            raise ConfigError("there is no conversation to continue")
+        return latest[0].id
+    return None
+
+
+async def _print(events: AsyncGenerator[Event, None], options: Options, sink: TerminalSink) -> int:
+    code: int = ExitCode.UNEXPECTED
+    try:
+        async for event in events:
+            match options.output:
+                case Output.TEXT:
+                    sink.show(event)
+                case Output.JSONL:
+                    print(json.dumps(to_dict(event)), flush=True)
+                case Output.JSON if isinstance(event, Finished):
+                    print(json.dumps(event.turn.to_dict()), flush=True)
+            if isinstance(event, Finished):
+                code = exit_code(event.turn)
+                say_notes(event.turn.notes)
+    except DialError as error:
+        if options.output is Output.JSONL:
+            print(json.dumps({"type": "error", "error": type(error).__name__, "message": str(error)}), flush=True)
+        raise
+    return code
+
+
+async def _print_sse(events: AsyncGenerator[Event, None], model: str) -> int:
+    code: int = ExitCode.MODEL
+
+    async def watched() -> AsyncGenerator[Event, None]:
+        nonlocal code
+        async with aclosing(events):
+            async for event in events:
+                if isinstance(event, Finished):
+                    code = exit_code(event.turn)
+                yield event
+
+    async with aclosing(sse.encode(watched(), model=model)) as lines:
+        async for line in lines:
+            sys.stdout.write(line)
+            sys.stdout.flush()
+    return code
+
+
+def exit_code(turn: Turn) -> ExitCode:
+    """Give the exit code of a turn that came to its end."""
+    match turn.stop_reason:
+        case StopReason.ANSWERED:
+            return ExitCode.DENIED if any(record.denied for record in turn.tool_calls) else ExitCode.ANSWERED
+        case StopReason.CANCELLED:
+            return ExitCode.INTERRUPTED
+        case StopReason.REFUSED:
+            return ExitCode.MODEL
+        case _:
+            return ExitCode.LIMIT

@@ -1,0 +1,195 @@
+"""The commands. Nothing heavy is loaded before it is known which one is meant."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Annotated
+
+import typer
+
+from dial_client import __version__
+from dial_client.cli import options as o
+
+_SETTINGS = {"help_option_names": ["-h", "--help"]}
+_MORE = """
+Commands: dial-chat tools | servers | call NAME '{"a": 1}' | conversations; each has its own --help.
+Exit codes: 0 answered; 1 unexpected; 2 bad usage or configuration; 3 the model could not be reached or refused;
+4 stopped by a limit; 5 answered, but a tool call was denied; 130 interrupted.
+"""
+
+talk = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+more = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+@more.callback()
+def _more() -> None:
+    """The commands beside the chat itself."""
+
+
+@talk.command(context_settings=_SETTINGS, epilog=_MORE)
+def chat(
+    prompt: Annotated[str | None, typer.Argument(help="The question; without one, talk in the terminal.")] = None,
+    config: o.Config = None,
+    model: o.Model = None,
+    base_url: o.BaseUrl = None,
+    tool_format: o.ToolFormat = None,
+    system: o.System = None,
+    max_depth: o.MaxDepth = None,
+    timeout: o.Timeout = None,
+    tool_timeout: o.ToolTimeout = None,
+    no_stream: o.NoStream = False,
+    output: o.OutputForm = o.Output.TEXT,
+    allow: o.Allow = None,
+    deny: o.Deny = None,
+    yes: o.Yes = False,
+    continue_latest: o.Continue = False,
+    resume: o.Resume = None,
+    no_save: o.NoSave = False,
+    verbose: o.Verbose = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    """Ask a chat model that can use the tools of your MCP servers.
+
+    With a PROMPT: one answer on standard output, then exit; what is piped in is added to the prompt. Without one, in a
+    terminal: talk.
+    """
+    if version:
+        typer.echo(__version__)
+        return
+    options = o.Options(
+        config=config,
+        model=model,
+        base_url=base_url,
+        tool_format=tool_format,
+        system=system,
+        max_depth=max_depth,
+        timeout=timeout,
+        tool_timeout=tool_timeout,
+        stream=not no_stream,
+        output=output,
+        allow=(*(allow or ()), *(("*",) if yes else ())),
+        deny=tuple(deny or ()),
+        continue_latest=continue_latest,
+        resume=resume,
+        save=not no_save,
+        verbose=verbose,
+    )
+
+    _run(lambda: _chat(options, prompt), options)
+
+
+def _chat(options: o.Options, prompt: str | None) -> Callable[[], Awaitable[int]]:
+    from dial_client.cli import question
+
+    asked = question.read(prompt)
+    if asked is None:
+        from dial_client.cli.talking import talk_with
+
+        return lambda: talk_with(options)
+    from dial_client.cli.answering import answer
+
+    return lambda: answer(options, asked)
+
+
+@more.command(context_settings=_SETTINGS)
+def tools(config: o.Config = None, as_json: o.AsJson = False, verbose: o.Verbose = False) -> None:
+    """List the tools as they are offered to the model."""
+    options = o.Options(config=config, verbose=verbose)
+
+    def choose() -> Callable[[], Awaitable[int]]:
+        from dial_client.cli.listing import list_tools
+
+        return lambda: list_tools(options, as_json=as_json)
+
+    _run(choose, options)
+
+
+@more.command(context_settings=_SETTINGS)
+def servers(config: o.Config = None, as_json: o.AsJson = False, verbose: o.Verbose = False) -> None:
+    """List the servers: their state, their tools, and why one is missing."""
+    options = o.Options(config=config, verbose=verbose)
+
+    def choose() -> Callable[[], Awaitable[int]]:
+        from dial_client.cli.listing import list_servers
+
+        return lambda: list_servers(options, as_json=as_json)
+
+    _run(choose, options)
+
+
+@more.command(context_settings=_SETTINGS)
+def call(
+    name: Annotated[str, typer.Argument(help="The tool, as `dial-chat tools` names it.")],
+    arguments: Annotated[str, typer.Argument(help="A JSON object.")] = "{}",
+    config: o.Config = None,
+    tool_timeout: o.ToolTimeout = None,
+    as_json: o.AsJson = False,
+    verbose: o.Verbose = False,
+) -> None:
+    """Call one tool, without a model. Calling it by hand is permission enough."""
+    options = o.Options(config=config, tool_timeout=tool_timeout, timeout=tool_timeout, verbose=verbose)
+
+    def choose() -> Callable[[], Awaitable[int]]:
+        from dial_client.cli.listing import call_tool
+
+        return lambda: call_tool(options, name, arguments, as_json=as_json)
+
+    _run(choose, options)
+
+
+@more.command(context_settings=_SETTINGS)
+def conversations(
+    action: Annotated[str, typer.Argument(help="list, show or delete.")] = "list",
+    conversation_id: Annotated[str | None, typer.Argument(metavar="ID", help="The conversation.")] = None,
+    as_json: o.AsJson = False,
+) -> None:
+    """List, show or delete the conversations that were kept."""
+
+    def choose() -> Callable[[], Awaitable[int]]:
+        from dial_client.cli.keeping import manage
+
+        return lambda: manage(action, conversation_id, as_json=as_json)
+
+    _run(choose, o.Options())
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command these words ask for, and give its exit code."""
+    command, words = _arranged(list(arguments))
+    app = more if command else talk
+    try:
+        app([command, *words] if command else words, prog_name="dial-chat")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(o.ExitCode.UNEXPECTED)
+    return int(o.ExitCode.ANSWERED)
+
+
+def _arranged(words: list[str]) -> tuple[str | None, list[str]]:
+    """Find the command among the words, wherever options stand; a prompt is everything that is none."""
+    commands = {info.name or info.callback.__name__ for info in more.registered_commands if info.callback}
+    takes_value = {
+        flag
+        for parameter in typer.main.get_command(talk).params
+        if parameter.param_type_name == "option" and not getattr(parameter, "is_flag", False)
+        for flag in parameter.opts
+    }
+    skip = False
+    for at, word in enumerate(words):
+        if skip:
+            skip = False
+        elif word == "--":
+            break
+        elif word.startswith("-") and len(word) > 1:
+            skip = word in takes_value
+        else:
+            return (word, words[:at] + words[at + 1 :]) if word in commands else (None, words)
+    return None, words
+
+
+def _run(choose: Callable[[], Callable[[], Awaitable[int]]], options: o.Options) -> None:
+    from dial_client.cli.running import run_to_exit_code
+
+    code = run_to_exit_code(choose, verbose=options.verbose)
+    sys.stdout.flush()
+    raise typer.Exit(code)

@@ -1,0 +1,93 @@
+"""What is there: tools, servers, conversations; and one tool called by hand."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from dial_client.cli.opening import opened, say_notes, settings_of
+from dial_client.cli.options import ExitCode, Options
+from dial_client.connections import ServerStatus
+from dial_client.errors import ConfigError
+from dial_client.messages import Failure, ImagePart, ToolCallResult
+from dial_client.sinks.safe_text import one_line, safe
+
+
+async def list_tools(options: Options, *, as_json: bool) -> int:
+    """Print the tools as they are offered, one a line, or as JSON."""
+    async with opened(options, settings_of(options), None, None) as dial:
+        await dial.ready()
+        say_notes(dial.notes)
+        if as_json:
+            said = [
+                {
+                    "name": tool.name,
+                    "server": tool.server,
+                    "tool": tool.tool,
+                    "title": tool.title,
+                    "description": tool.description,
+                    "input_schema": tool.input_schema,
+                }
+                for tool in dial.tools
+            ]
+            print(json.dumps(said, indent=2))
+        else:
+            width = max((len(tool.name) for tool in dial.tools), default=0)
+            for tool in dial.tools:
+                print(f"{tool.name:<{width}}  {one_line(f'{tool.server}: {tool.description}', 120)}")
+    return ExitCode.ANSWERED
+
+
+async def list_servers(options: Options, *, as_json: bool) -> int:
+    """Print the servers with their state, or as JSON."""
+    async with opened(options, settings_of(options), None, None) as dial:
+        await dial.ready()
+        if as_json:
+            print(json.dumps([status.to_dict() for status in dial.servers.values()], indent=2))
+        else:
+            for status in dial.servers.values():
+                print(_line(status))
+                for line in (*status.notes, *(status.stderr if status.error else ())):
+                    print(f"    {one_line(line, 200)}")
+    return ExitCode.ANSWERED
+
+
+def _line(status: ServerStatus) -> str:
+    name = one_line(status.name, 60)
+    if status.error:
+        return f"{name}: {status.state.value}: {one_line(status.error, 600)}"
+    era = f", MCP {status.era}" if status.era else ""
+    return f"{name}: {status.state.value}{era}, {len(status.tools)} tools"
+
+
+async def call_tool(options: Options, name: str, arguments: str, *, as_json: bool) -> int:
+    """Call a tool and print its result.
+
+    Raises:
+        ConfigError: the arguments are not a JSON object, or there is no such tool.
+    """
+    try:
+        given = json.loads(arguments)
+    except ValueError as error:
+        raise ConfigError(f"the arguments are not JSON: {error}", hint="""like '{"a": 1}'""") from None
+    if not isinstance(given, dict):
+        raise ConfigError("the arguments are not a JSON object", hint="""like '{"a": 1}'""")
+    options = replace(options, allow=("*",))
+    async with opened(options, settings_of(options), None, None) as dial:
+        await dial.ready()
+        say_notes(dial.notes)
+        result = await dial.call(name, given)
+    if result.failure is Failure.UNKNOWN_TOOL:
+        raise ConfigError(result.error or "unknown tool", hint="`dial-chat tools` lists them")
+    print(json.dumps(result.to_dict(), indent=2) if as_json else _as_text(result))
+    return ExitCode.ANSWERED if result.success else ExitCode.UNEXPECTED
+
+
+def _as_text(result: ToolCallResult) -> str:
+    if isinstance(result.content, str):
+        return safe(result.content)
+    lines = [
+        f"[image, {part.mime_type}, {len(part.data) * 3 // 4:,} bytes]" if isinstance(part, ImagePart) else part.text
+        for part in result.content
+    ]
+    return safe("\n".join(lines))

@@ -1,0 +1,138 @@
+"""From options to an open client: which file, which model, who is asked for permission."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from dial_client import config
+from dial_client.approvals import Approver
+from dial_client.cli.options import Options
+from dial_client.client import DialClient
+from dial_client.errors import ConfigError
+from dial_client.limits import Limits
+from dial_client.model import Provider
+from dial_client.providers import open_provider
+from dial_client.sinks.safe_text import one_line, safe
+
+_MODEL_OF_KEY = {"ANTHROPIC_API_KEY": "anthropic:claude-sonnet-5-5", "OPENAI_API_KEY": "openai:gpt-6-luna"}
+"""What is used where no model is named but one of these keys is in the environment."""
+
+
+def settings_of(options: Options) -> config.Settings:
+    """Read the configuration; without any file there are no servers, which is said."""
+    path = config.find_config(str(options.config) if options.config else None)
+    if path is None:
+        warn("no servers.json here or in your configuration folder: no tools are on offer")
+        return config.parse("{}")
+    settings = config.load(path)
+    for warning in settings.warnings:
+        warn(warning)
+    return settings
+
+
+@asynccontextmanager
+async def opened(
+    options: Options, settings: config.Settings, provider: Provider | None, approve: Approver | None
+) -> AsyncGenerator[DialClient, None]:
+    """Give a client whose servers are starting; call its `ready` to wait for them."""
+    name = options.model or settings.default_model or ""
+    profile = settings.models.get(name)
+    dial = DialClient(
+        settings.servers,
+        provider,
+        tool_format=options.tool_format or (profile.tool_format if profile else None),
+        limits=_limits(options),
+        approve=approve,
+        allow=options.allow,
+        deny=options.deny,
+        system=options.system,
+    )
+    await dial.open()
+    try:
+        yield dial
+    finally:
+        await dial.aclose()
+
+
+def provider_of(options: Options, settings: config.Settings) -> Provider:
+    """Open the model that is meant.
+
+    Raises:
+        ConfigError: its name or key is wrong, or no model is named and there is none to fall back to.
+    """
+    name = options.model or settings.default_model or _fallback()
+    provider = open_provider(name, models=settings.models, base_url=options.base_url)
+    if hasattr(provider, "on_progress"):
+        provider.on_progress = _Progress()
+    return provider
+
+
+def _fallback() -> str:
+    for variable, model in _MODEL_OF_KEY.items():
+        if os.environ.get(variable):
+            warn(f"no model is named: using {model}, because {variable} is set (-m chooses another)")
+            return model
+    if importlib.util.find_spec("xllamacpp"):
+        warn("no model is named and no key is set: using the embedded model, local (-m chooses another)")
+        return "local"
+    raise ConfigError(
+        "no model is named",
+        hint="give -m NAME, set OPENAI_API_KEY or ANTHROPIC_API_KEY, or pip install 'dial-client[local]'",
+    )
+
+
+def _limits(options: Options) -> Limits:
+    wanted = {"max_depth": options.max_depth, "timeout": options.timeout, "tool_timeout": options.tool_timeout}
+    try:
+        return replace(Limits(), **{name: value for name, value in wanted.items() if value is not None})  # type: ignore[arg-type]  # each has its field's type
+    except ValueError as error:
+        raise ConfigError(str(error).replace("_", "-")) from None
+
+
+def say_notes(notes: Iterable[str]) -> None:
+    """Say on standard error what is not as it should be."""
+    for note in notes:
+        warn(note)
+
+
+@cache
+def warn(text: str) -> None:
+    """Say one line on standard error; the same line only once."""
+    print(f"dial-chat: {one_line(text, 600)}", file=sys.stderr, flush=True)
+
+
+class _Progress:
+    """Draws how far a download is: a bar in a terminal, a line every tenth elsewhere."""
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+        self._task: Any = None
+        self._said = -1
+
+    def __call__(self, done: int, total: int, what: str) -> None:
+        if sys.stderr.isatty():
+            self._draw(done, total, what)
+        elif total and (tenth := done * 10 // total) != self._said:
+            self._said = tenth
+            warn(f"{what}: {done / 1e6:,.0f} of {total / 1e6:,.0f} MB")
+
+    def _draw(self, done: int, total: int, what: str) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+        if self._bar is None:
+            columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+            self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._task = self._bar.add_task(safe(what), total=total)
+            self._bar.start()
+        self._bar.update(self._task, completed=done, total=total, description=safe(what))
+        if done >= total:
+            self._bar.stop()
+            self._bar = None

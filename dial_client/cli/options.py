@@ -1,0 +1,105 @@
+"""What can be said on the command line, and the exit codes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class ExitCode(IntEnum):
+    """How ``dial-chat`` ends."""
+
+    ANSWERED = 0
+    UNEXPECTED = 1
+    USAGE = 2
+    MODEL = 3
+    LIMIT = 4
+    DENIED = 5
+    INTERRUPTED = 130
+
+
+class Output(StrEnum):
+    """The forms of an answer on standard output."""
+
+    TEXT = "text"
+    JSON = "json"
+    JSONL = "jsonl"
+    SSE = "sse"
+
+
+class Format(StrEnum):
+    """How tool calls ride."""
+
+    NATIVE = "native"
+    REACT = "react"
+    XML = "xml"
+    AUTO = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of a chat; commands that need fewer use fewer."""
+
+    config: Path | None = None
+    model: str | None = None
+    base_url: str | None = None
+    tool_format: Format | None = None
+    system: str | None = None
+    max_depth: int | None = None
+    timeout: float | None = None
+    tool_timeout: float | None = None
+    stream: bool = True
+    output: Output = Output.TEXT
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    continue_latest: bool = False
+    resume: str | None = None
+    save: bool = True
+    verbose: bool = False
+
+
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "-c",
+        "--config",
+        metavar="FILE",
+        help="The servers. Default: ./servers.json, else servers.json in your configuration folder.",
+    ),
+]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        "-m",
+        "--model",
+        metavar="NAME",
+        help="openai:ID, anthropic:ID, chat:ID, ollama:ID, dial:ID, local, scripted:FILE, or one of the file's models.",
+    ),
+]
+BaseUrl = Annotated[str | None, typer.Option("--base-url", metavar="URL", help="The model's endpoint.")]
+ToolFormat = Annotated[Format | None, typer.Option("--tool-format", help="How tool calls ride.")]
+System = Annotated[str | None, typer.Option("--system", metavar="TEXT", help="Instructions for the model.")]
+MaxDepth = Annotated[int | None, typer.Option("--max-depth", metavar="N", help="Rounds of tool calls. Default: 10.")]
+Timeout = Annotated[float | None, typer.Option("--timeout", metavar="S", help="Seconds for a turn. Default: 120.")]
+ToolTimeout = Annotated[
+    float | None, typer.Option("--tool-timeout", metavar="S", help="Seconds for one tool call. Default: 60.")
+]
+NoStream = Annotated[bool, typer.Option("--no-stream", help="Ask the model for its answer in one piece.")]
+OutputForm = Annotated[Output, typer.Option("--output", help="The form of the answer on standard output.")]
+Allow = Annotated[
+    list[str] | None,
+    typer.Option("--allow", metavar="PATTERN", help="Tools that run without asking, e.g. 'time/*'. Repeatable."),
+]
+Deny = Annotated[
+    list[str] | None, typer.Option("--deny", metavar="PATTERN", help="Tools that never run; wins. Repeatable.")
+]
+Yes = Annotated[bool, typer.Option("-y", "--yes", help="Allow all tools.")]
+Continue = Annotated[bool, typer.Option("--continue", help="Go on with the latest conversation.")]
+Resume = Annotated[str | None, typer.Option("--resume", metavar="ID", help="Go on with this conversation.")]
+NoSave = Annotated[bool, typer.Option("--no-save", help="Do not keep this conversation.")]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Say on standard error what is done.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
