@@ -1,0 +1,84 @@
+"""What the documents show is run."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dial_client import config
+from tests.programs import LONG, dial_chat, environment, write_config
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = [ROOT / "README.md", ROOT / "docs" / "configuration.md"]
+TIME = {"command": "mcp-server-time", "args": ["--local-timezone", "UTC"], "autoApprove": ["*"]}
+
+
+def blocks(path: Path, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", path.read_text(encoding="utf-8"), re.DOTALL)
+
+
+def clock(zone: str) -> dict[str, object]:
+    return {"tool_calls": [{"name": "get_current_time", "arguments": {"timezone": zone}}]}
+
+
+def test_the_example_of_the_readme_runs_as_it_stands(tmp_path: Path) -> None:
+    [example] = blocks(ROOT / "README.md", "python")
+    assert len(example.strip().splitlines()) <= 30
+    (tmp_path / "example.py").write_text(example)
+    replies = [clock("Asia/Tokyo"), "It is late in Tokyo.", clock("Europe/Berlin"), "And early in Berlin."]
+    write_config(tmp_path, {"time": TIME}, replies)
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "example.py"],
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=LONG,
+        check=False,
+    )
+    assert ran.stderr == ""
+    assert ran.stdout.splitlines() == [
+        "tools: convert_time, get_current_time",
+        "answered after 1 round(s): It is late in Tokyo.",
+        "[time: get_current_time]",
+        "And early in Berlin.",
+    ]
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_every_configuration_that_is_shown_is_one(path: Path) -> None:
+    shown = [text for text in blocks(path, "json") if "mcpServers" in text]
+    for text in shown:
+        settings = config.parse(text, environ={"DOCS_TOKEN": "t"})
+        assert settings.warnings == ()
+    assert shown or path.name != "README.md"
+
+
+def test_the_scripted_replies_that_are_shown_play(tmp_path: Path) -> None:
+    [shown] = [text for text in blocks(ROOT / "docs" / "configuration.md", "json") if "replies" in text]
+    write_config(tmp_path, {"time": TIME}, json.loads(shown))
+    ran = dial_chat(tmp_path, "--no-save", "What time is it in Tokyo?")
+    assert (ran.returncode, ran.stdout) == (0, "Let me see.\nIt is noon in Tokyo.\n")
+
+
+def test_the_keys_that_are_documented_are_those_that_are_read() -> None:
+    text = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    known = {*config._SERVER, *config._ALIASES, *config._MODEL} - {"startup_timeout_sec", "tool_timeout_sec"}
+    assert [key for key in sorted(known) if f"`{key}`" not in text] == []
+
+
+def test_the_repositorys_own_servers_are_a_configuration() -> None:
+    assert sorted(config.load(ROOT / "servers.json").servers) == ["git", "time"]
+
+
+def test_every_option_of_the_program_is_in_its_help_and_every_command_in_the_readme(tmp_path: Path) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    told = dial_chat(tmp_path, "--help").stdout
+    for command in ("tools", "servers", "call", "conversations"):
+        assert f"dial-chat {command}" in readme
+        assert command in told
