@@ -1,0 +1,1 @@
+"""What this host adds to the bare SDKs: ``python -m benchmarks.dial``."""

@@ -1,0 +1,220 @@
+"""What is measured: a case gets both sides ready, and takes one sample of either at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Protocol, Self
+
+from benchmarks import floor
+from benchmarks.endpoint import Endpoint, answer_of
+from benchmarks.hosts import QUESTION, Host, Opener, Servers, open_dial, open_floor, server_entries
+
+OPENERS: Mapping[str, Opener] = {"floor": open_floor, "dial": open_dial}
+
+Sample = Mapping[str, float]
+"""For each metric its value; the metric's last word is the unit."""
+Measure = Callable[[], Awaitable[Sample]]
+Sides = Mapping[str, Measure]
+"""For ``floor`` and ``dial`` what takes one sample."""
+
+
+class Case(Protocol):
+    """One thing to measure."""
+
+    @property
+    def about(self) -> str:
+        """What is done, for the table."""
+
+    def prepared(self, endpoint: Endpoint) -> AbstractAsyncContextManager[Sides]:
+        """Get both sides ready, and leave nothing behind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """What the model does in a turn."""
+
+    rounds: int
+    calls: int = 1
+    """Calls in each round."""
+    chunks: int = 20
+    """Words of the answer."""
+
+    def url(self, endpoint: Endpoint) -> str:
+        """Give the ``base_url`` of the model that does so."""
+        return endpoint.url(self.rounds, self.calls, self.chunks)
+
+    @property
+    def answer(self) -> str:
+        """The text a turn ends with."""
+        return answer_of(self.chunks)
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """Turns of a host whose servers are connected."""
+
+    about: str
+    script: Script
+    servers: Servers = field(default_factory=server_entries)
+    streamed: bool = False
+    at_once: int = 1
+
+    @asynccontextmanager
+    async def prepared(self, endpoint: Endpoint) -> AsyncIterator[Sides]:
+        """Connect both."""
+        async with AsyncExitStack() as stack:
+            url = self.script.url(endpoint)
+            sides: dict[str, Measure] = {}
+            for side, opener in OPENERS.items():
+                sides[side] = partial(self._sample, await stack.enter_async_context(opener(url, self.servers)))
+            yield sides
+
+    async def _sample(self, host: Host) -> Sample:
+        ask = host.streamed if self.streamed else host.plain
+        with _Clock() as clock:
+            answers = await asyncio.gather(*(ask() for _ in range(self.at_once)))
+        if set(answers) != {self.script.answer}:
+            raise RuntimeError(f"{self.about}: not the answer that was scripted: {answers[0][:200]!r}")
+        return clock.sample
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """From nothing to servers that are connected and their tools known; closing is not counted.
+
+    The host is opened whole. The floor makes no client for the model, which would cost it more than a server does.
+    """
+
+    about: str
+    servers: Servers
+
+    @asynccontextmanager
+    async def prepared(self, endpoint: Endpoint) -> AsyncIterator[Sides]:
+        """Give what starts either."""
+        url = endpoint.url(0)
+        yield {
+            "floor": partial(self._sample, lambda: floor.connected(self.servers)),
+            "dial": partial(self._sample, lambda: open_dial(url, self.servers)),
+        }
+
+    async def _sample(self, opener: Callable[[], AbstractAsyncContextManager[object]]) -> Sample:
+        async with AsyncExitStack() as stack:
+            with _Clock() as clock:
+                await stack.enter_async_context(opener())
+        return clock.sample
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program from its start to its answer and its end."""
+
+    about: str
+    script: Script
+    servers: Servers
+    metrics: Mapping[str, str]
+    """What of `child.py`'s line is shown, and under which name."""
+
+    @asynccontextmanager
+    async def prepared(self, endpoint: Endpoint) -> AsyncIterator[Sides]:
+        """Write the configuration both read."""
+        url = self.script.url(endpoint)
+        with TemporaryDirectory() as folder:
+            config = _config(folder, self.servers)
+            commands = {
+                "floor": [sys.executable, "-c", "from benchmarks.floor import main; main()", url, config, QUESTION],
+                "dial": [*_dial_chat(), "-c", config, "-m", "chat:x", "--base-url", url, "--no-save", QUESTION],
+            }
+            yield {side: partial(_child, argv, self.script.answer, self.metrics) for side, argv in commands.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Help:
+    """``--help``, beside a program that imports the two SDKs and does nothing."""
+
+    about: str
+    metrics: Mapping[str, str]
+
+    @asynccontextmanager
+    async def prepared(self, _: Endpoint) -> AsyncIterator[Sides]:
+        """Give what runs either."""
+        imports = [sys.executable, "-c", "import mcp, openai; print('imported')"]
+        yield {
+            "floor": partial(_child, imports, "imported", self.metrics),
+            "dial": partial(_child, [*_dial_chat(), "--help"], "--base-url", self.metrics),
+        }
+
+
+class _Clock:
+    """Wall time, and CPU time of this process, of what is inside."""
+
+    sample: Sample
+
+    def __enter__(self) -> Self:
+        gc.collect()
+        self._cpu, self._wall = time.process_time(), time.perf_counter()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        wall, cpu = time.perf_counter() - self._wall, time.process_time() - self._cpu
+        self.sample = {"wall ms": wall * 1000, "CPU ms": cpu * 1000}
+
+
+def _config(folder: str, servers: Servers) -> str:
+    path = Path(folder, "servers.json")
+    path.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
+    return str(path)
+
+
+async def _child(argv: list[str], marker: str, metrics: Mapping[str, str]) -> Sample:
+    meter = [sys.executable, "-I", "-S", str(Path(__file__).with_name("child.py")), marker]
+    root = Path(__file__).parent.parent
+    process = await asyncio.create_subprocess_exec(
+        *meter, *argv, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    line, errors = await process.communicate()
+    seen: dict[str, Any] = json.loads(line)
+    if seen["code"] != 0 or seen["answer_ms"] is None:
+        raise RuntimeError(f"{argv[0]} ended with {seen['code']}: {errors.decode(errors='replace')[-2000:]}")
+    return {metric: seen[key] for key, metric in metrics.items() if seen[key] is not None}
+
+
+def _dial_chat() -> list[str]:
+    script = shutil.which("dial-chat", path=str(Path(sys.executable).parent))
+    return [script] if script else [sys.executable, "-m", "dial_client"]
+
+
+def all_cases(*, smoke: bool = False) -> dict[str, Case]:
+    """Give the cases by name; for a smoke run small ones, which do the same on a smaller scale."""
+    scale = 10 if smoke else 1
+    tools = server_entries(4, tools=50 // scale)
+    child = {"answer_ms": "to answer ms", "exit_ms": "to exit ms", "cpu_ms": "CPU ms"}
+    return {
+        "rounds": Turns("5 tool rounds, plain", Script(rounds=5)),
+        "rounds-streamed": Turns("5 tool rounds, streamed", Script(rounds=5), streamed=True),
+        "parallel": Turns("8 parallel calls of 50 ms", Script(1, calls=8), server_entries(call_delay=0.05)),
+        "chunks": Turns(f"{2000 // scale:,}-chunk stream", Script(0, chunks=2000 // scale), streamed=True),
+        "tools": Turns(f"5 rounds, {200 // scale} tools of 4 servers", Script(rounds=5), tools),
+        "tools-start": Start(f"4 servers, {200 // scale} tools: start", tools),
+        "start": Start("10 servers of 0.3 s each: start", server_entries(10, start_delay=0.3 / scale)),
+        "turns": Turns(f"{50 // scale} turns at once, 1 round", Script(rounds=1), at_once=50 // scale),
+        "cold-start": Program("cold start, 2 servers, 1 round", Script(1), server_entries(2), child),
+        "help": Help("--help | import mcp, openai", {"exit_ms": "to exit ms", "cpu_ms": "CPU ms"}),
+        "memory": Program(
+            f"peak memory: 5 rounds, {2000 // scale:,} chunks",
+            Script(rounds=5, chunks=2000 // scale),
+            server_entries(2, tools=50 // scale),
+            {"peak_mb": "peak MB"},
+        ),
+    }

@@ -1,0 +1,183 @@
+"""A scripted model on loopback that answers OpenAI's chat completions at once, in a process of its own.
+
+The address says what it answers: ``/ROUNDS/CALLS/CHUNKS/v1``. In each of the first ROUNDS rounds of a conversation it
+calls CALLS of the offered tools, after that it answers with CHUNKS words, in as many chunks where a stream is wanted.
+It remembers nothing: the round is the number of the assistant's messages in the request. Plain asyncio, HTTP/1.1 with
+keep-alive; one write a chunk, as inference servers do it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from functools import cache
+from types import TracebackType
+from typing import Any, Self
+
+_HEAD = {"id": "chatcmpl-1", "created": 1, "model": "x"}
+_USAGE = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
+
+
+def answer_of(chunks: int) -> str:
+    """Give the text the model ends with."""
+    return " ".join(_words(chunks))
+
+
+class Endpoint:
+    """The model's process as the benchmark sees it."""
+
+    def __enter__(self) -> Self:
+        command = [sys.executable, "-I", "-S", __file__]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._port = int(self._line())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.communicate(timeout=10)
+
+    def url(self, rounds: int, calls: int = 1, chunks: int = 20) -> str:
+        """Give the ``base_url`` of a script."""
+        return f"http://127.0.0.1:{self._port}/{rounds}/{calls}/{chunks}/v1"
+
+    def requests(self) -> int:
+        """Give how many requests it has answered until now."""
+        assert self._process.stdin is not None
+        print("count", file=self._process.stdin, flush=True)
+        return int(self._line())
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline()
+
+
+class _Model(asyncio.Protocol):
+    """One connection."""
+
+    answered = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._buffer = b""
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        while (request := self._next_request()) is not None:
+            self._answer(*request)
+
+    def _next_request(self) -> tuple[str, bytes] | None:
+        head, found, rest = self._buffer.partition(b"\r\n\r\n")
+        if not found:
+            return None
+        first, *lines = head.decode("latin-1").split("\r\n")
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        length = int(headers.get("content-length", 0))
+        if len(rest) < length:
+            return None
+        self._buffer = rest[length:]
+        return first.split(" ")[1], rest[:length]
+
+    def _answer(self, path: str, body: bytes) -> None:
+        match path.strip("/").split("/"):
+            case [rounds, calls, chunks, "v1", "chat", "completions"]:
+                _Model.answered += 1
+                request = json.loads(body)
+                said = _reply(request, int(rounds), int(calls), int(chunks))
+                if request.get("stream"):
+                    self._stream(request, *said)
+                else:
+                    self._whole(*said)
+            case _:
+                self._transport.write(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")
+
+    def _whole(self, words: list[str], calls: list[dict[str, Any]]) -> None:
+        message = {"role": "assistant", "content": " ".join(words) or None} | ({"tool_calls": calls} if calls else {})
+        choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop"}
+        body = _json(_HEAD | {"object": "chat.completion", "choices": [choice], "usage": _USAGE})
+        head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+        self._transport.write(head.encode() + body)
+
+    def _stream(self, request: dict[str, Any], words: list[str], calls: list[dict[str, Any]]) -> None:
+        head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+        self._transport.write(head)
+        with_usage = bool((request.get("stream_options") or {}).get("include_usage"))
+        if calls:
+            events = _call_events(calls, with_usage=with_usage)
+        else:
+            events = _text_events(len(words), with_usage=with_usage)
+        for event in events:
+            self._transport.write(event)
+
+
+def _reply(request: dict[str, Any], rounds: int, calls: int, chunks: int) -> tuple[list[str], list[dict[str, Any]]]:
+    round_ = sum(message["role"] == "assistant" for message in request["messages"])
+    if round_ >= rounds:
+        return list(_words(chunks)), []
+    offered = [tool["function"]["name"] for tool in request["tools"]]
+    return [], [_call(round_ * calls + number, offered) for number in range(calls)]
+
+
+def _call(number: int, offered: list[str]) -> dict[str, Any]:
+    # A step of 61 visits every server of the case with many tools.
+    name = offered[number * 61 % len(offered)]
+    arguments = json.dumps({"text": f"What was found for question {number}.", "count": 3})
+    return {"id": f"call_{number}", "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def _call_events(calls: list[dict[str, Any]], *, with_usage: bool) -> list[bytes]:
+    deltas: list[dict[str, Any]] = [{"role": "assistant", "content": None}]
+    for index, call in enumerate(calls):
+        name, arguments = call["function"]["name"], call["function"]["arguments"]
+        deltas.append({"tool_calls": [{"index": index, **call, "function": {"name": name, "arguments": ""}}]})
+        deltas.append({"tool_calls": [{"index": index, "function": {"arguments": arguments}}]})
+    return _events(deltas, "tool_calls", with_usage=with_usage)
+
+
+@cache
+def _text_events(chunks: int, *, with_usage: bool) -> list[bytes]:
+    words = [{"content": f" {word}" if at else word} for at, word in enumerate(_words(chunks))]
+    return _events([{"role": "assistant", "content": ""}, *words], "stop", with_usage=with_usage)
+
+
+def _events(deltas: list[dict[str, Any]], finish: str, *, with_usage: bool) -> list[bytes]:
+    choices: list[dict[str, Any]] = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
+    choices.append({"index": 0, "delta": {}, "finish_reason": finish})
+    head = _HEAD | {"object": "chat.completion.chunk"}
+    said = [_json(head | {"choices": [choice]}) for choice in choices]
+    said += [_json(head | {"choices": [], "usage": _USAGE})] if with_usage else []
+    events = [b"data: " + data + b"\n\n" for data in (*said, b"[DONE]")]
+    return [*(b"%x\r\n%b\r\n" % (len(event), event) for event in events), b"0\r\n\r\n"]
+
+
+def _words(chunks: int) -> Iterator[str]:
+    return (f"word{number % 100:02}" for number in range(chunks))
+
+
+def _json(data: dict[str, Any]) -> bytes:
+    return json.dumps(data, separators=(",", ":")).encode()
+
+
+async def _serve() -> None:
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+
+    def listen_to_the_parent() -> None:
+        for _ in sys.stdin:
+            print(_Model.answered, flush=True)
+        loop.call_soon_threadsafe(ended.set)
+
+    server = await loop.create_server(_Model, "127.0.0.1", 0)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    threading.Thread(target=listen_to_the_parent, daemon=True).start()
+    await ended.wait()
+    server.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve())

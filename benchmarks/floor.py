@@ -1,0 +1,151 @@
+"""The floor: the plainest sound loop over the same SDKs, what a good engineer writes in an afternoon.
+
+Servers start side by side, calls of a round run side by side, rounds are bounded, calls have a timeout. No more than
+that: no approval, no repair, no restart, no status.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from mcp import Client, StdioServerParameters
+from mcp.types import TextContent, Tool
+from openai import AsyncOpenAI
+
+MAX_ROUNDS = 10
+
+Connected = tuple[Client, list[Tool]]
+"""A server, and what it offers."""
+
+
+class Floor:
+    """A model, and the tools of some servers."""
+
+    def __init__(self, openai: AsyncOpenAI, model: str, servers: list[Connected]) -> None:
+        self.openai = openai
+        self.model = model
+        self.routes = {tool.name: client for client, tools in servers for tool in tools}
+        self.tools: list[Any] = [_offered(tool) for _, tools in servers for tool in tools]
+
+    async def run(self, messages: list[Any]) -> str:
+        """Answer in one piece; `messages` grows by what is said."""
+        for _ in range(MAX_ROUNDS):
+            completion = await self.openai.chat.completions.create(
+                model=self.model, messages=messages, tools=self.tools
+            )
+            message = completion.choices[0].message
+            messages.append(message.model_dump(exclude_none=True))
+            if not message.tool_calls:
+                return message.content or ""
+            calls = [(call.id, call.function) for call in message.tool_calls if call.type == "function"]
+            messages += await asyncio.gather(*(self.call(id_, made.name, made.arguments) for id_, made in calls))
+        return ""
+
+    async def stream(self, messages: list[Any]) -> AsyncGenerator[str, None]:
+        """Answer piece by piece; `messages` grows by what is said."""
+        for _ in range(MAX_ROUNDS):
+            text: list[str] = []
+            calls: dict[int, dict[str, str]] = {}
+            async with await self.openai.chat.completions.create(
+                model=self.model, messages=messages, tools=self.tools, stream=True
+            ) as chunks:
+                async for chunk in chunks:
+                    if not chunk.choices:
+                        continue
+                    delta = chunk.choices[0].delta
+                    if delta.content:
+                        text.append(delta.content)
+                        yield delta.content
+                    for part in delta.tool_calls or ():
+                        call = calls.setdefault(part.index, {"id": "", "name": "", "arguments": ""})
+                        call["id"] += part.id or ""
+                        if part.function is not None:
+                            call["name"] += part.function.name or ""
+                            call["arguments"] += part.function.arguments or ""
+            messages.append(_assistant("".join(text), list(calls.values())))
+            if not calls:
+                return
+            messages += await asyncio.gather(*(self.call(**call) for call in calls.values()))
+
+    async def call(self, id: str, name: str, arguments: str) -> dict[str, str]:  # noqa: A002 - the API's word
+        """Call a tool, and give its result as the model reads it."""
+        result = await self.routes[name].call_tool(name, json.loads(arguments))
+        text = "\n".join(block.text for block in result.content if isinstance(block, TextContent))
+        return {"role": "tool", "tool_call_id": id, "content": text}
+
+
+@asynccontextmanager
+async def connected(servers: Mapping[str, Mapping[str, Any]]) -> AsyncIterator[list[Connected]]:
+    """Start the servers side by side, each in a task of its own: a `Client` must be left where it was entered."""
+    stop = asyncio.Event()
+
+    async def own(entry: Mapping[str, Any], ready: asyncio.Future[Connected]) -> None:
+        parameters = StdioServerParameters(command=entry["command"], args=entry["args"])
+        async with Client(parameters, read_timeout_seconds=60) as client:
+            ready.set_result((client, await _all_tools(client)))
+            await stop.wait()
+
+    async with asyncio.TaskGroup() as group:
+        started = [asyncio.get_running_loop().create_future() for _ in servers]
+        for entry, ready in zip(servers.values(), started, strict=True):
+            group.create_task(own(entry, ready))
+        try:
+            yield await asyncio.gather(*started)
+        finally:
+            stop.set()
+
+
+@asynccontextmanager
+async def opened(base_url: str, model: str, servers: Mapping[str, Mapping[str, Any]]) -> AsyncIterator[Floor]:
+    """Get everything ready, and close it."""
+    async with AsyncOpenAI(base_url=base_url, api_key="none") as openai, connected(servers) as ready:
+        yield Floor(openai, model, ready)
+
+
+async def _all_tools(client: Client) -> list[Tool]:
+    page = await client.list_tools()
+    tools = page.tools
+    while page.next_cursor:
+        page = await client.list_tools(cursor=page.next_cursor)
+        tools += page.tools
+    return tools
+
+
+def _offered(tool: Tool) -> dict[str, Any]:
+    function = {"name": tool.name, "description": tool.description or "", "parameters": tool.input_schema}
+    return {"type": "function", "function": function}
+
+
+def _assistant(text: str, calls: list[dict[str, str]]) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": text}
+    if calls:
+        message["tool_calls"] = [
+            {"id": call["id"], "type": "function", "function": {"name": call["name"], "arguments": call["arguments"]}}
+            for call in calls
+        ]
+    return message
+
+
+async def chat(base_url: str, servers: Mapping[str, Mapping[str, Any]], prompt: str) -> None:
+    """Print the answer to one question as it comes."""
+    async with opened(base_url, "x", servers) as floor:
+        async for text in floor.stream([{"role": "user", "content": prompt}]):
+            print(text, end="", flush=True)
+        print()
+
+
+def main() -> None:
+    """``floor.py BASE_URL SERVERS_JSON PROMPT``."""
+    base_url, config, prompt = sys.argv[1:]
+    servers = json.loads(Path(config).read_text(encoding="utf-8"))["mcpServers"]
+    asyncio.run(chat(base_url, servers, prompt))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""The two hosts behind one face, so that a case asks both for the same work."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+from benchmarks import floor
+from dial_client import DialClient, Finished, Message, TextDelta, Turn
+
+QUESTION = "What do the records say?"
+Servers = Mapping[str, Mapping[str, Any]]
+
+
+class Host(Protocol):
+    """A model and its servers, ready to answer."""
+
+    async def plain(self) -> str:
+        """Answer `QUESTION` in one piece."""
+
+    async def streamed(self) -> str:
+        """Answer `QUESTION` piece by piece; the pieces are put together."""
+
+
+Opener = Callable[[str, Servers], AbstractAsyncContextManager[Host]]
+
+
+def server_entries(count: int = 1, *, tools: int = 1, start_delay: float = 0.0, call_delay: float = 0.0) -> Servers:
+    """Give entries of raw servers; `tools` is each server's, delays are seconds."""
+    script = str(Path(__file__).with_name("stdio_server.py"))
+    delays = ["--start-delay", str(start_delay), "--call-delay", str(call_delay)]
+    names = [f"server{number}" for number in range(count)]
+    return {
+        name: {
+            "command": sys.executable,
+            "args": ["-I", "-S", script, name, "--tools", str(tools), *delays],
+            "autoApprove": ["*"],
+        }
+        for name in names
+    }
+
+
+class _Floor:
+    def __init__(self, host: floor.Floor) -> None:
+        self.host = host
+
+    async def plain(self) -> str:
+        return await self.host.run([{"role": "user", "content": QUESTION}])
+
+    async def streamed(self) -> str:
+        return "".join([text async for text in self.host.stream([{"role": "user", "content": QUESTION}])])
+
+
+class _Dial:
+    def __init__(self, dial: DialClient) -> None:
+        self.dial = dial
+
+    async def plain(self) -> str:
+        turn = await self.dial.run([Message.user(QUESTION)])
+        _expect_no_failure(turn)
+        return turn.text
+
+    async def streamed(self) -> str:
+        text = []
+        async for event in self.dial.stream([Message.user(QUESTION)]):
+            match event:
+                case TextDelta(piece):
+                    text.append(piece)
+                case Finished(turn):
+                    _expect_no_failure(turn)
+        return "".join(text)
+
+
+def _expect_no_failure(turn: Turn) -> None:
+    # A wrong answer would be noticed; a call that failed, or a server that is missing, not by itself.
+    if turn.notes or not all(record.result.success for record in turn.tool_calls):
+        raise RuntimeError(f"a turn went wrong: {turn.notes} {[record.result for record in turn.tool_calls]}")
+
+
+@asynccontextmanager
+async def open_floor(base_url: str, servers: Servers) -> AsyncIterator[Host]:
+    """Open the plain loop."""
+    async with floor.opened(base_url, "x", servers) as host:
+        yield _Floor(host)
+
+
+@asynccontextmanager
+async def open_dial(base_url: str, servers: Servers) -> AsyncIterator[Host]:
+    """Open the product with its default settings."""
+    async with DialClient(servers, "chat:x", base_url=base_url) as dial:
+        yield _Dial(dial)

@@ -1,0 +1,114 @@
+"""A raw MCP server on standard input and output: the standard library only, so that it costs a host next to nothing.
+
+It speaks both eras, as servers of the Python SDK do: ``initialize``, and ``server/discover`` with the answers of
+2026-07-28. All its tools do the same: wait, then give their ``text`` back. Calls run side by side. It ends with its
+input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+MODERN = "2026-07-28"
+LEGACY = "2025-11-25"
+
+
+class Server:
+    """Answers messages; a call's answer may come from a thread of its own."""
+
+    def __init__(self, name: str, tools: int, call_delay: float) -> None:
+        self.info = {"name": name, "version": "1"}
+        self.tools = [_tool(name, number) for number in range(tools)]
+        self.call_delay = call_delay
+        self.modern = False
+        self._writing = threading.Lock()
+
+    def hear(self, line: bytes) -> None:
+        """Take one message from the host."""
+        message = json.loads(line)
+        params = message.get("params") or {}
+        match message["method"]:
+            case "tools/call" if self.call_delay:
+                threading.Timer(self.call_delay, self.answer, (message["id"], _result_of(params))).start()
+            case "subscriptions/listen":
+                about = {"io.modelcontextprotocol/subscriptionId": message["id"]}
+                said = {"_meta": about, "notifications": params["notifications"]}
+                self.say({"method": "notifications/subscriptions/acknowledged", "params": said})
+            case method if "id" in message:
+                self.answer(message["id"], self.result(method, params))
+
+    def result(self, method: str, params: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Give the result of a request, None for a method there is not."""
+        match method:
+            case "tools/call":
+                return _result_of(params)
+            case "tools/list":
+                return {"tools": self.tools} | ({"ttlMs": 0, "cacheScope": "private"} if self.modern else {})
+            case "server/discover":
+                self.modern = True
+                can = {"capabilities": {"tools": {"listChanged": True}}, "ttlMs": 0, "cacheScope": "private"}
+                return {"supportedVersions": [MODERN]} | can
+            case "initialize":
+                return {"protocolVersion": LEGACY, "capabilities": {"tools": {}}, "serverInfo": self.info}
+            case "ping":
+                return {}
+        return None
+
+    def answer(self, request_id: Any, result: dict[str, Any] | None) -> None:
+        """Answer one request."""
+        if result is None:
+            self.say({"id": request_id, "error": {"code": -32601, "message": "Method not found"}})
+            return
+        if self.modern:
+            result |= {"resultType": "complete", "_meta": {"io.modelcontextprotocol/serverInfo": self.info}}
+        self.say({"id": request_id, "result": result})
+
+    def say(self, message: dict[str, Any]) -> None:
+        """Write one message."""
+        line = json.dumps({"jsonrpc": "2.0", **message}, separators=(",", ":")).encode() + b"\n"
+        with self._writing:
+            sys.stdout.buffer.write(line)
+            sys.stdout.buffer.flush()
+
+
+def _tool(server: str, number: int) -> dict[str, Any]:
+    properties = {
+        "text": {"type": "string", "description": "What to give back."},
+        "count": {"type": "integer", "description": "How many results are wanted at most.", "default": 10},
+        "order": {"type": "string", "enum": ["newest", "oldest", "relevance"], "description": "Which come first."},
+        "tags": {"type": "array", "items": {"type": "string"}, "description": "Only those that bear all of these."},
+    }
+    return {
+        "name": f"{server}_tool_{number:03}",
+        "description": f"Looks something up in the records of {server}, of kind {number}, and gives it as text.",
+        "inputSchema": {"type": "object", "properties": properties, "required": ["text"]},
+    }
+
+
+def _result_of(params: Mapping[str, Any]) -> dict[str, Any]:
+    text = params.get("arguments", {}).get("text", "")
+    return {"content": [{"type": "text", "text": text}], "isError": False}
+
+
+def main() -> None:
+    """Serve until the input ends."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name")
+    parser.add_argument("--tools", type=int, default=1)
+    parser.add_argument("--start-delay", type=float, default=0.0, metavar="SECONDS")
+    parser.add_argument("--call-delay", type=float, default=0.0, metavar="SECONDS")
+    given = parser.parse_args()
+    time.sleep(given.start_delay)
+    server = Server(given.name, given.tools, given.call_delay)
+    for line in sys.stdin.buffer:
+        server.hear(line)
+
+
+if __name__ == "__main__":
+    main()
