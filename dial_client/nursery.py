@@ -7,7 +7,6 @@ lives in a task of its own: whoever opens it keeps no cancel scope, and anybody 
 from __future__ import annotations
 
 import asyncio
-import sys
 import traceback
 from collections.abc import Awaitable, Callable
 from typing import TypeVarTuple
@@ -35,8 +34,11 @@ class Nursery:
     async def open(cls) -> Nursery:
         """Start the task that hosts the others."""
         nursery = cls()
-        trio = sys.modules.get("trio")
-        if trio is not None and trio.lowlevel.in_trio_task():
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            import trio
+
             trio.lowlevel.spawn_system_task(nursery._run)
         else:
             # asyncio itself remembers a task only weakly.

@@ -71,16 +71,29 @@ class RunningTurn:
             ProviderError, LimitReached: as `result`, behind the last event.
         """
         try:
-            async for event in self._receive:
-                self._unread -= 1
-                if self._unread == BUFFERED_EVENTS // 2:
-                    self._room.set()
-                    self._room = anyio.Event()
+            while (event := await self._next()) is not None:
                 yield event
             await self.result()
         finally:
             self._receive.close()
             await self.stopped()
+
+    async def _next(self) -> Event | None:
+        """Give the next event, None behind the last; without a detour through the event loop where one is waiting."""
+        try:
+            event = self._receive.receive_nowait()
+        except anyio.WouldBlock:
+            try:
+                event = await self._receive.receive()
+            except anyio.EndOfStream:
+                return None
+        except anyio.EndOfStream:
+            return None
+        self._unread -= 1
+        if self._unread == BUFFERED_EVENTS // 2:
+            self._room.set()
+            self._room = anyio.Event()
+        return event
 
     async def result(self) -> Turn:
         """Wait for the end.

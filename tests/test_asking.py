@@ -198,6 +198,14 @@ async def test_the_wires_own_calls_win_over_those_in_the_text() -> None:
     assert [call.id for call in reply.message.tool_calls] == ["1"]
 
 
+@pytest.mark.anyio
+async def test_what_looked_like_the_beginning_of_a_call_and_was_none_is_shown_at_the_end() -> None:
+    exchange = Exchange([TextChunk("Is 1 <tool"), STOP])
+    reply = await exchange.ask()
+    assert reply == Reply(Message.assistant("Is 1 <tool"), StopReason.ANSWERED)
+    assert "".join(event.text for event in exchange.heard.of(TextDelta)) == "Is 1 <tool"
+
+
 # --- an answer in words ---------------------------------------------------------------------------
 
 

@@ -140,6 +140,12 @@ async def test_the_era_is_the_newest_unless_one_is_asked_for(protocol: Protocol,
         assert await said(server, text="hello") == "hello"
 
 
+async def test_a_server_without_a_handshake_may_leave_out_what_has_a_default() -> None:
+    async with connection(raw(protocol=Protocol.MODERN)) as server:
+        assert server.status.tools == ("echo",)
+        assert await said(server, a=1) == '{"a": 1}'
+
+
 async def test_a_server_in_this_process_needs_no_settings() -> None:
     async with connection(in_process()) as server:
         assert (server.settings, server.status.era) == (None, "2026-07-28")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import FrozenInstanceError
 from typing import Any
 
 import anyio
@@ -34,9 +35,24 @@ def test_a_limit_that_makes_no_sense_is_refused_by_its_name(wrong: dict[str, Any
         Limits(**wrong)
 
 
-@pytest.mark.parametrize("right", [{}, {"max_depth": 0}, {"max_depth": 100}, {"timeout": math.inf}], ids=str)
+@pytest.mark.parametrize(
+    "right",
+    [{}, {"max_depth": 0}, {"max_depth": 100}, {"timeout": math.inf}, {"timeout": 0.5}, {"max_result_chars": 1}],
+    ids=str,
+)
 def test_a_limit_at_the_edge_is_taken(right: dict[str, Any]) -> None:
     assert Limits(**right).max_parallel == 8
+
+
+def test_nobody_has_to_set_a_limit() -> None:
+    assert Limits() == Limits(
+        max_depth=10, timeout=120, tool_timeout=60, tool_timeout_max=600, max_parallel=8, max_result_chars=50_000
+    )
+
+
+def test_a_limit_cannot_be_changed_while_a_turn_runs() -> None:
+    with pytest.raises(FrozenInstanceError):
+        Limits().timeout = 5  # type: ignore[misc]  # what is tested
 
 
 def test_every_reason_to_stop_can_be_said_in_words() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import logging
+import sys
+import types
 
 import anyio
 import anyio.lowlevel
@@ -135,3 +138,14 @@ async def test_closing_twice_is_fine_and_nothing_starts_afterwards() -> None:
     await nursery.aclose()
     with pytest.raises(RuntimeError, match="closed"):
         nursery.start_soon(_set_soon, anyio.Event())
+
+
+def test_a_half_imported_trio_does_not_matter_to_asyncio(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Another thread may be in the middle of importing it: an HTTP library does so when it finds it installed.
+    monkeypatch.setitem(sys.modules, "trio", types.ModuleType("trio"))
+
+    async def main() -> None:
+        nursery = await Nursery.open()
+        await nursery.aclose()
+
+    asyncio.run(main())

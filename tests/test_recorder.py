@@ -200,6 +200,7 @@ def test_tokens_are_added_up_and_a_note_counts_once() -> None:
 
 
 def test_the_depth_is_that_of_the_last_round() -> None:
+    assert recorded().turn(StopReason.CANCELLED).depth == 0
     assert recorded(RoundStarted(0), RoundStarted(1)).turn(StopReason.ANSWERED).depth == 1
 
 

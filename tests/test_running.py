@@ -511,6 +511,8 @@ async def test_a_client_that_is_closed_meanwhile_says_so(watched: bool) -> None:
 @pytest.mark.parametrize("stage", STAGES)
 async def test_nothing_is_left_for_the_garbage_collector_to_complain_about(stage: Callable[[Hang], Pipeline]) -> None:
     with warnings.catch_warnings(record=True) as complaints:
+        warnings.simplefilter("ignore")
+        gc.collect()  # what other tests left behind
         warnings.simplefilter("always")
         async with started(stage(Hang()), watched=True) as turn, aclosing(turn.events()) as events:
             await anext(events)

@@ -51,6 +51,8 @@ async def conversation(options: Options, dial: DialClient) -> AsyncGenerator[Ask
         raise ConfigError("--no-save does not go with --continue or --resume")
     store = SQLStore.sqlite() if options.save else MemoryStore()
     try:
+        if isinstance(store, SQLStore):
+            await store.warm()  # the servers are starting meanwhile
         manager = ConversationManager(dial, store)
         conversation_id = await _known_id(options, manager)
 
