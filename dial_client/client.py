@@ -292,6 +292,7 @@ class DialClient:
         outcome = await resolve(context, asker, call_tools, emit)
         reason = await landing.land(outcome, asker, emit, ask_again=not self._raise_at_limits)
         turn.recorder.note(*self.notes)
+        log.debug("turn", stop_reason=reason.value, depth=outcome.context.depth)
         return reason
 
     def _instructed(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
