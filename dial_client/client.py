@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 
 import anyio
 
-from dial_client import config, landing, status
+from dial_client import config, landing
 from dial_client.approvals import Approvals, Approver, Rules
 from dial_client.asking import Asker
 from dial_client.catalog import Catalog, catalog_of
@@ -30,6 +30,7 @@ from dial_client.providers import open_provider
 from dial_client.resolution import resolve
 from dial_client.running import RunningTurn
 from dial_client.sinks import sse
+from dial_client.status import using
 from dial_client.turn import Turn
 
 log = get_logger(__name__)
@@ -53,6 +54,7 @@ class DialClient:
         deny: patterns of tools that never run.
         on_limit: ``"answer"`` ends a turn in words whatever limit is met; ``"raise"`` raises `LimitReached`.
         system: instructions put before every conversation that does not begin with its own.
+        status: who words `StatusChanged`; ``"template"`` makes the sentences from the tools' titles.
         base_url: the endpoint, in place of the model's own.
         models: profiles that `model` may name.
 
@@ -72,12 +74,15 @@ class DialClient:
         deny: Iterable[str] = (),
         on_limit: Literal["answer", "raise"] = "answer",
         system: str | None = None,
+        status: Literal["template"] = "template",
         base_url: str | None = None,
         models: Mapping[str, config.ModelSettings] | None = None,
     ) -> None:
         self._targets = {name: _target(name, entry) for name, entry in servers.items()}
         self._provider, own_format = _model(model, models or {}, base_url)
         self._format = handler_for(_format(tool_format or own_format))
+        if status != "template":
+            raise ConfigError(f"unknown status {status!r}", hint='"template" is the one there is')
         self._limits = limits or Limits()
         self._raise_at_limits = on_limit == "raise"
         self._system = system
@@ -278,7 +283,7 @@ class DialClient:
             await turn.emit(event)
             if isinstance(event, ToolCallStarted):
                 route = self._current_catalog().routes.get(event.call.name)
-                await turn.emit(StatusChanged(status.using(event.call, route.spec if route else None)))
+                await turn.emit(StatusChanged(using(event.call, route.spec if route else None)))
 
         async def call_tools(calls: Sequence[ToolCallRequest], emit: Emit) -> tuple[Message, ...]:
             done = await self._executor.execute_all(calls, emit, deadline)

@@ -210,6 +210,7 @@ BAD_USAGE: list[tuple[list[str], str]] = [
     (["conversations", "show"], "needs the id"),
     (["conversations", "show", "no-such-id"], "no-such-id"),
     (["conversations", "burn"], "burn"),
+    (["doctor"], "dial-chat -- doctor"),
     ([], "there is no question"),
 ]
 

@@ -154,9 +154,16 @@ def conversations(
     _run(choose, o.Options())
 
 
+_RESERVED = ("doctor", "serve")
+"""Commands to come: a question of these words is asked behind ``--``."""
+
+
 def run(arguments: Sequence[str]) -> int:
     """Run the command these words ask for, and give its exit code."""
     command, words = _arranged(list(arguments))
+    if not command and words[:1] and words[0] in _RESERVED:
+        print(f"dial-chat: there is no command {words[0]!r} yet; to ask it: dial-chat -- {words[0]}", file=sys.stderr)
+        return int(o.ExitCode.USAGE)
     app = more if command else talk
     try:
         app([command, *words] if command else words, prog_name="dial-chat")
