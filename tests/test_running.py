@@ -347,7 +347,8 @@ async def test_cancelling_what_is_over_changes_nothing() -> None:
     assert result.stop_reason is StopReason.ANSWERED
 
 
-async def test_stopping_waits_until_nothing_runs_even_where_ending_takes_a_while() -> None:
+@pytest.mark.parametrize("patient", [True, False], ids=["waited for", "by somebody who is cancelled"])
+async def test_stopping_waits_until_nothing_runs_even_where_ending_takes_a_while(patient: bool) -> None:
     began, ended = anyio.Event(), False
 
     async def work(turn: RunningTurn) -> StopReason:
@@ -364,7 +365,10 @@ async def test_stopping_waits_until_nothing_runs_even_where_ending_takes_a_while
 
     async with started(work) as turn:
         await began.wait()
-        await turn.stopped()
+        with anyio.CancelScope() as scope:
+            if not patient:
+                scope.cancel()
+            await turn.stopped()
         assert ended
 
 
