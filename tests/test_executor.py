@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -97,14 +98,16 @@ async def test_a_call_reaches_its_server_under_the_tools_own_name() -> None:
         return text_result("noon")
 
     one = Round(server("clock", "time.now", call=answer))
+    began = time.monotonic()
     [result] = await one.run(call("time_now", zone="UTC"))
+    most = time.monotonic() - began
     assert seen == ["time.now", {"zone": "UTC"}]
     assert result == ToolCallResult("1", success=True, content="noon")
     started, finished = one.heard
     assert started == ToolCallStarted(call("time_now", zone="UTC"), "clock", "time.now")
     assert isinstance(finished, ToolCallFinished)
     assert (finished.result, finished.server) == (result, "clock")
-    assert finished.duration >= 0
+    assert 0 <= finished.duration <= most
 
 
 async def test_one_call_alone_can_be_run_too() -> None:
@@ -196,6 +199,13 @@ async def test_an_error_that_is_too_long_is_cut_too_and_its_line_is_a_line() -> 
     assert len(result.error) <= 1000
     assert (result.failure, result.success) == (Failure.TOOL, False)
     assert one.heard.of(ToolCallFinished)[0].result == result, "what is told is what the model reads"
+
+
+async def test_the_line_of_an_error_is_one_line() -> None:
+    dead = fails(ServerGone("s", "it was killed;\nit last said:\n  no memory"))
+    [result] = await Round(server("s", "now", call=dead)).run(call("now"))
+    assert result.error == "The server 's' is not available: it was killed; it last said: no memory"
+    assert "\n" in str(result.content)
 
 
 # --- calls that are not run -----------------------------------------------------------------------
