@@ -132,7 +132,7 @@ async def test_a_model_that_is_not_ready_in_time_is_told_and_ended() -> None:
 async def test_a_closed_provider_starts_nothing(broken: Path) -> None:
     async with local(str(broken)) as provider:
         await provider.aclose()
-        with pytest.raises(ProviderError, match="was closed"):
+        with pytest.raises(ProviderError, match="is closed"):
             await provider.warm()
 
 
@@ -153,7 +153,9 @@ async def test_closing_while_it_starts_ends_the_wait() -> None:
 @asyncio_only
 async def test_a_question_is_answered_by_a_call_and_a_sentence_about_its_result() -> None:
     async with local() as provider:
+        await provider.warm(ModelRequest((Message.user("Hello"),), tools=(CLOCK,)))
         _, calls, end, _ = await ask(provider, QUESTION, tools=(CLOCK,))
+        assert end.usage.cached_tokens > end.usage.input_tokens / 2
         call = calls[0].call
         assert (call.name, call.arguments, end.finish) == (
             CLOCK.name,
@@ -165,7 +167,6 @@ async def test_a_question_is_answered_by_a_call_and_a_sentence_about_its_result(
         text, calls, end, pieces = await ask(provider, *history, tools=(CLOCK,))
         assert ("8:25" in text, calls, end.finish) == (True, [], FinishReason.STOP)
         assert pieces > 3
-        assert end.usage.cached_tokens > 0
         text, calls, _, _ = await ask(provider, *history, tools=(CLOCK,), tool_choice=ToolChoice.NONE, stream=False)
         assert ("8:25" in text, calls) == (True, [])
 
@@ -267,6 +268,10 @@ TALK: list[dict[str, Any]] = [
 ]
 
 
+def tool(name: str, **about: Any) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name, **about}}
+
+
 @with_weights
 def test_without_tools_the_template_says_nothing_of_tools_and_keeps_the_history(server: Server) -> None:
     assert server.prompt(TALK) == (
@@ -274,35 +279,50 @@ def test_without_tools_the_template_says_nothing_of_tools_and_keeps_the_history(
         "<|im_start|>user\nWhat time is it in Tokyo?<|im_end|>\n"
         '<|im_start|>assistant\n```json\n{"name": "get_current_time", "arguments": {"timezone": "Asia/Tokyo"}}\n```\n'
         '```json\n{"name": "get_current_time", "arguments": {"timezone": "Asia/Tokyo"}}\n```<|im_end|>\n'
-        "<|im_start|>user\n<tool_response>\n08:25\n</tool_response>\n<tool_response>\n08:26\n</tool_response><|im_end|>\n"
+        "<|im_start|>user\n<tool_response>\n08:25\n</tool_response>\n<tool_response>\n08:26\n</tool_response>\n"
+        "Now say what this tells, in a sentence, "
+        "with its names, times and numbers just as they are written here.<|im_end|>\n"
         "<|im_start|>assistant\nIt is 8:25.<|im_end|>\n"
         "<|im_start|>user\nThanks<|im_end|>\n"
         "<|im_start|>assistant\n"
     )
 
 
+ARGUMENTS: list[tuple[dict[str, Any], bool, Any]] = [
+    ({"type": "string", "title": "Path", "description": "Where it is. More of it."}, True, "string: Where it is"),
+    ({"enum": ["a", "b"]}, True, 'one of ["a", "b"]'),
+    ({"type": "array", "items": {"type": "integer"}}, True, "array of integer"),
+    ({"anyOf": [{"type": "string"}, {"type": "integer"}, {"type": "null"}]}, True, "string or integer"),
+    ({"type": ["string", "null"]}, True, "string or null"),
+    ({"type": "object", "properties": {"a": {"type": "string"}}}, True, 'object {"a": {"type": "string"}}'),
+    ({"const": 3}, True, '{"const": 3}'),
+    ({}, True, "anything"),
+    ({"type": "string"}, False, "string, optional"),
+    ({"type": "integer", "default": 3}, False, 3),
+    ({"anyOf": [{"type": "string"}, {"type": "null"}], "default": None}, False, None),
+]
+
+
 @with_weights
-def test_the_template_says_what_a_tool_takes_and_leaves_out_what_nobody_has_to_say(server: Server) -> None:
-    properties = {
-        "path": {"type": "string", "title": "Path", "description": "Where it is. More about it."},
-        "kind": {"enum": ["a", "b"]},
-        "lines": {"type": "array", "items": {"type": "integer"}},
-        "either": {"anyOf": [{"type": "string"}, {"type": "integer"}, {"type": "null"}]},
-        "depth": {"type": "integer", "default": 3},
-        "since": {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None},
-    }
-    schema = {"type": "object", "properties": properties, "required": ["path", "kind", "lines", "either"]}
-    function = {"name": "look", "description": "Looks", "parameters": schema}
-    prompt = server.prompt(TALK[:2], [{"type": "function", "function": function}])
-    assert "<|im_start|>system\nBe brief.\n\n" in prompt
-    assert "look" in prompt
+def test_the_template_says_in_a_line_what_a_tool_takes(server: Server) -> None:
+    properties = {f"p{number}": schema for number, (schema, _, _) in enumerate(ARGUMENTS)}
+    required = [f"p{number}" for number, (_, is_required, _) in enumerate(ARGUMENTS) if is_required]
+    schema = {"type": "object", "properties": properties, "required": required}
+    prompt = server.prompt(TALK[:2], [tool("look", description="Looks", parameters=schema), tool("now")])
+    offered = prompt.partition("<tools>\n")[2].partition("</tools>")[0].splitlines()
+    said = {f"p{number}": said for number, (_, _, said) in enumerate(ARGUMENTS)}
+    assert [json.loads(line) for line in offered] == [
+        {"name": "look", "description": "Looks", "arguments": said},
+        {"name": "now", "description": "", "arguments": {}},
+    ]
+
+
+@with_weights
+def test_the_worked_examples_stand_between_the_tools_and_the_conversation(server: Server) -> None:
+    prompt = server.prompt(TALK[:2], [tool("now")])
+    assert prompt.startswith("<|im_start|>system\nBe brief.\n\nYou do not know what is true right now")
+    assert prompt.count("<tool_response>") == 3
     assert prompt.endswith("<|im_start|>user\nWhat time is it in Tokyo?<|im_end|>\n<|im_start|>assistant\n")
-
-
-@with_weights
-def test_a_tool_without_parameters_is_rendered(server: Server) -> None:
-    bare = {"name": "now", "parameters": {"type": "object"}}
-    assert '"now"' in server.prompt(TALK[1:2], [{"type": "function", "function": bare}])
 
 
 @with_weights

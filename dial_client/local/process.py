@@ -96,11 +96,12 @@ class ModelProcess:
         return self._process.returncode is not None
 
     def last_words(self) -> str:
-        """Give the last lines it wrote, as one; to be asked once it has ended."""
+        """Give the last lines it wrote, as one, or else the code it ended with; to be asked once it has ended."""
         size = self._errors.seek(0, os.SEEK_END)
         self._errors.seek(max(0, size - 4_000))
         lines = self._errors.read().decode("utf-8", "replace").splitlines()
-        return " | ".join(line.strip() for line in lines[-_LINES:] if line.strip())
+        words = " | ".join(line.strip() for line in lines[-_LINES:] if line.strip())
+        return words or f"exit code {self._process.returncode}"
 
     async def stop(self) -> None:
         """End it: close its input, wait, SIGTERM, wait, SIGKILL. Shielded from cancellation; may be called twice."""

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import anyio
+from anyio import to_thread
 
 from dial_client.errors import ConfigError, ProviderError
 from dial_client.local import TEMPLATE
@@ -108,23 +109,19 @@ class LocalProvider:
         """Give the way to the model, which is started first if it is not running. One task does it, the others wait."""
         async with self._starting:
             if self._closed:
-                raise ProviderError("the embedded model was closed")
+                raise ProviderError("the embedded model is closed")
             if self._chat is not None and self._process is not None and self._process.is_alive:
                 return self._chat
             await self._stop()
             with anyio.CancelScope() as self._start_scope:
                 self._chat = await self._start()
-            self._start_scope = None
-            if self._chat is None:
-                raise ProviderError("the embedded model was closed")
-            return self._chat
+                return self._chat
+            raise ProviderError("the embedded model was closed while it started")
 
     async def _start(self) -> Provider:
-        if self._file is not None:
-            self._process = await ModelProcess.start(self._file, None)
-        else:
-            weights = await ensure(QWEN, cache_folder(), self._report)
-            self._process = await ModelProcess.start(weights, TEMPLATE)
+        file = self._file or await ensure(QWEN, cache_folder(), self._report)
+        is_ours = await to_thread.run_sync(_size, file) == QWEN.size  # a copy of it elsewhere is ours as well
+        self._process = await ModelProcess.start(file, TEMPLATE if is_ours else None)
         key = self._process.key
         endpoint = Endpoint(f"{self._process.address}/v1", {"authorization": f"Bearer {key}"}, key=key)
         chat = ChatProvider("local", endpoint, _PROFILE, temperature=0.0)
@@ -167,6 +164,10 @@ def _named(path: str | None) -> Path | None:
     if magic != b"GGUF":
         raise ConfigError(f"{where}: {file} is not a GGUF file", hint="the model must be in llama.cpp's format")
     return file
+
+
+def _size(file: Path) -> int:
+    return file.stat().st_size
 
 
 def _may_pass(error: ProviderError) -> bool:
