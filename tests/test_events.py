@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import FrozenInstanceError, fields
 from typing import Any, get_args
 
 import pytest
@@ -71,6 +72,17 @@ SAID: list[tuple[Event, dict[str, Any]]] = [
 def test_an_event_is_its_name_and_its_fields(event: Event, said: dict[str, Any]) -> None:
     assert to_dict(event) == said
     assert json.loads(json.dumps(to_dict(event))) == said
+
+
+@pytest.mark.parametrize(
+    "thing",
+    [*(event for event, _ in SAID), TURN, TURN.tool_calls[0], CALL, RESULT],
+    ids=lambda thing: type(thing).__name__,
+)
+def test_what_is_told_cannot_be_changed(thing: Any) -> None:
+    with pytest.raises(FrozenInstanceError):
+        setattr(thing, fields(thing)[0].name, None)
+    assert not hasattr(thing, "__dict__"), "nor can anything be added"
 
 
 def test_every_event_there_is_has_been_said_here() -> None:

@@ -94,7 +94,7 @@ class LocalProvider:
             except ProviderError as error:
                 failure = await self._explained(error)
                 if said or is_last or not _may_pass(failure):
-                    raise failure from error
+                    raise failure from None
             else:
                 return
 
