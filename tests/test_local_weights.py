@@ -206,14 +206,15 @@ async def test_two_at_once_download_once(weights: Weights, folder: Path) -> None
 @asyncio_only
 @pytest.mark.skipif(sys.platform == "win32", reason="sends SIGKILL")
 async def test_the_lock_of_a_program_that_was_killed_holds_up_nobody(weights: Weights, folder: Path) -> None:
-    program = "import filelock, sys, time; filelock.FileLock(sys.argv[1]).acquire(); print(flush=True); time.sleep(60)"
+    program = "import filelock, sys; lock = filelock.FileLock(sys.argv[1]); lock.acquire(); print(flush=True); input()"
     lock = folder / f"{weights.file}.lock"
     async with await anyio.open_process([sys.executable, "-c", program, str(lock)]) as holder:
         assert holder.stdout is not None
         await holder.stdout.receive()
-        with anyio.move_on_after(1) as scope:
-            await ensure(weights, folder, Seen())
-        assert scope.cancelled_caught
+        seen = Seen()
+        with anyio.move_on_after(1):
+            await ensure(weights, folder, seen)
+        assert seen.kinds == {"waiting for another program that fetches the weights"}
         holder.send_signal(signal.SIGKILL)
     with anyio.fail_after(60):
         assert (await ensure(weights, folder, Seen())).read_bytes() == CONTENT
