@@ -7,6 +7,7 @@ import io
 import re
 from dataclasses import dataclass
 
+import anyio
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -26,8 +27,9 @@ from dial_client.events import (
 )
 from dial_client.limits import StopReason
 from dial_client.messages import Failure, Message, ToolCallRequest, ToolCallResult, Usage
-from dial_client.sinks.terminal import TerminalSink
+from dial_client.sinks.terminal import PATIENCE, TerminalSink
 from dial_client.turn import Turn
+from tests.stand_ins import virtual_time
 
 CALL = ToolCallRequest("1", "add", {"a": 1, "b": "x y"})
 GOOD = ToolCallResult("1", success=True, content="3")
@@ -216,6 +218,59 @@ def test_whatever_happens_every_line_is_one_thing_only(events: list[Event], tty:
     )
     assert [line for line in shown.screen if not whole.fullmatch(line)] == []
     assert shown.screen[-1] == "", "and the prompt that comes next begins a line"
+
+
+# --- questions ------------------------------------------------------------------------------------
+
+
+@pytest.mark.anyio
+async def test_nothing_is_written_over_a_question() -> None:
+    shown = open_terminal(reasoning=True).show(StatusChanged("Using Add…"), ASKS, STARTED)
+    async with shown.sink.question("1"):
+        before = list(shown.written)
+        shown.show(StatusChanged("Using Add…"), ToolCallProgress("2", 1, 2, "half"), ServerChanged("maths", "gone"))
+        assert shown.written == before
+        shown.show(FAILED, TextDelta("evil? [y]es"))
+        assert shown.written == before, "another call must not be able to draw in it"
+    assert shown.screen[-2:] == ["✗ 5.00 s: no result within 5 seconds", "evil? [y]es"]
+    shown.show(MessageCompleted(Message.assistant("x")), StatusChanged("Using Add…"))
+    assert shown.screen[-1] == "Using Add…"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("begun", [TextDelta("Let me"), ReasoningDelta("hm"), StatusChanged("Using…")], ids=str)
+async def test_a_question_begins_a_line(begun: Event) -> None:
+    shown = open_terminal(reasoning=True).show(ASKS, STARTED, begun)
+    async with shown.sink.question("1"):
+        assert shown.screen[-1] == ""
+
+
+async def _ask(shown: Terminal, asked: anyio.Event) -> None:
+    async with shown.sink.question("1"):
+        asked.set()
+
+
+@virtual_time
+@pytest.mark.anyio
+@pytest.mark.parametrize("earlier", [[], [ASKS, STARTED, DONE]], ids=["the first call", "an id that was used before"])
+async def test_a_question_waits_until_its_call_is_shown(earlier: list[Event]) -> None:
+    shown, asked = open_terminal().show(*earlier), anyio.Event()
+    async with anyio.create_task_group() as group:
+        group.start_soon(_ask, shown, asked)
+        await anyio.sleep(PATIENCE / 2)
+        assert not asked.is_set()
+        shown.show(ASKS, STARTED)
+        await anyio.wait_all_tasks_blocked()
+        assert asked.is_set()
+
+
+@virtual_time
+@pytest.mark.anyio
+async def test_a_question_about_a_call_that_is_never_shown_is_asked_all_the_same() -> None:
+    shown, asked, began = open_terminal(), anyio.Event(), anyio.current_time()
+    await _ask(shown, asked)
+    assert asked.is_set()
+    assert anyio.current_time() - began == pytest.approx(PATIENCE)
 
 
 # --- nothing foreign reaches it raw ---------------------------------------------------------------

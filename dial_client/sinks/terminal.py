@@ -53,10 +53,17 @@ class TerminalSink:
         self._in_a_thought = False
         self._status_shown = False
         self._asking = False
+        self._waiting: list[Event] = []
         self._calls_shown: dict[str, anyio.Event] = {}
 
     def show(self, event: Event) -> None:
-        """Show one event."""
+        """Show one event; while a question has the screen, what must not get lost is shown behind it."""
+        if not self._asking:
+            self._show(event)
+        elif not isinstance(event, StatusChanged | ServerChanged | ToolCallProgress):
+            self._waiting.append(event)
+
+    def _show(self, event: Event) -> None:
         match event:
             case TextDelta(text):
                 self._write(self._text.feed(text))
@@ -71,6 +78,7 @@ class TerminalSink:
                 self._status(f"  {_progress(progress, total)} {one_line(message or '', MAX_LINE)}")
             case ToolCallFinished(result, _, duration):
                 self._say(_outcome(result, duration))
+                self._calls_shown.pop(result.tool_call_id, None)
             case ServerChanged(name, status):
                 self._status(f"server {one_line(name, 80)}: {status}")
             case MessageCompleted():
@@ -80,16 +88,20 @@ class TerminalSink:
 
     @asynccontextmanager
     async def question(self, call_id: str) -> AsyncGenerator[None, None]:
-        """Keep the screen for a question about a call: shown first is what led to it, and no status meanwhile."""
+        """Keep the screen for a question about a call: shown first is what led to it, and nothing else meanwhile."""
         with anyio.move_on_after(PATIENCE):
             await self._shown(call_id).wait()
         self._asking = True
         self._end_line()
+        self._end_thought()
         self._clear_status()
         try:
             yield
         finally:
             self._asking = False
+            waiting, self._waiting = self._waiting, []
+            for event in waiting:
+                self.show(event)
 
     def _shown(self, call_id: str) -> anyio.Event:
         return self._calls_shown.setdefault(call_id, anyio.Event())
