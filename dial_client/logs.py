@@ -21,6 +21,10 @@ class EventLog:
         """Say what was done."""
         self._say(logging.DEBUG, event, about)
 
+    def info(self, event: str, **about: Any) -> None:
+        """Say what takes longer than it should, or went another way."""
+        self._say(logging.INFO, event, about)
+
     def warning(self, event: str, **about: Any) -> None:
         """Say what is not as it should be, though all goes on."""
         self._say(logging.WARNING, event, about)

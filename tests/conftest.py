@@ -7,5 +7,5 @@ import pytest
 
 @pytest.fixture(params=["asyncio", "trio"])
 def anyio_backend(request: pytest.FixtureRequest) -> str:
-    """Both event loops; a test that needs a model vendor's SDK asks for asyncio alone."""
+    """Both event loops; a test that needs one of them asks for it."""
     return str(request.param)

@@ -13,6 +13,8 @@ from __future__ import annotations
 import json
 import socket
 import socketserver
+import struct
+import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
@@ -65,6 +67,15 @@ class Raw:
     """The connection breaks behind the chunks."""
     hang: bool = False
     """Nothing comes behind the chunks until the client goes away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bytes:
+    """What goes over the connection, its head too; then the connection is closed."""
+
+    data: bytes = b""
+    reset: bool = False
+    """It is reset in place of being closed; behind data once the test has set `ModelEndpoint.heard`."""
 
 
 @dataclass(slots=True)
@@ -137,7 +148,7 @@ def refuse(status: int, message: str = "no", headers: Mapping[str, str] | None =
     return one_json({"error": told}, status, headers)
 
 
-Answer = Say | Raw
+Answer = Say | Raw | Bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,20 +170,28 @@ class Recorded:
 class ModelEndpoint:
     """What a test sees of the endpoint."""
 
-    def __init__(self, answers: Sequence[Answer]) -> None:
+    def __init__(self, answers: Sequence[Answer], described: Raw | Bytes | None) -> None:
         self.requests: list[Recorded] = []
+        self.lookups: list[Recorded] = []
+        """Requests of the method GET, apart from the others."""
         self.disconnected = threading.Event()
         """The client went away from an answer that hangs."""
         self.asked = threading.Event()
         """A request has come."""
+        self.heard = threading.Event()
+        """The test's word that it has what was sent."""
         self.connections = 0
         """Connections that have been opened."""
         self.url = ""
         self._answers = list(answers)
+        self._described = described or refuse(404, "there is no such resource")
         self._lock = threading.Lock()
 
     def next_answer(self, request: Recorded) -> Answer:
         """Give the next answer; the last one again and again."""
+        if request.method == "GET":
+            self.lookups.append(request)
+            return self._described
         with self._lock:
             self.requests.append(request)
             self.asked.set()
@@ -180,18 +199,23 @@ class ModelEndpoint:
 
 
 @contextmanager
-def model_endpoint(answers: Sequence[Answer]) -> Iterator[ModelEndpoint]:
-    """Serve these answers, one for each request, the last one for all that follow."""
-    endpoint = ModelEndpoint(answers)
+def model_endpoint(answers: Sequence[Answer], described: Raw | Bytes | None = None) -> Iterator[ModelEndpoint]:
+    """Serve these answers, one for each request, the last one for all that follow; `described` for every GET."""
+    endpoint = ModelEndpoint(answers, described)
     open_sockets: set[socket.socket] = set()
 
     class Handler(socketserver.StreamRequestHandler):
+        disable_nagle_algorithm = True
+
         def handle(self) -> None:
             endpoint.connections += 1
             open_sockets.add(self.request)
             with suppress(OSError):
                 while (request := _read(self.rfile)) is not None:
                     answer = endpoint.next_answer(request)
+                    if isinstance(answer, Bytes):
+                        _send_bytes(self.request, answer, endpoint)
+                        break
                     raw = _written(answer, request) if isinstance(answer, Say) else answer
                     if not _send(self.request, raw, endpoint):
                         break
@@ -221,6 +245,16 @@ def _read(stream: Any) -> Recorded | None:
     pairs = (line.decode("latin-1").partition(":") for line in lines[1:])
     headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
     return Recorded(method, path, headers, b"".join(lines), stream.read(int(headers.get("content-length", 0))))
+
+
+def _send_bytes(client: socket.socket, answer: Bytes, endpoint: ModelEndpoint) -> None:
+    client.sendall(answer.data)
+    if answer.reset:
+        if answer.data:
+            endpoint.heard.wait(10)
+        linger = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        client.close()
 
 
 def _send(client: socket.socket, raw: Raw, endpoint: ModelEndpoint) -> bool:

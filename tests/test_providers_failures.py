@@ -7,6 +7,7 @@ from contextlib import aclosing
 from typing import Any
 
 import anyio
+import httpx2
 import pytest
 from anyio import to_thread
 
@@ -23,12 +24,6 @@ pytestmark = pytest.mark.anyio
 WIRES = pytest.mark.parametrize("wire", list(Wire))
 NO_RETRY = {"x-should-retry": "false"}
 TOOLS = tuple(ToolSpec(name, "", {"type": "object"}) for name in ("good", "bad", "fine"))
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    """The vendors' SDKs need asyncio."""
-    return "asyncio"
 
 
 async def refusal(answer: Any, wire: Wire = Wire.CHAT, **request: Any) -> tuple[ProviderError, ModelEndpoint]:
@@ -138,10 +133,36 @@ async def test_an_endpoint_is_not_asked_again_where_that_cannot_help(wire: Wire,
 
 @pytest.mark.parametrize(
     ("value", "expected"),
-    [("7", 7.0), ("0.5", 0.5), ("-3", 0.0), ("nan", None), ("soon", None), ("Fri, 31 Dec 1999 23:59:59 GMT", 0.0)],
+    [
+        ("7", 7.0),
+        ("0.5", 0.5),
+        ("-3", 0.0),
+        ("nan", None),
+        ("9" * 400, None),
+        ("soon", None),
+        ("Fri, 31 Dec 1999 23:59:59 GMT", 0.0),
+        ("Fri, 31 Dec 99999 23:59:59 GMT", None),
+        ("Fri, 32 Dec 2026 25:59:59 GMT", None),
+    ],
 )
 def test_the_wait_an_endpoint_asks_for_is_read_in_all_its_forms(value: str, expected: float | None) -> None:
     assert failures.retry_after({"retry-after": value}) == expected
+
+
+@pytest.mark.parametrize(
+    ("error", "says", "code"),
+    [
+        (httpx2.ConnectTimeout(""), "model.test could not be reached in time", "timeout"),
+        (httpx2.ReadTimeout(""), "model.test did not answer in time", "timeout"),
+        (httpx2.ConnectError("refused"), "model.test cannot be reached: refused", "connection"),
+        (httpx2.ReadError(""), "the connection to model.test broke: ReadError", "connection"),
+        (httpx2.DecodingError("bad\x1b data"), "the connection to model.test broke: bad data", "connection"),
+    ],
+)
+def test_what_broke_is_said_in_one_line(error: Exception, says: str, code: str) -> None:
+    told = failures.unreachable(Endpoint("https://model.test/v1"), error)
+
+    assert (str(told), told.code, told.status) == (says, code, None)
 
 
 @WIRES
@@ -173,7 +194,6 @@ async def test_a_conversation_is_never_sent_on_to_where_an_endpoint_redirects(wi
 @pytest.mark.parametrize("stream", [True, False])
 async def test_silence_has_an_end(stream: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dial_client.providers.exchange._ONE_PIECE_TIMEOUT", 0.05)
-    monkeypatch.setattr("dial_client.providers.connection._MAX_RETRIES", 0)
     with model_endpoint([Raw(hang=True)]) as endpoint:
         provider = provider_of(endpoint, quirks={"idle_timeout": 0.05})
         with pytest.raises(ProviderError, match="did not answer in time") as caught:
@@ -186,7 +206,7 @@ async def test_silence_has_an_end(stream: bool, monkeypatch: pytest.MonkeyPatch)
 async def test_silence_in_the_middle_keeps_what_came() -> None:
     said = events({"choices": [{"delta": {"content": "Half an"}}]}, done=False, hang=True)
     with model_endpoint([said]) as endpoint:
-        provider = provider_of(endpoint, quirks={"idle_timeout": 0.05})
+        provider = provider_of(endpoint, quirks={"idle_timeout": 0.5})
         heard = await hear(provider)
         await provider.aclose()
 
@@ -215,11 +235,12 @@ async def test_leaving_a_stream_early_closes_its_connection(wire: Wire) -> None:
 
 
 @WIRES
-@pytest.mark.parametrize("how", ["task", "scope"])
-async def test_cancelling_a_stream_closes_its_connection(wire: Wire, how: str) -> None:
-    with model_endpoint([events(*FIRST[wire], done=False, hang=True)]) as endpoint:
+@pytest.mark.parametrize("answer", ["the first words", "nothing"])
+async def test_cancelling_closes_the_connection(wire: Wire, answer: str) -> None:
+    raw = events(*FIRST[wire], done=False, hang=True) if answer == "the first words" else Raw(hang=True)
+    with model_endpoint([raw]) as endpoint:
         provider = provider_of(endpoint, wire)
-        first = asyncio.Event()
+        first = anyio.Event()
 
         async def listen() -> None:
             async with aclosing(provider.generate(ModelRequest((Message.user("?"),)))) as deltas:
@@ -227,24 +248,21 @@ async def test_cancelling_a_stream_closes_its_connection(wire: Wire, how: str) -
                     first.set()
 
         with anyio.fail_after(10):
-            if how == "task":
-                task = asyncio.create_task(listen())
-                await first.wait()
-                task.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await task
-            else:
-                async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(listen)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(listen)
+                if answer == "nothing":
+                    assert await to_thread.run_sync(endpoint.asked.wait, 5)
+                else:
                     await first.wait()
-                    tasks.cancel_scope.cancel()
+                tasks.cancel_scope.cancel()
 
         assert await to_thread.run_sync(endpoint.disconnected.wait, 5)
         await provider.aclose()
 
 
 @WIRES
-async def test_cancelling_before_anything_came_closes_the_connection(wire: Wire) -> None:
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_cancelling_a_task_of_asyncios_own_closes_the_connection(wire: Wire) -> None:
     with model_endpoint([Raw(hang=True)]) as endpoint:
         provider = provider_of(endpoint, wire)
         with anyio.fail_after(10):

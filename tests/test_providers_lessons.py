@@ -7,22 +7,16 @@ from typing import Any
 import pytest
 
 from dial_client.errors import ProviderError
-from dial_client.messages import ImagePart, Message, Role, TextPart, ToolCallRequest, ToolSpec
+from dial_client.messages import FilePart, ImagePart, Message, Role, TextPart, ToolCallRequest, ToolSpec
 from dial_client.model import ToolChoice
 from dial_client.settings import Wire
-from tests.endpoints import Raw, Say, hear, model_endpoint, provider_of, refuse
+from tests.endpoints import Raw, Say, hear, model_endpoint, one_json, provider_of, refuse
 from tests.test_providers_failures import refusal
 
 pytestmark = pytest.mark.anyio
 
 WIRES = pytest.mark.parametrize("wire", list(Wire))
 TOOLS = tuple(ToolSpec(name, "", {"type": "object"}) for name in ("good", "bad", "fine"))
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    """The vendors' SDKs need asyncio."""
-    return "asyncio"
 
 
 IMAGE = Message(Role.USER, (TextPart("Look"), ImagePart("aGVsbG8=", "image/png")))
@@ -139,6 +133,40 @@ async def test_a_tool_one_endpoint_refuses_is_left_out_and_the_turn_goes_on(wire
     assert first.completion.notes == ("the endpoint does not take the tool bad: it is left out",)
 
 
+@pytest.mark.parametrize(
+    ("message", "dialect"),
+    [
+        (
+            "* Request.tools[0].function_declarations[1].parameters.properties: should be non-empty for OBJECT type",
+            "gemini",
+        ),
+        ("tools.function.parameters is not a valid moonshot flavored json schema, details: <At path 'root'>", "openai"),
+    ],
+)
+async def test_an_endpoint_that_takes_only_a_part_of_json_schema_is_told_in_that(message: str, dialect: str) -> None:
+    with model_endpoint([refuse(400, message), Say("Hi")]) as endpoint:
+        provider = provider_of(endpoint)
+        heard = await hear(provider, tools=TOOLS)
+        await hear(provider, tools=TOOLS)
+        await provider.aclose()
+
+    told = f"the endpoint takes only a part of JSON Schema: tools are described in that ({dialect})"
+    assert heard.completion.notes == (told,)
+    assert [len(request.json["tools"]) for request in endpoint.requests] == [3, 3, 3]
+    has_parameters = ["parameters" in request.json["tools"][0]["function"] for request in endpoint.requests]
+    assert has_parameters == [True, dialect != "gemini", dialect != "gemini"]
+
+
+async def test_the_tool_gemini_names_is_the_one_that_is_left_out() -> None:
+    message = "GenerateContentRequest.tools[0].function_declarations[1].name: Invalid function name"
+    with model_endpoint([refuse(400, message), Say("Hi")]) as endpoint:
+        provider = provider_of(endpoint, quirks={"schema_dialect": "gemini"})
+        heard = await hear(provider, tools=TOOLS)
+        await provider.aclose()
+
+    assert heard.completion.notes == ("the endpoint does not take the tool bad: it is left out",)
+
+
 async def test_too_many_tools_are_cut_to_what_the_endpoint_takes() -> None:
     message = "Invalid 'tools': array too long. Expected an array with maximum length 2, but got one with length 3."
     with model_endpoint([refuse(400, message), Say("Hi")]) as endpoint:
@@ -172,6 +200,53 @@ async def test_a_model_without_eyes_is_told_what_there_was(wire: Wire) -> None:
     assert b"aGVsbG8=" in endpoint.requests[0].body
     assert b"aGVsbG8=" not in endpoint.requests[1].body
     assert b"image/png" in endpoint.requests[1].body
+
+
+@WIRES
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Invalid value: 'file'. Supported values are: 'text', 'image_url', 'input_audio' and 'refusal'.",
+        "messages.0.content.1: Input tag 'document' found using 'type' does not match any of the expected tags",
+        "messages.0.content.1.document.source.base64.data: The PDF specified is password protected.",
+        "Unknown parameter: 'input[0].content[1].file_data'.",
+    ],
+)
+async def test_a_refused_document_is_told_in_words_and_images_stay(wire: Wire, message: str) -> None:
+    report = FilePart("JVBERi0xLjcK", "application/pdf", "report.pdf")
+    asked = Message(Role.USER, (*IMAGE.content, report))
+    with model_endpoint([refuse(400, message), Say("Hi")]) as endpoint:
+        provider = provider_of(endpoint, wire, quirks={"documents": True})
+        heard = await hear(provider, asked)
+        await provider.aclose()
+
+    assert heard.text == "Hi"
+    assert b"JVBERi0xLjcK" in endpoint.requests[0].body
+    assert b"JVBERi0xLjcK" not in endpoint.requests[1].body
+    assert b"report.pdf, application/pdf" in endpoint.requests[1].body
+    assert b"aGVsbG8=" in endpoint.requests[1].body
+    assert "refused a document" in heard.completion.notes[0]
+    assert heard.completion.notes[1].startswith("report.pdf, application/pdf")
+
+
+@WIRES
+async def test_of_a_request_that_is_too_large_documents_are_left_out_and_then_images(wire: Wire) -> None:
+    report = FilePart("JVBERi0xLjcK", "application/pdf", "report.pdf")
+    asked = Message(Role.USER, (*IMAGE.content, report))
+    too_large = refuse(413, "Request entity too large")
+    with model_endpoint([too_large, too_large, Say("Hi"), too_large]) as endpoint:
+        provider = provider_of(endpoint, wire, quirks={"documents": True})
+        heard = await hear(provider, asked)
+        with pytest.raises(ProviderError, match="too large"):
+            await hear(provider, Message.user("Hi"))
+        await provider.aclose()
+
+    shown = [(b"JVBERi0xLjcK" in sent.body, b"aGVsbG8=" in sent.body) for sent in endpoint.requests]
+    assert shown == [(True, True), (False, True), (False, False), (False, False)]
+    assert [note for note in heard.completion.notes if "too large" in note] == [
+        "the request is too large for the endpoint: the model is told what documents there were",
+        "the request is too large for the endpoint: the model is told what images there were",
+    ]
 
 
 @WIRES
@@ -210,9 +285,30 @@ async def test_reasoning_the_endpoint_wants_back_is_sent_even_where_there_is_non
     assert endpoint.requests[1].json["messages"][1]["reasoning_content"] == ""
 
 
-async def test_reasoning_the_endpoint_never_takes_is_not_sent_again() -> None:
-    message = "messages.1.reasoning_content: Extra inputs are not permitted"
-    with model_endpoint([Say("Hm", reasoning="SECRET-THOUGHT"), refuse(422, message), Say("Hi")]) as endpoint:
+EXTRA = {"type": "extra_forbidden", "loc": ["body", "messages", 1, "assistant", "reasoning_content"], "msg": "Extra"}
+
+
+@pytest.mark.parametrize(
+    "refusal_",
+    [
+        pytest.param(refuse(422, "messages.1.reasoning_content: Extra inputs are not permitted"), id="pydantic"),
+        pytest.param(one_json({"object": "error", "message": {"detail": [EXTRA]}}, 422), id="Mistral"),
+        pytest.param(one_json({"detail": [EXTRA]}, 422), id="Mistral, bare"),
+        pytest.param(
+            refuse(
+                400,
+                "'messages.1' : for 'role:assistant' the following must be satisfied"
+                "[('messages.1' : property 'reasoning_content' is unsupported)]",
+            ),
+            id="Groq",
+        ),
+        pytest.param(
+            one_json({"message": "messages.1.assistant.reasoning_content: property is unsupported"}, 400), id="Cerebras"
+        ),
+    ],
+)
+async def test_reasoning_the_endpoint_never_takes_is_not_sent_again(refusal_: Raw) -> None:
+    with model_endpoint([Say("Hm", reasoning="SECRET-THOUGHT"), refusal_, Say("Hi")]) as endpoint:
         provider = provider_of(endpoint, quirks={"echo_reasoning": "always"})
         conversation = [Message.user("?"), (await hear(provider)).message(provider), Message.user("?")]
         await hear(provider, *conversation)

@@ -11,6 +11,9 @@ from dial_client.providers.calls import scrub
 from dial_client.providers.event_stream import BOM, EventStream, EventTooLong, ServerSentEvent
 
 _MAX_TEXT = 64 * 1024 * 1024
+"""Bytes of an answer in one JSON text."""
+_MAX_STREAM = 256 * 1024 * 1024
+"""Bytes of a stream: a word of an answer comes in an event of some hundred bytes."""
 
 
 class NotAnAnswer(ValueError):
@@ -26,13 +29,18 @@ class BodyReader:
 
     What it is is seen from its first character and not from its headers: there are gateways that answer a request for a
     stream with one JSON text, and say ``text/event-stream`` over it.
+
+    Args:
+        max_text: bytes an answer in one JSON text may have.
+        max_stream: bytes a stream of events may have.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, max_text: int = _MAX_TEXT, max_stream: int = _MAX_STREAM) -> None:
         self.done = False
         """The ``[DONE]`` that ends a stream of OpenAI's kind has been read."""
         self.garbled = 0
         """Events that were not JSON."""
+        self._max_text, self._max_stream = max_text, max_stream
         self._events: EventStream | None = None
         self._is_text = False
         self._text: list[bytes] = []
@@ -44,20 +52,24 @@ class BodyReader:
         Raises:
             EventTooLong: more comes in one piece than any answer can have.
         """
+        self._length += len(data)
+        most = self._max_text if self._is_text else self._max_stream
+        if self._length > most:
+            raise EventTooLong(f"the answer is longer than {most} bytes")
         if self._events is not None:
             return self._values(self._events.feed(data))
         self._text.append(data)
-        self._length += len(data)
         if self._is_text:
-            if self._length > _MAX_TEXT:
-                raise EventTooLong(f"the answer is longer than {_MAX_TEXT} bytes")
             return []
         begin = b"".join(self._text)
         if BOM.startswith(begin):
             return []
         first = begin.removeprefix(BOM).lstrip()[:1]
+        if not first:
+            self._text = []  # some gateways send blanks for as long as there is nothing to say
+            return []
         self._is_text = first in (b"{", b"[", b"<")
-        if self._is_text or not first:
+        if self._is_text:
             return []
         self._events, self._text = EventStream(), []
         return self._values(self._events.feed(begin))

@@ -1,21 +1,23 @@
-"""A vendor's SDK, used for what it is good at: connections, and asking again when an endpoint is busy.
+"""The way to one endpoint over HTTP: bytes go out, an answer comes back with its body unread, or a `ProviderError`.
 
-The body that leaves is the provider's own bytes, and the body that comes back is given as it is. Of the SDK's headers
-none leaves: it would add the user's own keys and organisation from the environment, whatever the address.
+Nothing leaves but the endpoint's own headers and a few that say how to answer: no cookie, no ``.netrc``, no key of the
+environment. No redirect is followed.
 """
 
 from __future__ import annotations
 
-import importlib
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Literal
+from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode, urlsplit, urlunsplit
 
+import anyio
 from anyio import to_thread
 
 from dial_client import __version__
 from dial_client.logs import get_logger
-from dial_client.providers import failures
+from dial_client.providers import failures, retries
 from dial_client.providers.endpoint import Endpoint
 
 if TYPE_CHECKING:
@@ -24,103 +26,147 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 CONNECT_TIMEOUT = 10.0
-_MAX_RETRIES = 2
-_PATIENCE = 30.0
-"""Seconds an endpoint may ask to wait before it is asked again; more than that is the caller's to decide."""
+_MAX_REFUSAL = 1024 * 1024
+"""Bytes of a refusal that are read; more is no message."""
+_REFUSAL_TIMEOUT = 10.0
+"""Seconds for the body of a refusal: its status has said what matters."""
+_MAX_JSON = 4 * 1024 * 1024
+"""Bytes of an answer to `Connection.get`."""
 
 
 class Connection:
-    """The way to one endpoint; under asyncio, which is what the SDKs are made for."""
+    """The connections to one endpoint."""
 
-    def __init__(self, endpoint: Endpoint, sdk: Literal["openai", "anthropic"]) -> None:
+    def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
-        self._sdk_name = sdk
-        self._sdk: Any = None
-        self._client: Any = None
+        self._client: httpx2.AsyncClient | None = None
         self._lock = threading.Lock()
 
-    def preload(self) -> Any:
-        """Import the SDK and give its client, which takes a second or two; safe in any thread, and more than once."""
-        with self._lock:
-            if self._client is None:
-                began = time.monotonic()
-                self._sdk = importlib.import_module(self._sdk_name)
-                self._client = self._make_client()
-                log.debug("sdk_loaded", sdk=self._sdk_name, seconds=round(time.monotonic() - began, 3))
-            return self._client
+    def preload(self) -> httpx2.AsyncClient:
+        """Import httpx2 and make its client, which takes a while; safe in any thread, and more than once.
 
-    async def post(self, path: str, body: bytes, *, idle_timeout: float) -> httpx2.Response:
+        Raises:
+            ProviderError: the environment names a proxy or a trust store that cannot be used.
+        """
+        with self._lock:
+            client = self._client
+            if client is None:
+                began = time.monotonic()
+                from dial_client.providers.http import make_client
+
+                url = self.endpoint.base_url
+                client = make_client(is_local=self.endpoint.is_local, is_secure=url.startswith("https:"))
+                self._client = client
+                log.debug("http_loaded", seconds=round(time.monotonic() - began, 3))
+            return client
+
+    async def post(self, path: str, body: bytes, *, idle_timeout: float, notes: list[str]) -> httpx2.Response:
         """Send a request, and give the answer with its body unread; whoever gets it closes it.
+
+        A busy endpoint is asked again for as long as that makes sense, see `retries`.
 
         Args:
             path: begins with a slash; is put behind the endpoint's address.
             body: JSON.
             idle_timeout: seconds to wait for each next piece of the answer.
+            notes: gets what the user should know of the waits.
 
         Raises:
             ProviderError: nobody answered, or the answer is a refusal.
         """
-        client = self._client or await to_thread.run_sync(self.preload, abandon_on_cancel=True)
-        import httpx2
-
-        timeout = httpx2.Timeout(idle_timeout, connect=CONNECT_TIMEOUT)
+        patience = retries.Patience(self.endpoint.host)
         try:
-            response: httpx2.Response = await client.post(
-                path, cast_to=httpx2.Response, content=body, options={"timeout": timeout}, stream=True
-            )
-        except self._sdk.APIStatusError as error:
-            answer = error.response
-            raise failures.refused(self.endpoint, answer.status_code, answer.headers, answer.content) from None
-        except self._sdk.APIConnectionError as error:
-            raise failures.unreachable(self.endpoint, error.__cause__) from None
-        except (self._sdk.APIError, httpx2.HTTPError, httpx2.StreamError) as error:
-            raise failures.unreachable(self.endpoint, error) from None
-        return response
+            while True:
+                answer = await self._send("POST", path, body, idle_timeout)
+                if not isinstance(answer, retries.Failure):
+                    return answer
+                await patience.after(answer)
+        finally:
+            notes.extend(patience.notes())
+
+    async def get(self, path: str, *, timeout: float) -> Any:
+        """Ask once for a JSON text of 4 MiB at most, and give its value.
+
+        Args:
+            path: begins with a slash; is put behind the endpoint's address.
+            timeout: seconds for all of it.
+
+        Raises:
+            ProviderError: nobody answered in time, the answer is a refusal, or no JSON, or too long.
+        """
+        with anyio.move_on_after(timeout):
+            answer = await self._send("GET", path, None, timeout)
+            if isinstance(answer, retries.Failure):
+                raise answer.error
+            body = await _beginning(answer, _MAX_JSON + 1, timeout)
+            return failures.json_answer(self.endpoint, body, _MAX_JSON)
+        raise failures.unreachable(self.endpoint, TimeoutError())
 
     async def aclose(self) -> None:
         """Close all connections; the next request opens new ones."""
         client, self._client = self._client, None
         if client is not None:
-            await client.close()
+            await client.aclose()
 
-    def _make_client(self) -> Any:
+    async def _send(
+        self, method: str, path: str, body: bytes | None, idle_timeout: float
+    ) -> httpx2.Response | retries.Failure:
+        client = self._client
+        if client is None:
+            client = await to_thread.run_sync(self.preload, abandon_on_cancel=True)
         import httpx2
 
-        http = httpx2.AsyncClient(
-            verify=self.endpoint.base_url.startswith("https:"),  # else the trust store is read for nothing: 0.1 s
-            follow_redirects=False,
-            trust_env=not self.endpoint.is_local,  # a proxy cannot know what runs on this machine
-            timeout=httpx2.Timeout(60.0, connect=CONNECT_TIMEOUT),
-            event_hooks={"request": [self._only_own_headers], "response": [_spare_useless_retries]},
-        )
-        make = self._sdk.AsyncAnthropic if self._sdk_name == "anthropic" else self._sdk.AsyncOpenAI
-        return make(
-            api_key="sent by the hook below",
-            base_url=self.endpoint.base_url,
-            max_retries=_MAX_RETRIES,
-            default_query=dict(self.endpoint.query) or None,
-            http_client=http,
-        )
+        from dial_client.providers.http import ClosedWhole
 
-    async def _only_own_headers(self, request: httpx2.Request) -> None:
-        import httpx2
+        timeout = httpx2.Timeout(idle_timeout, connect=CONNECT_TIMEOUT)
+        extensions = {"timeout": timeout.as_dict()}
+        try:
+            request = httpx2.Request(
+                method, self._url(path), headers=self._headers(body), content=body, extensions=extensions
+            )
+            response = await client.send(request, stream=True, auth=None)
+        except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL) as error:
+            again = retries.after_break(error, is_local=self.endpoint.is_local)
+            return retries.Failure(failures.unreachable(self.endpoint, error), again)
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        response.stream = ClosedWhole(response.stream)
+        if response.is_success:
+            return response
+        said = await _beginning(response, _MAX_REFUSAL, _REFUSAL_TIMEOUT)
+        refusal = failures.refused(self.endpoint, response.status_code, response.headers, said)
+        return retries.Failure(refusal, retries.after_refusal(refusal, response.headers, said))
 
+    def _url(self, path: str) -> str:
+        base = urlsplit(self.endpoint.base_url)
+        query = "&".join(part for part in (base.query, urlencode(self.endpoint.query)) if part)
+        return urlunsplit((base.scheme, base.netloc, base.path.rstrip("/") + path, query, ""))
+
+    def _headers(self, body: bytes | None) -> dict[str, str]:
         own = {
-            "host": request.url.netloc.decode("ascii"),
             "accept": "text/event-stream, application/json",
             "accept-encoding": "gzip, deflate",
             "user-agent": f"dial-client/{__version__}",
-            "content-type": "application/json",
-            "content-length": str(len(request.content)),
         }
-        request.headers = httpx2.Headers(own | dict(self.endpoint.headers))
+        if body is not None:
+            own["content-type"] = "application/json"
+        return own | dict(self.endpoint.headers)
 
 
-async def _spare_useless_retries(response: httpx2.Response) -> None:
-    """Tell the SDK not to ask again where that cannot help: the money is used up, or the wait is too long."""
-    if response.status_code < 400:
-        return
-    await response.aread()
-    wait = failures.retry_after(response.headers) or 0.0
-    if b"insufficient_quota" in response.content or wait > _PATIENCE:
-        response.headers["x-should-retry"] = "false"
+async def _beginning(response: httpx2.Response, most: int, timeout: float) -> bytes:
+    """Read `most` bytes of a body, or what can be had of it in `timeout` seconds, and close it."""
+    import httpx2
+
+    pieces: list[bytes] = []
+    length = 0
+    try:
+        with anyio.move_on_after(timeout), suppress(httpx2.HTTPError, httpx2.StreamError):
+            async with aclosing(response.aiter_bytes()) as body:
+                async for piece in body:
+                    pieces.append(piece)
+                    length += len(piece)
+                    if length >= most:
+                        break
+    finally:
+        with anyio.CancelScope(shield=True):
+            await response.aclose()
+    return b"".join(pieces)[:most]

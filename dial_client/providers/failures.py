@@ -17,6 +17,9 @@ from dial_client.providers.endpoint import Endpoint
 
 TOOLS_UNSUPPORTED = "tools_unsupported"
 """The `ProviderError.code` of an endpoint that has no tools of its own: a text format may still work."""
+CALL_UNREADABLE = "tool_use_failed"
+"""The `ProviderError.code` of a reply whose call the endpoint itself could not read (Groq): another try may do."""
+ASKED_AGAIN = "the endpoint could not read a call of the model's: it is asked once more"
 CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
 """The `ProviderError.code` of a conversation that is too long for the model, whatever the endpoint's own word is."""
 
@@ -79,7 +82,7 @@ def unreachable(endpoint: Endpoint, error: BaseException | None) -> ProviderErro
 
     if isinstance(error, httpx2.ConnectTimeout):
         return ProviderError(f"{endpoint.host} could not be reached in time", code="timeout")
-    if isinstance(error, httpx2.TimeoutException):
+    if isinstance(error, httpx2.TimeoutException | TimeoutError):
         return ProviderError(f"{endpoint.host} did not answer in time", code="timeout")
     why = _line(str(error or ""), endpoint) or type(error).__name__
     if isinstance(error, httpx2.ConnectError):
@@ -95,6 +98,20 @@ def not_an_answer(endpoint: Endpoint, text: str) -> ProviderError:
     return ProviderError(
         f"{endpoint.host} sent {what} and no model's answer: {said}; is the address right?", code="cut"
     )
+
+
+def json_answer(endpoint: Endpoint, body: bytes, most: int) -> Any:
+    """Give the value of a body that should be JSON, of `most` bytes at most.
+
+    Raises:
+        ProviderError: it is not.
+    """
+    if len(body) > most:
+        raise ProviderError(f"{endpoint.host} sent more than {most} bytes", code="cut")
+    try:
+        return jiter.from_json(body)
+    except ValueError:
+        raise not_an_answer(endpoint, body[:4000].decode("utf-8", "replace")) from None
 
 
 class Told(Exception):
@@ -128,8 +145,11 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         except ValueError:
             continue
         return max(0.0, seconds) if math.isfinite(seconds) else None
-    date = email.utils.parsedate_tz(headers.get("retry-after", ""))
-    return None if date is None else max(0.0, email.utils.mktime_tz(date) - time.time())
+    try:
+        date = email.utils.parsedate_to_datetime(headers.get("retry-after", ""))
+        return max(0.0, date.timestamp() - time.time())
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def _words(value: Any) -> tuple[str, str | None, str]:

@@ -1,8 +1,8 @@
 """What a refused request teaches: what to leave out or to say otherwise, so that the next one is taken.
 
 An endpoint that does not know a parameter, and a tool that one endpoint does not like, must not end a conversation.
-Each lesson is drawn from the words of a 400 or 422, is told to the user once, and is remembered by the provider that
-drew it.
+Each lesson is drawn from the words of a 400 or 422, or from a 413, is told to the user once, and is remembered by the
+provider that drew it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dial_client.errors import ProviderError
-from dial_client.messages import ImagePart, ToolSpec
+from dial_client.messages import FilePart, ImagePart, ToolSpec
 from dial_client.model import ModelRequest
 from dial_client.providers.profile import Profile
 
@@ -38,6 +38,11 @@ _REFUSAL = re.compile(
     re.IGNORECASE,
 )
 _IMAGES = re.compile(r"\bimages?\b|image_url|\bvision\b|multimodal", re.IGNORECASE)
+_DOCUMENTS = re.compile(r"\bdocuments?\b|\bpdfs?\b|\bfiles?\b|\binput_file\b|\bfile_data\b", re.IGNORECASE)
+# Groq says of what it does not take that "the following must be satisfied".
+_WANTED_BACK = re.compile(r"missing|require|must (?!be satisfied)", re.IGNORECASE)
+_DIALECTS = {"function_declarations": "gemini", "moonshot flavored": "openai"}
+"""Words of a refusal that tell whose part of JSON Schema an endpoint takes."""
 _ECHOES = re.compile(r"thinking|signature|reasoning|encrypted|tool_calls")
 
 
@@ -66,14 +71,18 @@ class Lessons:
             body: the fields that were sent for it, without the tools.
             tools: the tools that were offered with it.
         """
+        if error.status == 413:
+            return self._too_large(request)
         if error.status not in (400, 422):
             return None
         text = str(error)
         return (
             self._reasoning(text, tools)
             or self._max_tokens(text, body)
+            or self._dialect(text, tools)
             or self._tools(text, tools)
             or self._field(text, body)
+            or self._documents(text, request)
             or self._images(text, request)
         )
 
@@ -82,7 +91,7 @@ class Lessons:
         if tools and "reasoning_effort" in text and "none" in text and "reasoning_effort" not in extra:
             self._change(extra_body={**extra, "reasoning_effort": "none"})
             return "this endpoint has no tools beside reasoning: the model is asked not to reason"
-        if "reasoning_content" in text and not self.profile.reasoning_field and re.search("must|missing|require", text):
+        if "reasoning_content" in text and not self.profile.reasoning_field and _WANTED_BACK.search(text):
             self._change(reasoning_field="reasoning_content")
             return "the endpoint wants its reasoning back"
         refuses = re.search(r"\bmessages?\b.{0,60}\breasoning", text) and _REFUSAL.search(text)
@@ -103,13 +112,21 @@ class Lessons:
             return f"the endpoint wants {other} in place of {mine}"
         return None
 
+    def _dialect(self, text: str, tools: Sequence[ToolSpec]) -> str | None:
+        known = self.profile.schema_dialect
+        dialect = next((dialect for words, dialect in _DIALECTS.items() if words in text), None)
+        if not tools or dialect is None or known in (dialect, "gemini"):
+            return None
+        self._change(schema_dialect=dialect)
+        return f"the endpoint takes only a part of JSON Schema: tools are described in that ({dialect})"
+
     def _tools(self, text: str, tools: Sequence[ToolSpec]) -> str | None:
         names = [tool.name for tool in tools]
         if most := re.search(r"\btools\b.{0,40}too long.{0,60}maximum length (\d+)", text):
             beyond = names[int(most[1]) :]
             self.bad_tools.update(beyond)
             return f"the endpoint takes {most[1]} tools at most: the last {len(beyond)} left out" if beyond else None
-        at = re.search(r"\btools?[\[.](\d+)", text)
+        at = re.search(r"\bfunction_declarations\[(\d+)", text) or re.search(r"\btools?[\[.](\d+)", text)
         if at and int(at[1]) < len(names):
             bad = names[int(at[1])]
         elif "function" in text:
@@ -117,8 +134,10 @@ class Lessons:
             bad = next((name for name in names if name in quoted), "")
         else:
             return None
+        if not bad:
+            return None
         self.bad_tools.add(bad)
-        return f"the endpoint does not take the tool {bad}: it is left out" if bad else None
+        return f"the endpoint does not take the tool {bad}: it is left out"
 
     def _field(self, text: str, body: Mapping[str, Any]) -> str | None:
         if not _REFUSAL.search(text):
@@ -133,8 +152,22 @@ class Lessons:
                 return f"the endpoint does not take {name}: it is left out"
         return None
 
+    def _documents(self, text: str, request: ModelRequest) -> str | None:
+        if self.profile.documents and _DOCUMENTS.search(text) and _has(FilePart, request):
+            self._change(documents=False)
+            return "the endpoint refused a document: the model is told what documents there were"
+        return None
+
+    def _too_large(self, request: ModelRequest) -> str | None:
+        """Leave out what makes a request large; proxies often allow a megabyte."""
+        for flag, kind in (("documents", FilePart), ("images", ImagePart)):
+            if getattr(self.profile, flag) and _has(kind, request):
+                self._change(**{flag: False})
+                return f"the request is too large for the endpoint: the model is told what {flag} there were"
+        return None
+
     def _images(self, text: str, request: ModelRequest) -> str | None:
-        if self.profile.images and _IMAGES.search(text) and _has_images(request):
+        if self.profile.images and _IMAGES.search(text) and _has(ImagePart, request):
             self._change(images=False)
             return "the model does not take images: it is told what they were"
         return None
@@ -155,6 +188,6 @@ def without_echoes(error: ProviderError, request: ModelRequest) -> ModelRequest 
     return replace(request, messages=tuple(message.without_echo() for message in request.messages))
 
 
-def _has_images(request: ModelRequest) -> bool:
+def _has(kind: type[ImagePart | FilePart], request: ModelRequest) -> bool:
     contents = (message.content for message in request.messages if not isinstance(message.content, str))
-    return any(isinstance(part, ImagePart) for content in contents for part in content)
+    return any(isinstance(part, kind) for content in contents for part in content)

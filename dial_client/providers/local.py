@@ -18,7 +18,7 @@ from anyio import to_thread
 
 from dial_client.errors import ConfigError, ProviderError
 from dial_client.local import TEMPLATE
-from dial_client.local.process import ModelProcess
+from dial_client.local.process import CONTEXT_TOKENS, ModelProcess
 from dial_client.local.sources import OnProgress
 from dial_client.local.weights import QWEN, cache_folder, ensure
 from dial_client.model import Delta, ModelRequest, Provider
@@ -48,6 +48,7 @@ class LocalProvider:
     """
 
     name = "local"
+    context_window = CONTEXT_TOKENS
 
     def __init__(self, path: str | None = None) -> None:
         if any(importlib.util.find_spec(part) is None for part in _PARTS):
@@ -171,5 +172,5 @@ def _size(file: Path) -> int:
 
 
 def _may_pass(error: ProviderError) -> bool:
-    """Whether asking once more may help: the process has died, or llama.cpp could not read what the model wrote."""
-    return error.code == "connection" or error.status == 500
+    """Whether asking once more may help: the process has died. What it answers, `retries` has asked for twice."""
+    return error.code == "connection"

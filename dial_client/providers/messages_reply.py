@@ -37,7 +37,7 @@ class _Block:
 
     def whole(self) -> dict[str, Any]:
         """Give the block as it has to go back."""
-        block = self.start | {key: (self.start.get(key) or "") + "".join(more) for key, more in self.grown.items()}
+        block = self.start | {key: _text(self.start.get(key)) + "".join(more) for key, more in self.grown.items()}
         if "input" in block or self.json:
             block["input"] = dict(self.call().arguments)
         return block
@@ -138,7 +138,8 @@ class MessagesReply:
         if kind == "input_json_delta":
             block.json.append(_text(delta.get("partial_json")))
         elif kind == "citations_delta":
-            block.start["citations"] = [*(block.start.get("citations") or ()), delta.get("citation")]
+            cited = block.start.get("citations")
+            block.start["citations"] = [*(cited if isinstance(cited, list) else ()), delta.get("citation")]
         else:
             block.start |= {key: value for key, value in delta.items() if key != "type"}
         return []
@@ -180,11 +181,13 @@ def _needed(blocks: list[dict[str, Any]]) -> list[dict[str, Any]] | None:
 def _count(usage: Mapping[str, Any]) -> Usage:
     cached = number(usage, "cache_read_input_tokens")
     details = usage.get("output_tokens_details")
+    written = number(usage, "cache_creation_input_tokens")
     return Usage(
-        input_tokens=number(usage, "input_tokens") + number(usage, "cache_creation_input_tokens") + cached,
+        input_tokens=number(usage, "input_tokens") + written + cached,
         output_tokens=number(usage, "output_tokens"),
         cached_tokens=cached,
         reasoning_tokens=number(details, "thinking_tokens", "reasoning_tokens") if isinstance(details, Mapping) else 0,
+        cache_write_tokens=written,
     )
 
 

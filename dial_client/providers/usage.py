@@ -7,6 +7,9 @@ from typing import Any
 
 from dial_client.messages import Usage
 
+_TOO_MANY = 2**53
+"""No count of tokens; nor is what JSON can write beyond it."""
+
 
 def count(said: Any) -> Usage:
     """Read a ``usage`` of OpenAI's two wires; what is not a number counts as 0."""
@@ -28,7 +31,7 @@ def number(said: Mapping[str, Any], *names: str) -> int:
     """Give the first of these that is a number; 0 where none is."""
     for name in names:
         value = said.get(name)
-        if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
+        if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _TOO_MANY:
             return int(value)
     return 0
 

@@ -1,4 +1,6 @@
-"""Foreign text made safe for a terminal: no escapes, no control characters, nothing invisible.
+"""Foreign text made safe: no escapes, no control characters, nothing invisible.
+
+A terminal would act on it, and a model would read what the person beside it does not see: both get the same text.
 
 What is removed: ECMA-48 control sequences (CSI, OSC, DCS, APC, PM, SOS, in 7 and 8 bit), C0 and C1 controls but for
 line feed and tab, carriage returns, bidirectional overrides, zero-width and TAG characters, and lone surrogates. A
@@ -22,11 +24,13 @@ _OPEN = re.compile(rf"{_CSI}\Z|{_STRING}{_PAYLOAD}\x1b?\Z|{_OTHER}\Z")
 _UNWANTED = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\ud800-\udfff\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
-)
+)  # what begins a sequence is among them
 
 
 def safe(text: str) -> str:
-    """Give the text without anything a terminal would act on."""
+    """Give the text without anything a terminal would act on, or that nobody sees."""
+    if _UNWANTED.search(text) is None:
+        return text
     return _UNWANTED.sub("", _SEQUENCE.sub("", text))
 
 
