@@ -296,7 +296,7 @@ _SERVER: Mapping[str, Callable[[Node], Any]] = {
     "cwd": Node.string,
     "url": _url,
     "headers": _headers,
-    **dict.fromkeys(("enabled", "disabled", "required", "trusted"), Node.boolean),
+    **dict.fromkeys(("enabled", "disabled", "required", "pinned", "trusted"), Node.boolean),
     **dict.fromkeys(("autoApprove", "enabledTools", "disabledTools"), Node.strings),
     **dict.fromkeys(("startupTimeout", "toolTimeout", "timeout"), Node.positive),
     "protocol": one_of({era: era for era in Protocol}),
@@ -341,12 +341,14 @@ QUIRKS: Mapping[str, Callable[[Node], Any]] = {
     "api_version": Node.string,
     "headers": _headers,
     "extra_body": _object,
-    **dict.fromkeys(("echo_call_extra", "forced_choice", "images", "prompt_cache", "sampling"), Node.boolean),
-    **dict.fromkeys(("short_ids", "stream_usage", "strict", "tool_choice", "user_after_tool"), Node.boolean),
+    **dict.fromkeys(("documents", "echo_call_extra", "forced_choice", "images", "prompt_cache"), Node.boolean),
+    **dict.fromkeys(("sampling", "short_ids", "stream_usage", "strict"), Node.boolean),
+    **dict.fromkeys(("tool_choice", "user_after_tool"), Node.boolean),
 }
 """How an endpoint may differ from OpenAI's chat completions: each flag, and what reads its value."""
 
 _MODEL: Mapping[str, Callable[[Node], Any]] = {
+    "preset": Node.string,
     "wire": one_of({wire: wire for wire in Wire}),
     "base_url": _url,
     "model": Node.string,

@@ -69,6 +69,8 @@ class ServerSettings:
     protocol: Protocol = Protocol.AUTO
     required: bool = False
     """Without it there is no conversation."""
+    pinned: bool = False
+    """Its tools are always on offer, however many there are."""
     trusted: bool = False
     """What it says of its tools (read-only, idempotent) is believed."""
     warnings: tuple[str, ...] = ()
@@ -80,7 +82,8 @@ class ModelSettings:
     """One profile of ``models``. Whatever may hold a secret is left out of the repr."""
 
     name: str
-    wire: Wire = Wire.CHAT
+    wire: Wire | None = None
+    """None for the one its preset is usually asked through, else `Wire.CHAT`."""
     base_url: str | None = field(default=None, repr=False)
     """None for the endpoint the wire usually has."""
     model: str = ""
@@ -95,6 +98,8 @@ class ModelSettings:
     """Tokens of a whole exchange."""
     quirks: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """How the endpoint differs from OpenAI's: those of `config.QUIRKS` that the profile sets."""
+    preset: str | None = None
+    """The endpoint it is, by a name of `providers.presets`; None for what is known of its host."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -510,15 +510,17 @@ def test_a_model_has_sensible_defaults_and_every_key_its_meaning() -> None:
         "tools": "text", "reasoning_in": ["reasoning", "${H}"], "echo_reasoning": "tool_turns",
         "reasoning_field": "reasoning_content", "idle_timeout": 30, "key_header": "x-key", "api_version": "v1",
         "headers": {"X-A": "${K}"}, "extra_body": {"a": {"b": ["${K}", 1]}}, "images": false, "prompt_cache": true,
-        "short_ids": true, "tool_choice": false, "echo_call_extra": true, "tool_content": "str",
+        "documents": true, "short_ids": true, "tool_choice": false, "echo_call_extra": true, "tool_content": "str",
         "user_after_tool": false, "forced_choice": false, "sampling": false, "parallel": false,
         "max_tokens_field": "max_tokens", "stream_usage": true, "tool_name_re": "^[a-z]+$", "tool_name_len": 32,
         "schema_dialect": "gemini", "strict": false
       },
+      "known": {"preset": "${P:-groq}"},
       "auto": {"tool_format": "auto", "wire": "${W:-responses}", "api_key": null}
     }}"""
     models = parse(text, environ={"H": "host", "K": "key"}).models
     assert models["gpt-6"] == ModelSettings("gpt-6", model="gpt-6")
+    assert models["known"] == ModelSettings("known", model="known", preset="groq")
     assert models["auto"] == ModelSettings("auto", Wire.RESPONSES, model="auto")
     quirks = dict(models["full"].quirks)
     assert models["full"] == ModelSettings(
@@ -535,6 +537,7 @@ def test_a_model_has_sensible_defaults_and_every_key_its_meaning() -> None:
         "headers": {"X-A": "key"},
         "extra_body": {"a": {"b": ["key", 1]}},
         "images": False,
+        "documents": True,
         "prompt_cache": True,
         "short_ids": True,
         "tool_choice": False,

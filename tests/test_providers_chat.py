@@ -21,12 +21,6 @@ STOP, CALLS, LENGTH = FinishReason.STOP, FinishReason.TOOL_CALLS, FinishReason.L
 REFUSED, CUT = FinishReason.REFUSED, FinishReason.CUT
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    """The vendors' SDKs need asyncio."""
-    return "asyncio"
-
-
 def delta(value: Any = None, finish: Any = None, **more: Any) -> dict[str, Any]:
     return {"choices": [{"index": 0, "delta": value, "finish_reason": finish, **more}]}
 

@@ -18,12 +18,6 @@ from tests.test_providers_chat import A1, A2, CALL, ask, calls, delta, piece, wh
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    """The vendors' SDKs need asyncio."""
-    return "asyncio"
-
-
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
 async def test_reasoning_comes_apart_and_goes_back_with_the_calls(field: str, stream: bool) -> None:

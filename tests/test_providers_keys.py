@@ -6,20 +6,17 @@ from typing import Any
 
 import pytest
 
+from dial_client.messages import ToolSpec
 from dial_client.providers import open_provider
-from dial_client.providers.chat import DialProvider
+from dial_client.providers.dial import DialProvider
 from dial_client.providers.endpoint import Endpoint
+from dial_client.providers.presets import PRESETS
 from dial_client.providers.profile import Profile
+from dial_client.settings import Wire
 from tests.endpoints import Recorded, Say, hear, model_endpoint
 from tests.test_providers_opening import endpoint_of, opened, settings
 
 AZURE = Profile(key_header="api-key", api_version="2026-01-01")
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    """The vendors' SDKs need asyncio."""
-    return "asyncio"
 
 
 SECRETS = {
@@ -88,6 +85,59 @@ async def test_a_key_reaches_the_address_the_environment_names_for_it(
     assert sent.path == path
     assert sent.json["model"] == model.partition(":")[2]
     assert sent.head.count(b"leak") == 1
+
+
+VENDORS_KEYS = {
+    f"{vendor}_API_KEY": f"leak-of-{vendor}"
+    for vendor in ("AZURE", "DEEPSEEK", "GEMINI", "GOOGLE", "GROQ", "KIMI", "MISTRAL", "MOONSHOT", "OPENROUTER", "VLLM")
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("wire", list(Wire))
+@pytest.mark.parametrize("preset", sorted(PRESETS))
+async def test_behind_every_preset_and_wire_the_only_key_is_the_profiles(
+    preset: str, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (SECRETS | VENDORS_KEYS).items():
+        monkeypatch.setenv(name, value)
+    with model_endpoint([Say("Hi")]) as endpoint:
+        for key in ("mine", None):
+            models = settings(preset=preset, wire=wire, base_url=endpoint.url, api_key=key)
+            provider = open_provider("mine", models=models)
+            await hear(provider, tools=(ToolSpec("now", "", {"type": "object"}),))
+            await provider.aclose()
+
+    sent = [*endpoint.requests, *endpoint.lookups]
+    assert not [request for request in sent if b"leak" in request.head + request.body]
+    own = {"api-key"} if preset in ("azure", "dial") else {"authorization"}
+    usual = {"host", "accept", "accept-encoding", "user-agent", "content-type", "content-length", "connection"}
+    version = {"anthropic-version"} if wire is Wire.MESSAGES else set()
+    for request in endpoint.requests:
+        assert set(request.headers) - usual == own | version
+    for request in endpoint.lookups:
+        assert set(request.headers) - usual == own
+    first, second = endpoint.requests
+    assert first.headers[next(iter(own))].endswith("mine")
+    assert second.headers[next(iter(own))].endswith("not-needed")
+
+
+def test_a_vendors_own_variable_is_not_read_where_nobody_promised_it() -> None:
+    profiles = settings(preset="groq", base_url=None)
+
+    assert endpoint_of(opened("mine", SECRETS | VENDORS_KEYS, models=profiles)).key == ""
+
+
+@pytest.mark.parametrize(("preset", "wire", "url"), [("anthropic", Wire.CHAT, None), ("openai", Wire.MESSAGES, None)])
+def test_one_vendors_host_never_gets_what_is_set_for_another(preset: str, wire: Wire, url: None) -> None:
+    headers = endpoint_of(opened("mine", SECRETS, models=settings(preset=preset, wire=wire, base_url=url))).headers
+
+    foreign = {
+        "openai": ("leak-9", "leak-11", "leak-12", "leak-13"),
+        "anthropic": ("leak-1", "leak-3", "leak-4", "leak-5"),
+    }
+    for secret in foreign[preset]:
+        assert not [value for value in headers.values() if value.endswith(secret)]
 
 
 @pytest.mark.anyio

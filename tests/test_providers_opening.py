@@ -13,34 +13,33 @@ import pytest
 from dial_client.errors import ConfigError
 from dial_client.model import ToolFormat
 from dial_client.providers import open_provider
-from dial_client.providers.chat import ChatProvider, DialProvider
+from dial_client.providers.chat import ChatProvider
+from dial_client.providers.dial import DialProvider
 from dial_client.providers.endpoint import Endpoint, is_loopback
 from dial_client.providers.exchange import HttpProvider
 from dial_client.providers.messages import MessagesProvider
-from dial_client.providers.profile import CHAT, Profile, preset, with_quirks
+from dial_client.providers.presets import PRESETS, UNKNOWN, of_url
+from dial_client.providers.profile import CHAT, Profile, with_quirks
 from dial_client.providers.responses import ResponsesProvider
 from dial_client.settings import ModelSettings, Wire
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    """The vendors' SDKs need asyncio."""
-    return "asyncio"
-
 
 OPENAI_KEY = {"OPENAI_API_KEY": "sk-openai"}
 ANTHROPIC_KEY = {"ANTHROPIC_API_KEY": "sk-anthropic"}
 AZURE = Profile(key_header="api-key", api_version="2026-01-01")
 
 
-def opened(model: str, environ: Mapping[str, str] | None = None, **options: Any) -> HttpProvider:
+def opened(model: str, environ: Mapping[str, str] | None = None, **options: Any) -> HttpProvider | DialProvider:
     provider = open_provider(model, environ=environ or {}, **options)
-    assert isinstance(provider, HttpProvider)
+    assert isinstance(provider, HttpProvider | DialProvider)
     return provider
 
 
-def endpoint_of(provider: HttpProvider) -> Endpoint:
+def endpoint_of(provider: HttpProvider | DialProvider) -> Endpoint:
     return provider._endpoint
+
+
+def profile_of(provider: HttpProvider | DialProvider) -> Profile:
+    return provider._profile if isinstance(provider, DialProvider) else provider._lessons.profile
 
 
 @pytest.mark.parametrize(
@@ -232,6 +231,9 @@ def test_an_azure_endpoint_is_a_profile_with_two_flags() -> None:
         ("mine", {}, {"models": settings(quirks={"sampling": "yes"})}, "models.mine.sampling", "bool"),
         ("mine", {}, {"models": settings(quirks={"parallel": "yes"})}, "models.mine.parallel", "send_true"),
         ("mine", {}, {"models": settings(base_url=None)}, "models.mine needs a key", "OPENAI_API_KEY"),
+        ("mine", {}, {"models": settings(preset="grok")}, "models.mine: there is no preset 'grok'", "'groq'"),
+        ("mine", {}, {"models": settings(preset="x")}, "there is no preset 'x'", "ollama"),
+        ("mine", {}, {"models": settings(preset="dial", base_url=None)}, "has no address", "set DIAL_URL"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line_with_what_to_do(
@@ -252,6 +254,10 @@ def test_a_flag_of_every_kind_can_be_set() -> None:
         "headers": {"X-Team": "a"},
         "extra_body": {"seed": 1},
         "idle_timeout": 5,
+        "tools": "text",
+        "tool_name_re": "[a-z]+",
+        "tool_name_len": 32,
+        "schema_dialect": "gemini",
         "max_tokens": 7,
         "max_tokens_field": "max_completion_tokens",
         "sampling": False,
@@ -267,23 +273,87 @@ def test_a_flag_of_every_kind_can_be_set() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("max_tokens", 0), ("max_tokens", True), ("idle_timeout", 0), ("reasoning_in", "text"), ("headers", {"a": 1})],
+    [
+        ("max_tokens", 0),
+        ("max_tokens", True),
+        ("idle_timeout", 0),
+        ("reasoning_in", "text"),
+        ("headers", {"a": 1}),
+        ("tools", "never"),
+        ("schema_dialect", "latin"),
+        ("tool_name_re", "("),
+        ("tool_name_re", 7),
+        ("tool_name_len", 3),
+        ("tool_name_len", True),
+    ],
 )
 def test_a_flag_with_a_wrong_value_is_an_error(name: str, value: Any) -> None:
     with pytest.raises(ConfigError, match=f"models.m.{name}"):
         with_quirks(CHAT, {name: value}, "models.m")
 
 
-def test_flags_for_how_tools_are_offered_are_left_to_the_host() -> None:
-    assert with_quirks(CHAT, {"tools": "text", "schema_dialect": "gemini"}, "models.m") == CHAT
+def test_whether_calls_may_be_forced_changes_nothing_because_none_is() -> None:
+    assert with_quirks(CHAT, {"forced_choice": True}, "models.m") == CHAT
 
 
-def test_what_is_known_of_a_host_is_used() -> None:
-    assert preset("chat", "api.mistral.ai").short_ids
-    assert preset("chat", "api.deepseek.com").reasoning_field == "reasoning_content"
-    assert preset("chat", "example.test") == CHAT
-    assert preset("messages", "api.anthropic.com").prompt_cache
-    assert not preset("messages", "example.test").prompt_cache
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("https://api.mistral.ai/v1", "mistral"),
+        ("https://API.Mistral.AI/v1", "mistral"),
+        ("https://api.mistral.ai./v1", "mistral"),
+        ("https://eu.api.openai.com/v1", "openai"),
+        ("https://mine.openai.azure.com/openai/v1", "azure"),
+        ("https://api.deepseek.com/anthropic", "deepseek"),
+        ("https://api.moonshot.cn/v1", "moonshot"),
+        ("https://openrouter.ai/api/v1", "openrouter"),
+        ("https://api.groq.com/openai/v1", "groq"),
+        ("https://generativelanguage.googleapis.com/v1beta/openai", "gemini"),
+        ("https://api.anthropic.com", "anthropic"),
+    ],
+)
+def test_an_endpoint_is_known_by_its_hosts_name(url: str, name: str) -> None:
+    assert of_url(url) is PRESETS[name]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://example.test/v1",
+        "https://notapi.mistral.ai",
+        "https://api.mistral.ai.example.test",
+        "http://127.0.0.1:11434/v1",
+        "http://localhost:8000/v1",
+    ],
+)
+def test_nothing_is_guessed_from_a_port_or_from_half_a_name(url: str) -> None:
+    assert of_url(url) is UNKNOWN
+
+
+@pytest.mark.parametrize("name", sorted(PRESETS))
+def test_a_profile_may_say_by_name_which_endpoint_it_is(name: str) -> None:
+    changes = {"preset": name, "wire": None, "base_url": None if PRESETS[name].url else "https://other.test"}
+    provider = opened("mine", OPENAI_KEY | ANTHROPIC_KEY, models=settings(**changes))
+
+    assert endpoint_of(provider).base_url == (PRESETS[name].url or "https://other.test")
+    wire = Wire(getattr(provider, "wire", "chat"))
+    assert wire == PRESETS[name].wire
+    assert profile_of(provider) == PRESETS[name].on(wire)
+
+
+def test_a_profiles_own_flags_and_wire_are_put_over_its_presets() -> None:
+    changes = {"preset": "groq", "wire": Wire.RESPONSES, "quirks": {"parallel": "false"}}
+    provider = opened("mine", models=settings(**changes))
+
+    assert type(provider) is ResponsesProvider
+    assert profile_of(provider).parallel == "false"
+
+
+def test_a_preset_that_needs_an_address_says_so() -> None:
+    with pytest.raises(ConfigError, match=r"models\.mine has no address") as caught:
+        opened("mine", models=settings(preset="azure", base_url=None))
+
+    assert caught.value.hint == "give a base URL"
 
 
 @pytest.mark.parametrize(

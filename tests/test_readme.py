@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from dial_client import config
+from dial_client.providers import open_provider
 from tests.programs import LONG, dial_chat, environment, write_config
 
 ROOT = Path(__file__).parent.parent
@@ -67,9 +68,22 @@ def test_the_scripted_replies_that_are_shown_play(tmp_path: Path) -> None:
 
 
 def test_the_keys_that_are_documented_are_those_that_are_read() -> None:
-    text = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    text = "".join((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("configuration.md", "models.md"))
     known = {*config._SERVER, *config._ALIASES, *config._MODEL} - {"startup_timeout_sec", "tool_timeout_sec"}
     assert [key for key in sorted(known) if f"`{key}`" not in text] == []
+
+
+def test_every_flag_of_an_endpoint_that_is_documented_can_be_set() -> None:
+    flags = (ROOT / "docs" / "models.md").read_text(encoding="utf-8").partition("## Flags")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`[^|]+`) \|", flags, re.MULTILINE)
+    assert sorted(name for row in rows for name in re.findall("`([^`]+)`", row)) == sorted(config.QUIRKS)
+
+
+def test_the_profiles_that_are_shown_open(tmp_path: Path) -> None:
+    [shown] = blocks(ROOT / "docs" / "models.md", "json")
+    models = config.parse(shown, environ={"GROQ_API_KEY": "k"}).models
+    opened = [open_provider(name, models=models, environ={}).name for name in models]
+    assert opened == ["chat:openai/gpt-oss-120b@api.groq.com", "chat:qwen3@10.0.0.7:8080"]
 
 
 def test_the_repositorys_own_servers_are_a_configuration() -> None:

@@ -13,14 +13,16 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 from urllib.parse import urlsplit
 
 from dial_client.errors import ConfigError
 from dial_client.model import Provider
 from dial_client.providers.endpoint import NO_KEY, Endpoint, checked_key, checked_url, ollama_url, same_origin
-from dial_client.providers.profile import DIAL, OLLAMA, Profile, preset, with_quirks
+from dial_client.providers.presets import PRESETS, Preset, named, of_url
+from dial_client.providers.profile import Profile, with_quirks
 from dial_client.settings import ModelSettings, Wire
 
 _NO_MODELS: Mapping[str, ModelSettings] = MappingProxyType({})
@@ -35,17 +37,22 @@ class _Vendor:
     """Its usual address; empty where there is none."""
     url_variable: str
     key_variables: tuple[str, ...] = ()
-    profile: Profile | None = None
-    """None for what `preset` knows of the address."""
+    preset: Preset | None = None
+    """None for what is known of the address's host."""
+
+    @property
+    def is_dial(self) -> bool:
+        """Whether a DIAL core is meant, which has all three wires."""
+        return self.preset is PRESETS["dial"]
 
 
-_OPENAI = _Vendor(Wire.RESPONSES, "https://api.openai.com/v1", "OPENAI_BASE_URL", ("OPENAI_API_KEY",))
-_CHAT = _Vendor(Wire.CHAT, _OPENAI.url, _OPENAI.url_variable, _OPENAI.key_variables)
+_OPENAI = _Vendor(Wire.RESPONSES, PRESETS["openai"].url, "OPENAI_BASE_URL", ("OPENAI_API_KEY",))
+_CHAT = replace(_OPENAI, wire=Wire.CHAT)
 _ANTHROPIC = _Vendor(
-    Wire.MESSAGES, "https://api.anthropic.com", "ANTHROPIC_BASE_URL", ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
+    Wire.MESSAGES, PRESETS["anthropic"].url, "ANTHROPIC_BASE_URL", ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 )
-_OLLAMA = _Vendor(Wire.CHAT, "http://127.0.0.1:11434/v1", "OLLAMA_HOST", (), OLLAMA)
-_DIAL = _Vendor(Wire.CHAT, "", "DIAL_URL", ("DIAL_API_KEY",), DIAL)
+_OLLAMA = _Vendor(Wire.CHAT, PRESETS["ollama"].url, "OLLAMA_HOST", (), PRESETS["ollama"])
+_DIAL = _Vendor(Wire.CHAT, "", "DIAL_URL", ("DIAL_API_KEY",), PRESETS["dial"])
 
 _PREFIXES = {"openai": _OPENAI, "anthropic": _ANTHROPIC, "chat": _CHAT, "ollama": _OLLAMA, "dial": _DIAL}
 _WIRES = {Wire.CHAT: _CHAT, Wire.RESPONSES: _OPENAI, Wire.MESSAGES: _ANTHROPIC}
@@ -87,11 +94,12 @@ def open_provider(
 
 
 def _from_settings(settings: ModelSettings, address: str | None, environ: Mapping[str, str]) -> Provider:
-    where, vendor = f"models.{settings.name}", _WIRES[Wire(settings.wire)]
+    where = f"models.{settings.name}"
+    vendor = _vendor_of(settings, where)
     if address is None and settings.base_url:
         address = checked_url(settings.base_url, f"{where}.base_url")
     endpoint, profile = _endpoint(vendor, where, address, environ, settings)
-    make = _provider(vendor)
+    make = _provider(vendor, settings)
     return make(
         settings.model or settings.name,
         endpoint,
@@ -99,6 +107,16 @@ def _from_settings(settings: ModelSettings, address: str | None, environ: Mappin
         temperature=settings.temperature,
         max_tokens=settings.max_tokens,
     )
+
+
+def _vendor_of(settings: ModelSettings, where: str) -> _Vendor:
+    """Give where a profile leads to: as its preset says, else as its wire does."""
+    if settings.preset is None:
+        return _WIRES[Wire(settings.wire or Wire.CHAT)]
+    preset = named(settings.preset, where)
+    known = next((one for one in _PREFIXES.values() if (one.preset or of_url(one.url)) is preset), None)
+    vendor = known or _Vendor(preset.wire, preset.url, "")
+    return vendor if vendor.is_dial else replace(vendor, wire=Wire(settings.wire or vendor.wire), preset=preset)
 
 
 def _without_network(prefix: str, rest: str, address: str | None) -> Provider:
@@ -115,11 +133,11 @@ def _without_network(prefix: str, rest: str, address: str | None) -> Provider:
     return ScriptedProvider.from_file(rest)
 
 
-def _provider(vendor: _Vendor) -> Callable[..., Provider]:
-    if vendor is _DIAL:
-        from dial_client.providers.chat import DialProvider
+def _provider(vendor: _Vendor, settings: ModelSettings | None = None) -> Callable[..., Provider]:
+    if vendor.is_dial:
+        from dial_client.providers.dial import DialProvider
 
-        return DialProvider
+        return partial(DialProvider, wire=settings.wire, fixed=frozenset(settings.quirks)) if settings else DialProvider
     if vendor.wire is Wire.MESSAGES:
         from dial_client.providers.messages import MessagesProvider
 
@@ -144,8 +162,9 @@ def _endpoint(
     home = _home(vendor, environ)
     url = address or home
     if not url:
-        raise ConfigError(f"{where} has no address", hint=f"set {vendor.url_variable}, or give a base URL")
-    profile = vendor.profile or preset(vendor.wire, urlsplit(url).hostname or "")
+        named_by = f"set {vendor.url_variable}, or " if vendor.url_variable else ""
+        raise ConfigError(f"{where} has no address", hint=f"{named_by}give a base URL")
+    profile = (vendor.preset or of_url(url)).on(vendor.wire)
     profile = with_quirks(profile, settings.quirks, where) if settings is not None else profile
     key, hint = _key(vendor, where, url, home, environ, settings)
     sent = f"Bearer {key or NO_KEY}" if profile.key_header.lower() == "authorization" else key or NO_KEY
@@ -161,10 +180,14 @@ def _endpoint(
 
 def _home(vendor: _Vendor, environ: Mapping[str, str]) -> str:
     """Give the address that the environment names, else the vendor's own."""
-    named = environ.get(vendor.url_variable, "").strip()
-    if not named:
+    said = environ.get(vendor.url_variable, "").strip()
+    if not said:
         return vendor.url
-    return ollama_url(named) if vendor is _OLLAMA else checked_url(named, vendor.url_variable)
+    return ollama_url(said) if _is_ollama(vendor) else checked_url(said, vendor.url_variable)
+
+
+def _is_ollama(vendor: _Vendor) -> bool:
+    return vendor.preset is PRESETS["ollama"]
 
 
 def _key(
@@ -190,7 +213,7 @@ def _key(
 
 
 def _how_to_reach(vendor: _Vendor) -> str:
-    if vendor is _CHAT:
+    if vendor.wire is Wire.CHAT:
         return f"set {vendor.key_variables[0]}, or name another endpoint: --base-url, or {vendor.url_variable}"
     return f"set {vendor.key_variables[0]}"
 
@@ -198,7 +221,7 @@ def _how_to_reach(vendor: _Vendor) -> str:
 def _is_own(vendor: _Vendor, url: str) -> bool:
     """Whether an address is the vendor's own, or one of its regions'."""
     own, other = urlsplit(vendor.url), urlsplit(url)
-    if not own.hostname or not other.hostname or vendor is _OLLAMA:
+    if not vendor.key_variables or not own.hostname or not other.hostname:
         return False
     same_host = other.hostname == own.hostname or other.hostname.endswith(f".{own.hostname}")
     return same_host and (other.scheme, other.port) == (own.scheme, own.port)
@@ -206,7 +229,7 @@ def _is_own(vendor: _Vendor, url: str) -> bool:
 
 def _ambient(vendor: _Vendor, environ: Mapping[str, str]) -> dict[str, str]:
     """Give the headers the environment asks for, for the vendor's own hosts."""
-    if vendor.wire is Wire.MESSAGES:
+    if vendor.url == _ANTHROPIC.url:
         return _custom_headers(environ.get("ANTHROPIC_CUSTOM_HEADERS", ""))
     named = {"openai-organization": "OPENAI_ORG_ID", "openai-project": "OPENAI_PROJECT_ID"}
     headers = {header: value for header, variable in named.items() if (value := environ.get(variable, "").strip())}

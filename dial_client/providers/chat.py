@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
-from urllib.parse import quote
 
-from dial_client.messages import ImagePart, Message, Part, TextPart, ToolCallRequest, ToolSpec
+from dial_client.messages import FilePart, ImagePart, Message, Part, TextPart, ToolCallRequest, ToolSpec, text_of
 from dial_client.model import ModelRequest, ToolChoice
 from dial_client.providers.calls import json_text
 from dial_client.providers.chat_reply import ChatReply
 from dial_client.providers.exchange import HttpProvider
-from dial_client.providers.history import Asked, Result, Said, tidy, without_images
+from dial_client.providers.history import Asked, Result, Said, tidy
 from dial_client.providers.profile import CHAT, Profile
 
 NO_ANSWER = "(no answer)"
@@ -36,16 +35,18 @@ class ChatProvider(HttpProvider):
         return ChatReply(self._lessons.profile)
 
     def _tool(self, tool: ToolSpec) -> dict[str, Any]:
-        function: dict[str, Any] = {"name": tool.name, "parameters": dict(tool.input_schema)}
+        function: dict[str, Any] = {"name": tool.name}
+        if tool.input_schema:
+            function["parameters"] = dict(tool.input_schema)
         if tool.description:
             function["description"] = tool.description
         if self._lessons.profile.strict:
             function["strict"] = True
         return {"type": "function", "function": function}
 
-    def _fields(self, request: ModelRequest, *, has_tools: bool) -> dict[str, Any]:
+    def _fields(self, request: ModelRequest, notes: list[str], *, has_tools: bool) -> dict[str, Any]:
         profile = self._lessons.profile
-        fields: dict[str, Any] = {"model": self.model, "messages": to_wire(request.messages, self.name, profile)}
+        fields: dict[str, Any] = {"model": self.model, "messages": to_wire(request.messages, self.name, profile, notes)}
         fields["stream"] = request.stream
         if request.stream and profile.stream_usage:
             fields["stream_options"] = {"include_usage": True}
@@ -55,51 +56,53 @@ class ChatProvider(HttpProvider):
             fields["parallel_tool_calls"] = profile.parallel == "send_true"
         if request.stop:
             fields["stop"] = list(request.stop)
-        if limit := self._limit(request):
+        if profile.max_tokens_field and (limit := self._limit(request)):
             fields[profile.max_tokens_field] = limit
         return fields | self._sampled()
 
 
-class DialProvider(ChatProvider):
-    """Asks a DIAL core, where each model is a deployment with a path of its own, as at Azure."""
-
-    def _path(self) -> str:
-        return f"/openai/deployments/{quote(self.model, safe='')}/chat/completions"
-
-
-def to_wire(messages: Sequence[Message], provider_name: str, profile: Profile = CHAT) -> list[dict[str, Any]]:
+def to_wire(
+    messages: Sequence[Message], provider_name: str, profile: Profile = CHAT, notes: list[str] | None = None
+) -> list[dict[str, Any]]:
     """Give the conversation as ``messages``: valid whatever it is.
 
     Args:
         messages: any messages.
         provider_name: whose echoes go back.
         profile: what the endpoint takes.
+        notes: is told what the model is not shown.
     """
-    instructions, steps = tidy(messages, provider_name, _SHORT_ID if profile.short_ids else _ANY_ID)
+    ids = _SHORT_ID if profile.short_ids else _ANY_ID
+    instructions, steps = tidy(messages, provider_name, ids, profile, notes, in_results=profile.user_after_tool)
     wire: list[dict[str, Any]] = []
     if instructions:
         wire.append({"role": "system", "content": instructions})
     for step in steps:
         if isinstance(step, Asked):
-            _add_user(wire, _content(step.parts, images=profile.images), profile)
+            _add_user(wire, _content(step.parts), profile)
             continue
         _add_assistant(wire, _assistant(step, profile))
         wire.extend(_tool_messages(step, profile))
-        if profile.images and profile.user_after_tool and (images := _shown_apart(step)):
-            _add_user(wire, images, profile)
+        if shown := _shown_apart(step):
+            _add_user(wire, shown, profile)
     return wire
 
 
-def _content(parts: Sequence[Part], *, images: bool) -> str | list[dict[str, Any]]:
-    if not images or not any(isinstance(part, ImagePart) for part in parts):
-        return without_images(parts)
+def _content(parts: tuple[Part, ...]) -> str | list[dict[str, Any]]:
+    if all(isinstance(part, TextPart) for part in parts):
+        return text_of(parts)
     return [_part(part) for part in parts]
 
 
 def _part(part: Part) -> dict[str, Any]:
-    if isinstance(part, TextPart):
-        return {"type": "text", "text": part.text}
-    return {"type": "image_url", "image_url": {"url": f"data:{part.mime_type};base64,{part.data}"}}
+    match part:
+        case TextPart(text):
+            return {"type": "text", "text": text}
+        case ImagePart(data, mime_type):
+            return {"type": "image_url", "image_url": {"url": f"data:{mime_type};base64,{data}"}}
+        case FilePart(data, mime_type, name):
+            file = {"filename": name, "file_data": f"data:{mime_type};base64,{data}"}
+            return {"type": "file", "file": file}
 
 
 def _assistant(step: Said, profile: Profile) -> dict[str, Any]:
@@ -109,6 +112,8 @@ def _assistant(step: Said, profile: Profile) -> dict[str, Any]:
         message["tool_calls"] = [
             _call(call, extras.get(asked_as)) for call, asked_as in zip(step.calls, step.asked_as, strict=True)
         ]
+        if profile.unsigned_call and not extras:
+            message["tool_calls"][0] = dict(profile.unsigned_call) | message["tool_calls"][0]
     if profile.echo_reasoning == "always" or (profile.echo_reasoning == "tool_turns" and step.calls):
         message |= _echoed(step, "reasoning")
     if profile.reasoning_field and step.calls:
@@ -134,23 +139,20 @@ def _tool_messages(step: Said, profile: Profile) -> list[dict[str, Any]]:
 
 
 def _result(result: Result, profile: Profile) -> str | list[dict[str, Any]]:
-    """Give what a tool message can hold, which is text: an image is shown right behind the results, or described."""
-    text = result.text
-    if result.images:
-        if profile.images and profile.user_after_tool:
-            note = f"[{len(result.images)} image(s): shown below]"
-        else:
-            note = without_images(result.images)
-        text = f"{text}\n{note}" if any(isinstance(part, TextPart) for part in result.parts) else note
+    """Give what a tool message can hold, which is text: what else there is, is shown right behind the results."""
+    images = sum(isinstance(part, ImagePart) for part in result.shown)
+    documents = len(result.shown) - images
+    counted = [f"{number} {kind}(s)" for number, kind in ((images, "image"), (documents, "document")) if number]
+    text = result.text(f"[{', '.join(counted)}: shown below]") if counted else result.text()
     return [{"type": "text", "text": text}] if profile.tool_content == "parts" else text
 
 
 def _shown_apart(step: Said) -> list[dict[str, Any]]:
     shown: list[dict[str, Any]] = []
     for call, result in zip(step.calls, step.results, strict=True):
-        if result.images:
+        if result.shown:
             shown.append({"type": "text", "text": f"[the result of {call.name}:]"})
-            shown.extend(_part(image) for image in result.images)
+            shown.extend(_part(part) for part in result.shown)
     return shown
 
 

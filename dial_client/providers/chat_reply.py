@@ -17,7 +17,7 @@ import jiter
 from dial_client.messages import ToolCallRequest, Usage
 from dial_client.model import CallChunk, Completion, Delta, FinishReason, ReasoningChunk, TextChunk
 from dial_client.providers.calls import distinct, json_text, read_call
-from dial_client.providers.failures import Told, checked
+from dial_client.providers.failures import ASKED_AGAIN, CALL_UNREADABLE, Told, checked
 from dial_client.providers.profile import Profile
 from dial_client.providers.usage import count
 
@@ -36,6 +36,7 @@ _FINISHES = {
     "refusal": FinishReason.REFUSED,
     "safety": FinishReason.REFUSED,
 }
+_MAX_ATTACHMENTS = 20
 _CALL_FIELDS = frozenset({"index", "id", "type", "function"})
 
 
@@ -138,6 +139,8 @@ class ChatReply:
         self._finish: str | None = None
         self._refused = False
         self._usage = Usage()
+        self._notes: list[str] = []
+        self._begun = False
         self._reasoning: dict[str, list[str]] = {}
         self._details: list[Any] = []
         self._message: dict[str, Any] = {}
@@ -149,7 +152,13 @@ class ChatReply:
 
     def take(self, value: Any) -> Sequence[Delta]:
         """Take a ``chat.completion.chunk``, or a whole ``chat.completion``."""
-        chunk = checked(value)
+        try:
+            chunk = checked(value)
+        except Told as told:
+            if not self._may_be_asked_again(told.value):
+                raise
+            self.paused = True
+            return ()
         if usage := chunk.get("usage"):
             self._usage = count(usage)
         elif isinstance(groq := chunk.get("x_groq"), dict) and groq.get("usage"):
@@ -171,7 +180,7 @@ class ChatReply:
 
     def end(self, notes: Sequence[str]) -> Sequence[Delta]:
         """Give the calls, if the reply is whole, and the `Completion`."""
-        finish, said = self._outcome(), list(notes)
+        finish, said = self._outcome(), [*notes, *self._notes]
         if finish is FinishReason.CUT and self._finish:
             said.append(f"the endpoint stopped with {self._finish[:40]!r}")
         if finish is not FinishReason.STOP:
@@ -195,7 +204,21 @@ class ChatReply:
             return FinishReason.STOP if self.ended else FinishReason.CUT
         return _FINISHES.get(self._finish, FinishReason.CUT)
 
+    def _may_be_asked_again(self, told: Any) -> bool:
+        """Whether it failed for a call the endpoint could not read itself (Groq), before anything was said."""
+        error = told.get("error") if isinstance(told, dict) else None
+        failed = isinstance(error, dict) and error.get("code") == CALL_UNREADABLE
+        if not failed or self._begun or ASKED_AGAIN in self._notes:
+            return False
+        self._notes.append(ASKED_AGAIN)
+        return True
+
     def _delta(self, delta: Mapping[str, Any]) -> list[Delta]:
+        deltas = self._deltas(delta)
+        self._begun = self._begun or bool(deltas) or self.has_calls
+        return deltas
+
+    def _deltas(self, delta: Mapping[str, Any]) -> list[Delta]:
         deltas: list[Delta] = []
         content = delta.get("content")
         if len(delta) > 1 or content is None:
@@ -229,8 +252,18 @@ class ChatReply:
             self._assembler.add({"index": 0, "function": legacy})
         if isinstance(details := delta.get("reasoning_details"), list):
             merge_details(self._details, details)
-        if isinstance(custom := delta.get("custom_content"), dict) and custom.get("state"):
-            self._message["custom_content"] = {"state": custom["state"]}
+        if isinstance(custom := delta.get("custom_content"), dict):
+            if custom.get("state"):
+                self._message["custom_content"] = {"state": custom["state"]}
+            attached = custom.get("attachments")
+            for one in attached if isinstance(attached, list) else ():
+                self._attached(one)
+
+    def _attached(self, attachment: Any) -> None:
+        """Say that a DIAL deployment attached something, which no text shows."""
+        if isinstance(attachment, dict) and len(self._notes) < _MAX_ATTACHMENTS:
+            said = [_text(attachment.get(key))[:200] for key in ("title", "type", "url")]
+            self._notes.append(f"the deployment attached: {', '.join(part for part in said if part)}")
 
 
 def merge_details(known: list[Any], more: Sequence[Any]) -> None:

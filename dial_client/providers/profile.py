@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -14,6 +15,14 @@ from dial_client.errors import ConfigError
 class Profile:
     """The flags of one endpoint. The defaults suit most endpoints that speak OpenAI's chat completions."""
 
+    tools: str = ""
+    """``native``: the wire's own tool calls, whatever the endpoint says of itself; ``text``: calls ride as text."""
+    tool_name_re: str = ""
+    """What a tool's name must match as a whole; a tool whose name does not gets another one on the wire."""
+    tool_name_len: int = 64
+    """Characters a tool's name may have; a longer one is cut on the wire."""
+    schema_dialect: str = "full"
+    """How much of JSON Schema a tool's parameters may use: ``full``, ``openai`` or ``gemini`` (`dialects`)."""
     key_header: str = "authorization"
     """Carries the key: ``authorization`` (as ``Bearer KEY``), or another header (as it is)."""
     api_version: str = ""
@@ -27,7 +36,7 @@ class Profile:
     max_tokens: int | None = None
     """Tokens of a reply where nobody says otherwise; the Messages API wants a number."""
     max_tokens_field: str = "max_tokens"
-    """The field that carries it in chat completions."""
+    """The field that carries it in chat completions; empty where the endpoint takes none."""
     sampling: bool = True
     """The endpoint takes a temperature."""
     stream_usage: bool = True
@@ -40,12 +49,14 @@ class Profile:
     """The endpoint keeps the conversation's beginning when told to (Anthropic's ``cache_control``)."""
     images: bool = True
     """The model takes images; where it does not, it reads a line that says what there was."""
+    documents: bool = False
+    """The endpoint takes PDF documents; where it does not, the model reads a line that says what there was."""
     user_after_tool: bool = True
     """A user's message may follow a tool's result directly."""
     short_ids: bool = False
     """Ids of calls are nine letters and digits (Mistral)."""
     strict: bool = False
-    """The endpoint is to hold calls strictly against their schemas, which then must be of its strict kind."""
+    """The endpoint is to hold calls strictly against their schemas, which are then written as its strict mode wants."""
     tool_content: str = "str"
     """A tool's result is sent as a ``str`` or as ``parts``."""
     reasoning_in: tuple[str, ...] = ("reasoning_content", "reasoning")
@@ -56,27 +67,16 @@ class Profile:
     """The field in which a message with calls must carry its reasoning, empty or not (DeepSeek)."""
     echo_call_extra: bool = True
     """What the endpoint adds to a call goes back with it (Gemini's thought signatures)."""
+    unsigned_call: Mapping[str, Any] = field(default_factory=dict)
+    """What the first call of a message carries that the endpoint did not sign: another model's (Gemini)."""
 
 
 CHAT = Profile()
 OLLAMA = Profile(tool_choice=False, idle_timeout=600.0)
-OPENAI = Profile(max_tokens_field="max_completion_tokens")
+OPENAI = Profile(max_tokens_field="max_completion_tokens", documents=True)
 DIAL = Profile(key_header="api-key", api_version="2025-04-01-preview")
-ANTHROPIC = Profile(api_version="2026-10-21", max_tokens=16_384, sampling=False, prompt_cache=True)
-MESSAGES = Profile(api_version="2026-10-21", max_tokens=8_192)
-
-_CHAT_HOSTS: Mapping[str, Profile] = {
-    "api.openai.com": OPENAI,
-    "api.mistral.ai": Profile(user_after_tool=False, short_ids=True),
-    "api.deepseek.com": Profile(reasoning_field="reasoning_content"),
-}
-
-
-def preset(wire: str, host: str) -> Profile:
-    """Give what is known of an endpoint by its wire (``chat``, ``responses``, ``messages``) and its host's name."""
-    if wire == "messages":
-        return ANTHROPIC if host == "api.anthropic.com" else MESSAGES
-    return OPENAI if wire == "responses" else _CHAT_HOSTS.get(host, CHAT)
+ANTHROPIC = Profile(api_version="2026-10-21", max_tokens=16_384, sampling=False, prompt_cache=True, documents=True)
+MESSAGES = Profile(api_version="2026-10-21", max_tokens=8_192, documents=True)
 
 
 def with_quirks(profile: Profile, quirks: Mapping[str, Any], where: str) -> Profile:
@@ -91,7 +91,7 @@ def with_quirks(profile: Profile, quirks: Mapping[str, Any], where: str) -> Prof
         ConfigError: there is no such flag, or it cannot have this value.
     """
     known = [flag.name for flag in fields(Profile)]
-    quirks = {name: value for name, value in quirks.items() if name not in _OF_THE_HOST}
+    quirks = {name: value for name, value in quirks.items() if name not in _NEVER_NEEDED}
     for name, value in quirks.items():
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
@@ -104,10 +104,17 @@ def with_quirks(profile: Profile, quirks: Mapping[str, Any], where: str) -> Prof
     return replace(profile, **(dict(quirks) | lists))
 
 
-_OF_THE_HOST = frozenset({"tools", "tool_name_re", "tool_name_len", "schema_dialect", "forced_choice"})
-"""Flags a profile may have that say how tools are offered, which is done before a provider is asked."""
+_NEVER_NEEDED = frozenset({"forced_choice"})
+"""Flags that change nothing, whatever they say: no call is ever forced here."""
+
+_SHORTEST_NAME = 16
+"""Characters that a tool's name must be allowed, so that names which are cut still differ."""
 
 _CHOICES: Mapping[str, tuple[str, ...]] = {
+    "tools": ("native", "text"),
+    "schema_dialect": ("full", "openai", "gemini"),
+    "tool_name_len": (f"a number from {_SHORTEST_NAME} to 128",),
+    "tool_name_re": ("a regular expression",),
     "parallel": ("omit", "send_true", "false"),
     "tool_content": ("str", "parts"),
     "echo_reasoning": ("none", "tool_turns", "always"),
@@ -128,8 +135,20 @@ def _fits(name: str, value: Any) -> bool:
             return isinstance(value, list | tuple) and all(isinstance(field, str) for field in value)
         case "headers":
             return isinstance(value, Mapping) and all(isinstance(text, str) for text in value.values())
-        case "extra_body":
+        case "extra_body" | "unsigned_call":
             return isinstance(value, Mapping)
-        case "parallel" | "tool_content" | "echo_reasoning" | "max_tokens_field":
+        case "tool_name_len":
+            return isinstance(value, int) and not isinstance(value, bool) and _SHORTEST_NAME <= value <= 128
+        case "tool_name_re":
+            return isinstance(value, str) and _is_pattern(value)
+        case "tools" | "schema_dialect" | "parallel" | "tool_content" | "echo_reasoning" | "max_tokens_field":
             return value in _CHOICES[name]
     return isinstance(value, type(getattr(CHAT, name)))
+
+
+def _is_pattern(value: str) -> bool:
+    try:
+        re.compile(value)
+    except (re.error, OverflowError, RecursionError):
+        return False
+    return True
