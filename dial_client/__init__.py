@@ -39,6 +39,7 @@ _HOMES = {
     "formats": ("NativeFormatHandler", "ReActFormatHandler", "XMLFormatHandler"),
     "limits": ("Limits", "StopReason"),
     "messages": (
+        "FilePart",
         "ImagePart",
         "Message",
         "Role",

@@ -28,6 +28,7 @@ from dial_client.formats import ReActFormatHandler as ReActFormatHandler
 from dial_client.formats import XMLFormatHandler as XMLFormatHandler
 from dial_client.limits import Limits as Limits
 from dial_client.limits import StopReason as StopReason
+from dial_client.messages import FilePart as FilePart
 from dial_client.messages import ImagePart as ImagePart
 from dial_client.messages import Message as Message
 from dial_client.messages import Role as Role
@@ -60,6 +61,7 @@ __all__ = [
     "DialClient",
     "DialError",
     "Event",
+    "FilePart",
     "Finished",
     "ImagePart",
     "LimitReached",

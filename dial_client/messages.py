@@ -38,7 +38,24 @@ class ImagePart:
     """For example ``image/png``."""
 
 
-Part = TextPart | ImagePart
+@dataclass(frozen=True, slots=True)
+class FilePart:
+    """A document: what a person hands over, or an MCP server embeds."""
+
+    data: str
+    """The bytes, in base64."""
+    mime_type: str
+    """For example ``application/pdf``."""
+    name: str = ""
+    """What it is called, for the model and for people: ``report.pdf``; empty where nobody has said."""
+
+
+IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+"""The images every model takes that takes any."""
+PDF = "application/pdf"
+"""The document every model takes that takes any."""
+
+Part = TextPart | ImagePart | FilePart
 Content = str | tuple[Part, ...]
 
 
@@ -237,6 +254,8 @@ class Usage:
     """The part of `input_tokens` that came from the provider's cache."""
     reasoning_tokens: int = 0
     """The part of `output_tokens` that was reasoning."""
+    cache_write_tokens: int = 0
+    """The part of `input_tokens` that was put into the provider's cache, at a price of its own."""
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -244,16 +263,18 @@ class Usage:
             self.output_tokens + other.output_tokens,
             self.cached_tokens + other.cached_tokens,
             self.reasoning_tokens + other.reasoning_tokens,
+            self.cache_write_tokens + other.cache_write_tokens,
         )
 
     def to_dict(self) -> dict[str, int]:
-        """Give the four counts."""
-        return {
+        """Give the counts by their names; what was put into a cache only where something was."""
+        counts = {
             "input_tokens": self.input_tokens,
             "output_tokens": self.output_tokens,
             "cached_tokens": self.cached_tokens,
             "reasoning_tokens": self.reasoning_tokens,
         }
+        return counts | {"cache_write_tokens": self.cache_write_tokens} if self.cache_write_tokens else counts
 
 
 def text_of(content: Content) -> str:
@@ -263,8 +284,41 @@ def text_of(content: Content) -> str:
     return "\n".join(part.text for part in content if isinstance(part, TextPart))
 
 
+def media_type(mime_type: str) -> str:
+    """Give a MIME type without its parameters, in lower case (RFC 9110, 8.3.1): ``Image/PNG; q=1`` is ``image/png``.
+
+    Two names that are in use without being registered become the registered ones.
+    """
+    kind = mime_type.partition(";")[0].strip().lower()
+    return _REGISTERED.get(kind, kind)
+
+
+_REGISTERED: Mapping[str, str] = {"image/jpg": "image/jpeg", "application/x-pdf": "application/pdf"}
+
+
+def describe(part: ImagePart | FilePart) -> str:
+    """Give name, kind and size in a few words, for where the part itself cannot be shown."""
+    if isinstance(part, ImagePart):
+        kind, name = _one_line(part.mime_type) or "an image", ""
+    else:
+        kind, name = _one_line(part.mime_type) or "a file", _one_line(part.name)
+    return f"{name and f'{name}, '}{kind}, about {max(1, len(part.data) * 3 // 4000)} kB"
+
+
+def _one_line(word: str) -> str:
+    return " ".join(word[:_MAX_WORD].split())
+
+
+_MAX_WORD = 120
+"""Characters of a name or a kind that are said: servers may send any."""
+
+
 def content_to_json(content: Content) -> Any:
-    """Give a string as it is, and parts as ``[{"type": "text", "text"} | {"type": "image", "data", "mime_type"}]``."""
+    """Give a string as it is, and parts as a list of these.
+
+    ``{"type": "text", "text"}``, ``{"type": "image", "data", "mime_type"}``,
+    ``{"type": "file", "data", "mime_type", "name"}``.
+    """
     if isinstance(content, str):
         return content
     return [_part_to_json(part) for part in content]
@@ -276,6 +330,8 @@ def _part_to_json(part: Part) -> dict[str, str]:
             return {"type": "text", "text": text}
         case ImagePart(data, mime_type):
             return {"type": "image", "data": data, "mime_type": mime_type}
+        case FilePart(data, mime_type, name):
+            return {"type": "file", "data": data, "mime_type": mime_type, "name": name}
 
 
 def _content_from_json(content: Any) -> Content:
@@ -290,6 +346,8 @@ def _part_from_json(part: Mapping[str, Any]) -> Part:
             return TextPart(_text(part["text"]))
         case "image":
             return ImagePart(_text(part["data"]), _text(part["mime_type"]))
+        case "file":
+            return FilePart(_text(part["data"]), _text(part["mime_type"]), _text(part.get("name", "")))
         case other:
             raise ValueError(f"not a content part: {other!r}")
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 
-from dial_client.messages import Content, ImagePart, Part, TextPart
+from dial_client.messages import IMAGE_TYPES, PDF, Content, FilePart, ImagePart, Part, TextPart, media_type
+from dial_client.safe_text import safe
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult
@@ -15,7 +17,9 @@ NO_OUTPUT = "(no output)"
 
 
 def content_of(result: CallToolResult) -> Content:
-    """Turn a result into content: text as it is, images as they are, the rest as a line that says what and where.
+    """Turn a result into content: text, images and PDF documents as they are, the rest as a line.
+
+    The line says what there was, where, and how large it is.
 
     Structured content is used only where there is no text: servers send both to say the same thing
     (MCP 2026-07-28, server/tools: structured content SHOULD be mirrored as text).
@@ -23,7 +27,7 @@ def content_of(result: CallToolResult) -> Content:
     parts = [_part(block) for block in result.content]
     has_text = any(isinstance(part, TextPart) and part.text.strip() for part in parts)
     if not has_text and result.structured_content is not None:
-        parts.append(TextPart(json.dumps(result.structured_content, ensure_ascii=False)))
+        parts.append(TextPart(safe(json.dumps(result.structured_content, ensure_ascii=False))))
     return _joined(part for part in parts if not isinstance(part, TextPart) or part.text.strip())
 
 
@@ -39,36 +43,56 @@ def _joined(parts: Iterable[Part]) -> Content:
 def _part(block: Any) -> Part:
     match block.type:
         case "text":
-            return TextPart(block.text)
+            return TextPart(safe(block.text))
         case "image":
             return ImagePart(block.data, block.mime_type)
         case "audio":
             return TextPart(f"[audio, {block.mime_type}, {_size(block.data)}: it cannot be shown here]")
         case "resource_link":
             about = f", {block.mime_type}" if block.mime_type else ""
-            return TextPart(f"[resource {block.name}: {block.uri}{about}]")
+            return TextPart(safe(f"[resource {block.name}: {block.uri}{about}]"))
         case "resource":
-            return TextPart(_embedded(block.resource))
+            return _embedded(block.resource)
         case other:
             return TextPart(f"[content of an unknown kind: {other}]")
 
 
-def _embedded(resource: Any) -> str:
+def _embedded(resource: Any) -> Part:
     text = getattr(resource, "text", None)
     if text is not None:
-        return f"[resource {resource.uri}]\n{text}"
-    kind = resource.mime_type or "binary"
-    return f"[resource {resource.uri}, {kind}, {_size(resource.blob)}: it cannot be shown here]"
+        return TextPart(safe(f"[resource {resource.uri}]\n{text}"))
+    kind = media_type(resource.mime_type or "")
+    if kind in IMAGE_TYPES:
+        return ImagePart(resource.blob, kind)
+    if kind == PDF:
+        return FilePart(resource.blob, kind, _name(str(resource.uri)))
+    said = resource.mime_type or "binary"
+    return TextPart(f"[resource {resource.uri}, {said}, {_size(resource.blob)}: it cannot be shown here]")
+
+
+def _name(uri: str) -> str:
+    """Give the last part of a URI's path, which is what people call a file; the URI where there is no path."""
+    try:
+        path = urlsplit(uri).path
+    except ValueError:  # what servers send need not be a URI
+        return uri
+    return unquote(path).rstrip("/").rpartition("/")[2] or uri
 
 
 def _size(base64: str) -> str:
     return f"{len(base64) * 3 // 4 - base64.count('=', -2):,} bytes"
 
 
-def cut(content: Content, max_chars: int) -> Content:
-    """Cut the text of a result to a head and a tail that are `max_chars` characters together, and say its true size."""
+def cut(content: Content, max_chars: int, more: str = "") -> Content:
+    """Cut the text of a result to a head and a tail that are `max_chars` characters together, and say its true size.
+
+    Args:
+        content: the result.
+        max_chars: characters of its text that are kept.
+        more: how the rest can be had; said where it is missing.
+    """
     if isinstance(content, str):
-        return _cut_text(content, max_chars)
+        return _cut_text(content, max_chars, more)
     left = max_chars
     skipped = 0
     kept: list[Part] = []
@@ -76,19 +100,19 @@ def cut(content: Content, max_chars: int) -> Content:
         if not isinstance(part, TextPart):
             kept.append(part)
         elif left or not part.text:
-            kept.append(TextPart(_cut_text(part.text, left)))
+            kept.append(TextPart(_cut_text(part.text, left, more)))
             left = max(0, left - len(part.text))
         else:
             skipped += len(part.text)
     if skipped:
-        kept.append(TextPart(f"[… {skipped:,} more characters are left out here …]"))
+        kept.append(TextPart(f"[… {skipped:,} more characters are left out here{more} …]"))
     return tuple(kept)
 
 
-def _cut_text(text: str, max_chars: int) -> str:
+def _cut_text(text: str, max_chars: int, more: str) -> str:
     if len(text) <= max_chars:
         return text
     head = max_chars * 3 // 4
     tail = max_chars - head
-    gap = f"\n[… {len(text) - head - tail:,} of {len(text):,} characters are left out here …]\n"
+    gap = f"\n[… {len(text) - head - tail:,} of {len(text):,} characters are left out here{more} …]\n"
     return text[:head] + gap + (text[-tail:] if tail else "")

@@ -14,6 +14,7 @@ from dial_client.messages import (
     Content,
     Echo,
     Failure,
+    FilePart,
     ImagePart,
     Message,
     Role,
@@ -22,6 +23,8 @@ from dial_client.messages import (
     ToolCallResult,
     Usage,
     content_to_json,
+    describe,
+    media_type,
     text_of,
 )
 from tests.stand_ins import unhurried
@@ -35,7 +38,10 @@ JSON = st.recursive(
     max_leaves=10,
 )
 CONTENT: st.SearchStrategy[Content] = ANY_TEXT | st.lists(
-    st.builds(TextPart, ANY_TEXT) | st.builds(ImagePart, ANY_TEXT, ANY_TEXT), max_size=3
+    st.builds(TextPart, ANY_TEXT)
+    | st.builds(ImagePart, ANY_TEXT, ANY_TEXT)
+    | st.builds(FilePart, ANY_TEXT, ANY_TEXT, ANY_TEXT),
+    max_size=3,
 ).map(tuple)
 CALLS = st.builds(
     ToolCallRequest, ANY_TEXT, ANY_TEXT, st.dictionaries(ANY_TEXT, JSON, max_size=3), st.none() | ANY_TEXT
@@ -172,6 +178,54 @@ def test_the_text_of_parts_is_that_of_its_text_parts() -> None:
     parts = (TextPart("one"), ImagePart("AA==", "image/png"), TextPart("two"))
     assert text_of(parts) == "one\ntwo"
     assert content_to_json(parts)[1] == {"type": "image", "data": "AA==", "mime_type": "image/png"}
+
+
+def test_a_document_is_written_with_its_name_and_read_with_none() -> None:
+    written = {"type": "file", "data": "AA==", "mime_type": "application/pdf", "name": "a.pdf"}
+    nameless = {"role": "user", "content": [{"type": "file", "data": "AA==", "mime_type": "application/pdf"}]}
+
+    assert content_to_json((FilePart("AA==", "application/pdf", "a.pdf"),)) == [written]
+    assert Message.from_dict(nameless).content == (FilePart("AA==", "application/pdf"),)
+
+
+@pytest.mark.parametrize("wrong", [{"data": 1}, {"mime_type": None}, {"name": 2}])
+def test_what_is_no_document_is_refused(wrong: dict[str, Any]) -> None:
+    part = {"type": "file", "data": "AA==", "mime_type": "application/pdf"} | wrong
+
+    with pytest.raises(ValueError, match="not a message"):
+        Message.from_dict({"role": "user", "content": [part]})
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("image/png", "image/png"),
+        (" Image/PNG ; charset=x; q=1", "image/png"),
+        ("image/jpg", "image/jpeg"),
+        ("APPLICATION/X-PDF", "application/pdf"),
+        ("", ""),
+        (";", ""),
+    ],
+)
+def test_a_mime_type_is_read_whatever_its_case_and_parameters(said: str, meant: str) -> None:
+    assert media_type(said) == meant
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        (ImagePart("A" * 4000, "image/png"), "image/png, about 3 kB"),
+        (ImagePart("AA==", " \n"), "an image, about 1 kB"),
+        (FilePart("A" * 4000, "application/pdf", "a\nb.pdf"), "a b.pdf, application/pdf, about 3 kB"),
+        (FilePart("", ""), "a file, about 1 kB"),
+    ],
+)
+def test_an_image_or_a_document_is_described_in_one_line(part: ImagePart | FilePart, said: str) -> None:
+    assert describe(part) == said
+
+
+def test_a_description_is_short_whatever_a_server_sends() -> None:
+    assert len(describe(FilePart("", "x" * 10_000, "y" * 10_000))) < 300
 
 
 def test_usages_add_up_count_by_count() -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from dial_client.messages import (
     Content,
     Echo,
+    FilePart,
     ImagePart,
     Message,
     Role,
@@ -21,12 +22,11 @@ from dial_client.messages import (
     ToolCallResult,
 )
 from dial_client.providers import chat, history, messages, responses
-from dial_client.providers.profile import CHAT, Profile
+from dial_client.providers.profile import ANTHROPIC, CHAT, OPENAI, Profile
 from tests.test_providers_rules import check_chat, check_messages, check_responses
 
 ME = "me"
 MISTRAL = Profile(user_after_tool=False, short_ids=True)
-IMAGE_TYPES = {"image/png", "image/jpeg", "image/gif", "image/webp"}
 
 
 # Conversations in any state.
@@ -42,13 +42,35 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
     max_leaves=6,
 )
-IMAGES = st.builds(
-    ImagePart,
-    st.sampled_from(["aGVsbG8=", "", "not base64", "aGVsbG8"]),
-    st.sampled_from(["image/png", "IMAGE/JPEG", "image/x", ""]),
+
+
+class Long(str):
+    """So long that a failing example does not show it."""
+
+    def __repr__(self) -> str:
+        return f"Long({len(self)})"
+
+
+BASE64 = st.sampled_from(
+    [
+        "aGVsbG8=",
+        "JVBERi0xLjcK",
+        "JVBE\nRi0x\n",
+        "iVBORw0KGgo=",
+        "",
+        "not base64",
+        "aGVsbG8",
+        "\ud800",
+        Long("A" * 5_300_000),
+    ]
 )
+TYPES = st.sampled_from(
+    ["image/png", "IMAGE/JPEG", "image/jpg; q=1", "image/x", "application/pdf", "Application/PDF;v=1", "text/x", ""]
+)
+IMAGES = st.builds(ImagePart, BASE64, TYPES)
+FILES = st.builds(FilePart, BASE64, TYPES, st.sampled_from(["a.pdf", "", "a\nb", "\ud800", "x" * 300]))
 CONTENT: st.SearchStrategy[Content] = st.one_of(
-    TEXTS, st.lists(st.one_of(st.builds(TextPart, TEXTS), IMAGES), max_size=3).map(tuple)
+    TEXTS, st.lists(st.one_of(st.builds(TextPart, TEXTS), IMAGES, FILES), max_size=3).map(tuple)
 )
 CALLS = st.lists(
     st.builds(ToolCallRequest, IDS, NAMES, st.dictionaries(TEXTS, JSON, max_size=2), st.sampled_from([None, "{'a'"])),
@@ -98,23 +120,27 @@ def conversations(echo_of: EchoOf) -> st.SearchStrategy[list[Message]]:
 
 @given(conversations(chat_echo))
 def test_any_conversation_is_valid_for_chat_completions(conversation: list[Message]) -> None:
-    for profile in (CHAT, MISTRAL, Profile(images=False, echo_reasoning="always", reasoning_field="reasoning_content")):
+    blind = Profile(images=False, echo_reasoning="always", reasoning_field="reasoning_content")
+    for profile in (CHAT, MISTRAL, OPENAI, blind):
         check_chat(chat.to_wire(conversation, ME, profile), profile)
 
 
 @given(conversations(responses_echo))
 def test_any_conversation_is_valid_for_responses(conversation: list[Message]) -> None:
-    for profile in (CHAT, Profile(images=False)):
-        check_responses(responses.to_wire(conversation, ME, profile))
+    for profile in (CHAT, OPENAI, Profile(images=False)):
+        check_responses(responses.to_wire(conversation, ME, profile), profile)
 
 
 @given(conversations(messages_echo))
 def test_any_conversation_is_valid_for_messages(conversation: list[Message]) -> None:
-    for profile in (CHAT, Profile(images=False)):
-        check_messages(messages.to_wire(conversation, ME, profile))
+    for profile in (CHAT, ANTHROPIC, Profile(images=False)):
+        check_messages(messages.to_wire(conversation, ME, profile), profile)
 
 
 # A conversation that goes on.
+
+
+GIVEN: st.SearchStrategy[Content] = st.one_of(st.just("12:00"), st.tuples(IMAGES), st.tuples(FILES))
 
 
 @st.composite
@@ -128,14 +154,16 @@ def sane_turns(draw: st.DrawFn) -> list[list[Message]]:
         for calls in draw(st.lists(CALLS.filter(bool), max_size=2)):
             echo = draw(st.sampled_from([None, Echo(ME, messages_echo(calls)), Echo(ME, responses_echo(calls))]))
             said.append(Message(Role.ASSISTANT, "Hm", calls, echo=echo))
-            said += [Message.tool(call, ToolCallResult(call.id, success=True, content="12:00")) for call in calls]
+            contents = draw(st.lists(GIVEN, min_size=len(calls), max_size=len(calls)))
+            results = zip(calls, contents, strict=True)
+            said += [Message.tool(call, ToolCallResult(call.id, success=True, content=told)) for call, told in results]
             requests.append(list(said))
         said.append(Message.assistant("Fine."))
     return requests
 
 
 def sent_items(request: list[Message]) -> Iterator[list[Any]]:
-    yield chat.to_wire(request, ME)
+    yield chat.to_wire(request, ME, OPENAI)
     yield responses.to_wire(request, ME)[1]
     yield messages.to_wire(request, ME)[1]
 

@@ -14,12 +14,6 @@ from tests.endpoints import Answer, Heard, Say, events, hear, model_endpoint, on
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    """The vendors' SDKs need asyncio."""
-    return "asyncio"
-
-
 async def ask(answer: Answer, **request: Any) -> Heard:
     with model_endpoint([answer]) as endpoint:
         provider = provider_of(endpoint, Wire.MESSAGES)
@@ -147,7 +141,7 @@ async def test_tokens_that_came_from_the_cache_or_went_there_are_counted() -> No
 
     heard = await ask(one_json({"type": "message", "content": [], "stop_reason": "end_turn", "usage": usage}))
 
-    assert heard.completion.usage == Usage(321, 5, 300, 4)
+    assert heard.completion.usage == Usage(321, 5, 300, 4, 20)
 
 
 async def test_a_long_reply_is_streamed_whatever_was_asked_for() -> None:

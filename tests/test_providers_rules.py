@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
-from dial_client.providers.profile import CHAT, Profile
+from dial_client.providers.profile import ANTHROPIC, CHAT, OPENAI, Profile
 
 IMAGE_TYPES = {"image/png", "image/jpeg", "image/gif", "image/webp"}
+MAX_SHOWN = 20
+MAX_IMAGE, MAX_REQUEST = 5 * 1024 * 1024, 32_000_000
 
 
 def strict_object(text: Any) -> dict[str, Any]:
@@ -33,14 +35,40 @@ def check_json(value: Any) -> None:
     json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
 
 
-def check_data_url(url: str) -> None:
+def check_data_url(url: str, profile: Profile) -> None:
     kind, data = re.fullmatch(r"data:([a-z/]+);base64,(.+)", url).groups()  # type: ignore[union-attr]
+    check_image(kind, data, profile)
+
+
+def check_image(kind: str, data: str, profile: Profile) -> None:
+    assert profile.images
     assert kind in IMAGE_TYPES
     assert base64.b64decode(data, validate=True)
+    assert len(data) <= MAX_IMAGE
+
+
+def check_file(name: str, url: str, profile: Profile) -> None:
+    assert url.startswith("data:application/pdf;base64,")
+    check_pdf(name, url.partition(",")[2], profile)
+
+
+def check_pdf(name: str, data: str, profile: Profile) -> None:
+    assert profile.documents
+    assert re.fullmatch(r"[^\r\n]{1,250}\.pdf", name, re.IGNORECASE)
+    assert b"%PDF-" in base64.b64decode(data, validate=True)[:1024]
+
+
+def check_sizes(sent: Any) -> None:
+    """Count what is shown, and how large the whole request is."""
+    written = json.dumps(sent)
+    assert len(written) <= MAX_REQUEST
+    shown = re.findall(r'"type": "(?:image|image_url|input_image|document|file|input_file)"', written)
+    assert len(shown) <= MAX_SHOWN
 
 
 def check_chat(sent: Sequence[dict[str, Any]], profile: Profile = CHAT) -> None:
     check_json(sent)
+    check_sizes(sent)
     pattern = r"[a-zA-Z0-9]{9}" if profile.short_ids else r"[!-~]{1,40}"
     seen: set[str] = set()
     open_calls: list[str] = []
@@ -54,7 +82,7 @@ def check_chat(sent: Sequence[dict[str, Any]], profile: Profile = CHAT) -> None:
         elif role == "user":
             assert before != "user"
             assert profile.user_after_tool or before != "tool"
-            check_chat_content(message["content"])
+            check_chat_content(message["content"], profile)
         elif role == "assistant":
             assert before != "assistant"
             open_calls = check_chat_calls(message, pattern, seen)
@@ -69,12 +97,14 @@ def check_chat(sent: Sequence[dict[str, Any]], profile: Profile = CHAT) -> None:
     assert before in ("user", "tool")
 
 
-def check_chat_content(content: Any) -> None:
+def check_chat_content(content: Any, profile: Profile) -> None:
     for part in content if isinstance(content, list) else [{"type": "text", "text": content}]:
         if part["type"] == "text":
             check_text(part["text"])
+        elif part["type"] == "file":
+            check_file(part["file"]["filename"], part["file"]["file_data"], profile)
         else:
-            check_data_url(part["image_url"]["url"])
+            check_data_url(part["image_url"]["url"], profile)
 
 
 def check_chat_calls(message: dict[str, Any], pattern: str, seen: set[str]) -> list[str]:
@@ -92,9 +122,10 @@ def check_chat_calls(message: dict[str, Any], pattern: str, seen: set[str]) -> l
     return ids
 
 
-def check_responses(sent: tuple[str, Sequence[dict[str, Any]]]) -> None:
+def check_responses(sent: tuple[str, Sequence[dict[str, Any]]], profile: Profile = OPENAI) -> None:
     instructions, items = sent
     check_json([instructions, *items])
+    check_sizes(items)
     seen: set[str] = set()
     open_calls: list[str] = []
     answering = False
@@ -103,7 +134,7 @@ def check_responses(sent: tuple[str, Sequence[dict[str, Any]]]) -> None:
         if kind == "function_call_output":
             answering = True
             assert item["call_id"] == open_calls.pop(0)
-            check_output(item["output"])
+            check_output(item["output"], profile)
             continue
         assert not (open_calls and answering), "outputs come together"
         assert not open_calls or kind in ("function_call", "reasoning", "message")
@@ -116,36 +147,39 @@ def check_responses(sent: tuple[str, Sequence[dict[str, Any]]]) -> None:
             seen.add(item["call_id"])
             open_calls.append(item["call_id"])
         elif kind == "message":
-            check_item_content(item)
+            check_item_content(item, profile)
     assert not open_calls
     assert items
     assert items[-1].get("type") == "function_call_output" or items[-1]["role"] == "user"
 
 
-def check_output(output: Any) -> None:
+def check_output(output: Any, profile: Profile) -> None:
     for part in output if isinstance(output, list) else [{"type": "input_text", "text": output}]:
-        check_input_part(part)
+        check_input_part(part, profile)
 
 
-def check_item_content(item: dict[str, Any]) -> None:
+def check_item_content(item: dict[str, Any], profile: Profile) -> None:
     if isinstance(item["content"], str):
         check_text(item["content"])
     elif item["role"] == "user":
         for part in item["content"]:
-            check_input_part(part)
+            check_input_part(part, profile)
 
 
-def check_input_part(part: dict[str, Any]) -> None:
+def check_input_part(part: dict[str, Any], profile: Profile) -> None:
     if part["type"] == "input_text":
         check_text(part["text"])
+    elif part["type"] == "input_file":
+        check_file(part["filename"], part["file_data"], profile)
     else:
         assert part["type"] == "input_image"
-        check_data_url(part["image_url"])
+        check_data_url(part["image_url"], profile)
 
 
-def check_messages(sent: tuple[str, Sequence[dict[str, Any]]]) -> None:
+def check_messages(sent: tuple[str, Sequence[dict[str, Any]]], profile: Profile = ANTHROPIC) -> None:
     system, conversation = sent
     check_json([system, *conversation])
+    check_sizes(conversation)
     seen: set[str] = set()
     roles = [message["role"] for message in conversation]
     assert roles == ["user", "assistant"] * (len(roles) // 2) + ["user"], (
@@ -165,11 +199,11 @@ def check_messages(sent: tuple[str, Sequence[dict[str, Any]]]) -> None:
         assert len(set(asked)) == len(asked)
         seen.update(asked)
         for block in blocks:
-            check_block(block)
+            check_block(block, profile)
     assert not asked
 
 
-def check_block(block: dict[str, Any]) -> None:
+def check_block(block: dict[str, Any], profile: Profile) -> None:
     match block["type"]:
         case "text":
             check_text(block["text"])
@@ -180,10 +214,14 @@ def check_block(block: dict[str, Any]) -> None:
         case "tool_result":
             content = block["content"]
             for part in content if isinstance(content, list) else [{"type": "text", "text": content}]:
-                check_block(part)
+                check_block(part, profile)
         case "image":
-            assert block["source"]["media_type"] in IMAGE_TYPES
-            assert base64.b64decode(block["source"]["data"], validate=True)
+            assert block["source"]["type"] == "base64"
+            check_image(block["source"]["media_type"], block["source"]["data"], profile)
+        case "document":
+            assert block["source"]["type"] == "base64"
+            assert block["source"]["media_type"] == "application/pdf"
+            check_pdf(block["title"], block["source"]["data"], profile)
         case other:
             assert other in ("thinking", "redacted_thinking")
 
@@ -199,6 +237,9 @@ def answered(call_id: str, content: Any = "done") -> dict[str, Any]:
 
 
 USER = {"role": "user", "content": "Hi"}
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGVsbG8="}}
+FILE = {"filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERi0xLjcK"}
+NAMELESS = {"type": "file", "file": FILE | {"filename": ""}}
 
 
 @pytest.mark.parametrize(
@@ -220,16 +261,29 @@ USER = {"role": "user", "content": "Hi"}
         pytest.param([USER, USER], id="two turns of one person"),
         pytest.param([USER, {"role": "system", "content": "Be kind"}, USER], id="instructions in the middle"),
         pytest.param([{"role": "user", "content": "\ud800"}], id="half of a surrogate pair"),
+        pytest.param([{"role": "user", "content": [IMAGE] * 21}], id="too many images"),
+        pytest.param([{"role": "user", "content": [NAMELESS]}], id="a document without a name"),
+        pytest.param([USER, called("a"), answered("a", [IMAGE])], id="an image in a tool message"),
     ],
 )
 def test_what_an_endpoint_refuses_breaks_a_rule(sent: list[dict[str, Any]]) -> None:
     with pytest.raises((AssertionError, ValueError, IndexError)):
-        check_chat(sent)
+        check_chat(sent, OPENAI)
+
+
+def test_a_document_breaks_a_rule_where_the_endpoint_takes_none() -> None:
+    sent = [{"role": "user", "content": [{"type": "file", "file": FILE}]}]
+    check_chat(sent, OPENAI)
+
+    with pytest.raises(AssertionError):
+        check_chat(sent, CHAT)
 
 
 ASKED = {"role": "user", "content": [{"type": "text", "text": "Hi"}]}
 USES = {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "f", "input": {}}]}
 RESULT = {"type": "tool_result", "tool_use_id": "a", "content": "done"}
+SOURCE = {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0xLjcK"}
+DOCUMENT = {"type": "document", "source": SOURCE, "title": "a.pdf"}
 
 
 @pytest.mark.parametrize(
@@ -243,6 +297,8 @@ RESULT = {"type": "tool_result", "tool_use_id": "a", "content": "done"}
         pytest.param([USES, {"role": "user", "content": [RESULT]}], id="the model begins"),
         pytest.param([ASKED, ASKED], id="two turns of one person"),
         pytest.param([{"role": "user", "content": [{"type": "text", "text": " "}]}], id="a blank text"),
+        pytest.param([{"role": "user", "content": [DOCUMENT | {"title": ""}]}], id="a document without a title"),
+        pytest.param([{"role": "user", "content": [DOCUMENT] * 21}], id="too many documents"),
     ],
 )
 def test_what_the_messages_api_refuses_breaks_a_rule(sent: list[dict[str, Any]]) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import jiter
 import pytest
 
 from dial_client.errors import ProviderError
 from dial_client.messages import ImagePart, Message, Role, TextPart, ToolCallRequest, ToolCallResult, ToolSpec, Usage
 from dial_client.model import FinishReason, ToolChoice
+from dial_client.providers.usage import count
 from dial_client.settings import Wire
 from tests.endpoints import Answer, Call, Heard, Raw, Say, events, hear, model_endpoint, one_json, provider_of
 
@@ -17,12 +19,6 @@ pytestmark = pytest.mark.anyio
 WIRES = pytest.mark.parametrize("wire", list(Wire))
 STREAMED = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 TOOLS = (ToolSpec("time__now", "The time", {"type": "object", "properties": {"tz": {"type": "string"}}}),)
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    """The vendors' SDKs need asyncio."""
-    return "asyncio"
 
 
 async def ask(wire: Wire, answer: Answer, *messages: Message, **request: Any) -> Heard:
@@ -273,3 +269,10 @@ async def test_two_messages_of_one_response_do_not_run_into_each_other() -> None
     last = {"type": "response.completed", "response": {"status": "completed"}}
 
     assert (await ask(Wire.RESPONSES, events(*said, last, done=False))).text == "a\n\nb"
+
+
+@pytest.mark.parametrize("value", ["1e999", "-1", "NaN", "true", "9" * 400, '"7"', "null", "[]"])
+def test_tokens_that_are_no_number_count_as_none(value: str) -> None:
+    said = jiter.from_json(f'{{"prompt_tokens": {value}, "completion_tokens": 7.0}}'.encode())
+
+    assert count(said) == Usage(0, 7)

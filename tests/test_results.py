@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp_types import CallToolResult
 
-from dial_client.messages import Content, ImagePart, TextPart, text_of
+from dial_client.messages import Content, FilePart, ImagePart, Part, TextPart, text_of
 from dial_client.results import NO_OUTPUT, content_of, cut
 from tests.stand_ins import unhurried
 
@@ -24,10 +24,16 @@ def embedded(**resource: Any) -> dict[str, Any]:
     return {"type": "resource", "resource": {"uri": "file:///a.bin", **resource}}
 
 
+def PDF(name: str) -> FilePart:  # noqa: N802 - a document like another, but for its name
+    return FilePart("JVBERi0=", "application/pdf", name)
+
+
 READ: list[tuple[str, list[dict[str, Any]], Any, Content]] = [
     ("text", [text("noon")], None, "noon"),
     ("texts", [text("one"), text("two")], None, "one\ntwo"),
     ("text as it is", [text("  a\n\n\tb ")], None, "  a\n\n\tb "),
+    ("what nobody sees", [text("no\u200bon\U000e0049\u202e")], None, "noon"),
+    ("what a terminal obeys", [text("\x1b[31mnoon\x1b[0m\x07")], None, "noon"),
     ("nothing", [], None, NO_OUTPUT),
     ("empty text", [text("")], None, NO_OUTPUT),
     ("blank text", [text(" \n"), text("\t")], None, NO_OUTPUT),
@@ -65,6 +71,23 @@ READ: list[tuple[str, list[dict[str, Any]], Any, Content]] = [
         None,
         "[resource file:///a.bin, binary, 1 bytes: it cannot be shown here]",
     ),
+    ("a PDF", [embedded(blob="JVBERi0=", mimeType="application/pdf")], None, (PDF("a.bin"),)),
+    ("a PDF by another word", [embedded(blob="JVBERi0=", mimeType="Application/X-PDF; v=1")], None, (PDF("a.bin"),)),
+    (
+        "a PDF and structured",
+        [embedded(blob="JVBERi0=", mimeType="application/pdf")],
+        {},
+        (PDF("a.bin"), TextPart("{}")),
+    ),
+    ("an embedded image", [embedded(blob="AAAA", mimeType="image/png")], None, (ImagePart("AAAA", "image/png"),)),
+    ("an embedded jpg", [embedded(blob="AAAA", mimeType="IMAGE/JPG;q=1")], None, (ImagePart("AAAA", "image/jpeg"),)),
+    (
+        "an image no model takes",
+        [embedded(blob="AAAA", mimeType="image/svg+xml")],
+        None,
+        "[resource file:///a.bin, image/svg+xml, 3 bytes: it cannot be shown here]",
+    ),
+    ("a PDF of text", [embedded(text="%PDF", mimeType="application/pdf")], None, "[resource file:///a.bin]\n%PDF"),
 ]  # fmt: skip
 
 
@@ -76,9 +99,28 @@ def test_a_result_is_read_as(blocks: list[dict[str, Any]], structured: Any, cont
     assert content_of(result) == content
 
 
+@pytest.mark.parametrize(
+    ("uri", "name"),
+    [
+        ("file:///tmp/report.pdf", "report.pdf"),
+        ("https://example.test/a/r%C3%A9sum%C3%A9%20of%20it.pdf?page=2#3", "résumé of it.pdf"),
+        ("docs://reports/42/", "42"),
+        ("docs://reports", "docs://reports"),
+        ("urn:isbn:1", "isbn:1"),
+        ("file:///..%2F..%2Fetc%2Fpasswd", "passwd"),
+        ("http://[", "http://["),
+    ],
+)
+def test_a_document_is_named_after_its_uri(uri: str, name: str) -> None:
+    block = {"type": "resource", "resource": {"uri": uri, "blob": "JVBERi0=", "mimeType": "application/pdf"}}
+    assert content_of(CallToolResult.model_validate({"content": [block]})) == (PDF(name),)
+
+
 # --- cut to size ----------------------------------------------------------------------------------
 
-PARTS = st.lists(st.builds(TextPart, st.text(max_size=30)) | st.just(ImagePart("AAAA", "image/png")), max_size=30)
+PARTS = st.lists(
+    st.builds(TextPart, st.text(max_size=30)) | st.sampled_from([ImagePart("AAAA", "image/png"), PDF("a")]), max_size=30
+)
 
 
 @unhurried
@@ -98,11 +140,13 @@ def test_text_within_its_size_is_left_alone_and_longer_text_has_its_head_and_tai
 
 @unhurried
 @given(PARTS, st.integers(1, 100))
-def test_parts_are_cut_to_a_size_all_together_and_images_stay(parts: list[TextPart | ImagePart], most: int) -> None:
+def test_parts_are_cut_to_a_size_all_together_and_images_and_documents_stay(parts: list[Part], most: int) -> None:
     left = cut(tuple(parts), most)
     assert not isinstance(left, str)
     assert len("".join(part.text for part in left if isinstance(part, TextPart))) <= most + 200
-    assert [part for part in left if isinstance(part, ImagePart)] == [p for p in parts if isinstance(p, ImagePart)]
+    assert [part for part in left if not isinstance(part, TextPart)] == [
+        part for part in parts if not isinstance(part, TextPart)
+    ]
     if sum(len(part.text) for part in parts if isinstance(part, TextPart)) <= most:
         assert left == tuple(parts)
 

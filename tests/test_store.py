@@ -28,6 +28,7 @@ from dial_client import database
 from dial_client.errors import ConfigError, ConversationNotFound, DialError
 from dial_client.messages import (
     Echo,
+    FilePart,
     ImagePart,
     Message,
     Role,
@@ -224,7 +225,8 @@ json_values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
     max_leaves=5,
 )
-contents = texts | st.lists(st.builds(TextPart, texts) | st.builds(ImagePart, texts, texts), max_size=3).map(tuple)
+parts = st.builds(TextPart, texts) | st.builds(ImagePart, texts, texts) | st.builds(FilePart, texts, texts, texts)
+contents = texts | st.lists(parts, max_size=3).map(tuple)
 calls = st.builds(ToolCallRequest, texts, texts, st.dictionaries(names, json_values, max_size=3), st.none() | texts)
 messages = st.builds(
     Message,

@@ -9,8 +9,8 @@ from dial_client.cli.opening import opened, say_notes, settings_of
 from dial_client.cli.options import ExitCode, Options
 from dial_client.connections import ServerStatus
 from dial_client.errors import ConfigError
-from dial_client.messages import Failure, ImagePart, ToolCallResult
-from dial_client.sinks.safe_text import one_line, safe
+from dial_client.messages import Failure, TextPart, ToolCallResult, describe
+from dial_client.safe_text import one_line, safe
 
 
 async def list_tools(options: Options, *, as_json: bool) -> int:
@@ -86,8 +86,5 @@ async def call_tool(options: Options, name: str, arguments: str, *, as_json: boo
 def _as_text(result: ToolCallResult) -> str:
     if isinstance(result.content, str):
         return safe(result.content)
-    lines = [
-        f"[image, {part.mime_type}, {len(part.data) * 3 // 4:,} bytes]" if isinstance(part, ImagePart) else part.text
-        for part in result.content
-    ]
+    lines = [part.text if isinstance(part, TextPart) else f"[{describe(part)}]" for part in result.content]
     return safe("\n".join(lines))

@@ -3,28 +3,33 @@
 The rules are those of the endpoints together, and the strictest wins: instructions in one place; every call answered
 exactly once, in the order of the calls, right behind the message that asks; no result without its call; no empty text;
 ids, names and arguments an endpoint takes back; a question at the end. What has been sent once is sent the same way
-again when more has been said: prompt caches, and signatures over what came before, depend on it.
+again when more has been said: prompt caches, and signatures over what came before, depend on it. Only images and
+documents are told in words when there are too many of them (`shown.too_old`).
 """
 
 from __future__ import annotations
 
-import binascii
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import islice, pairwise
 from typing import Any
 
-from dial_client.messages import Content, ImagePart, Message, Part, Role, TextPart, ToolCallRequest
+from dial_client.messages import Content, FilePart, ImagePart, Message, Part, Role, TextPart, ToolCallRequest, text_of
 from dial_client.providers.calls import clean, scrub
+from dial_client.providers.profile import Profile
+from dial_client.providers.shown import Described, in_words, shown, too_old
 
 NO_RESULT = "[no result: the call was interrupted]"
 NO_OUTPUT = "(no output)"
 NO_TEXT = "(no text)"
 GO_ON = "Continue."
+ERROR = "ERROR:"
 
-_IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-_MAX_IMAGE = 5 * 1024 * 1024
+_MAX_NOTES = 8
+"""Things the user is told of that the model is not shown."""
+_OLD = "it is no longer shown to the model, newer ones are"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +47,22 @@ class Result:
     is_error: bool
 
     @property
-    def text(self) -> str:
-        """The text of it, without its images, marked as an error where it is one and does not say so."""
-        text = "\n".join(part.text for part in self.parts if isinstance(part, TextPart)) or NO_OUTPUT
-        return f"ERROR: {text}" if self.is_error and not text.lower().startswith("error") else text
+    def shown(self) -> tuple[ImagePart | FilePart, ...]:
+        """The images and documents of it."""
+        return tuple(part for part in self.parts if not isinstance(part, TextPart))
+
+    def text(self, *more: str) -> str:
+        """Give the text of it, with more of it behind, marked as an error where it is one and does not say so."""
+        text = text_of((*self.parts, *map(TextPart, more))) or NO_OUTPUT
+        return f"{ERROR} {text}" if self._hides_an_error else text
+
+    def marked(self) -> tuple[Part, ...]:
+        """Give the parts, with a word in front that this is an error where it is one and does not say so."""
+        return (TextPart(ERROR), *self.parts) if self._hides_an_error else self.parts
 
     @property
-    def images(self) -> tuple[ImagePart, ...]:
-        """The images of it."""
-        return tuple(part for part in self.parts if isinstance(part, ImagePart))
+    def _hides_an_error(self) -> bool:
+        return self.is_error and not text_of(self.parts).lower().startswith("error")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,23 +89,38 @@ class _Draft:
     answers: list[Message | None] = field(default_factory=list)
 
 
-def tidy(messages: Iterable[Message], provider_name: str, id_pattern: str) -> tuple[str, list[Step]]:
+def tidy(
+    messages: Iterable[Message],
+    provider_name: str,
+    id_pattern: str,
+    profile: Profile,
+    notes: list[str] | None = None,
+    *,
+    in_results: bool = True,
+) -> tuple[str, list[Step]]:
     """Give the instructions, and the conversation in steps, the last of which asks something of the model.
 
     Args:
         messages: any messages, in any order.
         provider_name: whose echoes are understood.
         id_pattern: what a call's id must match as a whole; nine letters and digits must match it.
+        profile: whether the endpoint takes images and documents.
+        notes: is told what the model is not shown of what has come since a person spoke last, that included.
+        in_results: whether images and documents of results can be shown at all.
     """
     instructions, drafts = _sort(messages)
     ids = _Ids(re.compile(id_pattern))
+    results_profile = profile if in_results else replace(profile, images=False, documents=False)
     steps: list[Step] = []
     for draft in drafts:
         message = draft.message
         if message.role is Role.USER:
-            steps.append(Asked(_parts(message.content, NO_TEXT)))
+            steps.append(Asked(_parts(message.content, NO_TEXT, profile)))
         elif message.tool_calls or message.text.strip():
-            steps.append(_said(draft, provider_name, ids))
+            steps.append(_said(draft, provider_name, ids, results_profile))
+    steps = _without_the_oldest(steps)
+    if notes is not None:
+        _tell(steps, notes)
     if not steps or not (isinstance(steps[-1], Asked) or steps[-1].calls):
         steps.append(Asked((TextPart(GO_ON if steps else NO_TEXT),)))
     return "\n\n".join(instructions), steps
@@ -121,13 +148,43 @@ def _sort(messages: Iterable[Message]) -> tuple[list[str], list[_Draft]]:
     return instructions, drafts
 
 
-def _said(draft: _Draft, provider_name: str, ids: _Ids) -> Said:
+def _without_the_oldest(steps: list[Step]) -> list[Step]:
+    """Give the steps with no more images and documents than one request holds; lines stand for the oldest."""
+    visible = [part for step in steps for part in _parts_of(step) if not isinstance(part, TextPart)]
+    lines = {id(part): in_words(part, _OLD) for part in visible[: too_old([len(part.data) for part in visible])]}
+    if not lines:
+        return steps
+
+    def aged(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        return tuple(lines.get(id(part), part) for part in parts)
+
+    return [
+        Asked(aged(step.parts))
+        if isinstance(step, Asked)
+        else replace(step, results=tuple(replace(result, parts=aged(result.parts)) for result in step.results))
+        for step in steps
+    ]
+
+
+def _parts_of(step: Step) -> Iterable[Part]:
+    return step.parts if isinstance(step, Asked) else (part for result in step.results for part in result.parts)
+
+
+def _tell(steps: Sequence[Step], notes: list[str]) -> None:
+    pairs = enumerate(pairwise(steps), 1)
+    answered = max((at for at, (one, two) in pairs if isinstance(one, Said) and isinstance(two, Asked)), default=0)
+    new = (part for step in steps[answered:] for part in _parts_of(step))
+    unseen = dict.fromkeys(part.text[1:-1] for part in new if isinstance(part, Described))
+    notes.extend(note for note in islice(unseen, _MAX_NOTES) if note not in notes)
+
+
+def _said(draft: _Draft, provider_name: str, ids: _Ids, profile: Profile) -> Said:
     message = draft.message
     echo = message.echo.data if message.echo is not None and message.echo.provider == provider_name else None
     return Said(
         text=clean(message.text) if message.text.strip() else "",
         calls=tuple(_call(call, ids) for call in message.tool_calls),
-        results=tuple(_result(answer) for answer in draft.answers),
+        results=tuple(_result(answer, profile) for answer in draft.answers),
         echo=echo,
         asked_as=tuple(call.id for call in message.tool_calls),
     )
@@ -138,41 +195,17 @@ def _call(call: ToolCallRequest, ids: _Ids) -> ToolCallRequest:
     return ToolCallRequest(ids.give(call.id), name, scrub(call.arguments))
 
 
-def _result(answer: Message | None) -> Result:
+def _result(answer: Message | None, profile: Profile) -> Result:
     if answer is None:
         return Result((TextPart(NO_RESULT),), is_error=True)
-    return Result(_parts(answer.content, NO_OUTPUT), answer.is_error)
+    return Result(_parts(answer.content, NO_OUTPUT, profile), answer.is_error)
 
 
-def _parts(content: Content, instead: str) -> tuple[Part, ...]:
+def _parts(content: Content, instead: str, profile: Profile) -> tuple[Part, ...]:
     if isinstance(content, str):
         return (TextPart(clean(content) if content.strip() else instead),)
-    fit = (_fit(part) for part in content)
-    return tuple(part for part in fit if isinstance(part, ImagePart) or part.text.strip()) or (TextPart(instead),)
-
-
-def _fit(part: Part) -> Part:
-    """Give an image as every provider takes it, or a line that says what cannot be shown."""
-    if isinstance(part, TextPart):
-        return TextPart(clean(part.text))
-    if part.mime_type.lower() not in _IMAGES:
-        return TextPart(describe(part))
-    try:
-        size = len(binascii.a2b_base64(part.data, strict_mode=True))
-    except ValueError:
-        return TextPart(describe(part))
-    return ImagePart(part.data, part.mime_type.lower()) if 0 < size <= _MAX_IMAGE else TextPart(describe(part))
-
-
-def describe(image: ImagePart) -> str:
-    """Give the line that stands where an image cannot."""
-    kind = clean(image.mime_type).strip() or "an image"
-    return f"[{kind}, about {max(1, len(image.data) * 3 // 4000)} kB: it cannot be shown to the model]"
-
-
-def without_images(parts: Sequence[Part]) -> str:
-    """Give the parts as one text, in which a line stands for each image."""
-    return "\n".join(part.text if isinstance(part, TextPart) else describe(part) for part in parts)
+    fit = (shown(part, images=profile.images, documents=profile.documents) for part in content)
+    return tuple(part for part in fit if not isinstance(part, TextPart) or part.text.strip()) or (TextPart(instead),)
 
 
 class _Ids:

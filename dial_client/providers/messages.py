@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dial_client.messages import Message, Part, TextPart, ToolSpec
+from dial_client.messages import FilePart, ImagePart, Message, Part, TextPart, ToolSpec
 from dial_client.model import ModelRequest, ToolChoice
 from dial_client.providers.calls import scrub
 from dial_client.providers.exchange import HttpProvider
-from dial_client.providers.history import NO_TEXT, Asked, Result, Said, describe, tidy
+from dial_client.providers.history import NO_TEXT, Asked, Result, Said, tidy
 from dial_client.providers.messages_reply import MessagesReply
 from dial_client.providers.profile import ANTHROPIC, Profile
 
@@ -27,7 +27,6 @@ class MessagesProvider(HttpProvider):
     """Asks an endpoint that speaks the Messages API."""
 
     wire = "messages"
-    sdk = "anthropic"
     required = frozenset({"max_tokens"})
 
     def _path(self) -> str:
@@ -37,14 +36,14 @@ class MessagesProvider(HttpProvider):
         return MessagesReply()
 
     def _tool(self, tool: ToolSpec) -> dict[str, Any]:
-        said: dict[str, Any] = {"name": tool.name, "input_schema": dict(tool.input_schema)}
+        said: dict[str, Any] = {"name": tool.name, "input_schema": dict(tool.input_schema or {"type": "object"})}
         if self._lessons.profile.strict:
             said["strict"] = True
         return said | {"description": tool.description} if tool.description else said
 
-    def _fields(self, request: ModelRequest, *, has_tools: bool) -> dict[str, Any]:
+    def _fields(self, request: ModelRequest, notes: list[str], *, has_tools: bool) -> dict[str, Any]:
         profile = self._lessons.profile
-        system, messages = to_wire(request.messages, self.name, profile)
+        system, messages = to_wire(request.messages, self.name, profile, notes)
         limit = self._limit(request) or _DEFAULT_MAX_TOKENS
         fields: dict[str, Any] = {"model": self.model, "max_tokens": limit, "messages": messages}
         fields["stream"] = request.stream or limit > _MAX_UNSTREAMED_TOKENS
@@ -70,7 +69,7 @@ class MessagesProvider(HttpProvider):
 
 
 def to_wire(
-    messages: Sequence[Message], provider_name: str, profile: Profile = ANTHROPIC
+    messages: Sequence[Message], provider_name: str, profile: Profile = ANTHROPIC, notes: list[str] | None = None
 ) -> tuple[str, list[dict[str, Any]]]:
     """Give ``system`` and ``messages``: valid whatever the conversation is.
 
@@ -78,18 +77,19 @@ def to_wire(
         messages: any messages.
         provider_name: whose echoes go back.
         profile: what the endpoint takes.
+        notes: is told what the model is not shown.
     """
-    system, steps = tidy(messages, provider_name, _ID)
+    system, steps = tidy(messages, provider_name, _ID, profile, notes)
     wire: list[dict[str, Any]] = []
     if not isinstance(steps[0], Asked):
         _add(wire, "user", [{"type": "text", "text": NO_TEXT}])
     for step in steps:
         if isinstance(step, Asked):
-            _add(wire, "user", [_part(part, profile) for part in step.parts])
+            _add(wire, "user", [_part(part) for part in step.parts])
             continue
         _add(wire, "assistant", _echoed(step) or _rebuilt(step))
         for call, result in zip(step.calls, step.results, strict=True):
-            _add(wire, "user", [_result(call.id, result, profile)])
+            _add(wire, "user", [_result(call.id, result)])
     return system, wire
 
 
@@ -129,19 +129,22 @@ def _rebuilt(step: Said) -> list[dict[str, Any]]:
     return [*blocks, *uses]
 
 
-def _result(call_id: str, result: Result, profile: Profile) -> dict[str, Any]:
-    parts = [_part(part, profile) for part in result.parts]
+def _result(call_id: str, result: Result) -> dict[str, Any]:
+    parts = [_part(part) for part in result.parts]
     content: Any = parts[0]["text"] if len(parts) == 1 and parts[0]["type"] == "text" else parts
     block = {"type": "tool_result", "tool_use_id": call_id, "content": content}
     return block | {"is_error": True} if result.is_error else block
 
 
-def _part(part: Part, profile: Profile) -> dict[str, Any]:
-    if isinstance(part, TextPart):
-        return {"type": "text", "text": part.text}
-    if not profile.images:
-        return {"type": "text", "text": describe(part)}
-    return {"type": "image", "source": {"type": "base64", "media_type": part.mime_type, "data": part.data}}
+def _part(part: Part) -> dict[str, Any]:
+    match part:
+        case TextPart(text):
+            return {"type": "text", "text": text}
+        case ImagePart(data, mime_type):
+            return {"type": "image", "source": {"type": "base64", "media_type": mime_type, "data": data}}
+        case FilePart(data, mime_type, name):
+            source = {"type": "base64", "media_type": mime_type, "data": data}
+            return {"type": "document", "source": source, "title": name}
 
 
 def _add(wire: list[dict[str, Any]], role: str, blocks: list[dict[str, Any]]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dial_client.messages import ImagePart, Message, Part, TextPart, ToolCallRequest, ToolSpec, Usage
+from dial_client.messages import FilePart, ImagePart, Message, Part, TextPart, ToolCallRequest, ToolSpec, Usage, text_of
 from dial_client.model import (
     CallChunk,
     Completion,
@@ -23,10 +23,12 @@ from dial_client.model import (
 from dial_client.providers.calls import distinct, json_text, read_call
 from dial_client.providers.exchange import HttpProvider
 from dial_client.providers.failures import Told, checked
-from dial_client.providers.history import Asked, Result, Said, tidy, without_images
+from dial_client.providers.history import Asked, Result, Said, tidy
 from dial_client.providers.profile import OPENAI, Profile
 from dial_client.providers.usage import count
 
+_NOTHING = {"type": "object", "properties": {}}
+"""The parameters of a tool without any; unlike chat completions, this API wants them said."""
 _ID = r"[a-zA-Z0-9_-]{1,64}"
 
 
@@ -44,12 +46,13 @@ class ResponsesProvider(HttpProvider):
     def _tool(self, tool: ToolSpec) -> dict[str, Any]:
         # Where "strict" is not False the API may make optional arguments required, which servers need not take.
         strict = self._lessons.profile.strict
-        said = {"type": "function", "name": tool.name, "parameters": dict(tool.input_schema), "strict": strict}
+        parameters = dict(tool.input_schema or _NOTHING)
+        said = {"type": "function", "name": tool.name, "parameters": parameters, "strict": strict}
         return said | {"description": tool.description} if tool.description else said
 
-    def _fields(self, request: ModelRequest, *, has_tools: bool) -> dict[str, Any]:
+    def _fields(self, request: ModelRequest, notes: list[str], *, has_tools: bool) -> dict[str, Any]:
         profile = self._lessons.profile
-        instructions, items = to_wire(request.messages, self.name, profile)
+        instructions, items = to_wire(request.messages, self.name, profile, notes)
         fields: dict[str, Any] = {"model": self.model, "input": items, "stream": request.stream, "store": False}
         fields["include"] = ["reasoning.encrypted_content"]
         if instructions:
@@ -64,7 +67,7 @@ class ResponsesProvider(HttpProvider):
 
 
 def to_wire(
-    messages: Sequence[Message], provider_name: str, profile: Profile = OPENAI
+    messages: Sequence[Message], provider_name: str, profile: Profile = OPENAI, notes: list[str] | None = None
 ) -> tuple[str, list[dict[str, Any]]]:
     """Give ``instructions`` and the items of ``input``: valid whatever the conversation is.
 
@@ -72,16 +75,17 @@ def to_wire(
         messages: any messages.
         provider_name: whose echoes go back.
         profile: what the endpoint takes.
+        notes: is told what the model is not shown.
     """
-    instructions, steps = tidy(messages, provider_name, _ID)
+    instructions, steps = tidy(messages, provider_name, _ID, profile, notes)
     items: list[dict[str, Any]] = []
     for step in steps:
         if isinstance(step, Asked):
-            items.append({"role": "user", "content": _content(step.parts, profile)})
+            items.append({"role": "user", "content": _content(step.parts)})
             continue
         items.extend(_echoed(step) or _rebuilt(step))
         for call, result in zip(step.calls, step.results, strict=True):
-            output = _output(result, profile)
+            output = _output(result)
             items.append({"type": "function_call_output", "call_id": call.id, "output": output})
     return instructions, items
 
@@ -114,22 +118,24 @@ def _rebuilt(step: Said) -> list[dict[str, Any]]:
     return items
 
 
-def _content(parts: Sequence[Part], profile: Profile) -> str | list[dict[str, Any]]:
-    if not profile.images or not any(isinstance(part, ImagePart) for part in parts):
-        return without_images(parts)
+def _content(parts: tuple[Part, ...]) -> str | list[dict[str, Any]]:
+    if all(isinstance(part, TextPart) for part in parts):
+        return text_of(parts)
     return [_part(part) for part in parts]
 
 
-def _output(result: Result, profile: Profile) -> str | list[dict[str, Any]]:
-    if profile.images and result.images:
-        return [_part(part) for part in result.parts]
-    return result.text if not result.images else without_images(result.parts)
+def _output(result: Result) -> str | list[dict[str, Any]]:
+    return [_part(part) for part in result.marked()] if result.shown else result.text()
 
 
 def _part(part: Part) -> dict[str, Any]:
-    if isinstance(part, TextPart):
-        return {"type": "input_text", "text": part.text}
-    return {"type": "input_image", "image_url": f"data:{part.mime_type};base64,{part.data}"}
+    match part:
+        case TextPart(text):
+            return {"type": "input_text", "text": text}
+        case ImagePart(data, mime_type):
+            return {"type": "input_image", "image_url": f"data:{mime_type};base64,{data}"}
+        case FilePart(data, mime_type, name):
+            return {"type": "input_file", "filename": name, "file_data": f"data:{mime_type};base64,{data}"}
 
 
 class ResponsesReply:
@@ -140,14 +146,15 @@ class ResponsesReply:
         self.paused = False
         self._items: dict[int, dict[str, Any]] = {}
         self._response: dict[str, Any] | None = None
+        self._call_begun = False
         self._text_of_item: Any = None
         self._streamed_text = False
         self._streamed_reasoning = False
 
     @property
     def has_calls(self) -> bool:
-        """Whether at least one call is whole."""
-        return any(item.get("type") == "function_call" for item in self._output())
+        """Whether at least one call has begun."""
+        return self._call_begun or any(item.get("type") == "function_call" for item in self._output())
 
     def take(self, value: Any) -> Sequence[Delta]:
         """Take an event, or a whole ``response``."""
@@ -160,10 +167,8 @@ class ResponsesReply:
                 return (ReasoningChunk(text),) if (text := _text(event.get("delta"))) else ()
             case "response.reasoning_summary_part.added" if self._streamed_reasoning:
                 return (ReasoningChunk("\n\n"),)
-            case "response.output_item.done":
-                if isinstance(item := event.get("item"), dict):
-                    at = event.get("output_index")
-                    self._items[at if isinstance(at, int) else len(self._items)] = item
+            case "response.output_item.added" | "response.output_item.done" as kind:
+                self._take_item(event, is_whole=kind.endswith("done"))
             case "response.completed" | "response.incomplete" | "response.failed" | "response.cancelled":
                 return self._last(event.get("response"))
             case None if event.get("object") == "response" or "output" in event:
@@ -178,7 +183,7 @@ class ResponsesReply:
         usage = count(response.get("usage")) if self._response else Usage()
         found = [item for item in items if item.get("type") == "function_call"]
         if finish is not FinishReason.STOP:
-            if found:
+            if self.has_calls:
                 said.append("the reply is not whole: its tool calls are not run")
             return [Completion(finish, usage, notes=tuple(said))]
         calls = distinct([_call_of(item) for item in found])
@@ -186,6 +191,14 @@ class ResponsesReply:
             item["call_id"] = call.id
         finish = FinishReason.TOOL_CALLS if calls else finish
         return [*(CallChunk(call) for call in calls), Completion(finish, usage, items or None, tuple(said))]
+
+    def _take_item(self, event: dict[str, Any], *, is_whole: bool) -> None:
+        item, at = event.get("item"), event.get("output_index")
+        if not isinstance(item, dict):
+            return
+        self._call_begun = self._call_begun or item.get("type") == "function_call"
+        if is_whole:
+            self._items[at if isinstance(at, int) else len(self._items)] = item
 
     def _text_delta(self, event: dict[str, Any]) -> list[Delta]:
         """Take more text; that of a further message is set apart from the one before."""
