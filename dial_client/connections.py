@@ -333,11 +333,17 @@ class Connection:
                 return "the connection was closed"
 
 
+Connect = Callable[[str, Target, OnChange | None], Connection]
+"""Makes the connection to one server; it is not started yet."""
+
+
 class Connections(Mapping[str, Connection]):
     """All servers of a client, by their names in the configuration."""
 
-    def __init__(self, targets: Mapping[str, Target], on_change: OnChange | None = None) -> None:
-        self._connections = {name: Connection(name, target, on_change) for name, target in targets.items()}
+    def __init__(
+        self, targets: Mapping[str, Target], on_change: OnChange | None = None, connect: Connect = Connection
+    ) -> None:
+        self._connections = {name: connect(name, target, on_change) for name, target in targets.items()}
 
     def __getitem__(self, name: str) -> Connection:
         return self._connections[name]

@@ -11,7 +11,7 @@ import pytest
 
 from dial_client.errors import ConfigError, ProviderError
 from dial_client.messages import Message, ToolCallRequest, Usage
-from dial_client.model import FinishReason, ModelRequest, TextChunk
+from dial_client.model import FinishReason, ModelRequest, TextChunk, ToolChoice
 from dial_client.providers.scripted import ScriptedProvider, ScriptedReply
 from tests.endpoints import hear
 
@@ -135,6 +135,88 @@ async def test_a_file_is_a_list_or_an_object(script: Any, tmp_path: Path) -> Non
     assert (await hear(ScriptedProvider.from_file(path))).text == "Hi"
 
 
+@pytest.mark.anyio
+async def test_the_pieces_of_a_stream_may_be_given_one_by_one() -> None:
+    provider = ScriptedProvider([{"chunks": ["He", "", "llo"]}], after="repeat")
+    deltas = [delta async for delta in provider.generate(ModelRequest(()))]
+
+    assert deltas[:3] == [TextChunk("He"), TextChunk(""), TextChunk("llo")]
+    assert (await hear(provider, stream=False)).deltas == 2
+
+
+@pytest.mark.anyio
+async def test_a_reply_may_do_what_no_provider_should() -> None:
+    calls = [{"name": "f", "id": ""}, {"name": "f", "id": "x"}, {"name": "f", "id": "x"}, {"name": "f"}]
+    provider = ScriptedProvider([{"tool_calls": calls}, {"text": "Half", "completion": False}])
+
+    assert [call.id for call in (await hear(provider, tool_choice=ToolChoice.NONE)).calls] == ["", "x", "x", "call_4"]
+    assert [delta async for delta in provider.generate(ModelRequest(()))] == [TextChunk("Half")]
+
+
+@pytest.mark.anyio
+async def test_what_goes_back_with_a_message_may_be_given() -> None:
+    heard = await hear(ScriptedProvider([{"text": "Hi", "echo": [{"type": "thinking"}]}]))
+
+    assert heard.completion.echo == [{"type": "thinking"}]
+
+
+_CHUNK = {"choices": [{"delta": {"content": "Hi"}}]}
+_END = {"choices": [{"finish_reason": "stop"}]}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "reply",
+    [
+        pytest.param({"events": [_CHUNK, _END, "[DONE]"]}, id="events"),
+        pytest.param({"events": [_CHUNK, _END], "chunk_size": 1}, id="byte by byte"),
+        pytest.param({"body": f"data: {json.dumps(_CHUNK)}\n\ndata: {json.dumps(_END)}\n\n"}, id="text"),
+        pytest.param({"body": {"choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}]}}, id="JSON"),
+    ],
+)
+async def test_an_answer_of_an_endpoint_is_read_as_a_real_one(reply: dict[str, Any]) -> None:
+    heard = await hear(ScriptedProvider([{"wire": "chat", "notes": ["busy at first"], **reply}]))
+
+    assert (heard.text, heard.completion.finish) == ("Hi", FinishReason.STOP)
+    assert heard.completion.notes == ("busy at first",)
+
+
+@pytest.mark.anyio
+async def test_an_answer_that_breaks_off_is_cut_or_none_at_all() -> None:
+    provider = ScriptedProvider(
+        [
+            {"wire": "chat", "events": [_CHUNK], "break": "the wire was cut"},
+            {"wire": "chat", "events": [], "break": True},
+            {"wire": "chat", "body": {"error": {"message": "too long", "code": "busy"}}, "status": 429},
+        ]
+    )
+    heard = await hear(provider)
+
+    assert (heard.text, heard.completion.finish) == ("Hi", FinishReason.CUT)
+    assert heard.completion.notes == ("the reply broke off: the wire was cut",)
+    with pytest.raises(ProviderError, match="broke"):
+        await hear(provider)
+    with pytest.raises(ProviderError, match="too long") as caught:
+        await hear(provider)
+    assert (caught.value.status, caught.value.code) == (429, "busy")
+
+
+@pytest.mark.anyio
+async def test_what_pauses_goes_on_with_the_next_answer() -> None:
+    def said(text: str, stop: str) -> dict[str, Any]:
+        body = {"type": "message", "content": [{"type": "text", "text": text}], "stop_reason": stop}
+        return {"wire": "messages", "body": body}
+
+    provider = ScriptedProvider(
+        [said("One", "pause_turn"), said(" two", "end_turn"), said("One", "pause_turn"), "no wire"]
+    )
+
+    assert (await hear(provider)).text == "One two"
+    with pytest.raises(ProviderError, match="no more of a reply that paused"):
+        await hear(provider)
+    assert len(provider.requests) == 2
+
+
 @pytest.mark.parametrize(
     ("script", "problem"),
     [
@@ -162,6 +244,11 @@ async def test_a_file_is_a_list_or_an_object(script: Any, tmp_path: Path) -> Non
         pytest.param('[{"tool_calls": ["f"]}]', "replies[0].tool_calls[0]", id="a call that is none"),
         pytest.param('[{"error": {"status": "x"}}]', "replies[0].error.status", id="an error's status"),
         pytest.param("[7]", "replies[0]", id="a reply that is none"),
+        pytest.param('[{"chunks": ["a"], "text": "b"}]', "replies[0].chunks", id="text twice"),
+        pytest.param('[{"wire": "telex", "body": ""}]', "replies[0].wire: this cannot be (expected chat", id="a wire"),
+        pytest.param('[{"wire": "chat"}]', "replies[0]: this cannot be (expected either body", id="no body"),
+        pytest.param('[{"wire": "chat", "body": "", "events": []}]', "expected either body", id="two bodies"),
+        pytest.param('[{"wire": "chat", "body": "", "break": 1}]', "replies[0].break: this cannot be", id="a break"),
     ],
 )
 def test_what_is_wrong_in_a_file_is_said_with_its_place(script: str, problem: str, tmp_path: Path) -> None:

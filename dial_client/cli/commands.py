@@ -46,6 +46,7 @@ def chat(
     continue_latest: o.Continue = False,
     resume: o.Resume = None,
     no_save: o.NoSave = False,
+    record: o.Record = None,
     verbose: o.Verbose = False,
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
@@ -73,6 +74,7 @@ def chat(
         continue_latest=continue_latest,
         resume=resume,
         save=not no_save,
+        record=record,
         verbose=verbose,
     )
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from dial_client import config
+from dial_client import config, replaying
 from dial_client.approvals import Approver
 from dial_client.cli.options import Options
 from dial_client.client import DialClient
@@ -19,14 +19,16 @@ from dial_client.errors import ConfigError
 from dial_client.limits import Limits
 from dial_client.model import Provider
 from dial_client.providers import open_provider
-from dial_client.sinks.safe_text import one_line, safe
+from dial_client.safe_text import one_line, safe
 
 _MODEL_OF_KEY = {"ANTHROPIC_API_KEY": "anthropic:claude-sonnet-5-5", "OPENAI_API_KEY": "openai:gpt-6-luna"}
 """What is used where no model is named but one of these keys is in the environment."""
 
 
 def settings_of(options: Options) -> config.Settings:
-    """Read the configuration; without any file there are no servers, which is said."""
+    """Read the configuration; without any file there are no servers, which is said. A recording needs none."""
+    if replaying.is_recording(options.model):
+        return config.parse("{}")
     path = config.find_config(str(options.config) if options.config else None)
     if path is None:
         warn("no servers.json here or in your configuration folder: no tools are on offer")
@@ -45,7 +47,7 @@ async def opened(
     name = options.model or settings.default_model or ""
     profile = settings.models.get(name)
     dial = DialClient(
-        settings.servers,
+        {} if replaying.is_recording(provider) else settings.servers,
         provider,
         tool_format=options.tool_format or (profile.tool_format if profile else None),
         limits=_limits(options),
@@ -53,6 +55,7 @@ async def opened(
         allow=options.allow,
         deny=options.deny,
         system=options.system,
+        record=options.record,
     )
     await dial.open()
     try:

@@ -59,6 +59,7 @@ class Options:
     continue_latest: bool = False
     resume: str | None = None
     save: bool = True
+    record: Path | None = None
     verbose: bool = False
 
 
@@ -101,5 +102,9 @@ Yes = Annotated[bool, typer.Option("-y", "--yes", help="Allow all tools.")]
 Continue = Annotated[bool, typer.Option("--continue", help="Go on with the latest conversation.")]
 Resume = Annotated[str | None, typer.Option("--resume", metavar="ID", help="Go on with this conversation.")]
 NoSave = Annotated[bool, typer.Option("--no-save", help="Do not keep this conversation.")]
+Record = Annotated[
+    Path | None,
+    typer.Option("--record", metavar="FILE", help="Write the conversation down; -m scripted:FILE plays it again."),
+]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Say on standard error what is done.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]

@@ -1,4 +1,4 @@
-"""A model that plays replies from a file: for tests, demonstrations and bug reports.
+r"""A model that plays replies from a file: for tests, demonstrations and bug reports.
 
 The file is JSON: a list of replies, or an object::
 
@@ -13,54 +13,67 @@ A REPLY is a string, which is its text, or an object with any of::
      "finish": "stop" | "tool_calls" | "length" | "refused" | "cut",
      "usage": {"input_tokens": 0, "output_tokens": 0, "cached_tokens": 0, "reasoning_tokens": 0},
      "notes": ["…"],
+     "echo": what goes back with the message,
+     "chunks": ["…", "…"],
      "chunk_size": 8,
+     "completion": true,
      "error": {"message": "…", "status": 503, "code": "overloaded", "retry_after": 2.5},
      "hang": true}
 
 Reasoning comes first, then the text, then the calls. ``arguments`` that are a string stand for what a model wrote:
-they may be no JSON. A call without an id gets ``call_1``, ``call_2`` and so on. ``finish`` is by default what follows
-from the calls, and as with every provider only a whole reply has calls. ``chunk_size`` is the characters of one piece
-of a stream; by default text comes whole. With ``error`` the reply breaks off in a `ProviderError` behind what it has
-said; with ``hang`` it goes silent there until it is cancelled.
+they may be no JSON. A call without an id gets ``call_1``, ``call_2`` and so on; calls may also share an id, have an
+empty one, name no tool there is, or come where none was wanted. ``finish`` is by default what follows from the calls,
+and as with every provider only a whole reply has calls. ``chunk_size`` is the characters of one piece of a stream; by
+default text comes whole; ``chunks``, in place of ``text``, are the very pieces. With ``"completion": false`` the reply
+just ends. With ``error`` it breaks off in a `ProviderError` behind what it has said; with ``hang`` it goes silent there
+until it is cancelled.
+
+A REPLY with ``wire`` is the answer of an endpoint, read by the code that reads real ones, streamed or not::
+
+    {"wire": "chat" | "responses" | "messages",
+     "body": "data: {…}\n\n…", or a JSON value in place of the text,
+     "events": [{…}, "[DONE]"], in place of "body": a stream, one event each, strings as they are,
+     "status": 400, with the body of a refusal,
+     "break": true, or how the connection breaks behind the body, in words,
+     "hang": true,
+     "chunk_size": 8, in bytes,
+     "notes": ["…"]}
+
+What pauses (`pause_turn` of the Messages API) goes on with the next reply.
+
+A *recording* (``DialClient(record=FILE)``, ``dial-chat --record FILE``) is a script too. It is JSON lines; `recording`
+has the form. It brings its servers along: `DialClient` puts stand-ins in their places.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from pathlib import Path
+from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
 import anyio
 from anyio.lowlevel import checkpoint
 
-from dial_client.errors import ConfigError, ProviderError
-from dial_client.messages import ToolCallRequest, Usage
+from dial_client.errors import ProviderError
 from dial_client.model import CallChunk, Completion, Delta, FinishReason, ModelRequest, ReasoningChunk, TextChunk
+from dial_client.providers import failures
+from dial_client.providers.endpoint import Endpoint
+from dial_client.providers.profile import CHAT, Profile
+from dial_client.providers.reading import BrokeOff, RawBody, Reading, Reply
+from dial_client.providers.renaming import Renaming
+from dial_client.providers.script import RecordedServer, Script, ScriptedReply, WireReply, read_file, read_replies
+from dial_client.settings import Wire
 
-
-@dataclass(frozen=True, slots=True)
-class ScriptedReply:
-    """One reply, as the module's description has it."""
-
-    text: str = ""
-    reasoning: str = ""
-    tool_calls: tuple[ToolCallRequest, ...] = ()
-    finish: FinishReason | None = None
-    usage: Usage = field(default_factory=Usage)
-    notes: tuple[str, ...] = ()
-    chunk_size: int = 0
-    error: ProviderError | None = None
-    hang: bool = False
+__all__ = ["RecordedServer", "ScriptedProvider", "ScriptedReply"]
 
 
 class ScriptedProvider:
     """A `Provider` that plays replies in their order.
 
     Args:
-        replies: in any of the forms the module's description has.
+        replies: in any of the forms the module's description has; or a script as it was read.
         after: what is played when all replies are: ``"error"`` or ``"repeat"``.
         path: the file they come from, for error messages.
 
@@ -68,16 +81,22 @@ class ScriptedProvider:
         ConfigError: a reply is wrong; says which, and what was expected.
     """
 
-    def __init__(self, replies: Sequence[Any], *, after: str = "error", path: str = "") -> None:
-        if after not in ("error", "repeat"):
-            raise ConfigError("after: this is not a value for it", hint='expected "error" or "repeat"', path=path)
-        read = _Reader(path)
-        self.name = "scripted"
+    def __init__(self, replies: Sequence[Any] | Script, *, after: str = "error", path: str = "") -> None:
+        script = replies if isinstance(replies, Script) else read_replies(replies, after, path)
+        self.name = script.provider or "scripted"
         self.model = path or "scripted"
         self.requests: list[ModelRequest] = []
         """What was asked, in order."""
-        self._replies = [read.reply(reply, f"replies[{at}]") for at, reply in enumerate(replies)]
-        self._repeats = after == "repeat"
+        self.servers: Mapping[str, RecordedServer] | None = script.servers
+        """The servers of a recording; None for a script that is none."""
+        self.tool_format = script.tool_format
+        """How calls rode in a recording; None where the script does not say."""
+        self._script = script
+        self._played = 0
+        self._profile = replace(CHAT, **script.flags)
+        self._names = Renaming(self._profile.tool_name_re, self._profile.tool_name_len)
+        host = script.provider.rpartition("@")[2]
+        self._endpoint = Endpoint(f"http://{host}" if _is_host(host) else "http://scripted")
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> ScriptedProvider:
@@ -86,58 +105,91 @@ class ScriptedProvider:
         Raises:
             ConfigError: it is missing, or wrong.
         """
-        name = os.fspath(path)
-        try:
-            script = json.loads(Path(path).read_text(encoding="utf-8-sig"))
-        except OSError as error:
-            raise ConfigError(f"cannot be read: {error.strerror or error}", path=name) from None
-        except json.JSONDecodeError as error:
-            raise ConfigError(
-                f"this is no JSON: {error.msg}", path=name, line=error.lineno, column=error.colno
-            ) from None
-        except (ValueError, RecursionError) as error:
-            raise ConfigError(f"this is no JSON: {error}", path=name) from None
-        if isinstance(script, list):
-            script = {"replies": script}
-        known = _Reader(name).checked(script, "the script", {"replies": list, "after": str})
-        if "replies" not in known:
-            raise ConfigError("there are no replies", hint='expected {"replies": […]}, or a list', path=name)
-        return cls(known["replies"], after=known.get("after", "error"), path=name)
+        return cls(read_file(path), path=os.fspath(path))
 
-    async def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+    def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         """Play the next reply.
 
         Raises:
             ProviderError: the reply says so, or there is none left.
         """
-        at = len(self.requests)
+        return self.tapped(request, None)
+
+    async def tapped(self, request: ModelRequest, bodies: list[RawBody] | None) -> AsyncGenerator[Delta, None]:
+        """Do as `generate`, and put every answer of an endpoint into `bodies`."""
         self.requests.append(request)
-        if at >= len(self._replies) and not (self._repeats and self._replies):
-            raise ProviderError(f"the script ends after {len(self._replies)} replies", code="script_ended")
-        reply = self._replies[min(at, len(self._replies) - 1)]
+        reply = self._next()
         await checkpoint()
-        for delta in _spoken(reply, request):
-            yield delta
-            await checkpoint()
-        if reply.hang:
-            await anyio.sleep_forever()
-        if reply.error is not None:
-            error = reply.error
-            raise ProviderError(str(error), status=error.status, code=error.code, retry_after=error.retry_after)
-        finish = reply.finish or (FinishReason.TOOL_CALLS if reply.tool_calls else FinishReason.STOP)
-        if finish in (FinishReason.STOP, FinishReason.TOOL_CALLS):
-            for call in reply.tool_calls:
-                yield CallChunk(call)
-        yield Completion(finish, reply.usage, notes=reply.notes)
+        if isinstance(reply, WireReply):
+            self._names.outwards(request)
+            deltas = self._names.back(self._read(reply, bodies))
+        else:
+            deltas = _said(reply, request)
+        async with aclosing(deltas) as stream:
+            async for delta in stream:
+                yield delta
+                await checkpoint()
 
     async def aclose(self) -> None:
         """Do nothing: nothing is open."""
 
+    def _next(self) -> ScriptedReply | WireReply:
+        at, replies = self._played, self._script.replies
+        self._played += 1
+        if at >= len(replies) and not (self._script.repeats and replies):
+            raise ProviderError(f"the script ends after {len(replies)} replies", code="script_ended")
+        return replies[min(at, len(replies) - 1)]
+
+    def _read(self, first: WireReply, bodies: list[RawBody] | None) -> AsyncGenerator[Delta, None]:
+        reply: WireReply | None = first
+        notes: list[str] = []
+
+        async def ask() -> AsyncGenerator[bytes, None]:
+            nonlocal reply
+            answer, reply = reply or self._next(), None
+            if isinstance(answer, ScriptedReply):
+                raise answer.error or ProviderError("the script has no more of a reply that paused", code="cut")
+            notes.extend(answer.notes)
+            if answer.status >= 300:
+                raise failures.refused(self._endpoint, answer.status, {}, answer.body)
+            return self._pieces(answer)
+
+        reader = _reader_of(first.wire, self._profile)
+        return Reading(first.wire.value, reader, self._endpoint, notes, bodies).deltas(ask)
+
+    async def _pieces(self, answer: WireReply) -> AsyncGenerator[bytes, None]:
+        size = answer.chunk_size or len(answer.body) or 1
+        for at in range(0, len(answer.body), size):
+            yield answer.body[at : at + size]
+        if answer.hang:
+            await anyio.sleep_forever()
+        if answer.breaks is not None:
+            words = answer.breaks or f"the connection to {self._endpoint.host} broke"
+            raise BrokeOff(ProviderError(words, code="connection"))
+
+
+async def _said(reply: ScriptedReply, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+    for delta in _spoken(reply, request):
+        yield delta
+    if reply.hang:
+        await anyio.sleep_forever()
+    if reply.error is not None:
+        error = reply.error
+        raise ProviderError(str(error), status=error.status, code=error.code, retry_after=error.retry_after)
+    finish = reply.finish or (FinishReason.TOOL_CALLS if reply.tool_calls else FinishReason.STOP)
+    if finish in (FinishReason.STOP, FinishReason.TOOL_CALLS):
+        for call in reply.tool_calls:
+            yield CallChunk(call)
+    if reply.completion:
+        yield Completion(finish, reply.usage, reply.echo, reply.notes)
+
 
 def _spoken(reply: ScriptedReply, request: ModelRequest) -> Iterator[Delta]:
     size = reply.chunk_size if request.stream else 0
+    chunks = reply.chunks if request.stream else ("".join(reply.chunks),)
     yield from (ReasoningChunk(piece) for piece in _pieces(reply.reasoning, size))
     yield from (TextChunk(piece) for piece in _pieces(reply.text, size))
+    yield from (TextChunk(piece) for piece in chunks if piece or (request.stream and reply.chunks))
 
 
 def _pieces(text: str, size: int) -> Iterator[str]:
@@ -145,91 +197,22 @@ def _pieces(text: str, size: int) -> Iterator[str]:
     return (text[at : at + step] for at in range(0, len(text), step))
 
 
-@dataclass(slots=True)
-class _Reader:
-    """Reads replies, and says what is wrong with them."""
+def _reader_of(wire: Wire, profile: Profile) -> Reply:
+    if wire is Wire.MESSAGES:
+        from dial_client.providers.messages_reply import MessagesReply
 
-    path: str
-    calls: int = 0
+        return MessagesReply()
+    if wire is Wire.RESPONSES:
+        from dial_client.providers.responses import ResponsesReply
 
-    def reply(self, said: Any, where: str) -> ScriptedReply:
-        if isinstance(said, ScriptedReply):
-            return said
-        if isinstance(said, str):
-            return ScriptedReply(text=said)
-        known = self.checked(said, where, _REPLY)
-        calls = known.get("tool_calls", [])
-        known["tool_calls"] = tuple(self.call(call, f"{where}.tool_calls[{at}]") for at, call in enumerate(calls))
-        if "finish" in known:
-            if known["finish"] not in list(FinishReason):
-                raise self.wrong(f"{where}.finish", " or ".join(FinishReason))
-            known["finish"] = FinishReason(known["finish"])
-        usage = dict.fromkeys((count.name for count in fields(Usage)), int)
-        known["usage"] = Usage(**self.checked(known.get("usage", {}), f"{where}.usage", usage))
-        known["notes"] = tuple(str(note) for note in known.get("notes", ()))
-        if known.get("chunk_size", 0) < 0:
-            raise self.wrong(f"{where}.chunk_size", "a number of characters")
-        if "error" in known:
-            error = self.checked(known["error"], f"{where}.error", _ERROR)
-            known["error"] = ProviderError(error.pop("message", "the script says so"), **error)
-        return ScriptedReply(**known)
+        return ResponsesReply()
+    from dial_client.providers.chat_reply import ChatReply
 
-    def call(self, said: Any, where: str) -> ToolCallRequest:
-        if isinstance(said, ToolCallRequest):
-            return said
-        known = self.checked(said, where, _CALL)
-        if "name" not in known:
-            raise self.wrong(f"{where}.name", "the name of a tool")
-        self.calls += 1
-        call_id, arguments = known.get("id") or f"call_{self.calls}", known.get("arguments", {})
-        if isinstance(arguments, dict):
-            return ToolCallRequest(call_id, known["name"], arguments)
-        try:
-            value = json.loads(arguments)
-        except ValueError:
-            value = None
-        if isinstance(value, dict):
-            return ToolCallRequest(call_id, known["name"], value)
-        return ToolCallRequest(call_id, known["name"], {}, unreadable=arguments)
-
-    def checked(self, said: Any, where: str, kinds: Mapping[str, Any]) -> dict[str, Any]:
-        """Give a copy of an object, if it has no other keys than these, with values of these types."""
-        if not isinstance(said, Mapping):
-            raise self.wrong(where, f"an object with {', '.join(kinds)}")
-        for key, value in said.items():
-            if key not in kinds:
-                raise self.wrong(f"{where}.{key}", f"only {', '.join(kinds)}")
-            if not isinstance(value, kinds[key]) or (isinstance(value, bool) and kinds[key] is not bool):
-                raise self.wrong(f"{where}.{key}", _kind(kinds[key]))
-        return dict(said)
-
-    def wrong(self, where: str, expected: str) -> ConfigError:
-        return ConfigError(f"{where}: this cannot be", hint=f"expected {expected}", path=self.path)
+    return ChatReply(profile)
 
 
-def _kind(kind: Any) -> str:
-    names = {
-        str: "a string",
-        int: "a number",
-        float: "a number",
-        bool: "true or false",
-        list: "a list",
-        dict: "an object",
-    }
-    kinds = kind if isinstance(kind, tuple) else (kind,)
-    return " or ".join(dict.fromkeys(names[one] for one in kinds if one in names))
-
-
-_REPLY: Mapping[str, Any] = {
-    "text": str,
-    "reasoning": str,
-    "tool_calls": (list, tuple),
-    "finish": str,
-    "usage": Mapping,
-    "notes": (list, tuple),
-    "chunk_size": int,
-    "error": Mapping,
-    "hang": bool,
-}
-_CALL: Mapping[str, Any] = {"name": str, "arguments": (dict, str), "id": str}
-_ERROR: Mapping[str, Any] = {"message": str, "status": int, "code": str, "retry_after": (int, float)}
+def _is_host(host: str) -> bool:
+    try:
+        return bool(host) and Endpoint(f"http://{host}").host == host
+    except ValueError:
+        return False
