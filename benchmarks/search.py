@@ -1,0 +1,159 @@
+"""Measures how well `ToolIndex` finds the right tool among 300: ``python -m benchmarks.search``.
+
+The questions are in `search_reported.txt`; the index was tuned on those of `search_tuning.txt` only. Beside it stands a
+plain keyword search: how many of the query's words are in a tool's name and description. A hit is a tool that would do
+among the first so many. Tokens are bytes of the tools' JSON, as chat completions carry it, divided by four.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import statistics
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from benchmarks.report import machine
+from benchmarks.search_data import Question, questions, tools
+from dial_client.messages import ToolSpec
+from dial_client.tool_index import ToolIndex
+
+DEPTHS = (1, 3, 5, 10)
+OFFERED = 5
+MANY = 2_000
+
+Search = Callable[[str, int], Sequence[ToolSpec]]
+
+SEARCH_TOOL = ToolSpec(
+    "search_tools",
+    "Find tools by what they do. What is found can be called from then on.",
+    {
+        "type": "object",
+        "properties": {
+            "query": {"type": "string", "description": "What is to be done, in a few words."},
+            "limit": {"type": "integer", "description": "How many tools to give."},
+        },
+        "required": ["query"],
+    },
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """What a request says about tools, in tokens of four bytes."""
+
+    all_tools: int
+    found: float
+    """The search tool and the first `OFFERED` it found, on average over the questions."""
+
+
+class KeywordSearch:
+    """The plainest search there is: words in common, counted."""
+
+    def __init__(self, tools: Sequence[ToolSpec]) -> None:
+        ordered = sorted(tools, key=lambda tool: tool.name)
+        self._words = [(tool, _words(f"{tool.name} {tool.description}")) for tool in ordered]
+
+    def search(self, query: str, limit: int = OFFERED) -> tuple[ToolSpec, ...]:
+        """Give the tools that share most words with the query, by their names where they share equally many."""
+        asked = _words(query)
+        counts = [(len(asked & words), tool) for tool, words in self._words]
+        ranked = sorted((pair for pair in counts if pair[0]), key=lambda pair: -pair[0])
+        return tuple(tool for _, tool in ranked[:limit])
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"[a-z0-9]+", text.lower()))
+
+
+def hit_rates(search: Search, asked: Sequence[Question]) -> dict[int, float]:
+    """Give for each of `DEPTHS` the share of questions with a tool that would do among the first so many."""
+    found = [[tool.name in question.wanted for tool in search(question.text, max(DEPTHS))] for question in asked]
+    return {depth: sum(any(hits[:depth]) for hits in found) / len(asked) for depth in DEPTHS}
+
+
+def compared(searches: Mapping[str, Search], asked: Sequence[Question]) -> dict[str, dict[int, float]]:
+    """Give the hit rates of each search, on all questions and on those that a model and a person would put so."""
+    rates = {}
+    for kind in ("all", *sorted({question.asks for question in asked})):
+        of_kind = [question for question in asked if kind in ("all", question.asks)]
+        for name, search in searches.items():
+            rates[f"{name}, {kind} ({len(of_kind)})"] = hit_rates(search, of_kind)
+    return rates
+
+
+def as_wire(tool: ToolSpec) -> dict[str, Any]:
+    """Give a tool as chat completions carry it."""
+    said = {"name": tool.name, "parameters": dict(tool.input_schema), "description": tool.description}
+    return {"type": "function", "function": said}
+
+
+def tokens_of(offered: Iterable[ToolSpec]) -> int:
+    """Give a quarter of the bytes of the tools' JSON."""
+    return len(json.dumps([as_wire(tool) for tool in offered], ensure_ascii=False, separators=(",", ":")).encode()) // 4
+
+
+def tokens(search: Search, offered: Sequence[ToolSpec], asked: Sequence[Question]) -> Tokens:
+    """Compare offering every tool with offering a search and what it found."""
+    found = [tokens_of([SEARCH_TOOL, *search(question.text, OFFERED)]) for question in asked]
+    return Tokens(tokens_of(offered), statistics.mean(found))
+
+
+def milliseconds(offered: Sequence[ToolSpec], asked: Sequence[Question], repeat: int) -> tuple[float, float, float]:
+    """Give the median time of building an index, the median of a query's, and the longest query's."""
+    builds, queries = [], []
+    for _ in range(repeat):
+        began = time.perf_counter()
+        index = ToolIndex(offered)
+        builds.append(1000 * (time.perf_counter() - began))
+        for question in asked:
+            began = time.perf_counter()
+            index.search(question.text)
+            queries.append(1000 * (time.perf_counter() - began))
+    return statistics.median(builds), statistics.median(queries), max(queries)
+
+
+def multiplied(offered: Sequence[ToolSpec], count: int) -> list[ToolSpec]:
+    """Give so many tools: the same ones over and over, on servers of other names."""
+    return [
+        replace(tool, name=f"{tool.name}_{at // len(offered)}", server=f"{tool.server}{at // len(offered)}")
+        for at, tool in ((at, offered[at % len(offered)]) for at in range(count))
+    ]
+
+
+def table(rates: Mapping[str, Mapping[int, float]]) -> str:
+    """Give the hit rates as plain text."""
+    heads = ["search".ljust(28), *(f"hit@{depth}".rjust(7) for depth in DEPTHS)]
+    rows = ([name.ljust(28), *(f"{rate[depth]:7.0%}" for depth in DEPTHS)] for name, rate in rates.items())
+    return "\n".join("".join(cells) for cells in (heads, *rows))
+
+
+def main() -> None:
+    """Read the command line, measure, print."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.search", description=__doc__)
+    parser.add_argument("--tuning", action="store_true", help="the questions the index was tuned on, with its misses")
+    parser.add_argument("--repeat", type=int, default=9, metavar="N", help="how often an index is built and timed")
+    given = parser.parse_args()
+    offered, asked = tools(), questions("tuning" if given.tuning else "reported")
+    index = ToolIndex(offered)
+    print(f"{len(asked)} questions ({'tuning' if given.tuning else 'reported'} set), {len(offered)} tools of", end=" ")
+    print(len({tool.server for tool in offered}), "servers\n")
+    searches: dict[str, Search] = {"keywords": KeywordSearch(offered).search, "ToolIndex": index.search}
+    print(table(compared(searches, asked)), end="\n\n")
+    if given.tuning:
+        missed = [q for q in asked if not q.wanted & {tool.name for tool in index.search(q.text, OFFERED)}]
+        print(*(f"missed: {question.text}" for question in missed), "", sep="\n")
+    said = tokens(index.search, offered, asked)
+    print(f"tokens: all tools {said.all_tools:,}; search and {OFFERED} found {said.found:,.0f} on average", end=" ")
+    print(f"({1 - said.found / said.all_tools:.1%} less)\n")
+    for many in (offered, multiplied(offered, MANY)):
+        build, query, longest = milliseconds(many, asked, given.repeat)
+        print(f"{len(many):>5} tools: build {build:6.1f} ms, query {query:5.2f} ms (longest {longest:.2f})")
+    print("", machine(), sep="\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,223 @@
+"""English as far as names and descriptions of tools need it: which words are the same, and which say nothing.
+
+Nothing here is about one server or one product. Words of other languages are left as they are, without diacritics.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from functools import cache
+
+MAX_WORD = 40
+"""Characters of a word; what is beyond is cut."""
+MAX_NAME = 200
+"""Characters of a name that are read."""
+
+WORD = re.compile(r"[^\W_]+")
+HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+"""Where the words of ``camelCase`` meet."""
+_MARKS = re.compile("[\u0300-\u036f]")
+
+_STOP_WORDS = """
+    about again ago already also always am an and any anybody anyone anything are as at be because been before being
+    both but by can cannot could couldn did didn do does doesn doing don done each either else ever every everybody
+    everyone everything for from had hadn has hasn have haven having he her here hers him his how however if in into
+    is isn it its just kind let like ll lot make makes many may me might mine more most much must my need neither
+    never no nobody nor not nothing now of often one only onto or other our ours own please quite rather re really
+    same shall she should shouldn so some somebody someone something soon sort still such than that the their theirs
+    them then there these they thing things this those though through to today together tomorrow too tool tools
+    toward under unless until upon us use used uses using ve very via want wants was wasn way we were weren what
+    whatever when where whether which while who whom whose why will with within without would wouldn yes yesterday
+    yet you your yours
+"""
+
+PARTICLES = frozenset({"back", "down", "off", "on", "out", "over", "up"})
+"""Words that say something behind a verb, and mostly nothing elsewhere."""
+
+QUESTIONS = frozenset(
+    {"are", "did", "do", "does", "how", "is", "was", "were", "what", "when", "where", "which", "who", "whose", "why"}
+)
+"""A sentence that begins with one of these wants to know something: most likely it is got, listed or found."""
+
+_SYNONYMS = """
+create add new insert
+create open start begin register generate
+delete remove erase drop discard trash destroy
+clear empty reset purge truncate
+list show display view browse all
+get read show view fetch retrieve see load open
+find search lookup query locate
+update edit change modify alter set adjust replace fix correct
+update reschedule postpone shift
+set raise lower increase decrease reduce
+move put rename
+send post write tell publish notify
+say message comment post
+write save store put
+run execute start trigger launch invoke
+retry rerun repeat again
+stop cancel end abort terminate kill
+pause suspend
+resume continue
+reply answer respond response
+ask request
+copy duplicate clone
+connect link relate
+upload attach attachment
+download export save
+share access permission
+assign owner delegate
+approve accept confirm
+reject decline deny
+close resolve finish complete
+check verify validate test
+status state health
+enable activate
+disable deactivate
+install setup
+schedule plan
+go visit navigate open
+summary summarize overview
+compare diff difference change
+push commit
+compute calculate
+file document doc
+file disk filesystem
+folder directory
+message mail email
+message post chat
+repository repo project
+issue ticket bug task
+comment note remark
+user person people member account
+customer client
+contact person people
+meeting meet event appointment calendar
+available free busy
+database db sql
+row record entry line
+column field
+page site website url web
+page wiki article
+picture image photo
+video movie film
+music song track audio media
+sound volume loud quiet
+invoice bill
+pay payment charge
+money balance amount fund
+price cost
+coupon discount
+evidence proof
+log history
+error failure fail problem
+build workflow pipeline ci job
+label tag
+star favorite bookmark
+reaction emoji
+channel room
+version release revision
+machine host node server
+container pod
+text content
+spreadsheet sheet
+size large big
+fast slow performance speed optimize
+security vulnerability
+private direct personal
+password secret credential token
+remind reminder alarm timer
+weather forecast
+warm cold hot heat temperature
+end tail
+"""
+
+_ENDINGS = (("ing", 3), ("ed", 3), ("ion", 3), ("ment", 3), ("er", 4), ("ly", 5))
+"""English endings, and the letters that must be left without them."""
+
+SAME_AS = {
+    ("pull", "request"): ("pr",),
+    ("merge", "request"): ("mr",),
+    ("direct", "messag"): ("dm",),
+    ("look", "up"): ("find",),
+    ("get", "rid"): ("delet",),
+    ("pr",): ("pull", "request"),
+    ("mr",): ("merg", "request"),
+    ("dm",): ("direct", "messag"),
+    ("db",): ("databas",),
+    ("k8s",): ("kubernet",),
+}
+"""Abbreviations and turns of phrase, in stems; what they mean is looked for as well."""
+
+
+def meaning(word: str) -> str:
+    """Give a word's stem; empty for one that says nothing."""
+    is_letter = len(word) == 1 and word.isascii() and word.isalpha()
+    return "" if is_letter or word in _stop_words() else _stem(word[:MAX_WORD])
+
+
+@cache
+def _stop_words() -> frozenset[str]:
+    return frozenset(_STOP_WORDS.split())
+
+
+@cache
+def related() -> Mapping[str, Iterable[str]]:
+    """Give the stems that mean the same, by each stem that has some."""
+    groups = [[_stem(word) for word in line.split()] for line in _SYNONYMS.strip().splitlines()]
+    others: defaultdict[str, dict[str, None]] = defaultdict(dict)
+    for group in groups:
+        for word in group:
+            others[word] |= dict.fromkeys(other for other in group if other != word)
+    return others
+
+
+def name_words(name: str) -> tuple[str, ...]:
+    """Give the words of ``createIssue``, ``create_issue`` or ``create-issue``; what has humps as one word as well."""
+    words: list[str] = []
+    for chunk in WORD.findall(name[:MAX_NAME]):
+        parts = HUMP.split(chunk)
+        words += [plain(part) for part in parts]
+        if len(parts) > 1:
+            words.append(plain(chunk))
+    return tuple(words)
+
+
+def plain(text: str) -> str:
+    """Give a text in lower case and without diacritics."""
+    if text.isascii():
+        return text.lower()
+    return _MARKS.sub("", unicodedata.normalize("NFKD", text)).casefold()
+
+
+def letter_pairs(word: str) -> set[str]:
+    """Give the pairs of neighbouring letters, beginning and end included."""
+    framed = f"^{word}$"
+    return {framed[at : at + 2] for at in range(len(framed) - 1)}
+
+
+def _stem(word: str) -> str:
+    """Take an English word's commonest endings off; of words without them, nothing but a last ``e`` or ``s``."""
+    if not word.isascii() or len(word) < 4:
+        return word
+    word = _singular(word)
+    for ending, least in _ENDINGS:
+        stem = word.removesuffix(ending)
+        if len(stem) >= least and stem != word and not set("aeiouy").isdisjoint(stem):
+            if len(stem) > 3 and stem[-1] == stem[-2] and stem[-1] not in "lsz":
+                stem = stem[:-1]
+            return stem.removesuffix("e") if len(stem) > 3 else stem
+    return word.removesuffix("e") if len(word) > 3 else word
+
+
+def _singular(word: str) -> str:
+    if word.endswith(("ies", "ied")) and len(word) > 4:
+        return word[:-3] + "y"
+    if word.endswith(("sses", "shes", "ches", "xes")):
+        return word[:-2]
+    if word.endswith("s") and not word.endswith(("ss", "us", "is")):
+        return word[:-1]
+    return word
