@@ -114,7 +114,10 @@ class Approvals:
         """Give what is known without asking; None where a person has to be asked."""
         if self._rules.denies(spec):
             return Approval(Decision.DENY, "a rule of the user's forbids this tool")
-        if self._approve is None or self._rules.allows(spec) or (spec.server, spec.tool) in self._granted:
+        is_the_hosts = not spec.server  # they read what the conversation has already seen, and touch nothing
+        if is_the_hosts or self._approve is None or self._rules.allows(spec):
+            return Approval(Decision.ONCE)
+        if (spec.server, spec.tool) in self._granted:
             return Approval(Decision.ONCE)
         return None
 

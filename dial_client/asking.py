@@ -8,11 +8,15 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from dial_client import status
+from dial_client import fitting, status
+from dial_client.circling import stuck
 from dial_client.context import ConversationContext
 from dial_client.deadline import Deadline
+from dial_client.errors import ProviderError
 from dial_client.events import Emit, MessageCompleted, ReasoningDelta, RoundStarted, StatusChanged, TextDelta
-from dial_client.limits import StopReason
+from dial_client.fitting import Window
+from dial_client.formats.choice import ChosenFormat
+from dial_client.limits import Limits, StopReason
 from dial_client.logs import get_logger
 from dial_client.messages import Echo, Message, Role, ToolCallRequest, ToolSpec
 from dial_client.model import (
@@ -27,12 +31,16 @@ from dial_client.model import (
     TextChunk,
     ToolChoice,
     ToolFormat,
-    ToolFormatHandler,
 )
+from dial_client.prices import cost_usd
+from dial_client.providers.failures import CONTEXT_LENGTH_EXCEEDED, TOOLS_UNSUPPORTED
 from dial_client.recorder import TurnRecorder
 from dial_client.resolution import Reply
 
 log = get_logger(__name__)
+
+LAST_WORD_TOKENS = 4096
+"""Tokens of an answer that is asked for because a limit was met."""
 
 _ENDINGS = {
     FinishReason.LENGTH: StopReason.TRUNCATED,
@@ -46,15 +54,22 @@ class Asker:
     """Asks the model in one turn: an `Ask` of `resolution.resolve`."""
 
     provider: Provider
-    format: ToolFormatHandler
+    format: ChosenFormat
+    window: Window
     tools: Callable[[], tuple[ToolSpec, ...]]
     """What is on offer at the moment."""
     deadline: Deadline
     recorder: TurnRecorder
+    limits: Limits
     stream: bool
 
     async def __call__(self, context: ConversationContext, emit: Emit) -> Reply:
-        """Ask with all tools on offer; a message with calls belongs to the conversation from then on."""
+        """Ask with all tools on offer; a message with calls belongs to the conversation from then on.
+
+        Where the rounds so far have met a limit, nothing is asked: the reply is empty, and says which.
+        """
+        if context.depth and (met := stuck(self.recorder.rounds, self.recorder.usage, self.limits)):
+            return Reply(Message.assistant(""), met)
         reply = await self._exchange(context, emit, ToolChoice.AUTO)
         if reply.stop_reason is None:
             await emit(MessageCompleted(reply.message))
@@ -70,9 +85,33 @@ class Asker:
     async def _exchange(self, context: ConversationContext, emit: Emit, choice: ToolChoice) -> Reply:
         await emit(RoundStarted(context.depth))
         await emit(StatusChanged(status.PROCESSING if context.depth else status.ANALYZING))
-        tools = self.tools()
-        request = self._request(context, tools, choice)
-        listener = _Listener(self.format.reader(tools), emit, context.depth)
+        tried: set[str | None] = set()
+        while True:
+            tools = self.tools()
+            messages = self.window.fit(context.messages, tools)
+            if messages is not context.messages:
+                self.recorder.note(fitting.NOTE)
+            listener = _Listener(self.format.handler.reader(tools), emit, context.depth)
+            try:
+                return await self._attempt(self._request(messages, tools, choice), listener)
+            except ProviderError as error:
+                if listener.text or error.code in tried or not self._remedied(error, context, messages, tools):
+                    raise
+                tried.add(error.code)
+
+    def _remedied(
+        self, error: ProviderError, context: ConversationContext, sent: tuple[Message, ...], tools: tuple[ToolSpec, ...]
+    ) -> bool:
+        """Put right what the endpoint refuses, if that can be done; each remedy is tried once an exchange."""
+        if error.code == TOOLS_UNSUPPORTED and self.format.fall_back():
+            self.recorder.note("the endpoint has no tools of its own: they are offered to the model as text")
+            return True
+        if error.code == CONTEXT_LENGTH_EXCEEDED:
+            self.window.refused(sent, tools)
+            return self.window.fit(context.messages, tools) != sent
+        return False
+
+    async def _attempt(self, request: ModelRequest, listener: _Listener) -> Reply:
         began = time.monotonic()
         with self.deadline.scope() as scope:
             async with aclosing(self.provider.generate(request)) as deltas:
@@ -80,33 +119,36 @@ class Asker:
                     await listener.hear(delta)
             await listener.end()
         completion = listener.completion
-        self.recorder.add_usage(completion.usage)
+        billing = getattr(self.provider, "billing", None)
+        self.recorder.add_usage(completion.usage, cost_usd(completion.usage, billing))
         self.recorder.note(*completion.notes)
         log.debug(
             "model_request",
-            depth=context.depth,
+            depth=listener.depth,
             messages=len(request.messages),
-            tools=len(tools),
+            tools=len(request.tools),
             calls=len(listener.calls),
             finish=completion.finish.value,
             seconds=round(time.monotonic() - began, 4),
         )
-        return await self._reply(listener, emit, out_of_time=scope.cancelled_caught)
+        return await self._reply(listener, out_of_time=scope.cancelled_caught)
 
-    def _request(self, context: ConversationContext, tools: tuple[ToolSpec, ...], choice: ToolChoice) -> ModelRequest:
-        in_text = self.format.format is not ToolFormat.NATIVE
+    def _request(self, messages: tuple[Message, ...], tools: tuple[ToolSpec, ...], choice: ToolChoice) -> ModelRequest:
+        handler = self.format.handler
+        in_text = handler.format is not ToolFormat.NATIVE
         offered = () if in_text and choice is ToolChoice.NONE else tools
-        request = self.format.request(context.messages, offered)
-        return replace(request, tool_choice=choice, stream=self.stream)
+        request = handler.request(messages, offered)
+        most = LAST_WORD_TOKENS if choice is ToolChoice.NONE else None
+        return replace(request, tool_choice=choice, stream=self.stream, max_tokens=most)
 
-    async def _reply(self, listener: _Listener, emit: Emit, *, out_of_time: bool) -> Reply:
+    async def _reply(self, listener: _Listener, *, out_of_time: bool) -> Reply:
         completion = listener.completion
         ending = StopReason.TIMEOUT if out_of_time else _ENDINGS.get(completion.finish)
         calls = _distinct(listener.calls) if ending is None else ()
         echo = Echo(self.provider.name, completion.echo) if completion.echo is not None and ending is None else None
         message = Message(Role.ASSISTANT, "".join(listener.text), tool_calls=calls, echo=echo)
         if calls:
-            await emit(StatusChanged(status.SELECTING))
+            await listener.emit(StatusChanged(status.SELECTING))
             return Reply(message, None)
         return Reply(message, ending or StopReason.ANSWERED)
 
@@ -141,7 +183,9 @@ class _Listener:
     async def hear(self, delta: Delta) -> None:
         match delta:
             case TextChunk(text):
-                await self._show(self.reader.feed(text))
+                shown = self.reader.feed(text)
+                await self._think()
+                await self._show(shown)
             case ReasoningChunk(text):
                 await self.emit(ReasoningDelta(text))
             case CallChunk(call):
@@ -151,8 +195,13 @@ class _Listener:
 
     async def end(self) -> None:
         rest, found = self.reader.finish()
+        await self._think()
         await self._show(rest)
         self.calls = self.calls or list(found)
+
+    async def _think(self) -> None:
+        if text := self.reader.reasoning():
+            await self.emit(ReasoningDelta(text))
 
     async def _show(self, text: str) -> None:
         if not text:

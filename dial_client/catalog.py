@@ -8,34 +8,62 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
 from itertools import chain, count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from dial_client import schemas
 from dial_client.connections import Connection
 from dial_client.messages import ToolSpec
+from dial_client.safe_text import safe
+from dial_client.settings import ServerSettings
 
 if TYPE_CHECKING:
-    from mcp_types import Tool
+    from mcp_types import CallToolResult, Tool
 
 MAX_NAME = 64
 """Characters of an offered name: what OpenAI's APIs take; others take more."""
 MAX_DESCRIPTION = 8_000
 """Characters of a tool's description; what is beyond is a server trying to fill the model's context."""
 
+READ_RESULT, SEARCH_TOOLS = "read_result", "search_tools"
+RESERVED = frozenset({READ_RESULT, SEARCH_TOOLS})
+"""The names of the host's own tools: a server's tool of such a name is offered with its server's."""
+
 Key = tuple[str, str]
 """A server's name in the configuration, and the tool's own name there."""
 
 
+OnProgress = Callable[[float, float | None, str | None], Awaitable[None]]
+"""Is told how far a call is: how much is done, of how much if known, and what is being done."""
+
+
+class Answering(Protocol):
+    """Who answers calls: the connection to a server, or the host itself."""
+
+    @property
+    def name(self) -> str:
+        """The server's name in the configuration; empty for the host."""
+        ...
+
+    @property
+    def settings(self) -> ServerSettings | None:
+        """What the configuration says of it."""
+        ...
+
+    async def call(self, tool: str, arguments: Mapping[str, Any], on_progress: OnProgress) -> CallToolResult:
+        """Call a tool by its own name."""
+        ...
+
+
 @dataclass(frozen=True)
 class Route:
-    """The way from an offered name to the server that answers it."""
+    """The way from an offered name to whoever answers it."""
 
-    connection: Connection
+    connection: Answering
     spec: ToolSpec
 
     @cached_property
@@ -61,7 +89,7 @@ def catalog_of(connections: Iterable[Connection]) -> Catalog:
     found: dict[Key, tuple[Connection, Tool]] = {}
     for connection in connections:
         for tool in connection.tools:
-            if not _is_enabled(tool.name, connection):
+            if not is_enabled(tool.name, connection):
                 continue
             if (connection.name, tool.name) in found:
                 notes.append(f"{connection.name}: the tool {tool.name!r} is there twice; the first one is used")
@@ -78,7 +106,8 @@ def catalog_of(connections: Iterable[Connection]) -> Catalog:
     return Catalog(tuple(route.spec for route in ordered.values()), ordered, tuple(notes))
 
 
-def _is_enabled(tool: str, connection: Connection) -> bool:
+def is_enabled(tool: str, connection: Connection) -> bool:
+    """Whether the configuration leaves a server's tool in."""
     settings = connection.settings
     if settings is None:
         return True
@@ -91,11 +120,11 @@ def _spec(name: str, connection: Connection, tool: Tool) -> ToolSpec:
     hints = tool.annotations
     return ToolSpec(
         name=name,
-        description="\n\n".join([(tool.description or "")[:MAX_DESCRIPTION], *fit.hints]).strip(),
+        description=safe("\n\n".join([(tool.description or "")[:MAX_DESCRIPTION], *fit.hints])).strip(),
         input_schema=fit.schema,
         server=connection.name,
         tool=tool.name,
-        title=tool.title or (hints.title if hints else None),
+        title=safe(tool.title or (hints.title if hints else None) or "") or None,
         original_schema=tool.input_schema,
         read_only=bool(hints and hints.read_only_hint),
         idempotent=bool(hints and hints.idempotent_hint),
@@ -111,7 +140,9 @@ def offered_names(keys: Iterable[Key]) -> dict[Key, str]:
     keys = sorted(set(keys))
     plain = Counter(_clean(tool) for _, tool in keys)
     wanted = {
-        (server, tool): _clean(tool) if plain[_clean(tool)] == 1 else _clean(f"{server}__{tool}")
+        (server, tool): _clean(tool)
+        if plain[_clean(tool)] == 1 and _clean(tool) not in RESERVED
+        else _clean(f"{server}__{tool}")
         for server, tool in keys
     }
     uses = Counter(wanted.values())

@@ -9,28 +9,31 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Literal, Self
 
 import anyio
+from anyio import to_thread
 
-from dial_client import config, landing
+from dial_client import answering, config, prices, replaying
+from dial_client.answering import Host
 from dial_client.approvals import Approvals, Approver, Rules
-from dial_client.asking import Asker
 from dial_client.catalog import Catalog, catalog_of
 from dial_client.connections import Connection, Connections, ServerState, ServerStatus
-from dial_client.context import ConversationContext
 from dial_client.deadline import Deadline
 from dial_client.errors import ConfigError, ServerStartError
-from dial_client.events import Emit, Event, MessageCompleted, ServerChanged, StatusChanged, ToolCallStarted
+from dial_client.events import Event, ServerChanged
 from dial_client.executor import ToolExecutor
+from dial_client.fitting import Window
 from dial_client.formats import handler_for
+from dial_client.formats.choice import ChosenFormat
 from dial_client.limits import Limits, StopReason
 from dial_client.logs import get_logger
 from dial_client.messages import Message, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.model import Provider, ToolFormat
 from dial_client.nursery import Nursery
+from dial_client.offering import Menu
 from dial_client.providers import open_provider
-from dial_client.resolution import resolve
+from dial_client.recording import Recording
 from dial_client.running import RunningTurn
+from dial_client.shelf import Shelf
 from dial_client.sinks import sse
-from dial_client.status import using
 from dial_client.turn import Turn
 
 log = get_logger(__name__)
@@ -54,9 +57,13 @@ class DialClient:
         deny: patterns of tools that never run.
         on_limit: ``"answer"`` ends a turn in words whatever limit is met; ``"raise"`` raises `LimitReached`.
         system: instructions put before every conversation that does not begin with its own.
-        status: who words `StatusChanged`; ``"template"`` makes the sentences from the tools' titles.
+        status: who words `StatusChanged`: with ``"template"`` the tools' titles, with ``"model"`` also the model, which
+            says what each call does while it runs, if it is quick enough (20 tokens, 2 seconds).
+        status_model: says it in place of the model: a smaller one.
         base_url: the endpoint, in place of the model's own.
         models: profiles that `model` may name.
+        record: a file to write the conversation to, for a bug report or a test; `recording` has its form. As a model,
+            ``scripted:FILE``, it brings stand-ins for its servers; one in `servers` of the same name is used instead.
 
     Raises:
         ConfigError: an entry, the model's name or an option is wrong.
@@ -74,31 +81,48 @@ class DialClient:
         deny: Iterable[str] = (),
         on_limit: Literal["answer", "raise"] = "answer",
         system: str | None = None,
-        status: Literal["template"] = "template",
+        status: Literal["template", "model"] = "template",
+        status_model: str | Provider | None = None,
         base_url: str | None = None,
         models: Mapping[str, config.ModelSettings] | None = None,
+        record: str | os.PathLike[str] | None = None,
     ) -> None:
         self._targets = {name: _target(name, entry) for name, entry in servers.items()}
         self._provider, own_format = _model(model, models or {}, base_url)
-        self._format = handler_for(_format(tool_format or own_format))
-        if status != "template":
-            raise ConfigError(f"unknown status {status!r}", hint='"template" is the one there is')
+        self._format = _chosen(tool_format or own_format)
+        self._window = Window(_context_window(model, models or {}, self._provider))
+        if status not in ("template", "model"):
+            raise ConfigError(f"unknown status {status!r}", hint='expected "template" or "model"')
+        narrator, _ = _model(status_model, models or {}, None)
+        # A recording has no replies to spare for sentences.
+        own = None if replaying.is_recording(self._provider) else self._provider
+        self._narrator = (narrator or own) if status == "model" else None
         self._limits = limits or Limits()
         self._raise_at_limits = on_limit == "raise"
         self._system = system
+        if stand_ins := replaying.stand_ins(self._provider, self._targets):
+            self._targets, approve = stand_ins | self._targets, replaying.approver(stand_ins, approve)
+        connect, self._recording = replaying.connect, None
+        if record is not None:
+            self._recording = Recording(record, self._targets, self._provider, str(tool_format or own_format or "auto"))
+            self._provider, approve = self._recording.heard(self._provider), self._recording.approver(approve)
+            connect = self._recording.connection
         approved = {n: t.auto_approve for n, t in self._targets.items() if isinstance(t, config.ServerSettings)}
         self._approvals = Approvals(Rules(tuple(allow), tuple(deny), approved), approve)
         self._executor = ToolExecutor(self._current_catalog, self._approvals, self._limits)
-        self._connections = Connections(self._targets, self._server_changed)
+        self._connections = Connections(self._targets, self._server_changed, connect)
         self._nursery: Nursery | None = None
         self._warmed = anyio.Event()
-        self._catalog = Catalog()
-        self._catalog_of: tuple[int, ...] | None = None
+        self._menu = Menu()
+        self._menu_of: tuple[int, ...] | None = None
+        self._shelf = Shelf()
         self._running: set[RunningTurn] = set()
 
     @classmethod
     def from_config(cls, path: str | os.PathLike[str], model: str | Provider | None = None, **options: Any) -> Self:
         """Make a client of a servers.json; `options` are those of the class.
+
+        No server of the file is started where the model is a recording, which has servers of its own.
 
         Raises:
             ConfigError: the file is missing or wrong, or no model is named and it has no ``defaultModel``.
@@ -107,7 +131,8 @@ class DialClient:
         chosen = model if model is not None else settings.default_model
         if chosen is None:
             raise ConfigError("no model is named", hint='give model=…, or "defaultModel" in the file', path=str(path))
-        return cls(settings.servers, chosen, **({"models": settings.models} | options))
+        servers = {} if replaying.is_recording(chosen) else settings.servers
+        return cls(servers, chosen, **({"models": settings.models} | options))
 
     async def __aenter__(self) -> Self:
         """Start all servers side by side, and wait until each is ready or known not to be.
@@ -129,7 +154,13 @@ class DialClient:
         await self.aclose()
 
     async def open(self) -> None:
-        """Begin to start the servers, and get the model ready meanwhile, without waiting for either."""
+        """Begin to start the servers, and get the model ready meanwhile, without waiting for either.
+
+        Raises:
+            ConfigError: the file to record to cannot be written.
+        """
+        if self._recording is not None:
+            self._recording.open()
         self._nursery = await Nursery.open()
         self._connections.start(self._nursery)
         self._warmed = anyio.Event()
@@ -156,9 +187,12 @@ class DialClient:
             for turn in tuple(self._running):
                 await turn.stopped()
             await self._connections.aclose()
-            if self._provider is not None:
-                await self._provider.aclose()
+            for provider in (self._provider, self._narrator):
+                if provider is not None:
+                    await provider.aclose()
             await nursery.aclose()
+        if self._recording is not None:
+            self._recording.close()
 
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
@@ -169,7 +203,7 @@ class DialClient:
     def tool_name_client_map(self) -> Mapping[str, Connection]:
         """For each offered name the connection to the server that answers it."""
         routes = self._current_catalog().routes
-        return MappingProxyType({name: route.connection for name, route in routes.items()})
+        return MappingProxyType({name: self._connections[route.spec.server] for name, route in routes.items()})
 
     @property
     def servers(self) -> Mapping[str, ServerStatus]:
@@ -262,6 +296,8 @@ class DialClient:
             log.debug("warm_failed", error=type(error).__name__)
         finally:
             self._warmed.set()
+        if getattr(self._provider, "billing", None) is not None:  # no turn waits for its price
+            await to_thread.run_sync(prices.preload, abandon_on_cancel=True)
 
     async def _run(self, turn: RunningTurn) -> None:
         try:
@@ -275,29 +311,21 @@ class DialClient:
         # Getting ready has limits of its own: a model that is fetched first must not use up the first turn's time.
         await self._connections.ready()
         await self._warmed.wait()
-        deadline = Deadline(self._limits.timeout)
-        asker = Asker(provider, self._format, lambda: self.tools, deadline, turn.recorder, stream)
         turn.recorder.note(*self.notes)
-
-        async def emit(event: Event) -> None:
-            await turn.emit(event)
-            if isinstance(event, ToolCallStarted):
-                route = self._current_catalog().routes.get(event.call.name)
-                await turn.emit(StatusChanged(using(event.call, route.spec if route else None)))
-
-        async def call_tools(calls: Sequence[ToolCallRequest], emit: Emit) -> tuple[Message, ...]:
-            done = await self._executor.execute_all(calls, emit, deadline)
-            results = tuple(Message.tool(call, result) for call, result in zip(calls, done, strict=True))
-            for message in results:
-                await emit(MessageCompleted(message))
-            await self._connections.fresh()
-            return results
-
-        context = ConversationContext(self._instructed(messages), self._limits.max_depth)
-        outcome = await resolve(context, asker, call_tools, emit)
-        reason = await landing.land(outcome, asker, emit, ask_again=not self._raise_at_limits)
+        host = Host(
+            provider,
+            self._format,
+            self._window,
+            self._current_menu,
+            self._shelf,
+            self._approvals,
+            self._limits,
+            self._connections.fresh,
+            self._narrator,
+            lands_softly=not self._raise_at_limits,
+        )
+        reason = await answering.answer(host, self._instructed(messages), turn, stream=stream)
         turn.recorder.note(*self.notes)
-        log.debug("turn", stop_reason=reason.value, depth=outcome.context.depth)
         return reason
 
     def _instructed(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
@@ -305,12 +333,16 @@ class DialClient:
             return messages
         return (Message.system(self._system), *messages)
 
-    def _current_catalog(self) -> Catalog:
+    def _current_menu(self) -> Menu:
         revisions = tuple(connection.revision for connection in self._connections.values())
-        if revisions != self._catalog_of:
-            self._catalog = catalog_of(self._connections.values())
-            self._catalog_of = revisions
-        return self._catalog
+        if revisions != self._menu_of:
+            pinned = (n for n, t in self._targets.items() if isinstance(t, config.ServerSettings) and t.pinned)
+            self._menu = Menu(catalog_of(self._connections.values()), frozenset(pinned))
+            self._menu_of = revisions
+        return self._menu
+
+    def _current_catalog(self) -> Catalog:
+        return self._current_menu().catalog
 
     def _server_changed(self, name: str, server: ServerStatus) -> None:
         for turn in tuple(self._running):
@@ -324,16 +356,25 @@ def _target(name: str, entry: Any) -> Any:
 def _model(
     model: str | Provider | None, models: Mapping[str, config.ModelSettings], base_url: str | None
 ) -> tuple[Provider | None, ToolFormat | str | None]:
-    if not isinstance(model, str):
-        return model, None
-    profile = models.get(model)
-    return open_provider(model, models=models, base_url=base_url), profile.tool_format if profile else None
+    provider = open_provider(model, models=models, base_url=base_url) if isinstance(model, str) else model
+    profile = models.get(model) if isinstance(model, str) else None
+    said = profile.tool_format if profile else None
+    return provider, said or getattr(provider, "tool_format", None)
 
 
-def _format(wanted: ToolFormat | str | None) -> ToolFormat:
+def _context_window(
+    model: str | Provider | None, models: Mapping[str, config.ModelSettings], provider: Provider | None
+) -> int | None:
+    """Give the tokens the model can take: as its profile says, else as its provider knows; None where nobody does."""
+    profile = models.get(model) if isinstance(model, str) else None
+    said = profile.context_window if profile is not None else None
+    return said if said is not None else getattr(provider, "context_window", None)
+
+
+def _chosen(wanted: ToolFormat | str | None) -> ChosenFormat:
     if wanted is None or wanted == "auto":
-        return ToolFormat.NATIVE
+        return ChosenFormat(handler_for(ToolFormat.NATIVE), automatic=True)
     try:
-        return ToolFormat(wanted)
+        return ChosenFormat(handler_for(ToolFormat(wanted)))
     except ValueError:
         raise ConfigError(f"unknown tool format {wanted!r}", hint="one of native, react, xml, auto") from None

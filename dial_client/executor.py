@@ -5,15 +5,15 @@ from __future__ import annotations
 import difflib
 import math
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import anyio
 import anyio.lowlevel
 
-from dial_client import results
+from dial_client import arguments, results
 from dial_client.approvals import Approvals
-from dial_client.catalog import Catalog, Route
+from dial_client.catalog import READ_RESULT, Catalog, OnProgress, Route
 from dial_client.deadline import Deadline
 from dial_client.errors import ServerError, ServerGone
 from dial_client.events import Emit, ToolCallFinished, ToolCallProgress, ToolCallStarted
@@ -28,16 +28,27 @@ MAX_ERROR_CHARS = 500
 
 _SILENT = "The tool failed without saying why."
 
-OnProgress = Callable[[float, float | None, str | None], Awaitable[None]]
+Keep = Callable[[str], str | None]
+"""Puts a text aside that is too long for the model, and gives the id it can be read by."""
 
 
 class ToolExecutor:
-    """Runs calls against the catalogue of the moment."""
+    """Runs calls against the catalogue of the moment.
 
-    def __init__(self, catalog: Callable[[], Catalog], approvals: Approvals, limits: Limits) -> None:
+    Args:
+        catalog: gives it.
+        approvals: what every call passes before it runs.
+        limits: of the turn.
+        keep: where results go whole that are too long for the model; None where nobody could read them.
+    """
+
+    def __init__(
+        self, catalog: Callable[[], Catalog], approvals: Approvals, limits: Limits, keep: Keep | None = None
+    ) -> None:
         self._catalog = catalog
         self._approvals = approvals
         self._limits = limits
+        self._keep = keep
 
     async def execute_all(
         self, calls: Sequence[ToolCallRequest], emit: Emit, deadline: Deadline
@@ -52,7 +63,8 @@ class ToolExecutor:
 
         async def one(index: int, call: ToolCallRequest) -> None:
             async with places:
-                done[index] = await self._run(call, emit, deadline)
+                too_many = index >= self._limits.max_calls_per_round
+                done[index] = await self._run(call, emit, deadline, too_many=too_many)
 
         async with anyio.create_task_group() as group:
             for index, call in enumerate(calls):
@@ -63,25 +75,34 @@ class ToolExecutor:
         """Run one call."""
         return (await self.execute_all([call], emit, deadline))[0]
 
-    async def _run(self, call: ToolCallRequest, emit: Emit, deadline: Deadline) -> ToolCallResult:
+    async def _run(
+        self, call: ToolCallRequest, emit: Emit, deadline: Deadline, *, too_many: bool = False
+    ) -> ToolCallResult:
         catalog = self._catalog()
         route = catalog.routes.get(call.name)
+        call = _as_meant(call, route) if route else call
         server = route.spec.server if route else ""
         await emit(ToolCallStarted(call, server, route.spec.tool if route else ""))
         result: ToolCallResult | None = None
         began = time.monotonic()
         with deadline.scope():
-            result = await self._refusal(call, route, catalog, deadline)
+            result = self._beyond(call) if too_many else await self._refusal(call, route, catalog, deadline)
             began = time.monotonic()
             if result is None and route is not None:
                 result = await self._call(call, route, emit)
         if result is None:
             result = ToolCallResult.failed(call.id, Failure.TIMEOUT, "Stopped: the time for this turn is over.")
-        result = _cut(result, self._limits.max_result_chars)
+        result = self._cut(result)
         duration = time.monotonic() - began
         log.debug("tool_call", tool=call.name, server=server, ok=result.success, seconds=round(duration, 4))
         await emit(ToolCallFinished(result, server, duration))
         return result
+
+    def _beyond(self, call: ToolCallRequest) -> ToolCallResult:
+        why = (
+            f"Not run: one reply may make {self._limits.max_calls_per_round} calls. Ask again for what is still needed."
+        )
+        return ToolCallResult.failed(call.id, Failure.NOT_RUN, why)
 
     async def _refusal(
         self, call: ToolCallRequest, route: Route | None, catalog: Catalog, deadline: Deadline
@@ -118,6 +139,14 @@ class ToolExecutor:
                 over = True
         return ToolCallResult.failed(call.id, Failure.TIMEOUT, f"The tool gave no result within {seconds:g} seconds.")
 
+    def _cut(self, result: ToolCallResult) -> ToolCallResult:
+        error, text, most = result.error, text_of(result.content), self._limits.max_result_chars
+        if error is not None and (len(error) > MAX_ERROR_CHARS or "\n" in error):
+            error = " ".join(error[:MAX_ERROR_CHARS].split())
+        key = self._keep(text) if len(text) > most and self._keep is not None else None
+        more = f'; {READ_RESULT}(id="{key}", offset={most * 3 // 4}) reads on, with search="…" it finds' if key else ""
+        return replace(result, content=results.cut(result.content, most, more), error=error)
+
     def _seconds(self, route: Route) -> float:
         settings = route.connection.settings
         own = settings.tool_timeout if settings is not None else None
@@ -150,6 +179,19 @@ def _finite(number: float | None) -> float | None:
     return number if number is not None and math.isfinite(number) else None
 
 
+def _as_meant(call: ToolCallRequest, route: Route) -> ToolCallRequest:
+    """Read arguments that are no JSON, and put harmless mismatches right; the check that follows is the judge."""
+    if call.unreadable is not None:
+        said = arguments.read(call.unreadable)
+        if said is None:
+            return call
+        call = replace(call, arguments=said, unreadable=None)
+    if not route.check.problems(call.arguments):
+        return call
+    said = arguments.coerced(call.arguments, route.spec.original_schema or route.spec.input_schema)
+    return call if route.check.problems(said) else replace(call, arguments=said)
+
+
 def _argument_problem(call: ToolCallRequest, route: Route) -> str | None:
     if call.unreadable is not None:
         return f"The arguments are not a JSON object. {_expected(route)}"
@@ -172,10 +214,3 @@ def _unknown(name: str, catalog: Catalog) -> str:
     if near:
         return f"There is no tool {name!r}. Did you mean {near[0]!r}?"
     return f"There is no tool {name!r}. On offer are: {', '.join(list(catalog.routes)[:30])}."
-
-
-def _cut(result: ToolCallResult, max_chars: int) -> ToolCallResult:
-    error = result.error
-    if error is not None and (len(error) > MAX_ERROR_CHARS or "\n" in error):
-        error = " ".join(error[:MAX_ERROR_CHARS].split())
-    return replace(result, content=results.cut(result.content, max_chars), error=error)

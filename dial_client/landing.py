@@ -10,7 +10,7 @@ from dial_client.errors import ProviderError
 from dial_client.events import Emit, MessageCompleted, TextDelta
 from dial_client.limits import StopReason
 from dial_client.logs import get_logger
-from dial_client.messages import Failure, Message, Role, ToolCallResult
+from dial_client.messages import Failure, Message, Role, TextPart, ToolCallResult
 from dial_client.resolution import Outcome, Reply
 
 log = get_logger(__name__)
@@ -19,13 +19,16 @@ log = get_logger(__name__)
 async def land(outcome: Outcome, asker: Asker, emit: Emit, *, ask_again: bool = True) -> StopReason:
     """Bring the turn to its last message.
 
-    An answer is passed on as it is. Where a limit refused the last reply's calls, they are answered as not run, and the
+    An answer is passed on as it is. Where a limit ended the calls, those it refused are answered as not run, and the
     model is asked once more, without tools, for what it has (`ask_again`). Where that is impossible or fails, the last
     message says so: ``[Unable to complete task: <reason>]`` behind whatever was said so far.
     """
     context, reply, reason = outcome.context, outcome.reply, outcome.stop_reason
     if reason is StopReason.MAX_DEPTH:
         context = await _refuse(context, reply, reason, emit)
+        reply = await _in_words(asker, context, emit) if ask_again else _nothing(reason)
+    elif reason.ends_the_calls:
+        context = _told(context, reason)
         reply = await _in_words(asker, context, emit) if ask_again else _nothing(reason)
     elif reason is StopReason.ANSWERED and not reply.message.text.strip():
         context = replace(context, messages=context.messages[:-1])
@@ -34,7 +37,7 @@ async def land(outcome: Outcome, asker: Asker, emit: Emit, *, ask_again: bool = 
     if reply.stop_reason is StopReason.TIMEOUT:
         reason = StopReason.TIMEOUT
     message = reply.message
-    cut = reason is StopReason.MAX_DEPTH and reply.stop_reason is StopReason.TRUNCATED
+    cut = reason.ends_the_calls and reply.stop_reason is StopReason.TRUNCATED
     if cut or reason is StopReason.TIMEOUT or not message.text.strip():
         message = await _apologise(message, context, reason, emit)
         reason = StopReason.REFUSED if reason is StopReason.ANSWERED else reason
@@ -42,13 +45,24 @@ async def land(outcome: Outcome, asker: Asker, emit: Emit, *, ask_again: bool = 
     return reason
 
 
+_ANSWER_NOW = "Answer now from what you have, and say what is missing."
+
+
 async def _refuse(context: ConversationContext, reply: Reply, reason: StopReason, emit: Emit) -> ConversationContext:
-    why = f"Not run: {reason.sentence}. Answer now from what you have, and say what is missing."
+    why = f"Not run: {reason.sentence}. {_ANSWER_NOW}"
     calls = reply.message.tool_calls
     refused = [Message.tool(call, ToolCallResult.failed(call.id, Failure.NOT_RUN, why)) for call in calls]
     for message in refused:
         await emit(MessageCompleted(message))
     return context.extend(reply.message, *refused)
+
+
+def _told(context: ConversationContext, reason: StopReason) -> ConversationContext:
+    """Give the context, without the empty reply, in which the last result tells the model to stop; nobody stores it."""
+    *before, last, _ = context.messages
+    told = f"[No more tool calls: {reason.sentence}. {_ANSWER_NOW}]"
+    content = f"{last.content}\n\n{told}" if isinstance(last.content, str) else (*last.content, TextPart(told))
+    return replace(context, messages=(*before, replace(last, content=content)))
 
 
 async def _in_words(asker: Asker, context: ConversationContext, emit: Emit) -> Reply:

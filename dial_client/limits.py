@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 
 
@@ -11,7 +11,10 @@ class StopReason(StrEnum):
 
     ANSWERED = "answered"
     MAX_DEPTH = "max_depth"
+    CONSECUTIVE_ERRORS = "consecutive_errors"
+    REPEATED_CALLS = "repeated_calls"
     TIMEOUT = "timeout"
+    TOKEN_BUDGET = "token_budget"  # noqa: S105 - no password
     TRUNCATED = "truncated"
     REFUSED = "refused"
     CANCELLED = "cancelled"
@@ -19,7 +22,12 @@ class StopReason(StrEnum):
     @property
     def is_limit(self) -> bool:
         """Whether one of the caller's `Limits` ended it."""
-        return self in (StopReason.MAX_DEPTH, StopReason.TIMEOUT)
+        return self is StopReason.TIMEOUT or self.ends_the_calls
+
+    @property
+    def ends_the_calls(self) -> bool:
+        """Whether it is a limit that leaves the model time for a last word."""
+        return self in _ENDS_THE_CALLS
 
     @property
     def sentence(self) -> str:
@@ -27,9 +35,15 @@ class StopReason(StrEnum):
         return _SENTENCES[self]
 
 
+_ENDS_THE_CALLS = frozenset(
+    {StopReason.MAX_DEPTH, StopReason.CONSECUTIVE_ERRORS, StopReason.REPEATED_CALLS, StopReason.TOKEN_BUDGET}
+)
 _SENTENCES = {
     StopReason.ANSWERED: "the model gave no answer",
     StopReason.MAX_DEPTH: "too many rounds of tool calls",
+    StopReason.CONSECUTIVE_ERRORS: "the tool calls kept failing",
+    StopReason.REPEATED_CALLS: "the same tool call was made again and again with the same result",
+    StopReason.TOKEN_BUDGET: "the tokens for this turn are used up",
     StopReason.TIMEOUT: "the time for this turn is over",
     StopReason.TRUNCATED: "the model's answer was cut off",
     StopReason.REFUSED: "the model refused to answer",
@@ -47,6 +61,16 @@ class Limits:
 
     max_depth: int = 10
     """Rounds of tool calls."""
+    max_consecutive_errors: int = 3
+    """Rounds in a row in which every call failed."""
+    max_repeats: int = 3
+    """Rounds in which the same call (tool, arguments) was made with the same result, in a row or not."""
+    max_calls_per_round: int = 32
+    """Calls of one reply that are run; the model is told that the rest was not."""
+    max_tools: int = 40
+    """Tools on offer at once; where the servers have more, those that were searched for."""
+    max_tokens_total: int | None = None
+    """Tokens of all requests of a turn, read and written; looked at between rounds. None for no budget."""
     timeout: float = 120.0
     """Seconds for the whole turn; waiting for a person does not count."""
     tool_timeout: float = 60.0
@@ -62,6 +86,7 @@ class Limits:
         # The recursion is real: a level is a few frames of Python's stack, which ends at a thousand.
         if not 0 <= self.max_depth <= 100:
             raise ValueError("max_depth must be from 0 to 100")
-        for name in ("timeout", "tool_timeout", "tool_timeout_max", "max_parallel", "max_result_chars"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be greater than 0")
+        for limit in fields(self):
+            value = getattr(self, limit.name)
+            if limit.name != "max_depth" and value is not None and not value > 0:
+                raise ValueError(f"{limit.name} must be greater than 0")

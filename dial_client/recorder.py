@@ -19,7 +19,8 @@ class TurnRecorder:
         self._rounds: list[dict[str, ToolCallRecord | None]] = []
         self._started: dict[str, ToolCallStarted] = {}
         self._notes: dict[str, None] = {}
-        self._usage = Usage()
+        self._rounds_used: list[Usage] = []
+        self._costs: list[float | None] = []
         self._depth = 0
         self._unfinished_text: list[str] = []
 
@@ -46,9 +47,20 @@ class TurnRecorder:
         """Remember what the user should know; the same note counts once."""
         self._notes.update(dict.fromkeys(notes))
 
-    def add_usage(self, usage: Usage) -> None:
-        """Count what one request took."""
-        self._usage += usage
+    def add_usage(self, usage: Usage, cost_usd: float | None = None) -> None:
+        """Count what one request took; its cost is None where it is not known."""
+        self._rounds_used.append(usage)
+        self._costs.append(cost_usd)
+
+    @property
+    def usage(self) -> Usage:
+        """Of all requests so far."""
+        return sum(self._rounds_used, Usage())
+
+    @property
+    def rounds(self) -> tuple[tuple[ToolCallRecord, ...], ...]:
+        """The calls that are done, by the reply they were in."""
+        return tuple(tuple(record for record in calls.values() if record) for calls in self._rounds)
 
     @property
     def said(self) -> str:
@@ -80,15 +92,23 @@ class TurnRecorder:
         calls = self._messages[asked_at].tool_calls
         return [(call, self._rounds[-1][call.id]) for call in calls if call.id not in answered]
 
+    def _cost_usd(self) -> float | None:
+        """Give the sum, if every part of it is known."""
+        known = [cost for cost in self._costs if cost is not None]
+        return round(sum(known), 8) if known and len(known) == len(self._costs) else None
+
     def turn(self, stop_reason: StopReason) -> Turn:
-        """Give what the turn came to; its last word is the last thing the model said."""
+        """Give what the turn came to; its last word is the last thing the model said, else why it said nothing."""
         last = self._messages[-1] if self._messages else None
+        unsaid = f"[Unable to complete task: {stop_reason.sentence}]" if last is not None else ""
         return Turn(
-            message=last if last is not None and last.role is Role.ASSISTANT else Message.assistant(""),
+            message=last if last is not None and last.role is Role.ASSISTANT else Message.assistant(unsaid),
             messages=tuple(self._messages),
             stop_reason=stop_reason,
             depth=self._depth,
-            usage=self._usage,
-            tool_calls=tuple(record for calls in self._rounds for record in calls.values() if record),
+            usage=self.usage,
+            tool_calls=tuple(record for calls in self.rounds for record in calls),
             notes=tuple(self._notes),
+            rounds=tuple(self._rounds_used),
+            cost_usd=self._cost_usd(),
         )

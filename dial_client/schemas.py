@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
+from dial_client.safe_text import safe
+
 MAX_DEPTH = 64
 """Levels of nesting; nobody means more, and a server could otherwise exhaust the stack."""
 MAX_ALTERNATIVES = 100
@@ -45,6 +47,7 @@ _NESTED = (
 _NESTED_MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _NESTED_LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
 _SAYS_NOTHING = {"type", "title", "description"}
+_SAID = {"title", "description"}
 _PROPERTY_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,64}\Z")
 
 
@@ -106,6 +109,8 @@ def _cleaned_value(key: str, value: Any, depth: int) -> Any:
         return value
     if key in _NESTED:
         return _cleaned(value, depth)
+    if key in _SAID and isinstance(value, str):
+        return safe(value)
     return _plain(value, depth)
 
 

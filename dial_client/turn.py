@@ -57,11 +57,20 @@ class Turn:
     tool_calls: tuple[ToolCallRecord, ...] = ()
     notes: tuple[str, ...] = ()
     """What went otherwise than asked, in a person's words: servers that are missing, tools left out, results cut."""
+    rounds: tuple[Usage, ...] = ()
+    """Of each request to the model, in their order."""
+    cost_usd: float | None = None
+    """The price of all of them in US dollars; None where it is not known (see `prices`)."""
 
     @property
     def text(self) -> str:
         """The text of `message`."""
         return self.message.text
+
+    def billed(self) -> dict[str, Any]:
+        """Give the counts of `usage`, those of each round, and ``cost_usd``, which is null where it is not known."""
+        rounds = [usage.to_dict() for usage in self.rounds]
+        return {**self.usage.to_dict(), "rounds": rounds, "cost_usd": self.cost_usd}
 
     def to_dict(self) -> dict[str, Any]:
         """Give JSON types only: what ``dial-chat --output json`` prints."""
@@ -69,7 +78,7 @@ class Turn:
             "text": self.text,
             "stop_reason": self.stop_reason.value,
             "depth": self.depth,
-            "usage": self.usage.to_dict(),
+            "usage": self.billed(),
             "tool_calls": [record.to_dict() for record in self.tool_calls],
             "messages": [message.to_dict() for message in self.messages],
             "notes": list(self.notes),

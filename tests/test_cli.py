@@ -145,7 +145,7 @@ def test_tools_that_always_fail_end_in_text_and_exit_code_4(tmp_path: Path) -> N
     write_config(tmp_path, {"raw": entry("Server")}, {"replies": [call], "after": "repeat"})
     ran = dial_chat(tmp_path, "--output", "json", "Say hi")
     turn = json.loads(ran.stdout)
-    assert (ran.returncode, turn["stop_reason"], turn["depth"]) == (4, "max_depth", 10)
+    assert (ran.returncode, turn["stop_reason"], turn["depth"]) == (4, "consecutive_errors", 3)
 
 
 def test_a_model_that_cannot_be_reached_is_exit_code_3(tmp_path: Path) -> None:

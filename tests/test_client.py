@@ -142,7 +142,7 @@ async def test_a_model_that_never_stops_calling_ends_at_max_depth_in_words() -> 
                     yield delta
 
     model = Caller([])
-    async with DialClient({"calc": calculator()}, model, limits=Limits(max_depth=3)) as dial:
+    async with DialClient({"calc": calculator()}, model, limits=Limits(max_depth=3, max_repeats=9)) as dial:
         turn = await dial.run(ASK)
     assert (turn.stop_reason, turn.depth, turn.text) == (StopReason.MAX_DEPTH, 3, "What I have: 42.")
     assert len(model.requests) == 5
@@ -166,11 +166,11 @@ async def test_a_model_that_says_nothing_at_a_limit_is_spoken_for() -> None:
     assert turn.text == "[Unable to complete task: too many rounds of tool calls]"
 
 
-async def test_tools_that_always_fail_end_at_max_depth_in_words() -> None:
-    dial, _ = client({"text": "Trying."} | call("fail"), after="repeat", limits=Limits(max_depth=4))
+async def test_tools_that_always_fail_end_in_words() -> None:
+    dial, _ = client({"text": "Trying."} | call("fail"), after="repeat")
     async with dial:
         turn = await dial.run(ASK)
-    assert (turn.stop_reason, turn.text) == (StopReason.MAX_DEPTH, "Trying.")
+    assert (turn.stop_reason, turn.text) == (StopReason.CONSECUTIVE_ERRORS, "Trying.")
     assert {record.result.success for record in turn.tool_calls} == {False}
     assert "secret detail" not in json.dumps(turn.to_dict())
 

@@ -146,3 +146,29 @@ def test_events_that_are_no_json_are_counted_and_skipped() -> None:
 def test_what_is_neither_a_stream_nor_json_is_an_error(text: bytes) -> None:
     with pytest.raises(NotAnAnswer):
         values(text)
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        pytest.param(b'data: {"a": 1}\n\n', id="events"),
+        pytest.param(b": still here\n\n", id="comments"),
+        pytest.param(b" \n", id="blanks"),
+        pytest.param(b"[[[[", id="JSON"),
+        pytest.param(b"\x00\xffgarbage\n", id="garbage"),
+    ],
+)
+def test_an_endless_body_is_an_error_and_not_a_full_memory(piece: bytes) -> None:
+    body = BodyReader(max_text=1000, max_stream=1000)
+
+    with pytest.raises(EventTooLong, match="longer than 1000 bytes"):
+        for _ in range(1001):
+            body.feed(piece)
+
+
+def test_blanks_before_the_answer_take_no_room() -> None:
+    body = BodyReader()
+    for _ in range(1000):
+        assert body.feed(b"\n") == []
+
+    assert body.feed(b'data: {"a": 1}\n\n') == [{"a": 1}]

@@ -95,7 +95,14 @@ def test_a_turn_in_json_has_all_that_the_command_line_promises() -> None:
         "text": "3",
         "stop_reason": "answered",
         "depth": 1,
-        "usage": {"input_tokens": 10, "output_tokens": 5, "cached_tokens": 0, "reasoning_tokens": 0},
+        "usage": {
+            "input_tokens": 10,
+            "output_tokens": 5,
+            "cached_tokens": 0,
+            "reasoning_tokens": 0,
+            "rounds": [],
+            "cost_usd": None,
+        },
         "tool_calls": [
             {
                 "id": "call_1",

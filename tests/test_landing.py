@@ -12,9 +12,11 @@ from dial_client.context import ConversationContext
 from dial_client.deadline import Deadline
 from dial_client.errors import ProviderError
 from dial_client.events import Event, MessageCompleted, TextDelta
+from dial_client.fitting import Window
 from dial_client.formats import NativeFormatHandler
+from dial_client.formats.choice import ChosenFormat
 from dial_client.landing import land
-from dial_client.limits import StopReason
+from dial_client.limits import Limits, StopReason
 from dial_client.messages import Message, Role, ToolCallRequest, ToolSpec
 from dial_client.model import CallChunk, Completion, FinishReason, TextChunk, ToolChoice
 from dial_client.recorder import TurnRecorder
@@ -48,7 +50,16 @@ class Landing:
 
     async def land(self, outcome: Outcome, *, ask_again: bool = True) -> Turn:
         tools = (ToolSpec("now", "", {}),)
-        asker = Asker(self.model, NativeFormatHandler(), lambda: tools, Deadline(5), self.recorder, stream=True)
+        asker = Asker(
+            self.model,
+            ChosenFormat(NativeFormatHandler()),
+            Window(),
+            lambda: tools,
+            Deadline(5),
+            self.recorder,
+            Limits(),
+            stream=True,
+        )
         if outcome.reply.message.tool_calls:
             await self.emit(MessageCompleted(outcome.reply.message))
         return self.recorder.turn(await land(outcome, asker, self.emit, ask_again=ask_again))

@@ -27,6 +27,10 @@ from tests.stand_ins import virtual_time
         {"tool_timeout_max": 0},
         {"max_parallel": 0},
         {"max_result_chars": 0},
+        {"max_consecutive_errors": 0},
+        {"max_repeats": 0},
+        {"max_calls_per_round": 0},
+        {"max_tokens_total": 0},
     ],
     ids=str,
 )
@@ -57,7 +61,13 @@ def test_a_limit_cannot_be_changed_while_a_turn_runs() -> None:
 
 def test_every_reason_to_stop_can_be_said_in_words() -> None:
     assert all(reason.sentence and not reason.sentence.endswith(".") for reason in StopReason)
-    assert {reason for reason in StopReason if reason.is_limit} == {StopReason.MAX_DEPTH, StopReason.TIMEOUT}
+    assert {reason for reason in StopReason if reason.is_limit} == {
+        StopReason.MAX_DEPTH,
+        StopReason.CONSECUTIVE_ERRORS,
+        StopReason.REPEATED_CALLS,
+        StopReason.TOKEN_BUDGET,
+        StopReason.TIMEOUT,
+    }
 
 
 @pytest.mark.anyio

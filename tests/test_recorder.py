@@ -158,7 +158,7 @@ def test_text_is_unfinished_until_its_message_is_whole() -> None:
 
 def test_the_last_word_of_a_turn_is_its_last_message_and_only_that_of_the_model() -> None:
     recorder = recorded(*ROUND)
-    assert settled(recorder)[1].message == Message.assistant("")
+    assert settled(recorder)[1].message == Message.assistant("[Unable to complete task: it was cancelled]")
     recorder.record(MessageCompleted(Message.assistant("noon")))
     assert recorder.turn(StopReason.ANSWERED).message == Message.assistant("noon")
 

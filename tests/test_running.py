@@ -15,7 +15,7 @@ from mcp_types import CallToolResult
 
 from dial_client.approvals import Approvals, Approver, Rules
 from dial_client.asking import Asker
-from dial_client.catalog import catalog_of
+from dial_client.catalog import OnProgress, catalog_of
 from dial_client.context import ConversationContext
 from dial_client.deadline import Deadline
 from dial_client.errors import DialError, LimitReached, ProviderError
@@ -30,8 +30,10 @@ from dial_client.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
-from dial_client.executor import OnProgress, ToolExecutor
+from dial_client.executor import ToolExecutor
+from dial_client.fitting import Window
 from dial_client.formats import NativeFormatHandler
+from dial_client.formats.choice import ChosenFormat
 from dial_client.landing import land
 from dial_client.limits import Limits, StopReason
 from dial_client.messages import Message, Role, ToolCallRequest
@@ -83,7 +85,16 @@ class Pipeline:
 
     async def __call__(self, turn: RunningTurn) -> StopReason:
         deadline = Deadline(60)
-        asker = Asker(self.model, NativeFormatHandler(), lambda: self.offered, deadline, turn.recorder, stream=True)
+        asker = Asker(
+            self.model,
+            ChosenFormat(NativeFormatHandler()),
+            Window(),
+            lambda: self.offered,
+            deadline,
+            turn.recorder,
+            Limits(),
+            stream=True,
+        )
 
         async def call_tools(calls: Sequence[ToolCallRequest], emit: Emit) -> list[Message]:
             done = await self.executor.execute_all(calls, emit, deadline)

@@ -38,7 +38,7 @@ CALL = ToolCallRequest("call_1", "add", {"a": 1})
 TURN = Turn(
     Message.assistant("3"), (Message.assistant("3"),), StopReason.ANSWERED, 1, Usage(10, 5, 2, 1), notes=("a note",)
 )
-USAGE = '{"input_tokens":10,"output_tokens":5,"cached_tokens":2,"reasoning_tokens":1}'
+USAGE = '{"input_tokens":10,"output_tokens":5,"cached_tokens":2,"reasoning_tokens":1,"rounds":[],"cost_usd":null}'
 
 
 async def turn(*steps: Event | BaseException) -> AsyncGenerator[Event, None]:

@@ -89,11 +89,11 @@ class Terminal:
         return lines
 
 
-def open_terminal(*, tty: bool = True, reasoning: bool = False) -> Terminal:
+def open_terminal(*, tty: bool = True, reasoning: bool = False, usage: bool = False) -> Terminal:
     written: list[str] = []
     out, err = Stream(written, tty), Stream(written, tty)
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        return Terminal(TerminalSink(reasoning=reasoning), out, err, written)
+        return Terminal(TerminalSink(reasoning=reasoning, usage=usage), out, err, written)
 
 
 @pytest.fixture(autouse=True)
@@ -119,6 +119,19 @@ def test_the_answer_alone_is_on_standard_output() -> None:
     )
     assert shown.out.getvalue() == "It is 3.\n"
     assert shown.err.getvalue() == '→ maths.add(a=1, b="x y")\n✓ 0.25 s\n'
+
+
+@pytest.mark.parametrize(
+    ("used", "cost", "line"),
+    [
+        (Usage(1200, 34), None, "1,200 tokens read, 34 written; cost unknown"),
+        (Usage(1200, 34, 1000), 0.00123, "1,200 tokens read (1,000 from the cache), 34 written; about $0.0012"),
+    ],
+)
+def test_what_a_turn_took_is_said_behind_it_when_asked_for(used: Usage, cost: float | None, line: str) -> None:
+    turn = Turn(Message.assistant("x"), (), StopReason.ANSWERED, 0, used, cost_usd=cost)
+    assert open_terminal(tty=False, usage=True).show(Finished(turn)).err.getvalue() == f"{line}\n"
+    assert open_terminal(tty=False).show(Finished(turn)).err.getvalue() == ""
 
 
 def test_an_answer_that_ends_its_line_gets_no_second_end() -> None:

@@ -26,7 +26,7 @@ async def answer(options: Options, question: str) -> int:
     """Answer `question` in the form that was asked for, and give the exit code."""
     settings = settings_of(options)
     provider = provider_of(options, settings)
-    sink = TerminalSink(reasoning=options.verbose)
+    sink = TerminalSink(reasoning=options.verbose, usage=options.verbose)
     async with opened(options, settings, provider, approver(sink)) as dial, conversation(options, dial) as ask:
         await dial.ready()
         say_notes(dial.notes)

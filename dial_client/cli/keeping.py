@@ -7,7 +7,7 @@ import json
 from dial_client.cli.opening import say_notes
 from dial_client.cli.options import ExitCode
 from dial_client.errors import ConfigError
-from dial_client.sinks.safe_text import one_line, safe
+from dial_client.safe_text import one_line, safe
 from dial_client.store import SQLStore
 
 MOST = 100

@@ -9,7 +9,7 @@ from dial_client.approvals import Approval, Approver, Decision
 from dial_client.cli import running
 from dial_client.cli.opening import warn
 from dial_client.messages import ToolCallRequest, ToolSpec
-from dial_client.sinks.safe_text import safe
+from dial_client.safe_text import safe
 from dial_client.sinks.terminal import TerminalSink
 
 _ANSWERS = {"y": Decision.ONCE, "yes": Decision.ONCE, "a": Decision.SESSION, "always": Decision.SESSION}

@@ -17,7 +17,7 @@ from dial_client.cli.permission import approver
 from dial_client.client import DialClient
 from dial_client.errors import DialError
 from dial_client.events import Finished
-from dial_client.sinks.safe_text import one_line
+from dial_client.safe_text import one_line
 from dial_client.sinks.terminal import TerminalSink
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ async def talk_with(options: Options) -> int:
     """Talk until the person leaves."""
     settings = settings_of(options)
     provider = provider_of(options, settings)
-    sink = TerminalSink(reasoning=options.verbose)
+    sink = TerminalSink(reasoning=options.verbose, usage=options.verbose)
     async with (
         opened(options, settings, provider, approver(sink)) as dial,
         conversation(options, dial) as ask,

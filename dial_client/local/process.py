@@ -23,6 +23,8 @@ START_TIMEOUT = 120.0
 """Seconds to be ready: the weights are read from disk, and other models may be large."""
 GRACE = 2.0
 """Seconds to leave after standard input was closed, and again after SIGTERM."""
+CONTEXT_TOKENS = 8192
+"""Tokens of a whole exchange; more take more memory from the start."""
 MAX_THREADS = 8
 """More than that are no faster: memory is what a model waits for."""
 _LINES = 8
@@ -55,6 +57,7 @@ class ModelProcess:
         """
         began = anyio.current_time()
         command = [sys.executable, "-P", os.fspath(_SERVE), os.fspath(model), "--threads", str(_threads())]
+        command += ["--context", str(CONTEXT_TOKENS)]
         if template is not None:
             command += ["--template", os.fspath(template)]
         # A file and no pipe: nobody has to keep reading it.

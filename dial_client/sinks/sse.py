@@ -105,7 +105,7 @@ def _summary(turn: Turn) -> dict[str, Any]:
     return {
         "stop_reason": turn.stop_reason.value,
         "depth": turn.depth,
-        "usage": turn.usage.to_dict(),
+        "usage": turn.billed(),
         "notes": list(turn.notes),
     }
 

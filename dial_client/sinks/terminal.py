@@ -28,7 +28,7 @@ from dial_client.events import (
 )
 from dial_client.limits import StopReason
 from dial_client.messages import ToolCallRequest, ToolCallResult
-from dial_client.sinks.safe_text import SafeStream, one_line
+from dial_client.safe_text import SafeStream, one_line
 from dial_client.turn import Turn
 
 MAX_STATUS = 100
@@ -39,14 +39,20 @@ PATIENCE = 1.0
 
 
 class TerminalSink:
-    """Shows events as they come."""
+    """Shows events as they come.
 
-    def __init__(self, *, reasoning: bool = False) -> None:
+    Args:
+        reasoning: show the model's reasoning.
+        usage: say behind each turn what it took: tokens, and their price where it is known.
+    """
+
+    def __init__(self, *, reasoning: bool = False, usage: bool = False) -> None:
         self._out = sys.stdout
         self._err = sys.stderr
         self._lively = sys.stderr.isatty()
         self._colour = self._lively and not os.environ.get("NO_COLOR")
         self._reasoning = reasoning
+        self._usage = usage
         self._text = SafeStream()
         self._thoughts = SafeStream()
         self._in_a_line = False
@@ -167,6 +173,8 @@ class TerminalSink:
         self._clear_status()
         if turn.stop_reason is StopReason.CANCELLED:
             self._say("interrupted")
+        if self._usage:
+            self._say(_bill(turn))
 
 
 def _named(call: ToolCallRequest, server: str, tool: str) -> str:
@@ -180,6 +188,13 @@ def _arguments(call: ToolCallRequest) -> str:
 
 def _progress(progress: float, total: float | None) -> str:
     return f"{progress:g} of {total:g}" if total else f"{progress:g}"
+
+
+def _bill(turn: Turn) -> str:
+    used = turn.usage
+    cached = f" ({used.cached_tokens:,} from the cache)" if used.cached_tokens else ""
+    price = "cost unknown" if turn.cost_usd is None else f"about ${turn.cost_usd:.4f}"
+    return f"{used.input_tokens:,} tokens read{cached}, {used.output_tokens:,} written; {price}"
 
 
 def _outcome(result: ToolCallResult, duration: float) -> str:

@@ -1,0 +1,96 @@
+"""One turn, put together: what is on offer, who is asked, what carries out the calls, and how it lands."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from dial_client.approvals import Approvals
+from dial_client.asking import Asker
+from dial_client.catalog import Catalog
+from dial_client.context import ConversationContext
+from dial_client.deadline import Deadline
+from dial_client.events import Emit, Event, MessageCompleted, StatusChanged, ToolCallStarted
+from dial_client.executor import ToolExecutor
+from dial_client.fitting import Window
+from dial_client.formats.choice import ChosenFormat
+from dial_client.landing import land
+from dial_client.limits import Limits, StopReason
+from dial_client.logs import get_logger
+from dial_client.messages import Message, ToolCallRequest
+from dial_client.model import Provider
+from dial_client.narrating import Narrator
+from dial_client.offering import Menu, Offering
+from dial_client.resolution import resolve
+from dial_client.running import RunningTurn
+from dial_client.shelf import Shelf
+from dial_client.status import using
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What all turns of a client share."""
+
+    provider: Provider
+    format: ChosenFormat
+    window: Window
+    menu: Callable[[], Menu]
+    """Gives the servers' tools of the moment."""
+    shelf: Shelf
+    approvals: Approvals
+    limits: Limits
+    fresh: Callable[[], Awaitable[None]]
+    """Waits, briefly, for tools that a server has just said have changed."""
+    narrator: Provider | None = None
+    """Words the status of running calls; None for the templates alone."""
+    lands_softly: bool = True
+    """The model is asked for a last word when a limit is met."""
+
+
+async def answer(host: Host, messages: tuple[Message, ...], turn: RunningTurn, *, stream: bool) -> StopReason:
+    """Carry a turn out, and say why it ended; everything else about it is in what `turn` has recorded.
+
+    Args:
+        host: what the turn has to work with.
+        messages: the conversation, instructions first.
+        turn: hears everything that happens.
+        stream: ask the model for its replies in pieces.
+
+    Raises:
+        ProviderError: the model could not be reached or refused the request.
+    """
+    deadline, recorder = Deadline(host.limits.timeout), turn.recorder
+    offering = Offering(host.menu, host.shelf, host.limits, messages, host.window.tokens)
+    asker = Asker(host.provider, host.format, host.window, offering.tools, deadline, recorder, host.limits, stream)
+    executor = ToolExecutor(offering.catalog, host.approvals, host.limits, offering.keep)
+    narrator = None if host.narrator is None else Narrator(host.narrator, recorder.add_usage)
+
+    async def call_tools(calls: Sequence[ToolCallRequest], emit: Emit) -> tuple[Message, ...]:
+        work = partial(executor.execute_all, calls, deadline=deadline)
+        done = await (work(emit) if narrator is None else narrator.beside(work, emit))
+        results = tuple(Message.tool(call, result) for call, result in zip(calls, done, strict=True))
+        for message in results:
+            await emit(MessageCompleted(message))
+        await host.fresh()
+        return results
+
+    emit = _with_status(turn.emit, offering.catalog)
+    outcome = await resolve(ConversationContext(messages, host.limits.max_depth), asker, call_tools, emit)
+    reason = await land(outcome, asker, emit, ask_again=host.lands_softly)
+    log.debug("turn", stop_reason=reason.value, depth=outcome.context.depth)
+    return reason
+
+
+def _with_status(emit: Emit, catalog: Callable[[], Catalog]) -> Emit:
+    """Give an `emit` that says in words which tool is used."""
+
+    async def with_status(event: Event) -> None:
+        await emit(event)
+        if isinstance(event, ToolCallStarted):
+            route = catalog().routes.get(event.call.name)
+            await emit(StatusChanged(using(event.call, route.spec if route else None)))
+
+    return with_status

@@ -1,0 +1,190 @@
+"""What one turn offers the model: the servers' tools, all or those that were searched for, and the host's own."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from dial_client.catalog import READ_RESULT, SEARCH_TOOLS, Catalog, OnProgress, Route
+from dial_client.limits import Limits
+from dial_client.messages import Message, Role, ToolSpec
+from dial_client.shelf import Shelf
+from dial_client.tool_index import ToolIndex
+
+if TYPE_CHECKING:
+    from mcp_types import CallToolResult
+
+MAX_OFFERED = 128
+"""Tools in one request: more than that OpenAI's chat completions refuse."""
+FOUND_AT_ONCE = 5
+_HEAD_CHARS = 300
+"""Characters of a page kept free for the line that says which it is."""
+_WINDOW_SHARE = 4
+"""Tools may take a quarter of the context window; where they take more, they have to be searched for."""
+_BYTES_PER_TOKEN = 3
+
+_KEPT = re.compile(r'read_result\(id="([0-9a-f]{12})"')
+_READ = ToolSpec(
+    READ_RESULT,
+    "Reads on in a tool result that was too long to be shown whole: a page, or the places of some words.",
+    {
+        "type": "object",
+        "properties": {
+            "id": {"type": "string", "description": "As the shortened result gives it."},
+            "offset": {"type": "integer", "description": "Characters to skip; a negative number counts from the end."},
+            "search": {"type": "string", "description": "Words to find, in place of an offset; no pattern."},
+        },
+        "required": ["id"],
+    },
+    tool=READ_RESULT,
+    read_only=True,
+)
+_QUERY = {
+    "type": "object",
+    "properties": {
+        "query": {"type": "string", "description": "The action, the thing and the service: create github issue."}
+    },
+    "required": ["query"],
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Menu:
+    """The servers' tools at one moment, with the way to find one of them; made once for each `Catalog`."""
+
+    catalog: Catalog = Catalog()  # noqa: RUF009 - frozen
+    pinned: frozenset[str] = frozenset()
+    """Servers whose tools are always on offer."""
+
+    def is_long(self, most: int, window: int | None) -> bool:
+        """Whether it is too long to be offered whole: more than `most` tools, or too much of a window (tokens)."""
+        if len(self.catalog.tools) > most:
+            return True
+        return window is not None and self._bytes > window * _BYTES_PER_TOKEN // _WINDOW_SHARE
+
+    @cached_property
+    def index(self) -> ToolIndex:
+        """The tools by what they do."""
+        return ToolIndex(self.catalog.tools)
+
+    @cached_property
+    def always(self) -> tuple[ToolSpec, ...]:
+        """The tools of the servers that are pinned."""
+        return tuple(tool for tool in self.catalog.tools if tool.server in self.pinned)
+
+    @cached_property
+    def search(self) -> ToolSpec:
+        """The tool that finds the others."""
+        counts: dict[str, int] = {}
+        for tool in self.catalog.tools:
+            counts[tool.server] = counts.get(tool.server, 0) + 1
+        servers = ", ".join(f"{name} ({count})" for name, count in sorted(counts.items()))
+        about = f"Finds tools by what they do; what it finds can be called from then on. There are: {servers}."
+        return ToolSpec(SEARCH_TOOLS, about, _QUERY, tool=SEARCH_TOOLS, read_only=True)
+
+    @cached_property
+    def _bytes(self) -> int:
+        return sum(len(tool.description) + len(json.dumps(tool.input_schema)) for tool in self.catalog.tools)
+
+
+class Offering:
+    """What is on offer in one turn. It also answers the host's own tools, as a connection answers a server's.
+
+    Args:
+        menu: gives the servers' tools of the moment: what a server adds is on offer in the next round.
+        shelf: where results are that were too long.
+        limits: of the turn.
+        history: the conversation before it; tools it has called stay on offer.
+        window: the model's context window in tokens; None where it is not known.
+    """
+
+    name = ""
+    settings = None
+
+    def __init__(
+        self,
+        menu: Callable[[], Menu],
+        shelf: Shelf,
+        limits: Limits,
+        history: Sequence[Message] = (),
+        window: int | None = None,
+    ) -> None:
+        self._menu = menu
+        self._shelf = shelf
+        self._limits = limits
+        self._window = window
+        self._found = dict.fromkeys(call.name for message in history for call in message.tool_calls)
+        self._can_read_on = len(shelf) > 0 and any(key in shelf for key in _kept_in(history))
+        self._offered: tuple[Any, tuple[ToolSpec, ...], Catalog] = (None, (), Catalog())
+
+    def tools(self) -> tuple[ToolSpec, ...]:
+        """Give what is on offer: the very same tuple for as long as nothing changes, and in a stable order."""
+        return self._now()[0]
+
+    def catalog(self) -> Catalog:
+        """Give the way home for every name: those on offer, those that have to be searched for, the host's own."""
+        return self._now()[1]
+
+    def _now(self) -> tuple[tuple[ToolSpec, ...], Catalog]:
+        menu = self._menu()
+        key = (menu, tuple(self._found), self._can_read_on)
+        if self._offered[0] != key:
+            tools = self._chosen(menu)
+            own = {spec.name: Route(self, spec) for spec in tools if spec is _READ or spec is menu.search}
+            whole = Catalog(menu.catalog.tools, {**menu.catalog.routes, **own}, menu.catalog.notes)
+            self._offered = (key, tools, whole)
+        return self._offered[1], self._offered[2]
+
+    def keep(self, text: str) -> str | None:
+        """Put a result aside that is too long, and give its id; None where it cannot be kept."""
+        key = self._shelf.keep(text)
+        self._can_read_on = self._can_read_on or key is not None
+        return key
+
+    async def call(self, tool: str, arguments: Mapping[str, Any], on_progress: OnProgress) -> CallToolResult:  # noqa: ARG002
+        """Answer a call of one of the host's own tools, as `Connection.call` does for a server's."""
+        from mcp_types import CallToolResult, TextContent
+
+        said = self._search(arguments["query"]) if tool == SEARCH_TOOLS else self._read(arguments)
+        text, is_error = said if isinstance(said, tuple) else (said, False)
+        return CallToolResult(content=[TextContent(type="text", text=text)], is_error=is_error)
+
+    def _chosen(self, menu: Menu) -> tuple[ToolSpec, ...]:
+        own = (_READ,) if self._can_read_on else ()
+        most = self._limits.max_tools
+        if not menu.is_long(most, self._window):
+            return (*menu.catalog.tools, *own) if own else menu.catalog.tools
+        fixed = (menu.search, *own, *menu.always)[:MAX_OFFERED]
+        routes = menu.catalog.routes
+        found = [routes[name].spec for name in self._found if name in routes and routes[name].spec not in menu.always]
+        room = max(FOUND_AT_ONCE, most - len(fixed))
+        return (*fixed, *found[-room:])[:MAX_OFFERED]
+
+    def _search(self, query: str) -> str:
+        found = self._menu().index.search(query, FOUND_AT_ONCE)
+        if not found:
+            servers = ", ".join(sorted({tool.server for tool in self._menu().catalog.tools}))
+            return f"No tool was found for {query[:100]!r}. Use other words for what it should do. Servers: {servers}."
+        for tool in found:
+            self._found.pop(tool.name, None)
+            self._found[tool.name] = None
+        lines = (f"- {tool.name}: {' '.join(tool.description.split())[:200]}" for tool in found)
+        return "\n".join(["These tools can be called now:", *lines])
+
+    def _read(self, arguments: Mapping[str, Any]) -> str | tuple[str, bool]:
+        key, length = arguments["id"], max(_HEAD_CHARS, self._limits.max_result_chars - _HEAD_CHARS)
+        if wanted := arguments.get("search"):
+            found = self._shelf.matches(key, wanted, length)
+        else:
+            found = self._shelf.page(key, arguments.get("offset") or 0, length)
+        return (f"There is no result {key[:40]!r} any more: call the tool again.", True) if found is None else found
+
+
+def _kept_in(messages: Iterable[Message]) -> Iterable[str]:
+    for message in messages:
+        if message.role is Role.TOOL:
+            yield from _KEPT.findall(message.text)

@@ -1,0 +1,163 @@
+"""A turn that gets nowhere is seen between two rounds, and ends in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from mcp.server import MCPServer
+
+from dial_client import DialClient, Finished, LimitReached, Limits, Message, Role, ScriptedProvider, StopReason, Turn
+from dial_client.circling import stuck
+from dial_client.messages import Failure, ToolCallRequest, ToolCallResult, Usage
+from dial_client.model import ToolChoice
+from dial_client.turn import ToolCallRecord
+
+ASK = [Message.user("go on")]
+
+
+def made(name: str, result: str = "ok", *, failed: bool = False, **arguments: Any) -> ToolCallRecord:
+    call = ToolCallRequest("id", name, arguments)
+    good = ToolCallResult("id", success=True, content=result)
+    outcome = ToolCallResult.failed("id", Failure.TOOL, result) if failed else good
+    return ToolCallRecord(call, outcome, "server", name, 0.1)
+
+
+def bad(at: int) -> ToolCallRecord:
+    return made("a", f"error {at}", failed=True, at=at)
+
+
+A, B, C = made("a"), made("b"), made("c")
+
+TURNS: list[tuple[str, list[list[ToolCallRecord]], StopReason | None]] = [
+    ("nothing was called", [], None),
+    ("two rounds fail", [[bad(1)], [bad(2)]], None),
+    ("three rounds fail, each otherwise", [[bad(1)], [bad(2)], [bad(3)]], StopReason.CONSECUTIVE_ERRORS),
+    ("three fail, then one works", [[bad(1)], [bad(2)], [bad(3)], [A]], None),
+    ("in each round one of two works", [[bad(1), A], [bad(2), B], [bad(3), C]], None),
+    ("the same call twice", [[A], [A]], None),
+    ("the same call three times", [[A], [A], [A]], StopReason.REPEATED_CALLS),
+    ("with others in between", [[A], [B], [A], [C], [A]], StopReason.REPEATED_CALLS),
+    ("two calls in turn", [[A], [B], [A], [B], [A]], StopReason.REPEATED_CALLS),
+    ("three times in one round", [[A, A, A]], None),
+    ("with other arguments each time", [[made("a", at=1)], [made("a", at=2)], [made("a", at=3)]], None),
+    ("with another result each time", [[made("a", "1")], [made("a", "2")], [made("a", "3")]], None),
+    ("arguments in another order", [[made("a", x=1, y=2)], [made("a", y=2, x=1)]] * 2, StopReason.REPEATED_CALLS),
+]
+
+
+@pytest.mark.parametrize(
+    ("rounds", "reason"), [(rounds, reason) for _, rounds, reason in TURNS], ids=[name for name, _, _ in TURNS]
+)
+def test_what_is_going_round_in_circles_is_seen(rounds: list[list[ToolCallRecord]], reason: StopReason | None) -> None:
+    assert stuck(rounds, Usage(), Limits()) is reason
+
+
+def test_a_budget_counts_what_was_read_and_what_was_written() -> None:
+    limits = Limits(max_tokens_total=100)
+    assert stuck([[A]], Usage(60, 39), limits) is None
+    assert stuck([[A]], Usage(60, 40), limits) is StopReason.TOKEN_BUDGET
+
+
+# --- whole turns ----------------------------------------------------------------------------------
+
+
+def tools() -> MCPServer:
+    server = MCPServer("tools")
+
+    @server.tool()
+    def works(at: int = 0) -> str:
+        """Work."""
+        return "done"
+
+    @server.tool()
+    def fails(at: int = 0) -> str:
+        """Fail."""
+        raise ValueError(str(at))
+
+    return server
+
+
+def calling(*calls: tuple[str, int]) -> dict[str, Any]:
+    made_of = [{"name": name, "arguments": {"at": at}} for name, at in calls]
+    return {"text": "Let me see.", "tool_calls": made_of, "usage": {"input_tokens": 10, "output_tokens": 1}}
+
+
+SAME = [calling(("works", 1))] * 20
+FAILING = [calling(("fails", at)) for at in range(20)]
+PING_PONG = [calling(("works", at % 2)) for at in range(20)]
+
+ENDLESS = [
+    ("the same call", SAME, Limits(), StopReason.REPEATED_CALLS, 3),
+    ("two calls in turn", PING_PONG, Limits(), StopReason.REPEATED_CALLS, 5),
+    ("calls that fail", FAILING, Limits(), StopReason.CONSECUTIVE_ERRORS, 3),
+    ("a tool nobody offers", [calling(("nobody", at)) for at in range(9)], Limits(), StopReason.CONSECUTIVE_ERRORS, 3),
+    ("more than was paid for", PING_PONG, Limits(max_tokens_total=20), StopReason.TOKEN_BUDGET, 2),
+    ("ever deeper", [calling(("works", at)) for at in range(20)], Limits(max_depth=4), StopReason.MAX_DEPTH, 4),
+]
+
+
+async def turn_of(replies: list[Any], limits: Limits, *, stream: bool, **options: Any) -> tuple[Turn, ScriptedProvider]:
+    model = ScriptedProvider(replies)
+    async with DialClient({"tools": tools()}, model, limits=limits, **options) as dial:
+        if not stream:
+            return await dial.run(ASK), model
+        events = [event async for event in dial.stream(ASK)]
+    assert isinstance(events[-1], Finished)
+    return events[-1].turn, model
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "plain"])
+@pytest.mark.parametrize(
+    ("replies", "limits", "reason", "rounds"), [row[1:] for row in ENDLESS], ids=[row[0] for row in ENDLESS]
+)
+async def test_an_endless_turn_ends_in_the_models_own_words(
+    replies: list[Any], limits: Limits, reason: StopReason, rounds: int, stream: bool
+) -> None:
+    asked = rounds + (1 if reason is StopReason.MAX_DEPTH else 0)
+    turn, model = await turn_of([*replies[:asked], "This is what I have."], limits, stream=stream)
+    assert (turn.text, turn.stop_reason) == ("This is what I have.", reason)
+    assert len(turn.tool_calls) == rounds
+    last = model.requests[-1]
+    assert last.tool_choice is ToolChoice.NONE
+    assert last.max_tokens
+    assert "Answer now from what you have" in last.messages[-1].text
+    assert last.messages[-1].role is Role.TOOL
+    if reason is not StopReason.MAX_DEPTH:
+        assert not any("Answer now" in message.text for message in turn.messages), "nobody said it: it is not stored"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "plain"])
+async def test_where_the_last_word_fails_too_the_turn_says_why_it_stopped(stream: bool) -> None:
+    turn, _ = await turn_of(SAME[:3], Limits(), stream=stream)
+    reason = "the same tool call was made again and again with the same result"
+    assert turn.text == f"Let me see.\n\n[Unable to complete task: {reason}]"
+    assert turn.stop_reason is StopReason.REPEATED_CALLS
+
+
+@pytest.mark.anyio
+async def test_a_limit_is_raised_for_those_who_want_it_and_costs_no_request_more() -> None:
+    with pytest.raises(LimitReached, match="kept failing") as caught:
+        await turn_of(FAILING, Limits(), stream=False, on_limit="raise")
+    assert caught.value.turn.stop_reason is StopReason.CONSECUTIVE_ERRORS
+    assert len(caught.value.turn.tool_calls) == 3
+    assert "[Unable to complete task:" in caught.value.turn.text
+
+
+@pytest.mark.anyio
+async def test_of_dozens_of_calls_in_one_reply_only_so_many_are_run_and_the_model_knows() -> None:
+    turn, model = await turn_of([calling(*(("works", at) for at in range(40))), "Done."], Limits(), stream=True)
+    assert turn.stop_reason is StopReason.ANSWERED
+    assert [record.result.success for record in turn.tool_calls] == [True] * 32 + [False] * 8
+    assert turn.tool_calls[-1].result.failure is Failure.NOT_RUN
+    results = [message for message in model.requests[-1].messages if message.role is Role.TOOL]
+    assert len(results) == 40
+    assert "one reply may make 32 calls" in results[-1].text
+
+
+@pytest.mark.anyio
+async def test_one_limit_higher_the_model_may_poll_longer() -> None:
+    turn, _ = await turn_of([*SAME[:5], "Done."], Limits(max_repeats=6), stream=True)
+    assert (turn.text, turn.stop_reason, len(turn.tool_calls)) == ("Done.", StopReason.ANSWERED, 5)

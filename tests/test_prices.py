@@ -1,0 +1,69 @@
+"""What a turn costs, where that is known."""
+
+from __future__ import annotations
+
+import pytest
+
+from dial_client import DialClient, Message
+from dial_client.messages import Usage
+from dial_client.prices import Billing, cost_usd
+from dial_client.providers.scripted import ScriptedProvider
+
+OPENAI = "https://api.openai.com/v1"
+
+
+def test_a_known_model_has_a_price_and_reading_from_the_cache_is_cheaper() -> None:
+    fresh = cost_usd(Usage(1000, 100), Billing("gpt-5.4", OPENAI))
+    cached = cost_usd(Usage(1000, 100, cached_tokens=900), Billing("gpt-5.4", OPENAI))
+    assert fresh is not None
+    assert cached is not None
+    assert 0 < cached < fresh
+
+
+def test_writing_the_cache_has_a_price_of_its_own() -> None:
+    billing = Billing("claude-sonnet-5-5", "https://api.anthropic.com")
+    plain, written = cost_usd(Usage(1000, 1), billing), cost_usd(Usage(1000, 1, cache_write_tokens=1000), billing)
+    assert plain is not None
+    assert written is not None
+    assert written > plain
+
+
+@pytest.mark.parametrize(
+    ("usage", "billing"),
+    [
+        (Usage(1000, 100), Billing("nobody-knows-this-model", OPENAI)),
+        (Usage(1000, 100), Billing("gpt-5.4", "http://127.0.0.1:8080/v1")),
+        (Usage(10, 100, cached_tokens=500), Billing("gpt-5.4", OPENAI)),
+        (Usage(1000, 100), None),
+        (Usage(), Billing("gpt-5.4", OPENAI)),
+    ],
+    ids=["an unknown model", "an unknown endpoint", "counts that cannot be", "no billing", "nothing counted"],
+)
+def test_what_is_not_known_has_no_price(usage: Usage, billing: Billing | None) -> None:
+    assert cost_usd(usage, billing) is None
+
+
+class Billed(ScriptedProvider):
+    billing = Billing("gpt-5.4", OPENAI)
+
+
+CALL = {"tool_calls": [{"name": "nobody_offers_this", "arguments": {}}], "usage": {"input_tokens": 1000}}
+
+
+@pytest.mark.anyio
+async def test_a_turn_costs_what_its_rounds_cost_together() -> None:
+    model = Billed([CALL, {"text": "Done.", "usage": {"input_tokens": 2000, "output_tokens": 50}}])
+    async with DialClient({}, model) as dial:
+        turn = await dial.run([Message.user("Go.")])
+    prices = [cost_usd(usage, Billed.billing) for usage in turn.rounds]
+    assert [usage.input_tokens for usage in turn.rounds] == [1000, 2000]
+    assert turn.cost_usd == pytest.approx(sum(price for price in prices if price is not None))
+    assert turn.to_dict()["usage"]["cost_usd"] == turn.cost_usd
+
+
+@pytest.mark.anyio
+async def test_a_turn_with_a_round_of_unknown_price_has_none() -> None:
+    async with DialClient({}, Billed([CALL, "Done."])) as dial:
+        turn = await dial.run([Message.user("Go.")])
+    assert turn.cost_usd is None
+    assert turn.to_dict()["usage"]["rounds"][0]["input_tokens"] == 1000
