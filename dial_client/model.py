@@ -1,7 +1,7 @@
 """One exchange with a model: what is asked, what comes back, and the two axes that meet here.
 
-A *provider* turns a `ModelRequest` into SDK calls and the SDK's chunks into `Delta`s. A *format* says how tools and
-calls ride in that exchange: as the wire's own tool calls, or as text. Neither knows the other.
+A *provider* turns a `ModelRequest` into a request of its wire, and what comes back into `Delta`s. A *format* says how
+tools and calls ride in that exchange: as the wire's own tool calls, or as text. Neither knows the other.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ class ModelRequest:
     tool_choice: ToolChoice = ToolChoice.AUTO
     stop: tuple[str, ...] = ()
     """Sequences that end the reply; an endpoint may ignore them."""
+    grammar: str = ""
+    """What the reply may be, in GBNF; empty for anything. An endpoint that cannot be held to it is not told of it."""
     stream: bool = True
     """False: the endpoint may answer in one piece."""
     max_tokens: int | None = None
@@ -117,6 +119,10 @@ class ReplyReader(Protocol):
 
     def feed(self, text: str) -> str:
         """Take more of the reply, give what of it can be shown; what may be a marker is held back."""
+        ...
+
+    def reasoning(self) -> str:
+        """Give the reasoning found in the text since this was asked last; nobody has to ask."""
         ...
 
     def finish(self) -> tuple[str, tuple[ToolCallRequest, ...]]:

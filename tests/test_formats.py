@@ -6,8 +6,9 @@ import logging
 
 import pytest
 
+from dial_client.arguments import MAX_DEPTH
 from dial_client.formats import NativeFormatHandler, ReActFormatHandler, XMLFormatHandler, handler_for, xml
-from dial_client.formats.calls import MAX_CALLS, MAX_DEPTH
+from dial_client.formats.printed import MAX_CALLS
 from dial_client.formats.reader import read_reply
 from dial_client.messages import ToolCallRequest, ToolSpec
 from dial_client.model import ToolFormat, ToolFormatHandler
@@ -78,11 +79,20 @@ NATIVE: dict[str, tuple[str, str, list[Call]]] = {
     "thought in the middle": ("So <think>hm</think>it is.", "So it is.", []),
     "thought without an end": ("Well. <think>hm <tool_call>", "Well. ", []),
     "end of a thought alone": ("</think>Noon.", "Noon.", []),
-    "unknown name": (f"<tool_call>{UTC_JSON.replace('get_time', 'rm')}</tool_call>Hm.", "Hm.", []),
+    "unknown name": (
+        f"<tool_call>{UTC_JSON.replace('get_time', 'rm')}</tool_call>Hm.",
+        f"{UTC_JSON.replace('get_time', 'rm')}Hm.",
+        [],
+    ),
     "unknown name, bare": ('{"name": "rm", "arguments": {}}', '{"name": "rm", "arguments": {}}', []),
-    "misses a required key": ('<tool_call>{"name": "get_time", "arguments": {}}</tool_call>Hm.', "Hm.", []),
+    "misses a required key": (
+        '<tool_call>{"name": "get_time", "arguments": {}}</tool_call>Hm.',
+        '{"name": "get_time", "arguments": {}}Hm.',
+        [],
+    ),
     "arguments are a list": ('{"name": "list_all", "arguments": []}', '{"name": "list_all", "arguments": []}', []),
-    "broken": ("<tool_call>{'name': 'list_all', 'arguments': {}}</tool_call>Hm.", "Hm.", []),
+    "Python": ("<tool_call>{'name': 'list_all', 'arguments': {}}</tool_call>Hm.", "Hm.", [ALL]),
+    "broken": ('<tool_call>{"name": "list_all", "arguments": }</tool_call>', '{"name": "list_all", "arguments": }', []),
     "bare and talk": (f"{UTC_JSON}\nThat would call it.", f"{UTC_JSON}\nThat would call it.", []),
     "talk and fenced": (f"Call it so:\n```json\n{UTC_JSON}\n```", f"Call it so:\n```json\n{UTC_JSON}\n```", []),
     "a configuration": ('{"name": "list_all", "version": 1}', '{"name": "list_all", "version": 1}', []),
@@ -120,13 +130,15 @@ XML: dict[str, tuple[str, str, list[Call]]] = {
     "text around": (f"First. {TAGGED}\nThen.", "First. \nThen.", [UTC]),
     "unknown name": ('<tool_call>{"name": "rm"}</tool_call>', "", [("rm", {}, None)]),
     "arguments that are no object": ('<tool_call>{"name": "a", "arguments": [1]}</tool_call>', "", [("a", {}, "[1]")]),
+    "arguments in Python": ('<tool_call>{"name": "get_time", "arguments": {\'tz\': \'UTC\'}}</tool_call>', "", [UTC]),
     "broken arguments": (
-        '<tool_call>{"name": "get_time", "arguments": {\'tz\': \'UTC\'}}</tool_call>',
+        '<tool_call>{"name": "get_time", "arguments": {"tz": UTC}}</tool_call>',
         "",
-        [("get_time", {}, "{'tz': 'UTC'}")],
+        [("get_time", {}, '{"tz": UTC}')],
     ),
     "a brace too few": ('<tool_call>{"name": "get_time", "arguments": {"tz": "UTC"}</tool_call>', "", [UTC]),
-    "no name": ("<tool_call>{'a': 1}</tool_call>", "", [("", {}, "{'a': 1}")]),
+    "no name": ('<tool_call>{"a": 1}</tool_call>', "", [("", {}, None)]),
+    "neither name nor JSON": ("<tool_call>{a 1}</tool_call>", "", [("", {}, "{a 1}")]),
     "a string that never ends": (
         '<tool_call>{"name": "get_time", "arguments": {"tz": "UTC</tool_call> Well.',
         "Well.",
@@ -168,15 +180,30 @@ REACT: dict[str, tuple[str, str, list[Call]]] = {
     "goes on behind the answer": ("Final Answer: Noon.\nThought: done\nFinal Answer: Noon.", "Noon.", []),
     "a call behind the answer": ("Final Answer: Noon.\nAction: list_all\nAction Input: {}", "Noon.", []),
     "text before the labels": ("Sure!\nThought: a\nFinal Answer: Noon.", "Sure!\nNoon.", []),
-    "only a thought": ("Thought: it is noon", "", []),
+    "only a thought": ("Thought: it is noon", "it is noon", []),
     "no input": ("Action: list_all\n", "", [ALL]),
     "no input, unknown name": ("Action: wait", "", []),
     "no tool": ("Thought: a\nAction: None\nAction Input: None\nFinal Answer: Noon.", "Noon.", []),
     "unknown name": ("Action: rm\nAction Input: {}", "", [("rm", {}, None)]),
     "prefixed name": ('Action: functions.get_time\nAction Input: {"tz": "UTC"}', "", [UTC]),
     "input that is no object": ("Action: get_time\nAction Input: UTC", "", [("get_time", {}, "UTC")]),
-    "broken input": ("Action: get_time\nAction Input: {'tz': 'UTC'}", "", [("get_time", {}, "{'tz': 'UTC'}")]),
+    "input in Python": ("Action: get_time\nAction Input: {'tz': 'UTC'}", "", [UTC]),
+    "broken input": ("Action: get_time\nAction Input: {'tz': 'UTC'", "", [("get_time", {}, "{'tz': 'UTC'")]),
     "empty input": ("Action: list_all\nAction Input:", "", [ALL]),
+    "input in the same line": ('Thought: a\nAction: get_time {"tz": "UTC"}', "", [UTC]),
+    "input in brackets": ('Action: get_time({"tz": "UTC"})', "", [UTC]),
+    "input in the next line": ('Action: get_time\n{"tz": "UTC"}', "", [UTC]),
+    "bold lines": ('**Thought**: a\n\n**Action**: get_time\n**Action Input**: {"tz": "UTC"}\n', "", [UTC]),
+    "headings": ('### Thought: a\n### Action: get_time\n### Action Input: {"tz": "UTC"}', "", [UTC]),
+    "one word": ('Action: get_time\nActionInput: {"tz": "UTC"}', "", [UTC]),
+    "capitals": ('THOUGHT: a\nACTION: get_time\nACTION INPUT: {"tz": "UTC"}\nOBSERVATION: 12', "", [UTC]),
+    "a token at the end": ('Action: get_time\nAction Input: {"tz": "UTC"}<|im_end|>', "", [UTC]),
+    "tokens in the answer": ("Final Answer: Noon.<|im_end|>\n<|im_start|>", "Noon.\n", []),
+    "in a sentence": ('Sure. Action: get_time\nAction Input: {"tz": "UTC"}', "Sure. ", [UTC]),
+    "in a sentence, no tool": ("Call to Action: buy. Action: sell", "Call to Action: buy. Action: sell", []),
+    "in a quotation": ("> It says. Action: list_all", "> It says. Action: list_all", []),
+    "a forgotten label": ("Thought: I know.\n\nIt is noon.", "I know.\n\nIt is noon.", []),
+    "no labels, reasoning": ("<think>hm</think>\nIt is noon.", "It is noon.", []),
     "label in the input": (
         'Action: get_time\nAction Input: {"tz": "Final Answer: 1"}',
         "",
@@ -214,6 +241,17 @@ def test_character_by_character_it_is_the_same(format_: ToolFormat, reply: str, 
     pieces = [reader.feed(character) for character in reply]
     rest, found = reader.finish()
     assert ("".join(pieces) + rest, plain(found)) == (shown, calls)
+
+
+def test_what_a_model_thinks_is_reasoning() -> None:
+    reader = ReActFormatHandler().reader(TOOLS)
+    pieces = ("Thought: I", " know", ".\nFinal Ans", "wer: Noon.")
+    assert [(reader.feed(piece), reader.reasoning()) for piece in pieces] == [
+        ("", " I"),
+        ("", " know"),
+        ("", "."),
+        ("Noon.", ""),
+    ]
 
 
 @pytest.mark.parametrize("format_", ToolFormat)

@@ -1,4 +1,4 @@
-"""Calls that a model wrote as text: their JSON, their names, and whether they may be taken for calls at all."""
+"""What is on offer for one reply, and whether what a model wrote as text may be taken for a call of it."""
 
 from __future__ import annotations
 
@@ -6,119 +6,65 @@ import json
 import re
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
+from dial_client import arguments as said_arguments
+from dial_client.arguments import coerced, refuse
+from dial_client.formats.printed import MAX_CALLS, Printed, decode
 from dial_client.messages import ToolCallRequest, ToolSpec
 
-MAX_CALLS = 16
-"""Calls taken from one reply."""
-MAX_DEPTH = 100
-"""Levels of nesting in what a call carries; nobody means more, and whoever reads it later could exhaust its stack."""
 MAX_NAME_CHARS = 128
 """Characters of a name that nobody offers; those on offer have 64 at most."""
-MAX_OPENING_CHARS = 512
-"""Characters within which a reply that is one call as JSON must have named its tool."""
 
-_ARGUMENTS = ("arguments", "parameters")
-_CALL_KEYS = frozenset({"name", "id", "type", *_ARGUMENTS})
-_FENCE = re.compile(r"```\w*")
-_FENCES = ("", "```json", "```", "```xml<tool_call>", "```<tool_call>", "```json<tool_call>")
-_NAME = '{"name":"'
-_OPENINGS = tuple(
-    fence + key for fence in _FENCES for key in (_NAME, '{"arguments":', '{"parameters":', '{"type":"function",')
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Decoded:
-    """The JSON at the beginning of a text."""
-
-    value: dict[str, Any] | list[Any] | None = None
-    """An object or an array; None where there is neither."""
-    rest: str = ""
-    """The text behind it."""
-    open_string: bool = False
-    """There is no value, because the text ends inside one of its strings."""
-
-
-def decode(text: str) -> Decoded:
-    """Read the object or the array a text begins with, strictly; a fence around it does not matter."""
-    text = unfenced(text)
-    try:
-        value, end = _DECODER.raw_decode(text)
-    except json.JSONDecodeError as error:
-        return Decoded(open_string=error.msg.startswith("Unterminated string"))
-    except (ValueError, RecursionError):
-        return Decoded()
-    return Decoded(value, text[end:]) if isinstance(value, dict | list) and _is_flat(value, MAX_DEPTH) else Decoded()
-
-
-def _is_flat(value: Any, levels: int) -> bool:
-    if not isinstance(value, dict | list):
-        return True
-    inner = value.values() if isinstance(value, dict) else value
-    return levels > 0 and all(_is_flat(one, levels - 1) for one in inner)
-
-
-def unfenced(text: str) -> str:
-    """Give the text without the white space around it, and without the code fence, if it has one."""
-    text = text.strip()
-    fence = _FENCE.match(text)
-    return text[fence.end() :].removesuffix("```").strip() if fence else text
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not JSON")
-
-
-_DECODER = json.JSONDecoder(parse_constant=_refuse)
+_NAMED = re.compile(r"[\w.-]*+")
+_UNCHECKED: Any = object()
 
 
 class Offer:
-    """The tools on offer for one reply, and how what the model wrote becomes a call of one of them."""
+    """The tools on offer for one reply, and how what the model wrote becomes a call of one of them.
 
-    def __init__(self, tools: Sequence[ToolSpec]) -> None:
-        self._tools = {tool.name: tool for tool in tools}
+    Args:
+        tools: None where it is not known what is on offer: then every name will do.
+    """
+
+    def __init__(self, tools: Sequence[ToolSpec] | None) -> None:
+        self._tools = {tool.name: tool for tool in tools or ()}
+        self._is_known = tools is not None
+        self._checks: dict[str, Any] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._tools) or not self._is_known
 
     def offered(self, said: str) -> str | None:
         """Give the offered name the model means; None where no such tool is on offer."""
         said = said.strip()
         plain = said if said in self._tools else said.removeprefix("functions.")
-        return plain if plain in self._tools else None
+        return plain if plain in self._tools or (plain and not self._is_known) else None
 
-    def may_begin_call(self, text: str) -> bool | None:
-        """Whether a reply that begins like this may be one call as JSON, bare or fenced; None where more must be seen.
-
-        What is said of a text holds for every longer one, so it does not matter in which pieces the reply comes.
-        """
-        if not self._tools:
+    def begins_with_name(self, text: str) -> bool | None:
+        """Whether a text begins with an offered name; None where more of it must be seen."""
+        if not self:
             return False
-        verdict = self._opening("".join(text[:MAX_OPENING_CHARS].split()))
-        return False if verdict is None and len(text) >= MAX_OPENING_CHARS else verdict
-
-    def _opening(self, squeezed: str) -> bool | None:
-        for opening in _OPENINGS:
-            if opening.startswith(squeezed):
-                return None
-            if squeezed.startswith(opening):
-                if not opening.endswith(_NAME):
-                    return True
-                name, quote, _ = squeezed[len(opening) :].partition('"')
-                return self.offered(name) is not None if quote else None
-        return False
+        found = _NAMED.match(text)
+        name = found.group() if found else ""
+        if len(name) < len(text):
+            return self.offered(name) is not None
+        return None if len(name) <= MAX_NAME_CHARS else False
 
     def request(self, name: str, arguments: Any) -> ToolCallRequest:
-        """Make a call; arguments that are no JSON object are kept as `unreadable`, a name nobody offers as it is."""
-        call_id, name = f"call_{uuid.uuid4().hex}", self.offered(name) or name.strip()[:MAX_NAME_CHARS]
-        arguments = arguments.strip() if isinstance(arguments, str) else arguments
-        if arguments in (None, "", "null"):
-            return ToolCallRequest(call_id, name, {})
-        value = decode(arguments).value if isinstance(arguments, str) else arguments
-        if isinstance(value, Mapping):
-            return ToolCallRequest(call_id, name, dict(value))
-        text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-        return ToolCallRequest(call_id, name, {}, unreadable=text)
+        """Make a call; arguments that are no object are kept as `unreadable`, a name nobody offers as it is."""
+        value = _object(arguments)
+        if value is not None:
+            return ToolCallRequest(_new_id(), self._said(name), value)
+        return self._unreadable(
+            name, arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+        )
+
+    def _unreadable(self, name: str, text: str) -> ToolCallRequest:
+        return ToolCallRequest(_new_id(), self._said(name), {}, unreadable=text.strip())
+
+    def _said(self, name: str) -> str:
+        return self.offered(name) or name.strip()[:MAX_NAME_CHARS]
 
     def take(self, value: dict[str, Any] | list[Any]) -> list[ToolCallRequest]:
         """Read calls where the model was asked for them: whatever is wrong with one, the executor tells the model."""
@@ -128,7 +74,8 @@ class Offer:
         if not isinstance(value, Mapping):
             return self.request("", value)
         name = value.get("name")
-        return self.request(name if isinstance(name, str) else "", _arguments(value))
+        arguments = next((value[key] for key in ("arguments", "parameters") if key in value), None)
+        return self.request(name if isinstance(name, str) else "", arguments)
 
     def take_broken(self, text: str) -> ToolCallRequest:
         """Read what can be read of a call whose JSON is broken: its name, and its arguments as they stand there."""
@@ -136,7 +83,7 @@ class Offer:
         name = name[1:].partition('"')[0] if name.startswith('"') else _first_word(text)
         arguments = _behind(text, "arguments") or _behind(text, "parameters")
         if arguments is None:
-            return self.request(name, text)
+            return self._unreadable(name, text)
         decoded = decode(arguments)
         if isinstance(decoded.value, dict) and not decoded.rest.strip("} \t\r\n"):
             return self.request(name, decoded.value)
@@ -144,39 +91,82 @@ class Offer:
             arguments = arguments[:-1]
         return self.request(name, arguments)
 
-    def rescue(self, value: dict[str, Any] | list[Any]) -> list[ToolCallRequest]:
+    def rescue(self, printed: Sequence[Printed]) -> list[ToolCallRequest]:
         """Read calls where none were asked for: all of them must name an offered tool and fit it, or there are none."""
-        values = value[:MAX_CALLS] if isinstance(value, list) else [value]
-        calls = [self.request(one["name"], _arguments(one)) for one in values if _is_call(one)]
-        return calls if len(calls) == len(values) and all(map(self._fits, calls)) else []
+        calls = []
+        for one in printed[:MAX_CALLS]:
+            call = self._rescued(one)
+            if call is None:
+                return []
+            calls.append(call)
+        return calls
 
-    def rescue_whole(self, text: str) -> list[ToolCallRequest]:
-        """Read a reply that is nothing but one call as JSON: bare, in a fence, or in tags in a fence."""
-        text = unfenced(text)
-        decoded = decode(text.removeprefix("<tool_call>").removesuffix("</tool_call>"))
-        return self.rescue(decoded.value) if isinstance(decoded.value, dict) and not decoded.rest.strip() else []
+    def _rescued(self, printed: Printed) -> ToolCallRequest | None:
+        name = self.offered(printed.name)
+        value = _object(printed.arguments)
+        if name is None or value is None:
+            return None
+        if printed.are_texts and printed.arguments is None and not self._is_known:
+            return None  # a bare word between tags: only knowing the tools tells that it is one
+        if tool := self._tools.get(name):
+            if _is_definition(value, tool.input_schema):
+                return None
+            if not self._fits(value, tool):
+                schema = tool.original_schema or tool.input_schema
+                value = coerced(value, schema, are_texts=printed.are_texts)
+                if not self._fits(value, tool):
+                    return None
+        return self.request(name, value)
 
-    def _fits(self, call: ToolCallRequest) -> bool:
-        tool = self._tools.get(call.name)
-        if tool is None or call.unreadable is not None:
+    def _fits(self, arguments: Mapping[str, Any], tool: ToolSpec) -> bool:
+        check = self._checks.get(tool.name, _UNCHECKED)
+        if check is _UNCHECKED:
+            check = self._checks[tool.name] = _validator(tool.original_schema or tool.input_schema)
+        if check is None:
+            return all(name in arguments for name in tool.input_schema.get("required", ()))
+        try:
+            return bool(check.is_valid(dict(arguments)))
+        except ValueError:  # what is no JSON: half a surrogate pair
             return False
-        # Asked for its definition, a model prints {"name", "parameters": the schema}: that is not a call.
-        known = tool.input_schema.get("properties", {})
-        is_schema = "properties" in call.arguments and "properties" not in known
-        return not is_schema and all(name in call.arguments for name in tool.input_schema.get("required", ()))
 
 
-def _is_call(value: Any) -> bool:
-    return (
-        isinstance(value, Mapping)
-        and isinstance(value.get("name"), str)
-        and any(key in value for key in _ARGUMENTS)
-        and value.keys() <= _CALL_KEYS
-    )
+def _new_id() -> str:
+    return f"call_{uuid.uuid4().hex}"
 
 
-def _arguments(value: Mapping[str, Any]) -> Any:
-    return next((value[key] for key in _ARGUMENTS if key in value), None)
+def _object(arguments: Any) -> dict[str, Any] | None:
+    """Read a call's arguments; none at all are an empty object, and a text may go on behind its JSON."""
+    if isinstance(arguments, str):
+        text = arguments.strip()
+        if text in ("", "null"):
+            return {}
+        if text[0] == '"':
+            return said_arguments.read(text)
+        value = decode(text).value
+        return value if isinstance(value, dict) else None
+    if arguments is None:
+        return {}
+    return dict(arguments) if isinstance(arguments, Mapping) else None
+
+
+def _is_definition(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> bool:
+    """Whether this is a schema: asked what a tool is, a model prints ``{"name", "parameters": the schema}``."""
+    known = schema.get("properties") or {}
+    is_typed = arguments.get("type") == "object" and "type" not in known
+    return is_typed or ("properties" in arguments and "properties" not in known)
+
+
+def _validator(schema: Mapping[str, Any]) -> Any:
+    """Compile the schema; None where it is itself invalid."""
+    import jsonschema_rs
+
+    def remote(uri: str) -> Any:
+        return refuse(uri)  # MCP 2026-07-28, server/tools: a client must not dereference a network $ref.
+
+    try:
+        return jsonschema_rs.validator_for(dict(schema), retriever=remote)
+    except (ValueError, TypeError, jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError):
+        return None
 
 
 def _behind(text: str, key: str) -> str | None:

@@ -6,27 +6,34 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from itertools import islice, takewhile
 from typing import Any
 
-from dial_client.messages import ImagePart, Message, Role, ToolCallRequest, ToolCallResult, ToolSpec
+from dial_client.formats.dialects import TAGS
+from dial_client.formats.markers import Markers
+from dial_client.messages import Message, Role, TextPart, ToolCallRequest, ToolCallResult, ToolSpec, describe
 from dial_client.model import ModelRequest
 
 NO_RESULT = "(no result: the call was interrupted)"
 NO_OUTPUT = "(no output)"
 
-_SPACE = r"[ \t\xa0\u2000-\u200b\u202f\u3000\ufeff*_]"
+_SPACE = r"[ \t\xa0\u2000-\u200b\u202f\u3000\ufeff*_#]"
 _LABEL = re.compile(
     rf"(?:\A|(?<=[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]))"
-    rf"(?={_SPACE}*(?:Thought|Action|Action{_SPACE}{{1,4}}Input|Observation|Final{_SPACE}{{1,4}}Answer){_SPACE}*[:\uff1a])",
+    rf"(?={_SPACE}*(?:Thought|Action|Action{_SPACE}{{0,4}}Input|Observation|Final{_SPACE}{{1,4}}Answer){_SPACE}*[:\uff1a])",
     re.IGNORECASE,
 )
-_TAG = re.compile(
-    r"<(?=\s{0,4}/?\s{0,4}(?:tool_call|tool_response|tools|think|(?:start|end)_(?:of_turn|function_call|function_response))\b"
-    r"|[|\uff5c][^|\uff5c<>\s]{1,64}[|\uff5c]>)"
-    r"|\[(?=/?(?:INST|TOOL_CALLS|TOOL_RESULTS|AVAILABLE_TOOLS)\])",
-    re.IGNORECASE,
+_NAMES = (
+    r"tool_call|tool_response|tool_calls|tools|think|function_calls?|s|bos|eos|pad|escape"
+    r"|start_of_\w{1,32}|end_of_\w{1,32}|(?:start|end)_function_(?:call|response|declaration)"
 )
+_TAG = (
+    rf"(?={Markers(*TAGS, tokens=True).pattern})[<\[\u25c1]"
+    rf"|<(?=\s{{0,4}}/?\s{{0,4}}(?:{_NAMES})\b|<SYS>>|</SYS>>)"
+    r"|\[(?=/?(?:INST|TOOL_CALLS|TOOL_RESULTS|AVAILABLE_TOOLS|THINK)\])"
+)
+_WRITTEN = {"<": "&lt;", "[": "&#91;", "\u25c1": "&#9665;"}
 
 
 def neutralised(text: str) -> str:
@@ -35,7 +42,12 @@ def neutralised(text: str) -> str:
     Labels at the beginning of a line are quoted (``> Observation:``), and of tags and a template's own tokens the
     bracket is written as an entity (``&lt;tool_call>``), so what was there can still be read.
     """
-    return _TAG.sub(lambda found: "&lt;" if found.group() == "<" else "&#91;", _LABEL.sub("> ", text))
+    return _tags().sub(lambda found: _WRITTEN[found.group()], _LABEL.sub("> ", text))
+
+
+@cache
+def _tags() -> re.Pattern[str]:
+    return re.compile(_TAG, re.IGNORECASE)
 
 
 def as_text(
@@ -76,17 +88,16 @@ def _results(
 
 
 def result_text(result: ToolCallResult) -> str:
-    """Give a result in harmless words, marked where it is an error; in place of an image stands a line about it."""
+    """Give a result in harmless words, marked where it is an error; a line stands for each image and document."""
     if isinstance(result.content, str):
         text = result.content
     else:
-        text = "\n".join(_image(part) if isinstance(part, ImagePart) else part.text for part in result.content)
+        text = "\n".join(
+            part.text if isinstance(part, TextPart) else f"[{describe(part)}: it cannot be shown here]"
+            for part in result.content
+        )
     text = neutralised(text) if text.strip() else NO_OUTPUT
     return text if result.success or text.lower().startswith("error") else f"ERROR: {text}"
-
-
-def _image(image: ImagePart) -> str:
-    return f"[{image.mime_type}, about {max(1, len(image.data) * 3 // 4000)} kB: it cannot be shown here]"
 
 
 def with_instructions(messages: Sequence[Message], instructions: str) -> tuple[Message, ...]:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dial_client.formats.reader import CODE, TAGS, Markers, Reading, read_reply
+from dial_client.formats.reader import Reading, read_reply
 from dial_client.messages import Message, ToolCallRequest, ToolCallResult, ToolSpec, text_of
 from dial_client.model import ModelRequest, ReplyReader, ToolFormat
-
-_MARKERS = Markers(*TAGS, *CODE)
 
 
 class NativeFormatHandler:
     """Tools and calls ride as the wire has them; a call in the text counts if it names an offered tool and fits it.
 
-    Its readers leave text as it is, but for ``<think>`` and ``<tool_call>`` and what they enclose, outside code.
+    Its readers leave text as it is, but for reasoning, calls and a template's own tokens; code they leave alone.
     """
 
     format = ToolFormat.NATIVE
@@ -33,7 +31,7 @@ class NativeFormatHandler:
 
     def parse_response(self, text: str) -> tuple[tuple[ToolCallRequest, ...], str]:
         """Give the text for people, and no calls: without knowing what is on offer, none in the text can be trusted."""
-        return read_reply(self.reader(()), text)
+        return (), read_reply(Reading(None, careful=True), text)[1]
 
     def format_result(self, call: ToolCallRequest, result: ToolCallResult) -> str:  # noqa: ARG002 - as above
         """Give the text as it is: the wire keeps it apart."""
@@ -45,4 +43,4 @@ class NativeFormatHandler:
 
     def reader(self, tools: Sequence[ToolSpec]) -> ReplyReader:
         """Make a reader that rescues calls of these tools."""
-        return Reading(tools, _MARKERS, careful=True)
+        return Reading(tools, careful=True)

@@ -1,14 +1,16 @@
 """Thought, Action, Action Input, Observation, Final Answer: for models without tool calls of their own.
 
-What people see is the text of the final answer, and a reply without any of these labels as it is. Thoughts are not
-shown. The first action ends the reply: what a model writes behind it is an observation of its own invention.
+What people see is the text of the final answer, and a reply without any of these labels as it is. Thoughts are
+reasoning. The first action ends the reply: what a model writes behind it is an observation of its own invention.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
 
+from dial_client.formats.dialects import TAGS
 from dial_client.formats.history import (
     Instructions,
     arguments_text,
@@ -18,7 +20,9 @@ from dial_client.formats.history import (
     result_text,
     tool_lines,
 )
-from dial_client.formats.reader import TAGS, Markers, Pieces, Reading, Steps, drop, read_reply
+from dial_client.formats.incoming import Pieces, Steps, Verdict
+from dial_client.formats.markers import Markers
+from dial_client.formats.reader import Reading, read_reply
 from dial_client.messages import Message, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.model import ModelRequest, ReplyReader, ToolFormat
 
@@ -92,7 +96,7 @@ class ReActFormatHandler:
 
     def parse_response(self, text: str) -> tuple[tuple[ToolCallRequest, ...], str]:
         """Find the call in a whole reply, and the text for people: the final answer, or a reply without labels."""
-        return read_reply(self.reader(()), text)
+        return read_reply(_ReActReading(None, one_call=True), text)
 
     def format_result(self, call: ToolCallRequest, result: ToolCallResult) -> str:  # noqa: ARG002 - one at a time
         """Give the result as an observation, with nothing in it that could pass for another turn."""
@@ -104,7 +108,7 @@ class ReActFormatHandler:
 
     def reader(self, tools: Sequence[ToolSpec]) -> ReplyReader:
         """Make a reader for the next reply, which may call one of these tools."""
-        return _ReActReading(tools, _LABELS, one_call=True)
+        return _ReActReading(tools, one_call=True)
 
 
 def _said(message: Message) -> str:
@@ -121,40 +125,66 @@ def _call(call: ToolCallRequest) -> str:
     return f"Action: {' '.join(call.name.split())}\nAction Input: {arguments_text(call)}"
 
 
-_BEHIND_TAG = "(?<=>)(?:" + "|".join(f"(?<={tag})" for tag in TAGS) + ")"
-
-_NAMES = ("Thought", "Action", "Action Input", "Action_Input", "Final Answer", "Observation")
+_NAMES = ("Thought", "Action", "Action Input", "Action_Input", "ActionInput", "Final Answer", "Observation")
 _ANY_NAME = "|".join(sorted(_NAMES, key=len, reverse=True))
 _ANY_PART = "|".join(sorted({name[:end] for name in _NAMES for end in range(1, len(name))}, key=len, reverse=True))
+_DECORATION = r"[ \t*#]{0,8}"
+_LONGEST = 1 + 8 + max(map(len, _NAMES)) + 4
 
 
 class _Labels:
-    """Labels at the beginning of a line or of a reply, perhaps in bold or indented, and strings anywhere."""
+    """Labels at the beginning of a line or of a reply, perhaps in bold or indented, and markers anywhere."""
 
-    def __init__(self, *anywhere: str, decoration: str = r"[ \t*]{0,8}") -> None:
-        line = rf"(?:\n|{_BEHIND_TAG}){decoration}"
-        strings = "".join(f"|{re.escape(marker)}" for marker in anywhere)
-        self._label = re.compile(rf"(?i:{line}(?:{_ANY_NAME})[ \t*]{{0,4}}:)|\nObservation{strings}")
-        self._part = re.compile(rf"(?i:{line}(?:{_ANY_PART}|(?:{_ANY_NAME})[ \t*]{{0,4}})?)\Z")
-        self._longest = 1 + 8 + max(map(len, _NAMES)) + 4
-        self._strings = Markers(*anywhere)
+    def __init__(self, markers: Markers | None, decoration: str = _DECORATION) -> None:
+        self._markers = markers
+        self._label = rf"{decoration}(?:{_ANY_NAME})[ \t*]{{0,4}}:"
+        self._begun = rf"{decoration}(?:{_ANY_PART}|(?:{_ANY_NAME})[ \t*]{{0,4}})?\Z"
 
-    def search(self, text: str, at: int) -> re.Match[str] | None:
+    @cached_property
+    def first(self) -> Callable[[str], object]:
+        """Say whether a text has any character with which a marker could begin."""
+        return re.compile(f"[\n{re.escape(self._markers.leads if self._markers else '')}]").search
+
+    @cached_property
+    def _search(self) -> Callable[[str, int], re.Match[str] | None]:
+        strings = f"|{self._markers.pattern}" if self._markers else ""
+        return re.compile(rf"(?i:\n{self._label})|\nObservation{strings}").search
+
+    @cached_property
+    def _match(self) -> Callable[[str, int], re.Match[str] | None]:
+        return re.compile(self._label, re.IGNORECASE).match
+
+    @cached_property
+    def _part(self) -> Callable[[str, int], re.Match[str] | None]:
+        return re.compile(rf"\n{self._begun}", re.IGNORECASE).match
+
+    @cached_property
+    def _first_part(self) -> Callable[[str, int], re.Match[str] | None]:
+        return re.compile(self._begun, re.IGNORECASE).match
+
+    def search(self, text: str, at: int, *, fresh: bool) -> re.Match[str] | None:
         """Find the first whole marker from `at` on."""
-        return self._label.search(text, at)
+        return (self._match(text, at) if fresh else None) or self._search(text, at)
 
-    def held(self, text: str, at: int) -> int:
+    def held(self, text: str, at: int, *, fresh: bool) -> int:
         """Give how many characters at the end of the text, from `at` on, may be the beginning of a marker."""
-        part = self._part.search(text, max(at, len(text) - self._longest))
-        return max(len(text) - part.start() if part else 0, self._strings.held(text, at))
+        size = len(text)
+        if fresh and size - at <= _LONGEST and self._first_part(text, at):
+            return size - at
+        line = text.rfind("\n", max(at, size - _LONGEST))
+        held = size - line if line >= 0 and self._part(text, line) else 0
+        return max(held, self._markers.held(text, at)) if self._markers else held
 
 
-_LABELS = _Labels(*TAGS)
-_IN_THOUGHT = _Labels(*TAGS, "Final Answer:", "Action:", "Action Input:")
-_IN_ANSWER = _Labels(*TAGS, decoration="")
-_BEHIND_ACTION = _Labels("Action Input:")
-_BEHIND_INPUT = _Labels()
+_BEFORE_LABELS = _Labels(Markers(*TAGS, "Action:", tokens=True))
+_IN_THOUGHT = _Labels(Markers(*TAGS, "Final Answer:", "Action:", "Action Input:", tokens=True))
+_IN_ANSWER = _Labels(Markers(*TAGS, tokens=True), decoration="")
+_BEHIND_ACTION = _Labels(Markers("Action Input:"))
+_BEHIND_INPUT = _Labels(None)
 
+
+_SENTENCE_END = re.compile(r"(?:\A|\n)[^>\n][^\n]{0,70}[.!?:][ \t]{1,4}\Z")
+"""A short line of the model's own, not one it quotes: there a neutralised label may stand."""
 
 _NO_TOOL = frozenset({"", "none", "n/a", "null"})
 
@@ -165,22 +195,45 @@ class _ReActReading(Reading):
     def _reply(self) -> Steps:
         self._marked = True
         yield from self._whole()
-        marker = yield from self._through_tags(_LABELS, self._show)
+        marker = yield from self._words()
+        thought = Pieces()
         while marker:
-            marker = yield from self._section(marker)
+            match _label(marker):
+                case "observation":
+                    return ""
+                case "action":
+                    marker = yield from self._action()
+                    if not marker:
+                        return ""
+                case "final answer":
+                    return (yield from self._answer(is_bold="*" in marker))
+                case _:
+                    thought = Pieces()
+                    marker = yield from self._thought(thought)
+        if not (self._begun or self._calls or thought.is_too_long):
+            self._show(thought.text.strip(" \t\r\n*"))  # an answer that its label was forgotten of
         return ""
 
-    def _section(self, marker: str) -> Steps:
-        """Read what stands behind a label up to the next one; empty where nothing more is to be read."""
-        match _label(marker):
-            case "observation":
-                return ""
-            case "action":
-                return (yield from self._action())
-            case "final answer":
-                return (yield from self._answer(is_bold="*" in marker))
-            case _:
-                return (yield from self._through_tags(_IN_THOUGHT, drop))
+    def _words(self) -> Steps:
+        """Show what stands before the first label; an action within a line is one if it names an offered tool."""
+        marker = yield from self._through_tags(_BEFORE_LABELS, self._show)
+        while marker == "Action:" and self._tail and not self._tail.endswith("\n"):
+            if _SENTENCE_END.search(self._tail) and (yield from self._incoming.look(self._may_name_tool)):
+                break
+            self._show(marker)
+            marker = yield from self._through_tags(_BEFORE_LABELS, self._show)
+        return marker
+
+    def _may_name_tool(self, text: str) -> Verdict:
+        name = text.lstrip(" \t*`'\"")
+        return self._offer.begins_with_name(name) if name else None
+
+    def _thought(self, kept: Pieces) -> Steps:
+        def take(text: str) -> None:
+            self._think(text)
+            kept.add(text)
+
+        return (yield from self._through_tags(_IN_THOUGHT, take))
 
     def _answer(self, *, is_bold: bool) -> Steps:
         """Show the answer; another label behind it ends it, for then the model goes on talking to itself."""
@@ -198,17 +251,28 @@ class _ReActReading(Reading):
         has_input = _label(label) == "action input"
         if has_input:
             marker = yield from self._incoming.until(_BEHIND_INPUT, given.add)
+        if given.is_too_long or said.is_too_long:
+            return marker
         name, text = _tool_name(said.text), given.text
-        if given.is_too_long or name.casefold() in _NO_TOOL or not (has_input or self._offer.offered(name)):
+        if not has_input and self._offer.offered((apart := _tool_and_input(said.text))[0]):
+            name, text = apart
+        if name.casefold() in _NO_TOOL or not (has_input or self._offer.offered(name)):
             return marker
         self._found([self._offer.request(name, text.lstrip(" \t\r\n*") if "*" in label else text)])
         return ""
 
 
 def _label(marker: str) -> str:
-    return marker.strip("\n\t *:").replace("_", " ").casefold()
+    name = marker.strip("\n\t *#:").replace("_", " ").casefold()
+    return "action input" if name == "actioninput" else name
 
 
 def _tool_name(said: str) -> str:
     lines = said.strip().splitlines()
     return lines[0].strip(" \t`'\"*[]()") if lines else ""
+
+
+def _tool_and_input(said: str) -> tuple[str, str]:
+    """Part a tool from an input without a label of its own: ``f {…}``, ``f({…})``, or the input in the next line."""
+    name, opening, rest = said.partition("{")
+    return name.strip(" \t\r\n`'\"*[(:"), opening + rest.rstrip(" \t\r\n`*)")

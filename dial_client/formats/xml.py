@@ -16,14 +16,12 @@ from dial_client.formats.history import (
     result_text,
     tool_lines,
 )
-from dial_client.formats.reader import TAGS, Markers, Reading, read_reply
+from dial_client.formats.reader import Reading, read_reply
 from dial_client.logs import get_logger
 from dial_client.messages import Message, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.model import ModelRequest, ReplyReader, ToolFormat
 
 log = get_logger(__name__)
-
-_MARKERS = Markers(*TAGS)
 
 _PROMPT = """\
 # Tools
@@ -74,7 +72,7 @@ class XMLFormatHandler:
 
     def parse_response(self, text: str) -> tuple[tuple[ToolCallRequest, ...], str]:
         """Find the calls in a whole reply; broken ones too, with what could not be read of them."""
-        return read_reply(self.reader(()), text)
+        return read_reply(Reading(None), text)
 
     def format_result(self, call: ToolCallRequest, result: ToolCallResult) -> str:  # noqa: ARG002 - the order says which
         """Give the result in tags, with nothing in it that could end them."""
@@ -86,7 +84,7 @@ class XMLFormatHandler:
 
     def reader(self, tools: Sequence[ToolSpec]) -> ReplyReader:
         """Make a reader for the next reply, which may call these tools."""
-        return Reading(tools, _MARKERS)
+        return Reading(tools)
 
 
 def _function(tool: ToolSpec) -> dict[str, Any]:
@@ -104,4 +102,4 @@ def _call(call: ToolCallRequest) -> str:
 
 @cache
 def _say_that_it_is_legacy() -> None:
-    log.debug("legacy_tool_format", format=ToolFormat.XML.value)
+    log.info("legacy_tool_format", format=ToolFormat.XML.value)
