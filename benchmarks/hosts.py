@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from benchmarks import floor
-from dial_client import DialClient, Finished, Message, TextDelta, Turn
+from dial_client import DialClient, Finished, Limits, Message, TextDelta, Turn
 
 QUESTION = "What do the records say?"
 Servers = Mapping[str, Mapping[str, Any]]
@@ -90,5 +90,6 @@ async def open_floor(base_url: str, servers: Servers) -> AsyncIterator[Host]:
 @asynccontextmanager
 async def open_dial(base_url: str, servers: Servers) -> AsyncIterator[Host]:
     """Open the product with its default settings."""
-    async with DialClient(servers, "chat:x", base_url=base_url) as dial:
+    # The floor offers all tools there are: the same work on both sides.
+    async with DialClient(servers, "chat:x", base_url=base_url, limits=Limits(max_tools=1000)) as dial:
         yield _Dial(dial)

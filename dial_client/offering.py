@@ -28,21 +28,15 @@ _WINDOW_SHARE = 4
 _BYTES_PER_TOKEN = 3
 
 _KEPT = re.compile(r'read_result\(id="([0-9a-f]{12})"')
-_READ = ToolSpec(
-    READ_RESULT,
-    "Reads on in a tool result that was too long to be shown whole: a page, or the places of some words.",
-    {
-        "type": "object",
-        "properties": {
-            "id": {"type": "string", "description": "As the shortened result gives it."},
-            "offset": {"type": "integer", "description": "Characters to skip; a negative number counts from the end."},
-            "search": {"type": "string", "description": "Words to find, in place of an offset; no pattern."},
-        },
-        "required": ["id"],
+_PAGE = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "string", "description": "As the shortened result gives it."},
+        "offset": {"type": "integer", "description": "Characters to skip; a negative number counts from the end."},
+        "search": {"type": "string", "description": "Words to find, in place of an offset; no pattern."},
     },
-    tool=READ_RESULT,
-    read_only=True,
-)
+    "required": ["id"],
+}
 _QUERY = {
     "type": "object",
     "properties": {
@@ -50,6 +44,17 @@ _QUERY = {
     },
     "required": ["query"],
 }
+
+
+def _own(name: str, about: str, schema: Mapping[str, Any]) -> ToolSpec:
+    return ToolSpec(name, about, schema, tool=name, original_schema=schema, read_only=True)
+
+
+_READ = _own(
+    READ_RESULT,
+    "Reads on in a tool result that was too long to be shown whole: a page, or the places of some words.",
+    _PAGE,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +89,7 @@ class Menu:
             counts[tool.server] = counts.get(tool.server, 0) + 1
         servers = ", ".join(f"{name} ({count})" for name, count in sorted(counts.items()))
         about = f"Finds tools by what they do; what it finds can be called from then on. There are: {servers}."
-        return ToolSpec(SEARCH_TOOLS, about, _QUERY, tool=SEARCH_TOOLS, read_only=True)
+        return _own(SEARCH_TOOLS, about, _QUERY)
 
     @cached_property
     def _bytes(self) -> int:

@@ -68,6 +68,7 @@ def reported(
     answered = f"{endpoint.host} answered {status}" if status else f"{endpoint.host} reports an error"
     hint = f"; {endpoint.hint}" if status in (401, 403) and endpoint.hint else ""
     hint = f"; is {endpoint.base_url} the right address, and the model's name right?" if status == 404 else hint
+    hint = f"; it asks to wait {retry_after:,.0f} s" if retry_after and retry_after >= 1 else hint
     return ProviderError(
         f"{answered}: {message}{hint}" if message else f"{answered}{hint}",
         status=status,
