@@ -16,6 +16,7 @@ from dial_client.errors import ProviderError
 from dial_client.events import Emit, MessageCompleted, ReasoningDelta, RoundStarted, StatusChanged, TextDelta
 from dial_client.fitting import Window
 from dial_client.formats.choice import ChosenFormat
+from dial_client.formats.copied import uncopied
 from dial_client.limits import Limits, StopReason
 from dial_client.logs import get_logger
 from dial_client.messages import Echo, Message, Role, ToolCallRequest, ToolSpec
@@ -118,6 +119,9 @@ class Asker:
                 async for delta in deltas:
                     await listener.hear(delta)
             await listener.end()
+        if listener.printed and self.format.handler.format is ToolFormat.NATIVE:
+            results = (message.text for message in request.messages if message.role is Role.TOOL)
+            listener.calls = uncopied(listener.calls, results, request.tools)
         completion = listener.completion
         billing = getattr(self.provider, "billing", None)
         self.recorder.add_usage(completion.usage, cost_usd(completion.usage, billing))
@@ -178,6 +182,8 @@ class _Listener:
     depth: int
     text: list[str] = field(default_factory=list)
     calls: list[ToolCallRequest] = field(default_factory=list)
+    printed: bool = False
+    """The calls stood in the text."""
     completion: Completion = field(default_factory=lambda: Completion(FinishReason.CUT))
 
     async def hear(self, delta: Delta) -> None:
@@ -197,7 +203,8 @@ class _Listener:
         rest, found = self.reader.finish()
         await self._think()
         await self._show(rest)
-        self.calls = self.calls or list(found)
+        if not self.calls:
+            self.calls, self.printed = list(found), True
 
     async def _think(self) -> None:
         if text := self.reader.reasoning():

@@ -10,15 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dial_client import asking, status
-from dial_client.asking import Asker
 from dial_client.context import ConversationContext
-from dial_client.deadline import Deadline
 from dial_client.errors import ProviderError
 from dial_client.events import MessageCompleted, ReasoningDelta, RoundStarted, StatusChanged, TextDelta
-from dial_client.fitting import NOTE, Window
-from dial_client.formats import NativeFormatHandler, XMLFormatHandler
-from dial_client.formats.choice import ChosenFormat
-from dial_client.limits import Limits, StopReason
+from dial_client.formats import XMLFormatHandler
+from dial_client.limits import StopReason
 from dial_client.messages import Echo, Message, Role, ToolCallRequest, ToolSpec, Usage
 from dial_client.model import (
     CallChunk,
@@ -27,47 +23,10 @@ from dial_client.model import (
     ReasoningChunk,
     TextChunk,
     ToolChoice,
-    ToolFormatHandler,
 )
-from dial_client.providers.failures import CONTEXT_LENGTH_EXCEEDED, TOOLS_UNSUPPORTED
-from dial_client.recorder import TurnRecorder
 from dial_client.resolution import Reply, resolve
-from tests.stand_ins import Heard, Model, Step, unhurried, virtual_time
-
-QUESTION = Message.user("What time is it?")
-NOW = ToolSpec("now", "Tells the time.", {"type": "object", "properties": {}}, server="clock", tool="now")
-STOP = Completion(FinishReason.STOP)
-
-
-class Exchange:
-    """An asker, its model, and what was heard of it."""
-
-    def __init__(
-        self,
-        *replies: Sequence[Step],
-        handler: ToolFormatHandler | None = None,
-        stream: bool = True,
-        seconds: float = 60,
-        automatic: bool = False,
-        context_window: int | None = None,
-    ) -> None:
-        self.model = Model(*replies)
-        self.heard = Heard()
-        self.recorder = TurnRecorder()
-        self.tools: tuple[ToolSpec, ...] = (NOW,)
-        handler = handler or NativeFormatHandler()
-        deadline = Deadline(seconds)
-        self.window = Window(context_window)
-        chosen = ChosenFormat(handler, automatic=automatic)
-        self.asker = Asker(
-            self.model, chosen, self.window, lambda: self.tools, deadline, self.recorder, Limits(), stream
-        )
-
-    async def ask(self, depth: int = 0, *messages: Message) -> Reply:
-        return await self.asker(ConversationContext(messages or (QUESTION,), 5, depth), self.heard.emit)
-
-    async def in_words(self, depth: int = 0) -> Reply:
-        return await self.asker.in_words(ConversationContext((QUESTION,), 5, depth), self.heard.emit)
+from tests.exchanges import NOW, QUESTION, STOP, Exchange
+from tests.stand_ins import Step, unhurried, virtual_time
 
 
 def calling(*ids: str) -> list[Step]:
@@ -320,92 +279,3 @@ def test_that_a_tool_is_used_is_said_with_its_title_or_its_name(
     name: str, spec: ToolSpec | None, sentence: str
 ) -> None:
     assert status.using(ToolCallRequest("1", name, {}), spec) == sentence
-
-
-NO_TOOLS = ProviderError("here are no tools", status=400, code=TOOLS_UNSUPPORTED)
-TOO_LONG = ProviderError("too long", status=400, code=CONTEXT_LENGTH_EXCEEDED)
-ACTION = 'Action: now\nAction Input: {"when": "today"}'
-
-
-@pytest.mark.anyio
-async def test_where_the_endpoint_has_no_tools_they_are_offered_as_text_from_then_on() -> None:
-    exchange = Exchange([NO_TOOLS], [TextChunk(ACTION), STOP], [TextChunk("Final Answer: noon"), STOP], automatic=True)
-    reply = await exchange.ask()
-    assert [(call.name, call.arguments) for call in reply.message.tool_calls] == [("now", {"when": "today"})]
-    assert (await exchange.ask()).message.text == "noon"
-    first, second, third = exchange.model.requests
-    assert first.tools == (NOW,)
-    assert second.tools == third.tools == ()
-    assert "Action Input" in second.messages[0].text
-    assert [event for event in exchange.heard if isinstance(event, RoundStarted)] == [RoundStarted(0)] * 2
-    assert exchange.recorder.turn(StopReason.ANSWERED).notes == (
-        "the endpoint has no tools of its own: they are offered to the model as text",
-    )
-
-
-@pytest.mark.anyio
-async def test_a_format_that_was_asked_for_is_not_given_up() -> None:
-    exchange = Exchange([NO_TOOLS])
-    with pytest.raises(ProviderError, match="no tools"):
-        await exchange.ask()
-
-
-OLD = (Message.user("old " * 500), Message.assistant("older " * 500))
-
-
-@pytest.mark.anyio
-async def test_a_conversation_that_is_too_long_is_sent_once_more_without_its_oldest_turns() -> None:
-    exchange = Exchange([TOO_LONG], [TextChunk("noon"), STOP])
-    reply = await exchange.ask(0, Message.system("Be brief."), *OLD, *OLD, QUESTION)
-    assert reply.message.text == "noon"
-    assert exchange.model.requests[1].messages == (Message.system("Be brief."), *OLD, QUESTION)
-    assert exchange.recorder.turn(StopReason.ANSWERED).notes == (NOTE,)
-
-
-@pytest.mark.anyio
-async def test_what_is_still_too_long_is_told_and_not_tried_forever() -> None:
-    exchange = Exchange([TOO_LONG], [TOO_LONG])
-    with pytest.raises(ProviderError, match="too long"):
-        await exchange.ask(0, *OLD, *OLD, QUESTION)
-    assert len(exchange.model.requests) == 2
-
-
-@pytest.mark.anyio
-async def test_where_nothing_can_be_left_out_nothing_is_asked_again() -> None:
-    exchange = Exchange([TOO_LONG])
-    with pytest.raises(ProviderError, match="too long"):
-        await exchange.ask()
-    assert len(exchange.model.requests) == 1
-
-
-@pytest.mark.anyio
-async def test_what_the_model_cannot_take_is_known_the_next_time() -> None:
-    exchange = Exchange([TOO_LONG], [STOP], [STOP])
-    await exchange.ask(0, *OLD, *OLD, QUESTION)
-    await exchange.ask(0, *OLD, *OLD, QUESTION)
-    assert [len(request.messages) for request in exchange.model.requests] == [5, 3, 3]
-
-
-@pytest.mark.anyio
-async def test_a_window_that_is_known_beforehand_is_kept_to() -> None:
-    exchange = Exchange([STOP], context_window=1000)
-    await exchange.ask(0, *OLD, QUESTION)
-    assert exchange.model.requests[0].messages == (QUESTION,)
-
-
-@pytest.mark.anyio
-async def test_what_a_request_took_is_counted_for_each() -> None:
-    exchange = Exchange([Completion(FinishReason.STOP, Usage(3, 1))], [Completion(FinishReason.STOP, Usage(5, 2))])
-    await exchange.ask()
-    await exchange.ask()
-    turn = exchange.recorder.turn(StopReason.ANSWERED)
-    assert (turn.rounds, turn.usage, turn.cost_usd) == ((Usage(3, 1), Usage(5, 2)), Usage(8, 3), None)
-
-
-@pytest.mark.anyio
-async def test_reasoning_that_stands_in_the_text_is_shown_apart_from_the_answer() -> None:
-    exchange = Exchange([TextChunk("<think>Noon, "), TextChunk("surely.</think>It is noon."), STOP])
-    reply = await exchange.ask()
-    assert reply.message.text == "It is noon."
-    assert "".join(event.text for event in exchange.heard.of(ReasoningDelta)).strip() == "Noon, surely."
-    assert "".join(event.text for event in exchange.heard.of(TextDelta)) == "It is noon."

@@ -248,7 +248,11 @@ async def test_a_server_is_pinned_in_its_entry(tmp_path: Path) -> None:
 
 @pytest.mark.anyio
 async def test_the_hosts_own_tools_are_called_as_they_are_described_or_not_at_all() -> None:
-    wrong = [calling("search_tools"), calling("search_tools", query={"a": 1}), calling("read_result", id="0", offset="x")]
+    wrong = [
+        calling("search_tools"),
+        calling("search_tools", query={"a": 1}),
+        calling("read_result", id="0", offset="x"),
+    ]
     model = ScriptedProvider([calling("long_text"), *wrong, "Done."])
     async with DialClient({"library": library()}, model, limits=Limits(max_consecutive_errors=9)) as dial:
         turn = await dial.run(ASK)

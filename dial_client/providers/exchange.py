@@ -214,9 +214,9 @@ class HttpProvider(ABC):
 
     def _limit(self, request: ModelRequest) -> int | None:
         """Give the tokens the reply may have; None for the model's own limit."""
-        wanted = request.max_tokens or self._max_tokens or self._lessons.profile.max_tokens
-        most = self._lessons.max_tokens
-        return wanted if most is None or wanted is None else min(wanted, most)
+        wanted = self._max_tokens or self._lessons.profile.max_tokens
+        limits = [limit for limit in (wanted, request.max_tokens, self._lessons.max_tokens) if limit is not None]
+        return min(limits) if limits and (wanted or request.max_tokens) else None
 
     def _sampled(self) -> dict[str, Any]:
         """Give the fields that say how words are drawn."""

@@ -1,0 +1,57 @@
+"""One exchange with a stand-in model, for tests of how it is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dial_client.asking import Asker
+from dial_client.context import ConversationContext
+from dial_client.deadline import Deadline
+from dial_client.fitting import Window
+from dial_client.formats import NativeFormatHandler
+from dial_client.formats.choice import ChosenFormat
+from dial_client.limits import Limits
+from dial_client.messages import Message, ToolSpec
+from dial_client.model import (
+    Completion,
+    FinishReason,
+    ToolFormatHandler,
+)
+from dial_client.recorder import TurnRecorder
+from dial_client.resolution import Reply
+from tests.stand_ins import Heard, Model, Step
+
+QUESTION = Message.user("What time is it?")
+NOW = ToolSpec("now", "Tells the time.", {"type": "object", "properties": {}}, server="clock", tool="now")
+STOP = Completion(FinishReason.STOP)
+
+
+class Exchange:
+    """An asker, its model, and what was heard of it."""
+
+    def __init__(
+        self,
+        *replies: Sequence[Step],
+        handler: ToolFormatHandler | None = None,
+        stream: bool = True,
+        seconds: float = 60,
+        automatic: bool = False,
+        context_window: int | None = None,
+    ) -> None:
+        self.model = Model(*replies)
+        self.heard = Heard()
+        self.recorder = TurnRecorder()
+        self.tools: tuple[ToolSpec, ...] = (NOW,)
+        handler = handler or NativeFormatHandler()
+        deadline = Deadline(seconds)
+        self.window = Window(context_window)
+        chosen = ChosenFormat(handler, automatic=automatic)
+        self.asker = Asker(
+            self.model, chosen, self.window, lambda: self.tools, deadline, self.recorder, Limits(), stream
+        )
+
+    async def ask(self, depth: int = 0, *messages: Message) -> Reply:
+        return await self.asker(ConversationContext(messages or (QUESTION,), 5, depth), self.heard.emit)
+
+    async def in_words(self, depth: int = 0) -> Reply:
+        return await self.asker.in_words(ConversationContext((QUESTION,), 5, depth), self.heard.emit)
