@@ -214,9 +214,10 @@ class HttpProvider(ABC):
 
     def _limit(self, request: ModelRequest) -> int | None:
         """Give the tokens the reply may have; None for the model's own limit."""
-        wanted = self._max_tokens or self._lessons.profile.max_tokens
-        limits = [limit for limit in (wanted, request.max_tokens, self._lessons.max_tokens) if limit is not None]
-        return min(limits) if limits and (wanted or request.max_tokens) else None
+        wanted = request.max_tokens or self._max_tokens or self._lessons.profile.max_tokens
+        if wanted is None:
+            return None
+        return min(limit for limit in (wanted, self._max_tokens, self._lessons.max_tokens) if limit is not None)
 
     def _sampled(self) -> dict[str, Any]:
         """Give the fields that say how words are drawn."""
