@@ -48,6 +48,8 @@ class Host:
     """Words the status of running calls; None for the templates alone."""
     lands_softly: bool = True
     """The model is asked for a last word when a limit is met."""
+    guidance: str | None = None
+    """How the model is to go about tools; None for our own words, where nobody else's are."""
 
 
 async def answer(host: Host, messages: tuple[Message, ...], turn: RunningTurn, *, stream: bool) -> StopReason:
@@ -64,7 +66,17 @@ async def answer(host: Host, messages: tuple[Message, ...], turn: RunningTurn, *
     """
     deadline, recorder = Deadline(host.limits.timeout), turn.recorder
     offering = Offering(host.menu, host.shelf, host.limits, messages, host.window.tokens)
-    asker = Asker(host.provider, host.format, host.window, offering.tools, deadline, recorder, host.limits, stream)
+    asker = Asker(
+        host.provider,
+        host.format,
+        host.window,
+        offering.tools,
+        deadline,
+        recorder,
+        host.limits,
+        stream,
+        host.guidance,
+    )
     executor = ToolExecutor(offering.catalog, host.approvals, host.limits, offering.keep)
     narrator = None if host.narrator is None else Narrator(host.narrator, recorder.add_usage)
 

@@ -43,6 +43,13 @@ log = get_logger(__name__)
 LAST_WORD_TOKENS = 4096
 """Tokens of an answer that is asked for because a limit was met."""
 
+GUIDANCE = (
+    "Use tools where they help: one after another where a call needs another's result, several at once where none "
+    "does. If a call fails, read why and try another way. Stop calling as soon as you know enough, and answer. "
+    "If something could not be done, say what and why."
+)
+"""What the model is told of tools that ride on the wire, if the conversation has no instructions of its own."""
+
 _ENDINGS = {
     FinishReason.LENGTH: StopReason.TRUNCATED,
     FinishReason.CUT: StopReason.TRUNCATED,
@@ -63,6 +70,8 @@ class Asker:
     recorder: TurnRecorder
     limits: Limits
     stream: bool
+    guidance: str | None = None
+    """How to go about tools, said to the model where any are on offer; None for ours, where there are no others."""
 
     async def __call__(self, context: ConversationContext, emit: Emit) -> Reply:
         """Ask with all tools on offer; a message with calls belongs to the conversation from then on.
@@ -140,10 +149,18 @@ class Asker:
     def _request(self, messages: tuple[Message, ...], tools: tuple[ToolSpec, ...], choice: ToolChoice) -> ModelRequest:
         handler = self.format.handler
         in_text = handler.format is not ToolFormat.NATIVE
+        if tools and (guidance := self._guidance(messages, in_text=in_text)):
+            messages = (Message.system(guidance), *messages)
         offered = () if in_text and choice is ToolChoice.NONE else tools
         request = handler.request(messages, offered)
         most = LAST_WORD_TOKENS if choice is ToolChoice.NONE else None
         return replace(request, tool_choice=choice, stream=self.stream, max_tokens=most)
+
+    def _guidance(self, messages: tuple[Message, ...], *, in_text: bool) -> str:
+        """Give the words on tools: a text format has its own, and so may whoever wrote instructions."""
+        if self.guidance is not None:
+            return self.guidance
+        return "" if in_text or any(message.role is Role.SYSTEM for message in messages) else GUIDANCE
 
     async def _reply(self, listener: _Listener, *, out_of_time: bool) -> Reply:
         completion = listener.completion

@@ -57,6 +57,8 @@ class DialClient:
         deny: patterns of tools that never run.
         on_limit: ``"answer"`` ends a turn in words whatever limit is met; ``"raise"`` raises `LimitReached`.
         system: instructions put before every conversation that does not begin with its own.
+        guidance: what the model is told of how to go about tools, beside any instructions; empty for nothing. None for
+            `asking.GUIDANCE`, where the conversation has no instructions of its own.
         status: who words `StatusChanged`: with ``"template"`` the tools' titles, with ``"model"`` also the model, which
             says what each call does while it runs, if it is quick enough (20 tokens, 2 seconds).
         status_model: says it in place of the model: a smaller one.
@@ -81,6 +83,7 @@ class DialClient:
         deny: Iterable[str] = (),
         on_limit: Literal["answer", "raise"] = "answer",
         system: str | None = None,
+        guidance: str | None = None,
         status: Literal["template", "model"] = "template",
         status_model: str | Provider | None = None,
         base_url: str | None = None,
@@ -100,6 +103,7 @@ class DialClient:
         self._limits = limits or Limits()
         self._raise_at_limits = on_limit == "raise"
         self._system = system
+        self._guidance = getattr(self._provider, "guidance", None) if guidance is None else guidance
         if stand_ins := replaying.stand_ins(self._provider, self._targets):
             self._targets, approve = stand_ins | self._targets, replaying.approver(stand_ins, approve)
         connect, self._recording = replaying.connect, None
@@ -217,6 +221,8 @@ class DialClient:
         for server in self.servers.values():
             if server.state is ServerState.FAILED:
                 said.append(f"server {server.name!r} is not available: {server.error}")
+            elif server.state is ServerState.RESTARTING:
+                said.append(f"server {server.name!r} is being started again: {server.error}")
             said += [f"server {server.name!r}: {note}" for note in server.notes]
         return (*said, *self._current_catalog().notes)
 
@@ -312,6 +318,7 @@ class DialClient:
         await self._connections.ready()
         await self._warmed.wait()
         turn.recorder.note(*self.notes)
+        restarts = self._connections.restarts
         host = Host(
             provider,
             self._format,
@@ -323,9 +330,10 @@ class DialClient:
             self._connections.fresh,
             self._narrator,
             lands_softly=not self._raise_at_limits,
+            guidance=self._guidance,
         )
         reason = await answering.answer(host, self._instructed(messages), turn, stream=stream)
-        turn.recorder.note(*self.notes)
+        turn.recorder.note(*self.notes, *self._connections.notes_since(restarts))
         return reason
 
     def _instructed(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:

@@ -36,6 +36,7 @@ class Exchange:
         stream: bool = True,
         seconds: float = 60,
         automatic: bool = False,
+        guidance: str | None = "",
         context_window: int | None = None,
     ) -> None:
         self.model = Model(*replies)
@@ -47,7 +48,7 @@ class Exchange:
         self.window = Window(context_window)
         chosen = ChosenFormat(handler, automatic=automatic)
         self.asker = Asker(
-            self.model, chosen, self.window, lambda: self.tools, deadline, self.recorder, Limits(), stream
+            self.model, chosen, self.window, lambda: self.tools, deadline, self.recorder, Limits(), stream, guidance
         )
 
     async def ask(self, depth: int = 0, *messages: Message) -> Reply:

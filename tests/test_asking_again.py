@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from dial_client.asking import GUIDANCE
 from dial_client.errors import ProviderError
 from dial_client.events import ReasoningDelta, RoundStarted, TextDelta
 from dial_client.fitting import NOTE
+from dial_client.formats import ReActFormatHandler
 from dial_client.limits import StopReason
 from dial_client.messages import Message, ToolCallRequest, ToolCallResult, Usage
 from dial_client.model import (
@@ -144,3 +146,40 @@ async def test_what_the_wire_itself_gives_as_a_call_is_not_doubted() -> None:
     history = (QUESTION, Message.assistant("", [call]), Message.tool(call, ToolCallResult("1", True, PRINTED)))
     exchange = Exchange([CallChunk(ToolCallRequest("2", "now", {"zone": "Mars"})), STOP])
     assert len((await exchange.ask(1, *history)).message.tool_calls) == 1
+
+
+@pytest.mark.anyio
+async def test_the_model_is_told_how_to_go_about_tools_where_there_are_any() -> None:
+    exchange = Exchange([STOP], [STOP], guidance=None)
+    await exchange.ask()
+    exchange.tools = ()
+    await exchange.ask()
+    with_tools, without = exchange.model.requests
+    assert with_tools.messages == (Message.system(GUIDANCE), QUESTION)
+    assert without.messages == (QUESTION,)
+
+
+@pytest.mark.anyio
+async def test_instructions_of_the_conversations_own_stand_in_place_of_ours() -> None:
+    exchange = Exchange([STOP], guidance=None)
+    await exchange.ask(0, Message.system("Be brief."), QUESTION)
+    assert exchange.model.requests[0].messages == (Message.system("Be brief."), QUESTION)
+
+
+@pytest.mark.anyio
+async def test_what_the_model_is_told_of_tools_can_be_worded_by_whoever_embeds_it() -> None:
+    exchange = Exchange([STOP], [STOP], guidance="Never guess.")
+    await exchange.ask()
+    await exchange.ask(0, Message.system("Be brief."), QUESTION)
+    plain, instructed = exchange.model.requests
+    assert plain.messages == (Message.system("Never guess."), QUESTION)
+    assert instructed.messages == (Message.system("Never guess."), Message.system("Be brief."), QUESTION)
+
+
+@pytest.mark.anyio
+async def test_a_text_format_says_it_in_its_own_instructions() -> None:
+    exchange = Exchange([STOP], handler=ReActFormatHandler(), guidance=None)
+    await exchange.ask()
+    told = exchange.model.requests[0].messages[0].text
+    assert GUIDANCE not in told
+    assert "If an Action fails, try another way" in told

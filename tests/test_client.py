@@ -68,7 +68,7 @@ ADD = call("add", a=17, b=25)
 
 def client(*replies: Any, after: str = "error", **options: Any) -> tuple[DialClient, ScriptedProvider]:
     model = ScriptedProvider(replies, after=after)
-    return DialClient({"calc": calculator()}, model, **options), model
+    return DialClient({"calc": calculator()}, model, **({"guidance": ""} | options)), model
 
 
 async def test_a_tool_is_called_and_its_result_is_answered_from() -> None:
@@ -330,7 +330,7 @@ async def test_fifty_turns_at_once_keep_apart() -> None:
     class Echo(ScriptedProvider):
         async def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
             last = request.messages[-1]
-            number = int(request.messages[0].text)
+            number = next(int(one.text) for one in request.messages if one.role is Role.USER)
             base = call("add", a=number, b=0) if last.role is Role.USER else f"It is {last.text}."
             async with aclosing(ScriptedProvider([base]).generate(request)) as deltas:
                 async for delta in deltas:

@@ -59,6 +59,7 @@ class Landing:
             self.recorder,
             Limits(),
             stream=True,
+            guidance="",
         )
         if outcome.reply.message.tool_calls:
             await self.emit(MessageCompleted(outcome.reply.message))

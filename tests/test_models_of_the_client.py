@@ -76,7 +76,7 @@ async def test_a_call_under_an_endpoints_own_name_reaches_the_tool() -> None:
     assert sent != "3d_lookup"
     assert [call.call.name for call in turn.tool_calls] == ["3d_lookup"]
     assert [call.result.content for call in turn.tool_calls] == ["tea: a plant"]
-    assert endpoint.requests[1].json["messages"][1]["tool_calls"][0]["function"]["name"] == sent
+    assert endpoint.requests[1].json["messages"][2]["tool_calls"][0]["function"]["name"] == sent
 
 
 async def test_arguments_are_checked_against_the_servers_schema_and_not_the_dialects() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 from dial_client.formats.dialects import TAGS
@@ -23,6 +24,7 @@ from dial_client.formats.history import (
 from dial_client.formats.incoming import Pieces, Steps, Verdict
 from dial_client.formats.markers import Markers
 from dial_client.formats.reader import Reading, read_reply
+from dial_client.grammar import Grammar, literal
 from dial_client.messages import Message, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.model import ModelRequest, ReplyReader, ToolFormat
 
@@ -59,6 +61,7 @@ Final Answer: the whole answer to the user
 3. Action is exactly one of: {names}
 4. Action Input is one JSON object, with a value for each parameter the tool requires.
 5. Answer from the Observations; do not repeat an Action that has been done.
+6. If an Action fails, try another way. If there is none, say in the Final Answer what could not be done.
 
 ## An example, with a tool that is not one of yours
 
@@ -79,11 +82,13 @@ class ReActFormatHandler:
 
     def __init__(self) -> None:
         self._instructions = Instructions(self.system_prompt)
+        self._grammar = Instructions(_grammar)
 
     def request(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ModelRequest:
         """Make everything text; where nothing is on offer there are no instructions, and nothing stops the reply."""
         told = as_text(messages, _said if tools else _said_plainly, self.format_result)
-        return request_in_text(told, self._instructions.on(tools), self.stop_sequences())
+        request = request_in_text(told, self._instructions.on(tools), self.stop_sequences())
+        return replace(request, grammar=self._grammar.on(tools))
 
     def system_prompt(self, tools: Sequence[ToolSpec]) -> str:
         """Give the instructions: the tools, the form, the rules, an example; empty without tools."""
@@ -109,6 +114,22 @@ class ReActFormatHandler:
     def reader(self, tools: Sequence[ToolSpec]) -> ReplyReader:
         """Make a reader for the next reply, which may call one of these tools."""
         return _ReActReading(tools, one_call=True)
+
+
+def _grammar(tools: Sequence[ToolSpec]) -> str:
+    """Give what a reply may be where it can be held to that: a thought, then a call that fits or an answer."""
+    rules = Grammar()
+    calls = [
+        f"{literal(f'{tool.name}{_TO_INPUT}')} {rules.object(tool.input_schema, f't{at}')}"
+        for at, tool in enumerate(tools)
+    ]
+    line = r"[^\n] [^\n]*"
+    call = f'"Action: " ( {" | ".join(calls)} )'
+    answer = rf'"Final Answer: " {line} ( "\n" "\n"? {line} )*'
+    return rules.text(rf'"Thought: " {line} "\n" ( {call} | {answer} )')
+
+
+_TO_INPUT = "\nAction Input: "
 
 
 def _said(message: Message) -> str:

@@ -22,6 +22,7 @@ from dial_client.local.process import CONTEXT_TOKENS, ModelProcess
 from dial_client.local.sources import OnProgress
 from dial_client.local.weights import QWEN, cache_folder, ensure
 from dial_client.model import Delta, ModelRequest, Provider
+from dial_client.providers.calling import CallingProvider
 from dial_client.providers.chat import ChatProvider
 from dial_client.providers.endpoint import Endpoint
 from dial_client.providers.profile import Profile
@@ -32,7 +33,12 @@ MAX_TOKENS = 1024
 """Tokens of a reply where a request does not say: a small model that repeats itself would go on to the window's end."""
 
 _PARTS = ("xllamacpp", "huggingface_hub", "filelock")
-_PROFILE = Profile(images=False, tool_choice=False, idle_timeout=600.0, max_tokens=MAX_TOKENS)
+ANSWER_BIAS = -2.6
+"""Is added to the logit of an answer where a call is possible too. Without it our model answers half of what it cannot
+know; with it the evaluation's questions that need a tool and those that need none are told apart, for 3 tools or 20.
+"""
+_PROFILE = Profile(images=False, tool_choice=False, idle_timeout=600.0, max_tokens=MAX_TOKENS, constrain="grammar")
+_OUR_PROFILE = replace(_PROFILE, extra_body={"logit_bias": [["answer", ANSWER_BIAS]]})
 _LAST_WORDS = 1.0
 """Seconds a process whose connection broke has to end."""
 
@@ -49,6 +55,8 @@ class LocalProvider:
 
     name = "local"
     context_window = CONTEXT_TOKENS
+    guidance = ""
+    """Its own words on tools are part of how it is asked; more of them do it no good."""
 
     def __init__(self, path: str | None = None) -> None:
         if any(importlib.util.find_spec(part) is None for part in _PARTS):
@@ -125,10 +133,10 @@ class LocalProvider:
         self._process = await ModelProcess.start(file, TEMPLATE if is_ours else None)
         key = self._process.key
         endpoint = Endpoint(f"{self._process.address}/v1", {"authorization": f"Bearer {key}"}, key=key)
-        chat = ChatProvider("local", endpoint, _PROFILE, temperature=0.0)
+        chat = ChatProvider("local", endpoint, _OUR_PROFILE if is_ours else _PROFILE, temperature=0.0)
         chat.name = self.name  # the port changes; what the model said stays its own
         await chat.warm()
-        return chat
+        return CallingProvider(chat) if is_ours else chat
 
     async def _stop(self) -> None:
         process, self._process = self._process, None
