@@ -78,16 +78,33 @@ class Turns:
             url = self.script.url(endpoint)
             sides: dict[str, Measure] = {}
             for side, opener in OPENERS.items():
-                sides[side] = partial(self._sample, await stack.enter_async_context(opener(url, self.servers)))
+                sides[side] = partial(self.sample, await stack.enter_async_context(opener(url, self.servers)))
             yield sides
 
-    async def _sample(self, host: Host) -> Sample:
+    async def sample(self, host: Host) -> Sample:
+        """Ask, and measure it."""
         ask = host.streamed if self.streamed else host.plain
         with _Clock() as clock:
             answers = await asyncio.gather(*(ask() for _ in range(self.at_once)))
         if set(answers) != {self.script.answer}:
             raise RuntimeError(f"{self.about}: not the answer that was scripted: {answers[0][:200]!r}")
         return clock.sample
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A streamed turn of the host in a text format, beside the same turn of the host in native mode."""
+
+    about: str
+    script: Script
+    tool_format: str
+
+    @asynccontextmanager
+    async def prepared(self, endpoint: Endpoint) -> AsyncIterator[Sides]:
+        """Connect both; native mode stands in the floor's place."""
+        turns, url = Turns(self.about, self.script, streamed=True), self.script.url(endpoint)
+        async with open_dial(url, turns.servers) as native, open_dial(url, turns.servers, self.tool_format) as text:
+            yield {"floor": partial(turns.sample, native), "dial": partial(turns.sample, text)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +222,8 @@ def all_cases(*, smoke: bool = False) -> dict[str, Case]:
         "rounds-streamed": Turns("5 tool rounds, streamed", Script(rounds=5), streamed=True),
         "parallel": Turns("8 parallel calls of 50 ms", Script(1, calls=8), server_entries(call_delay=0.05)),
         "chunks": Turns(f"{2000 // scale:,}-chunk stream", Script(0, chunks=2000 // scale), streamed=True),
+        "react": Format(f"{2000 // scale:,}-chunk stream: react | native", Script(0, chunks=2000 // scale), "react"),
+        "xml": Format(f"{2000 // scale:,}-chunk stream: xml | native", Script(0, chunks=2000 // scale), "xml"),
         "tools": Turns(f"5 rounds, {200 // scale} tools of 4 servers", Script(rounds=5), tools),
         "tools-start": Start(f"4 servers, {200 // scale} tools: start", tools),
         "start": Start("10 servers of 0.3 s each: start", server_entries(10, start_delay=0.3 / scale)),

@@ -88,8 +88,8 @@ async def open_floor(base_url: str, servers: Servers) -> AsyncIterator[Host]:
 
 
 @asynccontextmanager
-async def open_dial(base_url: str, servers: Servers) -> AsyncIterator[Host]:
-    """Open the product with its default settings."""
-    # The floor offers all tools there are: the same work on both sides.
-    async with DialClient(servers, "chat:x", base_url=base_url, limits=Limits(max_tools=1000)) as dial:
+async def open_dial(base_url: str, servers: Servers, tool_format: str | None = None) -> AsyncIterator[Host]:
+    """Open the product with its default settings, but for one: like the floor it offers all tools there are."""
+    limits = Limits(max_tools=1000)
+    async with DialClient(servers, "chat:x", base_url=base_url, limits=limits, tool_format=tool_format) as dial:
         yield _Dial(dial)
