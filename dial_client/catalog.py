@@ -71,6 +71,11 @@ class Route:
         """The check of arguments against the original schema, compiled on first use."""
         return schemas.ArgumentCheck(self.spec.original_schema)
 
+    @cached_property
+    def promise(self) -> schemas.ArgumentCheck:
+        """The check of structured results against what the server promises, compiled on first use."""
+        return schemas.ArgumentCheck(self.spec.output_schema or {})
+
 
 @dataclass(frozen=True)
 class Catalog:
@@ -126,6 +131,7 @@ def _spec(name: str, connection: Connection, tool: Tool) -> ToolSpec:
         tool=tool.name,
         title=safe(tool.title or (hints.title if hints else None) or "") or None,
         original_schema=tool.input_schema,
+        output_schema=tool.output_schema,
         read_only=bool(hints and hints.read_only_hint),
         idempotent=bool(hints and hints.idempotent_hint),
     )

@@ -93,10 +93,11 @@ class ToolCallFinished:
 
 @dataclass(frozen=True, slots=True)
 class ServerChanged:
-    """A server came up, failed or went away."""
+    """A server came up, died, failed or went away."""
 
     name: str
     status: str
+    """As in `ServerState`; ``restarting`` for one that has died and will be back."""
 
 
 @dataclass(frozen=True, slots=True)

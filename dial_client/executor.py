@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.lowlevel
@@ -20,6 +21,9 @@ from dial_client.events import Emit, ToolCallFinished, ToolCallProgress, ToolCal
 from dial_client.limits import Limits
 from dial_client.logs import get_logger
 from dial_client.messages import Failure, ToolCallRequest, ToolCallResult, text_of
+
+if TYPE_CHECKING:
+    from mcp_types import CallToolResult
 
 log = get_logger(__name__)
 
@@ -156,7 +160,7 @@ class ToolExecutor:
 async def _answer(call: ToolCallRequest, route: Route, on_progress: OnProgress) -> ToolCallResult:
     try:
         answer = await route.connection.call(route.spec.tool, call.arguments, on_progress)
-        content = results.content_of(answer)
+        content = results.content_of(answer, _broken_promise(answer, route))
     except ServerGone as gone:
         return ToolCallResult.failed(
             call.id, Failure.SERVER, f"The server {gone.server!r} is not available: {gone.problem}"
@@ -172,6 +176,15 @@ async def _answer(call: ToolCallRequest, route: Route, on_progress: OnProgress) 
         return ToolCallResult.failed(call.id, Failure.TOOL, _SILENT)
     said = text_of(content).strip() or _SILENT
     return ToolCallResult(call.id, success=False, content=content, error=said.splitlines()[0], failure=Failure.TOOL)
+
+
+def _broken_promise(answer: CallToolResult, route: Route) -> str:
+    """Say what a structured result breaks of the tool's own promise; the tool has run, and its text counts."""
+    structured = answer.structured_content
+    if answer.is_error or structured is None or not route.spec.output_schema:
+        return ""
+    problems = route.promise.problems(structured)
+    return f"[The structured result does not fit what the tool promises: {'; '.join(problems)}]" if problems else ""
 
 
 def _finite(number: float | None) -> float | None:

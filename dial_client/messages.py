@@ -236,6 +236,8 @@ class ToolSpec:
     """A name for people, where the server gives one."""
     original_schema: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """The schema as the server sent it: arguments are checked against this one."""
+    output_schema: Mapping[str, Any] | None = field(default=None, repr=False)
+    """What the server promises of structured results."""
     read_only: bool = False
     """The server says that it changes nothing: a hint, not a proof."""
     idempotent: bool = False

@@ -16,18 +16,23 @@ if TYPE_CHECKING:
 NO_OUTPUT = "(no output)"
 
 
-def content_of(result: CallToolResult) -> Content:
+def content_of(result: CallToolResult, remark: str = "") -> Content:
     """Turn a result into content: text, images and PDF documents as they are, the rest as a line.
 
     The line says what there was, where, and how large it is.
 
     Structured content is used only where there is no text: servers send both to say the same thing
     (MCP 2026-07-28, server/tools: structured content SHOULD be mirrored as text).
+
+    Args:
+        result: as the server gave it.
+        remark: what the model should know of it, behind everything else.
     """
     parts = [_part(block) for block in result.content]
     has_text = any(isinstance(part, TextPart) and part.text.strip() for part in parts)
     if not has_text and result.structured_content is not None:
         parts.append(TextPart(safe(json.dumps(result.structured_content, ensure_ascii=False))))
+    parts.append(TextPart(safe(remark)))
     return _joined(part for part in parts if not isinstance(part, TextPart) or part.text.strip())
 
 

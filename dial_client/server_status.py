@@ -22,6 +22,8 @@ class ServerState(StrEnum):
 
     STARTING = "starting"
     READY = "ready"
+    RESTARTING = "restarting"
+    """It was ready and has died; its tools stay on offer, and calls wait for it."""
     FAILED = "failed"
     STOPPED = "stopped"
     DISABLED = "disabled"
@@ -39,7 +41,9 @@ class ServerStatus:
     tools: tuple[str, ...] = ()
     """By the server's own names."""
     error: str | None = None
-    """Why it failed: one line a person can act on."""
+    """Why it failed or, where it was started again, why it last died: one line a person can act on."""
+    restarts: int = 0
+    """How often it was started again, whether it came up or not."""
     notes: tuple[str, ...] = ()
     """What is odd about it but harms nothing."""
     stderr: tuple[str, ...] = ()
@@ -58,6 +62,7 @@ class ServerStatus:
             "era": self.era,
             "tools": list(self.tools),
             "error": self.error,
+            "restarts": self.restarts,
             "notes": list(self.notes),
             "stderr": list(self.stderr),
             "instructions": self.instructions,

@@ -251,11 +251,10 @@ async def test_calls_run_side_by_side_from_any_task() -> None:
 async def test_a_server_that_dies_in_a_call_fails_that_call_with_its_last_words() -> None:
     async with connections({"mortal": raw("DiesInCall"), "other": raw()}) as servers:
         for _ in range(2):
-            with pytest.raises(ServerGone, match="the server ended by SIGKILL; it last said: out of cheese"):
+            with pytest.raises(ServerGone, match=r"lost.*: the server ended by SIGKILL; it last said: out of cheese"):
                 await said(servers["mortal"])
-        assert state(servers["mortal"]) is ServerState.FAILED
-        assert servers["mortal"].tools == ()
-        assert await said(servers["other"], a=1) == '{"a": 1}'
+            assert "out of cheese" in (servers["mortal"].status.error or "")
+            assert await said(servers["other"], a=1) == '{"a": 1}'
 
 
 async def test_cancelling_a_call_tells_the_server_and_keeps_the_connection(tmp_path: Path) -> None:
@@ -307,10 +306,11 @@ async def test_a_result_the_protocol_does_not_allow_is_mended(result: str, text:
         assert await said(server, say=f'{{"jsonrpc": "2.0", "id": ID, "result": {result}}}') == text
 
 
-async def test_a_result_that_breaks_its_own_schema_is_an_error_in_words() -> None:
-    async with connection(raw("BrokenOutput")) as server:
-        with pytest.raises(ServerError, match="has an output schema but did not return structured content"):
-            await said(server)
+async def test_a_result_without_the_structured_part_it_promises_is_given_as_it_is(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    async with connection(raw("BrokenOutput", "--log", log)) as server:
+        assert await said(server, a=1) == '{"a": 1}'
+    assert asked(log).count("tools/list") == 1, "nothing is listed again to judge it"
 
 
 async def test_a_tool_that_was_never_listed_is_not_called(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ async def test_http_sse_works_when_it_is_named_and_when_it_is_not(transport: Tra
             assert await said(server, text="hello") == "hello"
             with pytest.raises(ServerGone), anyio.fail_after(LONG):
                 await server.call("die", {})
-            assert state(server) is ServerState.FAILED
+            assert state(server) is ServerState.RESTARTING
 
 
 @pytest.mark.parametrize(
@@ -101,11 +101,12 @@ async def test_a_server_that_is_killed_in_a_call_leaves_the_others_and_us_alone(
             assert await said(servers["local"], a=2) == '{"a": 2}'
 
 
-async def test_a_session_the_server_has_forgotten_ends_the_connection(raw_http: str) -> None:
+async def test_a_call_no_session_is_good_enough_for_opens_one_more_and_fails(raw_http: str) -> None:
     async with connection(web(raw_http)) as server:
-        with pytest.raises(ServerGone, match="forgotten the session"):
+        with pytest.raises(ServerError, match="HTTP 404"):
             await said(server, "forget")
-        assert state(server) is ServerState.FAILED
+        assert (state(server), server.status.restarts) == (ServerState.READY, 1)
+        assert await said(server, a=1) == '{"a": 1}'
 
 
 async def test_a_message_beyond_the_limit_fails_its_call(raw_http: str, monkeypatch: pytest.MonkeyPatch) -> None:

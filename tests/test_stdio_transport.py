@@ -238,7 +238,7 @@ async def test_a_server_that_closes_a_pipe_and_lives_on_is_gone(which: str) -> N
         with pytest.raises(ServerGone, match=f"the server closed its {which} and said nothing"):
             assert await said(server, which=which) == "closed"
             await said(server)  # a closed input is noticed by the next message
-        assert server.status.state is ServerState.FAILED
+        assert server.status.state is ServerState.RESTARTING
 
 
 # Nothing is left

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from dial_client.cli.opening import opened, say_notes, settings_of
 from dial_client.cli.options import ExitCode, Options
-from dial_client.connections import ServerStatus
+from dial_client.connections import ServerState, ServerStatus
 from dial_client.errors import ConfigError
 from dial_client.messages import Failure, TextPart, ToolCallResult, describe
 from dial_client.safe_text import one_line, safe
@@ -54,7 +54,7 @@ async def list_servers(options: Options, *, as_json: bool) -> int:
 
 def _line(status: ServerStatus) -> str:
     name = one_line(status.name, 60)
-    if status.error:
+    if status.error and status.state is not ServerState.READY:
         return f"{name}: {status.state.value}: {one_line(status.error, 600)}"
     era = f", MCP {status.era}" if status.era else ""
     return f"{name}: {status.state.value}{era}, {len(status.tools)} tools"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from http import HTTPStatus
+from typing import Any
 
 import anyio
 import httpx2
@@ -15,6 +16,11 @@ from dial_client.server_status import one_line
 
 HTTP_FAULT = -32010
 """The code of errors that `transports.http` makes; in the range JSON-RPC leaves to implementations."""
+
+UNSENT, BROKEN = "unsent", "broken"
+"""What became of a request that the network failed: it never left, or nobody knows."""
+_GATEWAY = (502, 503, 504)
+_UNSENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 
 _SESSION_CODES = (INVALID_REQUEST, -32000, -32001)
 """What the SDKs answer to a session they do not know."""
@@ -36,8 +42,14 @@ def is_closed(error: BaseException) -> bool:
 
 def http_status(error: BaseException) -> int | None:
     """Give the HTTP status behind an error, where the server gave no better reason."""
+    if isinstance(error, httpx2.HTTPStatusError):
+        return error.response.status_code
+    return _data(error).get("status")
+
+
+def _data(error: BaseException) -> dict[str, Any]:
     data = error.data if isinstance(error, MCPError) and error.code == HTTP_FAULT else None
-    return data.get("status") if isinstance(data, dict) else None
+    return data if isinstance(data, dict) else {}
 
 
 def is_broken_off(error: BaseException) -> bool:
@@ -49,13 +61,36 @@ def is_broken_off(error: BaseException) -> bool:
     )
 
 
+def is_unreachable(error: BaseException) -> bool:
+    """Whether nobody answers at a URL, or only somebody who cannot reach the server either."""
+    return (
+        isinstance(error, httpx2.TransportError)
+        or http_status(error) in _GATEWAY
+        or _data(error).get("network") is not None
+    )
+
+
+def was_unsent(error: BaseException) -> bool:
+    """Whether there was no connection to send a request over."""
+    return _data(error).get("network") == UNSENT
+
+
+def was_turned_away(error: BaseException) -> bool:
+    """Whether a request was answered, for its session, with a status that says that it was not processed."""
+    return bool(_data(error).get("session"))
+
+
 def is_forgotten_session(error: BaseException) -> bool:
     """Whether a server behind a URL, restarted perhaps, does not know our session any more."""
     if not isinstance(error, MCPError):
         return False
-    said = error.message.lower()
-    forgotten = ("session not found", "session terminated", "no valid session")
-    return http_status(error) == 404 or (error.code in _SESSION_CODES and any(words in said for words in forgotten))
+    return was_turned_away(error) or (error.code in _SESSION_CODES and says_forgotten(error.message))
+
+
+def says_forgotten(words: str) -> bool:
+    """Whether this is how servers say that they do not know a session."""
+    said = words.lower()
+    return any(forgotten in said for forgotten in ("session not found", "session terminated", "no valid session"))
 
 
 def in_words(error: BaseException) -> str:
@@ -83,6 +118,11 @@ def _in_words(error: BaseException) -> str:
             return of_network(error)
         case _:
             return str(error) or type(error).__name__
+
+
+def fate_of(error: Exception) -> str:
+    """Say what became of a request that failed: `UNSENT` or `BROKEN`."""
+    return UNSENT if isinstance(error, _UNSENT) else BROKEN
 
 
 def of_network(error: Exception) -> str:

@@ -16,6 +16,7 @@ import httpx2
 from mcp.client import Transport
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
+from mcp_types import METHOD_NOT_FOUND
 
 from dial_client.config import ServerSettings
 from dial_client.transports import faults
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 CONNECT_SECONDS = 10.0
 WRITE_SECONDS = 60.0
+_MAX_REASON = 10_000
+"""Bytes of an answer that are searched for words about the session."""
 _TIMEOUT = httpx2.Timeout(connect=CONNECT_SECONDS, write=WRITE_SECONDS, pool=CONNECT_SECONDS, read=None)
 """Reading has no limit of its own: a call is ended by its caller, and a stream of changes is silent for hours."""
 _WEB_PAGE = "the URL leads to a web page, not to an MCP server; is it right, or does it want a login?"
@@ -45,7 +48,7 @@ class AnsweringClient(httpx2.AsyncClient):
             response = await super().send(request, **options)
             return await _readable(response)
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
-            return _fault(request, 503, faults.of_network(error))
+            return _fault(request, 503, faults.of_network(error), {"network": faults.fate_of(error)})
 
 
 async def _readable(response: httpx2.Response) -> httpx2.Response:
@@ -59,8 +62,12 @@ async def _readable(response: httpx2.Response) -> httpx2.Response:
     request = response.request
     if body is None:
         return _fault(request, 502, f"the server sent a message of more than {MAX_MESSAGE_BYTES:,} bytes")
-    if response.status_code >= 400 and not _is_error_answer(body):
-        return _fault(request, response.status_code, faults.of_status(response.status_code), response.status_code)
+    if response.status_code >= 400:
+        status, error = response.status_code, _error_in(body)
+        forgotten = "mcp-session-id" in request.headers and _forgets_session(status, error, body)
+        if error is None or forgotten:
+            data = {"status": status} | ({"session": "forgotten"} if forgotten else {})
+            return _fault(request, status, faults.of_status(status), data)
     if kind == "text/html":
         return _fault(
             request, 502, "the URL leads to a web page, not to an MCP server: is it right, or is a login due?"
@@ -85,16 +92,28 @@ async def _body(response: httpx2.Response) -> bytes | None:
     return b"".join(pieces)
 
 
-def _is_error_answer(body: bytes) -> bool:
+def _error_in(body: bytes) -> dict[str, Any] | None:
+    """Give the JSON-RPC error in an answer, None where there is none."""
     try:
         answer = json.loads(body)
     except (ValueError, RecursionError):
-        return False
-    return isinstance(answer, dict) and isinstance(answer.get("error"), dict) and "code" in answer["error"]
+        return None
+    error = answer.get("error") if isinstance(answer, dict) else None
+    return error if isinstance(error, dict) and "code" in error else None
 
 
-def _fault(request: httpx2.Request, status: int, words: str, told: int | None = None) -> httpx2.Response:
-    error = {"code": faults.HTTP_FAULT, "message": words, "data": {} if told is None else {"status": told}}
+def _forgets_session(status: int, error: dict[str, Any] | None, body: bytes) -> bool:
+    """Whether this answer to a request with a session says that there is no such session: the request was not run.
+
+    404 is the specification's way (MCP, "Session Management"); servers made after older examples answer 400.
+    """
+    if status == 404:
+        return error is None or error["code"] != METHOD_NOT_FOUND
+    return status == 400 and faults.says_forgotten(body[:_MAX_REASON].decode("utf-8", "replace"))
+
+
+def _fault(request: httpx2.Request, status: int, words: str, data: dict[str, Any] | None = None) -> httpx2.Response:
+    error = {"code": faults.HTTP_FAULT, "message": words, "data": data or {}}
     return httpx2.Response(status, json={"jsonrpc": "2.0", "id": None, "error": error}, request=request)
 
 

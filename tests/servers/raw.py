@@ -37,6 +37,17 @@ def text(said: str) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": said}]}
 
 
+def die(last_words: str) -> None:
+    print(last_words, file=sys.stderr, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def life_in(folder: str) -> int:
+    """Count this life among those of the same server, from 1."""
+    (Path(folder) / str(time.time_ns())).touch()
+    return len(list(Path(folder).iterdir()))
+
+
 class Server:
     """A server that does all as it should; the behaviours below replace a method or two."""
 
@@ -98,9 +109,11 @@ class ExitsAtOnce(Server):
 
 
 class DiesInCall(Server):
+    def list(self) -> dict[str, Any]:
+        return {"tools": [TOOL | {"annotations": json.loads(self.options.hints)}]}
+
     def call(self) -> None:
-        print("out of cheese", file=sys.stderr, flush=True)
-        os.kill(os.getpid(), signal.SIGKILL)
+        die("out of cheese")
 
 
 class WaitsForOthers(Server):
@@ -283,6 +296,60 @@ class Announces(Server):
         return super().list()
 
 
+class DiesOnce(Server):
+    """Dies in the calls of its first life; ``--folder`` counts its lives, ``--hints`` are its tool's annotations."""
+
+    def run(self) -> None:
+        self.life = life_in(self.options.folder)
+        self.tools = [TOOL | {"annotations": json.loads(self.options.hints)}]
+        super().run()
+
+    def call(self) -> dict[str, Any] | None:
+        if self.life == 1:
+            die("out of cheese")
+        return super().call()
+
+
+class DiesWhenReady(Server):
+    """Dies, in each of its lives, as soon as its tools are known."""
+
+    def list(self) -> None:
+        life_in(self.options.folder)
+        send({"id": self.id, "result": {"tools": self.tools}})
+        print("Traceback:\n  the disk\nis full", file=sys.stderr, flush=True)
+        os._exit(4)
+
+
+class LivesOnce(Server):
+    """Dies in a call, and never starts again: it ends at once, or where it is told so it hangs."""
+
+    def run(self) -> None:
+        if life_in(self.options.folder) > 1:
+            print("the port is taken", file=sys.stderr, flush=True)
+            if self.options.hangs:
+                time.sleep(LIFETIME)
+            sys.exit(5)
+        super().run()
+
+    def call(self) -> None:
+        die("out of cheese")
+
+
+class ComesBackOther(Server):
+    """Dies in the call of its first life, and has another tool in the next one."""
+
+    def run(self) -> None:
+        self.life = life_in(self.options.folder)
+        if self.life > 1:
+            self.tools = [TOOL | {"name": f"tool{self.life}"}]
+        super().run()
+
+    def call(self) -> dict[str, Any] | None:
+        if self.life == 1:
+            die("out of cheese")
+        return super().call()
+
+
 class BrokenOutput(Server):
     """Promises structured results and gives none."""
 
@@ -301,6 +368,8 @@ def main() -> None:
     parser.add_argument("--log")
     parser.add_argument("--folder")
     parser.add_argument("--count", type=int)
+    parser.add_argument("--hints", default="{}")
+    parser.add_argument("--hangs", action="store_true")
     options = parser.parse_args()
     end = threading.Timer(LIFETIME, os._exit, [9])
     end.daemon = True

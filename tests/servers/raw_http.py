@@ -1,6 +1,7 @@
 """An HTTP server of the standard library alone that answers as servers behind a URL do on their bad days.
 
-``python raw_http.py BEHAVIOUR``: says its port in its first line of output; ends with its standard input.
+``python raw_http.py BEHAVIOUR [PORT [FILE]]``: says its port in its first line of output; ends with its standard input.
+The calls it carries out go to FILE, a line each.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 LIFETIME = 120.0
@@ -113,6 +115,34 @@ class LoginPage(Status):
     body = b"<html><form>Who are you?</form></html>"
 
 
+class Sessions(Handler):
+    """Knows only sessions that it has opened itself, and says so by ``status``, with a ``body``."""
+
+    status, body = 404, b"who are you?"
+
+    def do_POST(self) -> None:
+        if self.headers.get("mcp-session-id", "") not in ("", f"of {os.getpid()}"):
+            self.rfile.read(int(self.headers["content-length"]))
+            self.answer(self.status, "application/json", self.body)
+            return
+        super().do_POST()
+
+    def result(self, result: Any, session: str = "") -> None:
+        super().result(result, f"of {os.getpid()}" if session else "")
+
+    def echo(self) -> None:
+        with Path(sys.argv[3]).open("a", encoding="utf-8") as calls:
+            calls.write("echo\n")
+        super().echo()
+
+
+class OlderSessions(Sessions):
+    """Says it as servers made after the older TypeScript examples do."""
+
+    status = 400
+    body = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: No valid session ID provided"}}'
+
+
 class SlowGoodbye(Handler):
     """Takes all the time there is to end a session."""
 
@@ -130,11 +160,12 @@ class Cuts(Handler):
 def handler_for(behaviour: str) -> type[Handler]:
     if behaviour.isdigit():
         return type("Fixed", (Status,), {"status": int(behaviour)})
-    return {kind.__name__: kind for kind in (Handler, LoginPage, SlowGoodbye, Cuts)}[behaviour]
+    return {kind.__name__: kind for kind in (Handler, LoginPage, Sessions, OlderSessions, SlowGoodbye, Cuts)}[behaviour]
 
 
 def main() -> None:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler_for(sys.argv[1]))
+    port = int(sys.argv[2]) if len(sys.argv) > 2 else 0
+    server = ThreadingHTTPServer(("127.0.0.1", port), handler_for(sys.argv[1]))
     end = threading.Timer(LIFETIME, os._exit, [9])
     end.daemon = True
     end.start()

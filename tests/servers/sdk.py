@@ -1,4 +1,4 @@
-"""A well-behaved MCP server of the SDK: ``python sdk.py stdio|http|sse``. Over HTTP it says its port in its first line.
+"""A well-behaved MCP server of the SDK: ``python sdk.py stdio|http|sse [PORT]``. Over HTTP its first line is its port.
 
 It speaks every version, and ends with its standard input.
 """
@@ -77,7 +77,9 @@ def main() -> None:
         return
     app = server.streamable_http_app() if sys.argv[1] == "http" else server.sse_app()
     listener = socket.socket()
-    listener.bind(("127.0.0.1", 0))
+    if os.name == "posix":  # elsewhere it would let two servers share a port
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(("127.0.0.1", int(sys.argv[2]) if len(sys.argv) > 2 else 0))
     listener.listen()
     print(listener.getsockname()[1], flush=True)
 
