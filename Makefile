@@ -15,7 +15,7 @@ TEST = $(VENV)/test.installed
 NPM = build/npm/installed
 QUESTION ?= What time is it in Tokyo?
 
-.PHONY: help demo test lint types bench lock clean
+.PHONY: help demo test lint types bench eval lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1	/'
@@ -36,6 +36,9 @@ types: $(TEST)  ## mypy, strict
 
 bench: $(TEST)  ## what this host adds to the bare SDKs
 	$(BIN)/python -m benchmarks.dial $(BENCH_ARGS)
+
+eval: $(DEMO)  ## how well the embedded model calls tools; EVAL_ARGS="--model … --format … --tools …" asks another
+	$(BIN)/python -m evals $(EVAL_ARGS)
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

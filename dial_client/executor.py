@@ -20,7 +20,7 @@ from dial_client.errors import ServerError, ServerGone
 from dial_client.events import Emit, ToolCallFinished, ToolCallProgress, ToolCallStarted
 from dial_client.limits import Limits
 from dial_client.logs import get_logger
-from dial_client.messages import Failure, ToolCallRequest, ToolCallResult, text_of
+from dial_client.messages import NOT_ALLOWED, Failure, ToolCallRequest, ToolCallResult, text_of
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult
@@ -122,7 +122,7 @@ class ToolExecutor:
                 approval = await self._approvals.ask(call, route.spec)
         if not approval.allowed:
             why = f": {approval.reason}" if approval.reason else ""
-            return ToolCallResult.failed(call.id, Failure.DENIED, f"The user did not allow this call{why}.")
+            return ToolCallResult.failed(call.id, Failure.DENIED, f"{NOT_ALLOWED}{why}.")
         return None
 
     async def _call(self, call: ToolCallRequest, route: Route, emit: Emit) -> ToolCallResult:

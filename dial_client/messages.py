@@ -71,6 +71,10 @@ class Failure(StrEnum):
     NOT_RUN = "not_run"
 
 
+NOT_ALLOWED = "The user did not allow this call"
+"""What the result of a denied call begins with."""
+
+
 @dataclass(frozen=True, slots=True)
 class ToolCallRequest:
     """A call the model asks for, under the name it was offered."""

@@ -233,8 +233,8 @@ class Server:
             answered: dict[str, Any] = json.load(answer)
             return answered
 
-    def prompt(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None) -> str:
-        return str(self.post("/apply-template", {"messages": messages} | ({"tools": tools} if tools else {}))["prompt"])
+    def prompt(self, messages: list[dict[str, Any]]) -> str:
+        return str(self.post("/apply-template", {"messages": messages})["prompt"])
 
 
 @pytest.fixture(scope="module")
@@ -268,12 +268,8 @@ TALK: list[dict[str, Any]] = [
 ]
 
 
-def tool(name: str, **about: Any) -> dict[str, Any]:
-    return {"type": "function", "function": {"name": name, **about}}
-
-
 @with_weights
-def test_without_tools_the_template_says_nothing_of_tools_and_keeps_the_history(server: Server) -> None:
+def test_the_template_frames_the_turns_and_keeps_the_history(server: Server) -> None:
     assert server.prompt(TALK) == (
         "<|im_start|>system\nBe brief.<|im_end|>\n"
         "<|im_start|>user\nWhat time is it in Tokyo?<|im_end|>\n"
@@ -286,43 +282,6 @@ def test_without_tools_the_template_says_nothing_of_tools_and_keeps_the_history(
         "<|im_start|>user\nThanks<|im_end|>\n"
         "<|im_start|>assistant\n"
     )
-
-
-ARGUMENTS: list[tuple[dict[str, Any], bool, Any]] = [
-    ({"type": "string", "title": "Path", "description": "Where it is. More of it."}, True, "string: Where it is"),
-    ({"enum": ["a", "b"]}, True, 'one of ["a", "b"]'),
-    ({"type": "array", "items": {"type": "integer"}}, True, "array of integer"),
-    ({"anyOf": [{"type": "string"}, {"type": "integer"}, {"type": "null"}]}, True, "string or integer"),
-    ({"type": ["string", "null"]}, True, "string or null"),
-    ({"type": "object", "properties": {"a": {"type": "string"}}}, True, 'object {"a": {"type": "string"}}'),
-    ({"const": 3}, True, '{"const": 3}'),
-    ({}, True, "anything"),
-    ({"type": "string"}, False, "string, optional"),
-    ({"type": "integer", "default": 3}, False, 3),
-    ({"anyOf": [{"type": "string"}, {"type": "null"}], "default": None}, False, None),
-]
-
-
-@with_weights
-def test_the_template_says_in_a_line_what_a_tool_takes(server: Server) -> None:
-    properties = {f"p{number}": schema for number, (schema, _, _) in enumerate(ARGUMENTS)}
-    required = [f"p{number}" for number, (_, is_required, _) in enumerate(ARGUMENTS) if is_required]
-    schema = {"type": "object", "properties": properties, "required": required}
-    prompt = server.prompt(TALK[:2], [tool("look", description="Looks", parameters=schema), tool("now")])
-    offered = prompt.partition("<tools>\n")[2].partition("</tools>")[0].splitlines()
-    said = {f"p{number}": said for number, (_, _, said) in enumerate(ARGUMENTS)}
-    assert [json.loads(line) for line in offered] == [
-        {"name": "look", "description": "Looks", "arguments": said},
-        {"name": "now", "description": "", "arguments": {}},
-    ]
-
-
-@with_weights
-def test_the_worked_examples_stand_between_the_tools_and_the_conversation(server: Server) -> None:
-    prompt = server.prompt(TALK[:2], [tool("now")])
-    assert prompt.startswith("<|im_start|>system\nBe brief.\n\nYou do not know what is true right now")
-    assert prompt.count("<tool_response>") == 3
-    assert prompt.endswith("<|im_start|>user\nWhat time is it in Tokyo?<|im_end|>\n<|im_start|>assistant\n")
 
 
 @with_weights

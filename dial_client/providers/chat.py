@@ -56,6 +56,9 @@ class ChatProvider(HttpProvider):
             fields["parallel_tool_calls"] = profile.parallel == "send_true"
         if request.stop:
             fields["stop"] = list(request.stop)
+        if request.grammar and profile.constrain != "none":
+            held = request.grammar if profile.constrain == "grammar" else {"grammar": request.grammar}
+            fields[profile.constrain] = held
         if profile.max_tokens_field and (limit := self._limit(request)):
             fields[profile.max_tokens_field] = limit
         return fields | self._sampled()

@@ -32,6 +32,8 @@ _OPTIONAL = (
     "include",
     "store",
     "cache_control",
+    "structured_outputs",
+    "grammar",
 )
 _REFUSAL = re.compile(
     r"support|unknown|unrecogni[sz]ed|unexpected|extra|permitted|invalid|deprecated|not allowed|too large",

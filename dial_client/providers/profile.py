@@ -59,6 +59,8 @@ class Profile:
     """The endpoint is to hold calls strictly against their schemas, which are then written as its strict mode wants."""
     tool_content: str = "str"
     """A tool's result is sent as a ``str`` or as ``parts``."""
+    constrain: str = "none"
+    """The field that holds a reply to a grammar: ``none``, ``grammar`` (llama.cpp), ``structured_outputs`` (vLLM)."""
     reasoning_in: tuple[str, ...] = ("reasoning_content", "reasoning")
     """The fields reasoning may come in."""
     echo_reasoning: str = "tool_turns"
@@ -117,6 +119,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "tool_name_re": ("a regular expression",),
     "parallel": ("omit", "send_true", "false"),
     "tool_content": ("str", "parts"),
+    "constrain": ("none", "grammar", "structured_outputs"),
     "echo_reasoning": ("none", "tool_turns", "always"),
     "max_tokens_field": ("max_tokens", "max_completion_tokens"),
     "max_tokens": ("a number above 0",),
@@ -142,6 +145,8 @@ def _fits(name: str, value: Any) -> bool:
         case "tool_name_re":
             return isinstance(value, str) and _is_pattern(value)
         case "tools" | "schema_dialect" | "parallel" | "tool_content" | "echo_reasoning" | "max_tokens_field":
+            return value in _CHOICES[name]
+        case "constrain":
             return value in _CHOICES[name]
     return isinstance(value, type(getattr(CHAT, name)))
 

@@ -1,0 +1,1 @@
+"""How well a model calls tools through this host: ``python -m evals``."""

@@ -1,0 +1,95 @@
+"""Measures how well a model calls tools through this host: ``python -m evals``.
+
+Each task is one question to a `DialClient` with real servers. Nothing is passed or failed: the numbers are printed, and
+with ``--json`` all that was said is kept. The embedded model is asked at temperature 0; for another model that is said
+in its profile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import anyio
+
+from dial_client import config
+from dial_client.model import ToolFormat
+from dial_client.providers import open_provider
+from evals import distractors
+from evals.report import rows, table
+from evals.run import Kept, Outcome, run_offer, run_offers
+from evals.servers import sample_repository, server_entries
+from evals.tasks import SETS, Task, load, offers
+
+FORMATS = [format_.value for format_ in ToolFormat]
+
+
+async def evaluate(given: argparse.Namespace, tell: Callable[[Outcome], None]) -> None:
+    """Run what the command line asks for; `tell` is given each outcome."""
+    models = config.load(given.config).models if given.config else {}
+    model = Kept(open_provider(given.model, models=models, base_url=given.base_url))
+    spare = [tool.name for tool in await distractors.server.list_tools()]
+    try:
+        await model.warm()
+        with sample_repository() as repository:
+            tasks, servers = chosen(given, load(given.set, repository)), server_entries(repository)
+            for tool_format in FORMATS if given.format == "all" else [given.format]:
+                for size in given.tools:
+                    run = partial(run_offer, model=model, tool_format=tool_format, servers=servers, tell=tell)
+                    await run_offers(list(offers(tasks, size, spare)), given.jobs, run)
+    finally:
+        await model.close()
+
+
+def chosen(given: argparse.Namespace, tasks: tuple[Task, ...]) -> tuple[Task, ...]:
+    """Give the tasks that are wanted; without Git those of a repository are left out."""
+    has_git = shutil.which("git") is not None
+    able = [task for task in tasks if has_git or not any(tool.startswith("git_") for tool in task.tools)]
+    return tuple(task for task in able if given.only in task.id)[: given.limit]
+
+
+def _tell(outcomes: list[Outcome], path: Path | None, outcome: Outcome) -> None:
+    outcomes.append(outcome)
+    rights = (outcome.well_formed, outcome.right_tool, outcome.right_call, outcome.right_answer)
+    marks = "".join(mark if right else "-" for mark, right in zip("wtca", rights, strict=True))
+    print(f"{outcome.format:<6} {outcome.tools:>2} {marks} {outcome.seconds:6.1f} s  {outcome.task}", file=sys.stderr)
+    if path is not None:
+        said = {"rows": rows(outcomes), "outcomes": [one.to_dict() for one in outcomes]}
+        path.write_text(json.dumps(said, indent=1, ensure_ascii=False), encoding="utf-8")
+
+
+def _sizes(text: str) -> list[int]:
+    return [int(size) for size in text.split(",")]
+
+
+def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="python -m evals", description=__doc__)
+    parser.add_argument("--model", default="local", help="as dial-chat takes it; default: local")
+    parser.add_argument("--base-url", help="the model's endpoint")
+    parser.add_argument("--config", type=Path, metavar="FILE", help='a servers.json whose "models" are known')
+    parser.add_argument("--format", default="native", choices=[*FORMATS, "all"], help="how calls ride; default: native")
+    parser.add_argument("--tools", type=_sizes, default=[3, 8], metavar="N,N", help="tools on offer; default: 3,8")
+    parser.add_argument("--set", default="reported", choices=SETS, help="which tasks; default: reported")
+    parser.add_argument("--only", default="", metavar="TEXT", help="only tasks with this in their name")
+    parser.add_argument("--limit", type=int, metavar="N", help="at most so many tasks")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="keep what was said")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="conversations side by side")
+    return parser.parse_args(arguments)
+
+
+def main() -> None:
+    """Read the command line, measure, print."""
+    given = parsed()
+    outcomes: list[Outcome] = []
+    anyio.run(evaluate, given, partial(_tell, outcomes, given.json))
+    print(table(rows(outcomes)))
+
+
+if __name__ == "__main__":
+    main()

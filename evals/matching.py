@@ -1,0 +1,69 @@
+"""Whether a call is the expected one, and whether an answer says what it must.
+
+An expected argument is a value, or an object: ``{"matches": PATTERN}`` for text that matches as a whole,
+``{"value": N}`` for an expression that comes to N, ``{"any": true}`` for whatever it is; its ``example`` is one that
+does. A name that ends in ``?`` may be left out. An argument that is not expected may be given if it is the schema's
+default or null.
+
+A pattern of an answer is a regular expression; behind ``result:`` stands one whose first group, as found in the last
+result, must be said. Case, commas between digits, and marks of emphasis do not matter.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from evals.desk import value_of
+from evals.tasks import Expected
+
+
+def is_expected(expected: Expected, name: str, arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> bool:
+    """Whether a call is the expected one, arguments included; `schema` is the tool's."""
+    if name != expected.tool:
+        return False
+    rest = dict(arguments)
+    for said, wanted in expected.arguments.items():
+        argument = said.removesuffix("?")
+        if argument not in rest:
+            if argument == said:
+                return False
+        elif not _fits(wanted, rest.pop(argument)):
+            return False
+    properties = schema.get("properties", {})
+    return all(value is None or value == properties.get(name, {}).get("default") for name, value in rest.items())
+
+
+def _fits(wanted: Any, given: Any) -> bool:
+    if isinstance(wanted, Mapping):
+        if "matches" in wanted:
+            return re.fullmatch(wanted["matches"], str(given).strip(), re.IGNORECASE) is not None
+        if "value" in wanted:
+            return _comes_to(str(given), wanted["value"])
+        return bool(wanted.get("any"))
+    if isinstance(wanted, bool) or isinstance(given, bool):
+        return str(wanted).lower() == str(given).lower()
+    if isinstance(wanted, int | float):
+        return _comes_to(str(given), wanted)
+    return str(wanted).casefold() == str(given).strip().casefold()
+
+
+def _comes_to(expression: str, value: float) -> bool:
+    try:
+        return abs(value_of(expression) - value) < 1e-6
+    except ValueError:
+        return False
+
+
+def says(patterns: Sequence[str], answer: str, results: Sequence[str]) -> bool:
+    """Whether an answer says all it must; `results` are those of the calls, in order."""
+    plain = re.sub(r"(?<=\d),(?=\d{3})|[*_`]{1,3}(?=\S)|(?<=\S)[*`]{1,3}", "", answer).replace("\N{MINUS SIGN}", "-")
+    return all(_found(pattern, plain, results) for pattern in patterns)
+
+
+def _found(pattern: str, answer: str, results: Sequence[str]) -> bool:
+    if pattern.startswith("result:"):
+        live = re.search(pattern.removeprefix("result:"), results[-1] if results else "")
+        return live is not None and live[1] in answer
+    return re.search(pattern, answer, re.IGNORECASE) is not None

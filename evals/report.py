@@ -1,0 +1,71 @@
+"""Outcomes as a table or as JSON."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from evals.run import Outcome
+from evals.tasks import Kind
+
+HEADS = (
+    "format",
+    "tools",
+    "well-formed",
+    "right tool",
+    "right call",
+    "answer",
+    "two-step",
+    "needless",
+    "no tool",
+    "s/turn",
+)
+
+
+def row(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """Sum up what came of one format with one number of tools; counts are pairs ``[right, of]``.
+
+    ``right tool``, ``right call`` and ``answer`` are of tasks that need one call; ``two-step`` counts those of two
+    whose calls and answer are right; ``needless`` are calls; ``no tool`` counts the tasks without one answered so.
+    """
+    one_call = [one for one in outcomes if one.kind == Kind.ONE_CALL]
+    two_step = [one for one in outcomes if one.kind == Kind.TWO_STEP]
+    without = [one for one in outcomes if one.kind == Kind.NO_TOOL]
+    return {
+        "format": outcomes[0].format,
+        "tools": outcomes[0].tools,
+        "well-formed": _count(outcomes, lambda one: one.well_formed),
+        "right tool": _count(one_call, lambda one: one.right_tool),
+        "right call": _count(one_call, lambda one: one.right_call),
+        "answer": _count(one_call, lambda one: one.right_answer),
+        "two-step": _count(two_step, lambda one: one.right_call and one.right_answer),
+        "needless": sum(one.needless for one in outcomes),
+        "no tool": _count(without, lambda one: not one.calls and one.well_formed),
+        "no tool, right": _count(without, lambda one: not one.calls and one.right_answer),
+        "s/turn": round(statistics.median(one.seconds for one in outcomes), 1),
+    }
+
+
+def rows(outcomes: Iterable[Outcome]) -> list[dict[str, Any]]:
+    """Give a row for each format and number of tools, in their order."""
+    groups: dict[tuple[str, int], list[Outcome]] = {}
+    for one in outcomes:
+        groups.setdefault((one.format, one.tools), []).append(one)
+    return [row(group) for group in groups.values()]
+
+
+def table(found: Sequence[dict[str, Any]]) -> str:
+    """Give rows as a Markdown table."""
+    lines = [HEADS, *(tuple(_cell(one[head]) for head in HEADS) for one in found)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(HEADS))]
+    written = ["| " + " | ".join(map(str.ljust, line, widths)) + " |" for line in lines]
+    return "\n".join((written[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *written[1:]))
+
+
+def _cell(value: Any) -> str:
+    return f"{value[0]}/{value[1]}" if isinstance(value, list) else str(value)
+
+
+def _count(outcomes: Sequence[Outcome], is_right: Callable[[Outcome], bool]) -> list[int]:
+    return [sum(map(is_right, outcomes)), len(outcomes)]

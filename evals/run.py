@@ -1,0 +1,158 @@
+"""Gives tasks to a `DialClient`, and judges what comes of them."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import anyio
+
+from dial_client import DialClient, Limits, Message, StopReason, ToolSpec, Turn
+from dial_client.messages import Failure, text_of
+from dial_client.model import Delta, ModelRequest, Provider
+from evals.matching import is_expected, says
+from evals.tasks import Offer, Task
+
+LIMITS = Limits(max_depth=5, timeout=600.0)
+"""A model that calls and calls is stopped early; a slow machine is not held against it."""
+_MARKUP = re.compile(
+    r"</?tool_|<\|im_|^\s*(Action|Action Input|Observation|Thought|Final Answer) *:|\"(name|tool|arguments)\" *:",
+    re.MULTILINE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of one task."""
+
+    task: str
+    kind: str
+    format: str
+    tools: int
+    """Tools on offer."""
+    well_formed: bool
+    """Every call could be read, named an offered tool and fitted its schema; there was an answer, without markup."""
+    right_tool: bool
+    """The expected tools were called in their order."""
+    right_call: bool
+    """And with the expected arguments."""
+    right_answer: bool
+    needless: int
+    """Calls beyond the expected ones."""
+    seconds: float
+    """From the question to the answer."""
+    stop_reason: str
+    calls: tuple[tuple[str, Mapping[str, Any], str], ...]
+    """Tool, arguments, result."""
+    text: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give JSON types only."""
+        return asdict(self)
+
+
+class Kept:
+    """A provider that outlives the clients it is given to; `close` ends it."""
+
+    def __init__(self, provider: Provider) -> None:
+        self.name = provider.name
+        self._provider = provider
+
+    async def warm(self) -> None:
+        """Get it ready, if it has to be."""
+        if warm := getattr(self._provider, "warm", None):
+            await warm()
+
+    def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        """Ask it."""
+        return self._provider.generate(request)
+
+    async def aclose(self) -> None:
+        """Keep it."""
+
+    async def close(self) -> None:
+        """Let it go."""
+        await self._provider.aclose()
+
+
+def judge(task: Task, turn: Turn, specs: Mapping[str, ToolSpec], tool_format: str, seconds: float) -> Outcome:
+    """Judge a turn; `specs` are the tools that were on offer."""
+    calls = [(one.call.name, one.call.arguments, text_of(one.result.content)) for one in turn.tool_calls]
+    right = _made(task, turn, specs)
+    broken = {Failure.UNKNOWN_TOOL, Failure.BAD_ARGUMENTS}
+    is_answer = turn.stop_reason is StopReason.ANSWERED and bool(turn.text.strip()) and not _MARKUP.search(turn.text)
+    return Outcome(
+        task=task.id,
+        kind=task.kind.value,
+        format=tool_format,
+        tools=len(specs),
+        well_formed=is_answer and not any(one.result.failure in broken for one in turn.tool_calls),
+        right_tool=_is_subsequence([call.tool for call in task.calls], [name for name, _, _ in calls]),
+        right_call=right == len(task.calls),
+        right_answer=is_answer and says(task.answer, turn.text, [result for _, _, result in calls]),
+        needless=len(calls) - right,
+        seconds=round(seconds, 2),
+        stop_reason=turn.stop_reason.value,
+        calls=tuple((name, dict(args), result[:500]) for name, args, result in calls),
+        text=turn.text,
+    )
+
+
+def _made(task: Task, turn: Turn, specs: Mapping[str, ToolSpec]) -> int:
+    """Count the expected calls that were made in their order."""
+    found = 0
+    for call in (record.call for record in turn.tool_calls):
+        schema = specs[call.name].input_schema if call.name in specs else {}
+        if found < len(task.calls) and is_expected(task.calls[found], call.name, call.arguments, schema):
+            found += 1
+    return found
+
+
+def _is_subsequence(wanted: Sequence[str], said: Sequence[str]) -> bool:
+    rest = iter(said)
+    return all(name in rest for name in wanted)
+
+
+OnOutcome = Callable[[Outcome], None]
+
+
+async def run_offer(
+    offer: Offer, model: Provider, tool_format: str, servers: Mapping[str, Any], tell: OnOutcome
+) -> None:
+    """Give the tasks of an offer, one after the other.
+
+    Args:
+        offer: the tools and the tasks.
+        model: who is asked.
+        tool_format: as `DialClient` takes it.
+        servers: those that have the tools.
+        tell: is given each outcome.
+
+    Raises:
+        RuntimeError: a tool is not there.
+    """
+    entries = {name: dict(entry) | {"enabledTools": sorted(offer.tools)} for name, entry in servers.items()}
+    async with DialClient(entries, model, tool_format=tool_format, limits=LIMITS) as dial:
+        for task in offer.tasks:
+            began = time.monotonic()
+            turn = await dial.run([Message.user(task.question)])
+            specs = {spec.name: spec for spec in dial.tools}
+            if missing := offer.tools - specs.keys():
+                raise RuntimeError(f"these tools are not on offer: {', '.join(sorted(missing))}: {dial.notes}")
+            tell(judge(task, turn, specs, tool_format, time.monotonic() - began))
+
+
+async def run_offers(offers: Sequence[Offer], jobs: int, run: Callable[[Offer], Awaitable[None]]) -> None:
+    """Run `jobs` offers at a time."""
+    limiter = anyio.CapacityLimiter(jobs)
+
+    async def one(offer: Offer) -> None:
+        async with limiter:
+            await run(offer)
+
+    async with anyio.create_task_group() as group:
+        for offer in offers:
+            group.start_soon(one, offer)

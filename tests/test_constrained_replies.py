@@ -1,0 +1,77 @@
+"""A request may carry a grammar; endpoints that can be held to one get it, each in its own field."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dial_client.errors import ConfigError
+from dial_client.formats import ReActFormatHandler
+from dial_client.messages import Message, ToolSpec
+from dial_client.providers.profile import CHAT, with_quirks
+from tests.endpoints import Say, hear, model_endpoint, provider_of, refuse
+from tests.gbnf import accepts
+
+GRAMMAR = 'root ::= "yes" | "no"\n'
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+ADD = ToolSpec("add", "Adds.", SCHEMA)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize(
+    ("constrain", "sent"),
+    [
+        ("none", {}),
+        ("grammar", {"grammar": GRAMMAR}),
+        ("structured_outputs", {"structured_outputs": {"grammar": GRAMMAR}}),
+    ],
+)
+async def test_a_grammar_is_sent_as_the_endpoint_takes_it(constrain: str, sent: dict[str, Any]) -> None:
+    with model_endpoint([Say("yes")]) as endpoint:
+        provider = provider_of(endpoint, quirks={"constrain": constrain})
+        assert (await hear(provider, grammar=GRAMMAR)).text == "yes"
+        await hear(provider)
+        await provider.aclose()
+        held, free = (request.json for request in endpoint.requests)
+    fields = {"grammar", "structured_outputs"}
+    assert {name: held[name] for name in fields & held.keys()} == sent
+    assert not fields & free.keys()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_an_endpoint_that_refuses_a_grammar_is_asked_without() -> None:
+    with model_endpoint([refuse(400, "Unrecognized request argument supplied: grammar"), Say("maybe")]) as endpoint:
+        provider = provider_of(endpoint, quirks={"constrain": "grammar"})
+        heard = await hear(provider, grammar=GRAMMAR)
+        await provider.aclose()
+        assert "grammar" not in endpoint.requests[-1].json
+    assert heard.text == "maybe"
+    assert heard.completion.notes == ("the endpoint does not take grammar: it is left out",)
+
+
+def test_another_way_to_constrain_is_a_mistake_of_the_configuration() -> None:
+    with pytest.raises(ConfigError, match="grammar or structured_outputs"):
+        with_quirks(CHAT, {"constrain": "lark"}, "models.x")
+
+
+@pytest.mark.parametrize(
+    ("reply", "is_accepted"),
+    [
+        ('Thought: add it\nAction: add\nAction Input: {"a": 1}', True),
+        ("Thought: I know it.\nFinal Answer: It is:\n\n* one", True),
+        ('Action: add\nAction Input: {"a": 1}', False),
+        ('Thought: add it\nAction: multiply\nAction Input: {"a": 1}', False),
+        ('Thought: add it\nAction: add\nAction Input: {"b": 1}', False),
+        ("Thought: \nFinal Answer: 1", False),
+    ],
+)
+def test_a_react_reply_is_held_to_its_form(reply: str, is_accepted: bool) -> None:
+    request = ReActFormatHandler().request([Message.user("What is 1 + 1?")], (ADD,))
+    assert accepts(request.grammar, reply) is is_accepted
+
+
+def test_where_nothing_is_on_offer_react_is_free() -> None:
+    assert ReActFormatHandler().request([Message.user("Hi")], ()).grammar == ""
