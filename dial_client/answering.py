@@ -77,7 +77,7 @@ async def answer(host: Host, messages: tuple[Message, ...], turn: RunningTurn, *
         stream,
         host.guidance,
     )
-    executor = ToolExecutor(offering.catalog, host.approvals, host.limits, offering.keep)
+    executor = ToolExecutor(offering.catalog, host.approvals, host.limits, offering.keep, recorder.unallowed)
     narrator = None if host.narrator is None else Narrator(host.narrator, recorder.add_usage)
 
     async def call_tools(calls: Sequence[ToolCallRequest], emit: Emit) -> tuple[Message, ...]:

@@ -44,15 +44,22 @@ class ToolExecutor:
         approvals: what every call passes before it runs.
         limits: of the turn.
         keep: where results go whole that are too long for the model; None where nobody could read them.
+        unallowed: has the ids of calls that wait for permission, also when they are cancelled there.
     """
 
     def __init__(
-        self, catalog: Callable[[], Catalog], approvals: Approvals, limits: Limits, keep: Keep | None = None
+        self,
+        catalog: Callable[[], Catalog],
+        approvals: Approvals,
+        limits: Limits,
+        keep: Keep | None = None,
+        unallowed: set[str] | None = None,
     ) -> None:
         self._catalog = catalog
         self._approvals = approvals
         self._limits = limits
         self._keep = keep
+        self._unallowed = set() if unallowed is None else unallowed
 
     async def execute_all(
         self, calls: Sequence[ToolCallRequest], emit: Emit, deadline: Deadline
@@ -118,8 +125,10 @@ class ToolExecutor:
             return ToolCallResult.failed(call.id, Failure.BAD_ARGUMENTS, problem)
         approval = self._approvals.decided(route.spec)
         if approval is None:
+            self._unallowed.add(call.id)
             with deadline.waiting_for_a_person():
                 approval = await self._approvals.ask(call, route.spec)
+            self._unallowed.discard(call.id)
         if not approval.allowed:
             why = f": {approval.reason}" if approval.reason else ""
             return ToolCallResult.failed(call.id, Failure.DENIED, f"{NOT_ALLOWED}{why}.")

@@ -23,6 +23,8 @@ class TurnRecorder:
         self._costs: list[float | None] = []
         self._depth = 0
         self._unfinished_text: list[str] = []
+        self.unallowed: set[str] = set()
+        """Calls that wait for permission: those were not run, whatever ends the turn."""
 
     def record(self, event: Event) -> None:
         """Take note of one event."""
@@ -73,7 +75,8 @@ class TurnRecorder:
         interrupted = f"Interrupted: {why}. It is not known whether the tool did its work."
         ends: dict[str, ToolCallResult] = {}
         for id_, started in self._started.items():
-            ends[id_] = ToolCallResult.failed(id_, Failure.NOT_RUN, interrupted)
+            said = f"Not run: {why}." if id_ in self.unallowed else interrupted
+            ends[id_] = ToolCallResult.failed(id_, Failure.NOT_RUN, said)
             events.append(ToolCallFinished(ends[id_], started.server, 0.0))
         for call, record in self._unanswered():
             not_run = ToolCallResult.failed(call.id, Failure.NOT_RUN, f"Not run: {why}.")

@@ -455,3 +455,21 @@ async def test_a_configuration_without_a_model_says_what_to_do(tmp_path: Path) -
     config.write_text("{}")
     with pytest.raises(ConfigError, match="no model is named"):
         DialClient.from_config(config)
+
+
+async def test_a_call_that_was_still_waiting_for_permission_is_known_not_to_have_run() -> None:
+    asked = anyio.Event()
+
+    async def approve(call: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:
+        asked.set()
+        await anyio.sleep_forever()
+        raise AssertionError("nobody answers")
+
+    dial, _ = client(ADD, "unused", approve=approve)
+    async with dial:
+        running = dial.start(ASK, watched=False)
+        await asked.wait()
+        running.cancel()
+        turn = await running.result()
+    assert turn.stop_reason is StopReason.CANCELLED
+    assert [message.text for message in turn.messages if message.role is Role.TOOL] == ["Not run: it was cancelled."]
