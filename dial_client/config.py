@@ -332,6 +332,7 @@ QUIRKS: Mapping[str, Callable[[Node], Any]] = {
     "tool_name_len": Node.count,
     "schema_dialect": _words("full", "openai", "gemini"),
     "parallel": _words("omit", "send_true", "false"),
+    "constrain": _words("none", "grammar", "structured_outputs", "response_format"),
     "max_tokens_field": _words("max_tokens", "max_completion_tokens"),
     "reasoning_in": Node.strings,
     "reasoning_field": Node.string,

@@ -6,7 +6,7 @@ tools and calls ride in that exchange: as the wire's own tool calls, or as text.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
@@ -42,6 +42,9 @@ class ModelRequest:
     """Sequences that end the reply; an endpoint may ignore them."""
     grammar: str = ""
     """What the reply may be, in GBNF; empty for anything. An endpoint that cannot be held to it is not told of it."""
+    schema: Mapping[str, Any] | None = None
+    """The same for an endpoint that knows JSON Schema only: an object whose keys are the reply's labels; the reply
+    comes back as lines, ``label: value``."""
     stream: bool = True
     """False: the endpoint may answer in one piece."""
     max_tokens: int | None = None

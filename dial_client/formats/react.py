@@ -10,12 +10,14 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 from dial_client.formats.dialects import TAGS
 from dial_client.formats.history import (
     Instructions,
     arguments_text,
     as_text,
+    compact,
     definition,
     request_in_text,
     result_text,
@@ -83,12 +85,17 @@ class ReActFormatHandler:
     def __init__(self) -> None:
         self._instructions = Instructions(self.system_prompt)
         self._grammar = Instructions(_grammar)
+        self._schema: tuple[Sequence[ToolSpec], dict[str, Any]] = ((), {})
 
     def request(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ModelRequest:
         """Make everything text; where nothing is on offer there are no instructions, and nothing stops the reply."""
         told = as_text(messages, _said if tools else _said_plainly, self.format_result)
         request = request_in_text(told, self._instructions.on(tools), self.stop_sequences())
-        return replace(request, grammar=self._grammar.on(tools))
+        if not tools:
+            return request
+        if tools is not self._schema[0]:
+            self._schema = (tools, _schema(tools))
+        return replace(request, grammar=self._grammar.on(tools), schema=self._schema[1])
 
     def system_prompt(self, tools: Sequence[ToolSpec]) -> str:
         """Give the instructions: the tools, the form, the rules, an example; empty without tools."""
@@ -130,6 +137,22 @@ def _grammar(tools: Sequence[ToolSpec]) -> str:
 
 
 _TO_INPUT = "\nAction Input: "
+
+
+def _schema(tools: Sequence[ToolSpec]) -> dict[str, Any]:
+    """Give the same as a JSON Schema, whose objects have the labels as keys."""
+    text = {"type": "string"}
+    calls = [{"Thought": text, "Action": {"enum": [tool.name]}, "Action Input": _input(tool)} for tool in tools]
+    return {"anyOf": [_object(**one) for one in (*calls, {"Thought": text, "Final Answer": text})]}
+
+
+def _object(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+
+
+def _input(tool: ToolSpec) -> Any:
+    """Give a tool's schema, unless it refers to places in itself: inside another one those lie elsewhere."""
+    return {"type": "object"} if '"$ref"' in compact(dict(tool.input_schema)) else tool.input_schema
 
 
 def _said(message: Message) -> str:

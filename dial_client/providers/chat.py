@@ -6,16 +6,19 @@ another matter: see `chat_reply`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from typing import Any
 
 from dial_client.messages import FilePart, ImagePart, Message, Part, TextPart, ToolCallRequest, ToolSpec, text_of
-from dial_client.model import ModelRequest, ToolChoice
+from dial_client.model import Delta, ModelRequest, TextChunk, ToolChoice
 from dial_client.providers.calls import json_text
 from dial_client.providers.chat_reply import ChatReply
 from dial_client.providers.exchange import HttpProvider
 from dial_client.providers.history import Asked, Result, Said, tidy
+from dial_client.providers.labelled import LabelledLines
 from dial_client.providers.profile import CHAT, Profile
+from dial_client.providers.reading import RawBody
 
 NO_ANSWER = "(no answer)"
 
@@ -44,6 +47,12 @@ class ChatProvider(HttpProvider):
             function["strict"] = True
         return {"type": "function", "function": function}
 
+    def tapped(self, request: ModelRequest, bodies: list[RawBody] | None) -> AsyncGenerator[Delta, None]:
+        """Do as `generate`, and put every answer as it comes into `bodies`."""
+        deltas = super().tapped(request, bodies)
+        is_object = request.schema is not None and self._lessons.profile.constrain == "response_format"
+        return _as_lines(deltas) if is_object else deltas
+
     def _fields(self, request: ModelRequest, notes: list[str], *, has_tools: bool) -> dict[str, Any]:
         profile = self._lessons.profile
         fields: dict[str, Any] = {"model": self.model, "messages": to_wire(request.messages, self.name, profile, notes)}
@@ -56,12 +65,35 @@ class ChatProvider(HttpProvider):
             fields["parallel_tool_calls"] = profile.parallel == "send_true"
         if request.stop:
             fields["stop"] = list(request.stop)
-        if request.grammar and profile.constrain != "none":
-            held = request.grammar if profile.constrain == "grammar" else {"grammar": request.grammar}
-            fields[profile.constrain] = held
+        if form := _form(request, profile):
+            fields[profile.constrain] = form
         if profile.max_tokens_field and (limit := self._limit(request)):
             fields[profile.max_tokens_field] = limit
         return fields | self._sampled()
+
+
+def _form(request: ModelRequest, profile: Profile) -> Any:
+    """Give what holds the reply to its form, as the endpoint takes it; None where nothing does."""
+    match profile.constrain:
+        case "grammar":
+            return request.grammar or None
+        case "structured_outputs" if request.grammar:
+            return {"grammar": request.grammar}
+        case "response_format" if request.schema is not None:
+            schema = {"name": "reply", "schema": dict(request.schema), "strict": True}
+            return {"type": "json_schema", "json_schema": schema}
+    return None
+
+
+async def _as_lines(deltas: AsyncGenerator[Delta, None]) -> AsyncGenerator[Delta, None]:
+    """Give a reply whose text is an object with its lines instead."""
+    lines = LabelledLines()
+    async with aclosing(deltas):
+        async for delta in deltas:
+            if not isinstance(delta, TextChunk):
+                yield delta
+            elif text := lines.feed(delta.text):
+                yield TextChunk(text)
 
 
 def to_wire(

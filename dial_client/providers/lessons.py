@@ -33,6 +33,7 @@ _OPTIONAL = (
     "store",
     "cache_control",
     "structured_outputs",
+    "response_format",
     "grammar",
 )
 _REFUSAL = re.compile(

@@ -53,9 +53,11 @@ PRESETS: Mapping[str, Preset] = {
     "azure": Preset(hosts=("openai.azure.com",), profile=replace(OPENAI, key_header="api-key")),
     "dial": Preset(profile=DIAL),
     "ollama": Preset(url="http://127.0.0.1:11434/v1", profile=OLLAMA),
-    "vllm": Preset(url="http://127.0.0.1:8000/v1", profile=_LOCAL),
-    "llama.cpp": Preset(url="http://127.0.0.1:8080/v1", profile=replace(_LOCAL, parallel="send_true")),
-    "lmstudio": Preset(url="http://127.0.0.1:1234/v1", profile=_LOCAL),
+    "vllm": Preset(url="http://127.0.0.1:8000/v1", profile=replace(_LOCAL, constrain="response_format")),
+    "llama.cpp": Preset(
+        url="http://127.0.0.1:8080/v1", profile=replace(_LOCAL, parallel="send_true", constrain="grammar")
+    ),
+    "lmstudio": Preset(url="http://127.0.0.1:1234/v1", profile=replace(_LOCAL, constrain="response_format")),
     "gemini": Preset(
         url="https://generativelanguage.googleapis.com/v1beta/openai",
         hosts=("generativelanguage.googleapis.com",),

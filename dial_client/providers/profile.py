@@ -60,7 +60,8 @@ class Profile:
     tool_content: str = "str"
     """A tool's result is sent as a ``str`` or as ``parts``."""
     constrain: str = "none"
-    """The field that holds a reply to a grammar: ``none``, ``grammar`` (llama.cpp), ``structured_outputs`` (vLLM)."""
+    """The field that holds a reply to a form: ``none``; of a grammar ``grammar`` (llama.cpp) or ``structured_outputs``
+    (vLLM); of a JSON Schema ``response_format`` (Ollama, and most others)."""
     reasoning_in: tuple[str, ...] = ("reasoning_content", "reasoning")
     """The fields reasoning may come in."""
     echo_reasoning: str = "tool_turns"
@@ -74,7 +75,7 @@ class Profile:
 
 
 CHAT = Profile()
-OLLAMA = Profile(tool_choice=False, idle_timeout=600.0)
+OLLAMA = Profile(tool_choice=False, idle_timeout=600.0, constrain="response_format")
 OPENAI = Profile(max_tokens_field="max_completion_tokens", documents=True)
 DIAL = Profile(key_header="api-key", api_version="2025-04-01-preview")
 ANTHROPIC = Profile(api_version="2026-10-21", max_tokens=16_384, sampling=False, prompt_cache=True, documents=True)
@@ -119,7 +120,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "tool_name_re": ("a regular expression",),
     "parallel": ("omit", "send_true", "false"),
     "tool_content": ("str", "parts"),
-    "constrain": ("none", "grammar", "structured_outputs"),
+    "constrain": ("none", "grammar", "structured_outputs", "response_format"),
     "echo_reasoning": ("none", "tool_turns", "always"),
     "max_tokens_field": ("max_tokens", "max_completion_tokens"),
     "max_tokens": ("a number above 0",),
