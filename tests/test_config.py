@@ -512,7 +512,8 @@ def test_a_model_has_sensible_defaults_and_every_key_its_meaning() -> None:
         "headers": {"X-A": "${K}"}, "extra_body": {"a": {"b": ["${K}", 1]}}, "images": false, "prompt_cache": true,
         "documents": true, "short_ids": true, "tool_choice": false, "echo_call_extra": true, "tool_content": "str",
         "user_after_tool": false, "forced_choice": false, "sampling": false, "parallel": false,
-        "max_tokens_field": "max_tokens", "stream_usage": true, "tool_name_re": "^[a-z]+$", "tool_name_len": 32, "constrain": "grammar",
+        "max_tokens_field": "max_tokens", "stream_usage": true, "tool_name_re": "^[a-z]+$", "tool_name_len": 32,
+        "constrain": "grammar",
         "schema_dialect": "gemini", "strict": false
       },
       "known": {"preset": "${P:-groq}"},
