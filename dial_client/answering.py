@@ -18,10 +18,11 @@ from dial_client.formats.choice import ChosenFormat
 from dial_client.landing import land
 from dial_client.limits import Limits, StopReason
 from dial_client.logs import get_logger
-from dial_client.messages import Message, ToolCallRequest
+from dial_client.messages import Message, ToolCallRequest, Usage
 from dial_client.model import Provider
 from dial_client.narrating import Narrator
 from dial_client.offering import Menu, Offering
+from dial_client.prices import cost_at
 from dial_client.resolution import resolve
 from dial_client.running import RunningTurn
 from dial_client.shelf import Shelf
@@ -78,7 +79,11 @@ async def answer(host: Host, messages: tuple[Message, ...], turn: RunningTurn, *
         host.guidance,
     )
     executor = ToolExecutor(offering.catalog, host.approvals, host.limits, offering.keep, recorder.unallowed)
-    narrator = None if host.narrator is None else Narrator(host.narrator, recorder.add_usage)
+
+    def narrated(usage: Usage) -> None:
+        recorder.add_usage(usage, cost_at(host.narrator, usage))
+
+    narrator = None if host.narrator is None else Narrator(host.narrator, narrated)
 
     async def call_tools(calls: Sequence[ToolCallRequest], emit: Emit) -> tuple[Message, ...]:
         work = partial(executor.execute_all, calls, deadline=deadline)

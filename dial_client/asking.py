@@ -33,7 +33,7 @@ from dial_client.model import (
     ToolChoice,
     ToolFormat,
 )
-from dial_client.prices import cost_usd
+from dial_client.prices import cost_at
 from dial_client.providers.failures import CONTEXT_LENGTH_EXCEEDED, TOOLS_UNSUPPORTED
 from dial_client.recorder import TurnRecorder
 from dial_client.resolution import Reply
@@ -132,8 +132,7 @@ class Asker:
             results = (message.text for message in request.messages if message.role is Role.TOOL)
             listener.calls = uncopied(listener.calls, results, request.tools)
         completion = listener.completion
-        billing = getattr(self.provider, "billing", None)
-        self.recorder.add_usage(completion.usage, cost_usd(completion.usage, billing))
+        self.recorder.add_usage(completion.usage, cost_at(self.provider, completion.usage))
         self.recorder.note(*completion.notes)
         log.debug(
             "model_request",

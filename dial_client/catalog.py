@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from dial_client import schemas
 from dial_client.connections import Connection
+from dial_client.life import OnProgress
 from dial_client.messages import ToolSpec
 from dial_client.safe_text import safe
 from dial_client.settings import ServerSettings
@@ -35,10 +36,6 @@ RESERVED = frozenset({READ_RESULT, SEARCH_TOOLS})
 
 Key = tuple[str, str]
 """A server's name in the configuration, and the tool's own name there."""
-
-
-OnProgress = Callable[[float, float | None, str | None], Awaitable[None]]
-"""Is told how far a call is: how much is done, of how much if known, and what is being done."""
 
 
 class Answering(Protocol):

@@ -14,10 +14,11 @@ import anyio.lowlevel
 
 from dial_client import arguments, results
 from dial_client.approvals import Approvals
-from dial_client.catalog import READ_RESULT, Catalog, OnProgress, Route
+from dial_client.catalog import READ_RESULT, Catalog, Route
 from dial_client.deadline import Deadline
 from dial_client.errors import ServerError, ServerGone
 from dial_client.events import Emit, ToolCallFinished, ToolCallProgress, ToolCallStarted
+from dial_client.life import OnProgress
 from dial_client.limits import Limits
 from dial_client.logs import get_logger
 from dial_client.messages import NOT_ALLOWED, Failure, ToolCallRequest, ToolCallResult, text_of

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from dial_client.catalog import READ_RESULT, SEARCH_TOOLS, Catalog, OnProgress, Route
+from dial_client.catalog import READ_RESULT, SEARCH_TOOLS, Catalog, Route
+from dial_client.life import OnProgress
 from dial_client.limits import Limits
 from dial_client.messages import Message, Role, ToolSpec
 from dial_client.shelf import Shelf

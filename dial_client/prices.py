@@ -24,6 +24,11 @@ def preload() -> None:
         import genai_prices  # noqa: F401
 
 
+def cost_at(provider: object, usage: Usage) -> float | None:
+    """Give the price of one exchange with a provider; None where it has no `Billing`, or the price is not known."""
+    return cost_usd(usage, getattr(provider, "billing", None))
+
+
 def cost_usd(usage: Usage, billing: Billing | None) -> float | None:
     """Give the price of one exchange in US dollars; None where the model, its endpoint or all prices are unknown."""
     if billing is None or usage == Usage():

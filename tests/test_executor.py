@@ -13,12 +13,13 @@ import pytest
 from mcp_types import CallToolResult
 
 from dial_client.approvals import Approval, Approvals, Approver, Rules
-from dial_client.catalog import OnProgress, catalog_of
+from dial_client.catalog import catalog_of
 from dial_client.connections import Connection
 from dial_client.deadline import Deadline
 from dial_client.errors import ServerError, ServerGone
 from dial_client.events import ToolCallFinished, ToolCallProgress, ToolCallStarted
 from dial_client.executor import ToolExecutor
+from dial_client.life import OnProgress
 from dial_client.limits import Limits
 from dial_client.messages import Failure, ImagePart, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.settings import ServerSettings, Transport

@@ -14,6 +14,7 @@ from dial_client.events import Emit, ToolCallFinished, ToolCallStarted
 from dial_client.messages import ToolCallRequest, ToolCallResult, Usage
 from dial_client.model import Completion, FinishReason, TextChunk
 from dial_client.narrating import MAX_TOKENS, Narrator
+from dial_client.prices import Billing, cost_usd
 from tests.stand_ins import Heard, Model, virtual_time
 
 pytestmark = pytest.mark.anyio
@@ -87,6 +88,10 @@ async def test_a_model_that_fails_changes_nothing() -> None:
     assert heard == [STARTED, FINISHED]
 
 
+class Billed(ScriptedProvider):
+    billing = Billing("gpt-5.4", "https://api.openai.com/v1")
+
+
 async def test_in_a_turn_the_template_stands_until_the_model_has_found_its_words() -> None:
     said = anyio.Event()
     server = MCPServer("weather")
@@ -97,8 +102,10 @@ async def test_in_a_turn_the_template_stands_until_the_model_has_found_its_words
         await said.wait()
         return f"sun in {city}"
 
-    model = ScriptedProvider([{"tool_calls": [{"name": "look_up", "arguments": {"city": "Paris"}}]}, "Sun."])
-    words = ScriptedProvider([{"text": "Looking up the weather in Paris", "usage": {"input_tokens": 9}}])
+    used = {"usage": {"input_tokens": 100}}
+    call = {"tool_calls": [{"name": "look_up", "arguments": {"city": "Paris"}}]}
+    model = Billed([call | used, {"text": "Sun."} | used])
+    words = Billed([{"text": "Looking up the weather in Paris", "usage": {"input_tokens": 9}}])
     statuses: list[str] = []
     turn = None
     async with DialClient({"weather": server}, model, status="model", status_model=words) as dial:
@@ -112,7 +119,8 @@ async def test_in_a_turn_the_template_stands_until_the_model_has_found_its_words
     assert statuses[2:4] == ["Using Look Up…", "Looking up the weather in Paris…"]
     assert turn is not None
     assert turn.stop_reason is StopReason.ANSWERED
-    assert turn.usage.input_tokens == 9
+    assert turn.usage.input_tokens == 209
+    assert turn.cost_usd == pytest.approx(cost_usd(Usage(209), Billed.billing)), "the sentence has its price too"
 
 
 def test_there_are_two_ways_to_word_it() -> None:

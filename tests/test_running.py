@@ -15,7 +15,7 @@ from mcp_types import CallToolResult
 
 from dial_client.approvals import Approvals, Approver, Rules
 from dial_client.asking import Asker
-from dial_client.catalog import OnProgress, catalog_of
+from dial_client.catalog import catalog_of
 from dial_client.context import ConversationContext
 from dial_client.deadline import Deadline
 from dial_client.errors import DialError, LimitReached, ProviderError
@@ -35,6 +35,7 @@ from dial_client.fitting import Window
 from dial_client.formats import NativeFormatHandler
 from dial_client.formats.choice import ChosenFormat
 from dial_client.landing import land
+from dial_client.life import OnProgress
 from dial_client.limits import Limits, StopReason
 from dial_client.messages import Message, Role, ToolCallRequest
 from dial_client.model import CallChunk, Completion, FinishReason, TextChunk
