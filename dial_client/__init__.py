@@ -11,7 +11,6 @@ __version__ = "0.1.0"
 _HOMES = {
     "approvals": ("Approval", "Approver"),
     "client": ("DialClient",),
-    "connections": ("ServerState", "ServerStatus"),
     "conversations": ("ConversationManager",),
     "errors": (
         "ConfigError",
@@ -52,6 +51,7 @@ _HOMES = {
     "model": ("ModelRequest", "Provider", "ToolFormat", "ToolFormatHandler"),
     "providers.scripted": ("ScriptedProvider",),
     "running": ("RunningTurn",),
+    "server_status": ("ServerState", "ServerStatus"),
     "store": ("ConversationStore", "MemoryStore", "SQLStore"),
     "turn": ("ToolCallRecord", "Turn"),
 }

@@ -1,8 +1,6 @@
 from dial_client.approvals import Approval as Approval
 from dial_client.approvals import Approver as Approver
 from dial_client.client import DialClient as DialClient
-from dial_client.connections import ServerState as ServerState
-from dial_client.connections import ServerStatus as ServerStatus
 from dial_client.conversations import ConversationManager as ConversationManager
 from dial_client.errors import ConfigError as ConfigError
 from dial_client.errors import ConversationNotFound as ConversationNotFound
@@ -43,6 +41,8 @@ from dial_client.model import ToolFormat as ToolFormat
 from dial_client.model import ToolFormatHandler as ToolFormatHandler
 from dial_client.providers.scripted import ScriptedProvider as ScriptedProvider
 from dial_client.running import RunningTurn as RunningTurn
+from dial_client.server_status import ServerState as ServerState
+from dial_client.server_status import ServerStatus as ServerStatus
 from dial_client.store import ConversationStore as ConversationStore
 from dial_client.store import MemoryStore as MemoryStore
 from dial_client.store import SQLStore as SQLStore

@@ -16,7 +16,7 @@ from itertools import chain, count
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dial_client import schemas
-from dial_client.connections import Connection
+from dial_client.connection import Connection
 from dial_client.life import OnProgress
 from dial_client.messages import ToolSpec
 from dial_client.safe_text import safe

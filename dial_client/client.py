@@ -11,27 +11,27 @@ from typing import Any, Literal, Self
 import anyio
 from anyio import to_thread
 
-from dial_client import answering, config, prices, replaying
+from dial_client import answering, config, options, prices, replaying
 from dial_client.answering import Host
 from dial_client.approvals import Approvals, Approver, Rules
 from dial_client.catalog import Catalog, catalog_of
-from dial_client.connections import Connection, Connections, ServerState, ServerStatus
+from dial_client.connection import Connection
+from dial_client.connections import Connections
 from dial_client.deadline import Deadline
 from dial_client.errors import ConfigError, ServerStartError
 from dial_client.events import Event, ServerChanged
 from dial_client.executor import ToolExecutor
 from dial_client.fitting import Window
-from dial_client.formats import handler_for
-from dial_client.formats.choice import ChosenFormat
+from dial_client.host_side import HostSide
 from dial_client.limits import Limits, StopReason
 from dial_client.logs import get_logger
 from dial_client.messages import Message, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.model import Provider, ToolFormat
 from dial_client.nursery import Nursery
 from dial_client.offering import Menu
-from dial_client.providers import open_provider
 from dial_client.recording import Recording
 from dial_client.running import RunningTurn
+from dial_client.server_status import ServerState, ServerStatus
 from dial_client.shelf import Shelf
 from dial_client.sinks import sse
 from dial_client.turn import Turn
@@ -90,13 +90,13 @@ class DialClient:
         models: Mapping[str, config.ModelSettings] | None = None,
         record: str | os.PathLike[str] | None = None,
     ) -> None:
-        self._targets = {name: _target(name, entry) for name, entry in servers.items()}
-        self._provider, own_format = _model(model, models or {}, base_url)
-        self._format = _chosen(tool_format or own_format)
-        self._window = Window(_context_window(model, models or {}, self._provider))
+        self._targets = {name: options.target(name, entry) for name, entry in servers.items()}
+        self._provider, own_format = options.model_named(model, models or {}, base_url)
+        self._format = options.format_chosen(tool_format or own_format)
+        self._window = Window(options.context_window(model, models or {}, self._provider))
         if status not in ("template", "model"):
             raise ConfigError(f"unknown status {status!r}", hint='expected "template" or "model"')
-        narrator, _ = _model(status_model, models or {}, None)
+        narrator, _ = options.model_named(status_model, models or {}, None)
         # A recording has no replies to spare for sentences.
         own = None if replaying.is_recording(self._provider) else self._provider
         self._narrator = (narrator or own) if status == "model" else None
@@ -114,7 +114,7 @@ class DialClient:
         approved = {n: t.auto_approve for n, t in self._targets.items() if isinstance(t, config.ServerSettings)}
         self._approvals = Approvals(Rules(tuple(allow), tuple(deny), approved), approve)
         self._executor = ToolExecutor(self._current_catalog, self._approvals, self._limits)
-        self._connections = Connections(self._targets, self._server_changed, connect)
+        self._connections = Connections(self._targets, HostSide(self._server_changed), connect)
         self._nursery: Nursery | None = None
         self._warmed = anyio.Event()
         self._menu = Menu()
@@ -355,34 +355,3 @@ class DialClient:
     def _server_changed(self, name: str, server: ServerStatus) -> None:
         for turn in tuple(self._running):
             turn.announce(ServerChanged(name, server.state.value))
-
-
-def _target(name: str, entry: Any) -> Any:
-    return config.server_from_mapping(name, entry) if isinstance(entry, Mapping) else entry
-
-
-def _model(
-    model: str | Provider | None, models: Mapping[str, config.ModelSettings], base_url: str | None
-) -> tuple[Provider | None, ToolFormat | str | None]:
-    provider = open_provider(model, models=models, base_url=base_url) if isinstance(model, str) else model
-    profile = models.get(model) if isinstance(model, str) else None
-    said = profile.tool_format if profile else None
-    return provider, said or getattr(provider, "tool_format", None)
-
-
-def _context_window(
-    model: str | Provider | None, models: Mapping[str, config.ModelSettings], provider: Provider | None
-) -> int | None:
-    """Give the tokens the model can take: as its profile says, else as its provider knows; None where nobody does."""
-    profile = models.get(model) if isinstance(model, str) else None
-    said = profile.context_window if profile is not None else None
-    return said if said is not None else getattr(provider, "context_window", None)
-
-
-def _chosen(wanted: ToolFormat | str | None) -> ChosenFormat:
-    if wanted is None or wanted == "auto":
-        return ChosenFormat(handler_for(ToolFormat.NATIVE), automatic=True)
-    try:
-        return ChosenFormat(handler_for(ToolFormat(wanted)))
-    except ValueError:
-        raise ConfigError(f"unknown tool format {wanted!r}", hint="one of native, react, xml, auto") from None

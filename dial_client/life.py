@@ -7,14 +7,13 @@ Life.ending   how it ended, as soon as that is known: leaving may take seconds m
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import anyio
 import anyio.lowlevel
 
+from dial_client import session
 from dial_client.errors import ServerError, ServerGone, ServerStartError
 from dial_client.listing import ToolWatch, has_changes_to_tell, is_modern
 from dial_client.server_status import one_line
@@ -217,24 +216,13 @@ class Life:
             group.cancel_scope.cancel()
 
     def _client_over(self, link: Link) -> Client:
-        from mcp import Client
-        from mcp_types import Implementation
-
-        from dial_client import __version__
-
         async def leaving(error: BaseException) -> None:
             # Leaving may take seconds, when a process has to be ended: what is wrong is said before.
             if isinstance(error, Exception):
                 await self._report(link, error)
 
-        _silence_sdk()
-        return Client(
-            link.target(Hooks(self._owner.note, self._end, leaving)),
-            mode=cast("Any", self._protocol.value),
-            client_info=Implementation(name="dial-client", version=__version__),
-            message_handler=self._on_message,
-            cache=None,
-        )
+        target = link.target(Hooks(self._owner.note, self._end, leaving))
+        return session.client_over(target, self._protocol, self._on_message)
 
     async def _report(self, link: Link, error: Exception) -> None:
         """Make an error the reason why there is no server, unless another way to it is still to be tried."""
@@ -256,8 +244,7 @@ class Life:
     def _set_up(self, client: Client, link: Link, tools: tuple[Tool, ...]) -> None:
         if self._down.is_set():
             return
-        # The SDK would throw away a result whose structured part is not as promised, and list all tools for it.
-        client.session.validate_tool_result = _taken_as_it_is  # type: ignore[method-assign]
+        session.take_results_as_they_are(client)
         self.client, self.tools = client, tools
         self._era = client.protocol_version
         self._has_session = link.is_streamable_http and self.is_legacy
@@ -324,21 +311,3 @@ class Life:
 def startup_seconds(entry: ServerSettings | None) -> float:
     """Give the seconds a server has until it must be ready."""
     return STARTUP_SECONDS if entry is None else entry.startup_timeout
-
-
-def _silence_sdk() -> None:
-    """Keep the SDK quiet where the user set no level: it logs tracebacks of what it recovers from, and arguments."""
-    for name in ("mcp.client", "mcp.shared"):
-        logger = logging.getLogger(name)
-        if logger.level == logging.NOTSET:
-            logger.setLevel(logging.CRITICAL)
-    # The SDK's session logs under a name that may be the user's own.
-    logging.getLogger("client").addFilter(_is_not_the_sdks)
-
-
-def _is_not_the_sdks(record: logging.LogRecord) -> bool:
-    return "mcp" not in Path(record.pathname).parts
-
-
-async def _taken_as_it_is(name: str, result: CallToolResult) -> None:
-    """Judge no result: whoever reads it says what is wrong with it, and keeps the rest."""

@@ -31,21 +31,23 @@ import os
 import re
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from dial_client import __version__
 from dial_client.approvals import Approval, Approver
 from dial_client.catalog import is_enabled
-from dial_client.connections import Connection, OnChange, OnProgress, Target
+from dial_client.connection import Connection
 from dial_client.errors import ConfigError, ProviderError, ServerError, ServerGone
+from dial_client.host_side import HostSide
+from dial_client.life import OnProgress, Target
 from dial_client.logs import get_logger
 from dial_client.messages import Message, ToolCallRequest, ToolSpec
 from dial_client.model import CallChunk, Completion, Delta, ModelRequest, Provider, ReasoningChunk, TextChunk
 from dial_client.providers.reading import RawBody
 from dial_client.providers.script import VERSION
-from dial_client.server_status import ServerState, ServerStatus
+from dial_client.server_status import OnChange, ServerState, ServerStatus
 from dial_client.settings import ServerSettings
 
 log = get_logger(__name__)
@@ -120,9 +122,9 @@ class Recording:
         """Give the provider with every exchange written down."""
         return None if provider is None else _HeardProvider(provider, self)
 
-    def connection(self, name: str, target: Target, on_change: OnChange | None) -> Connection:
+    def connection(self, name: str, target: Target, host: HostSide) -> Connection:
         """Make a connection whose tools and calls are written down."""
-        return _HeardConnection(self, name, target, on_change)
+        return _HeardConnection(self, name, target, host)
 
     def approver(self, approve: Approver | None) -> Approver | None:
         """Give the approver with every no written down."""
@@ -301,9 +303,9 @@ def _without_empty(said: Mapping[str, Any]) -> dict[str, Any]:
 class _HeardConnection(Connection):
     """A connection, with its tools and calls written down."""
 
-    def __init__(self, recording: Recording, name: str, target: Target, on_change: OnChange | None) -> None:
+    def __init__(self, recording: Recording, name: str, target: Target, host: HostSide) -> None:
         self._recording = recording
-        super().__init__(name, target, self._then(on_change))
+        super().__init__(name, target, replace(host, on_change=self._then(host.on_change)))
 
     def _then(self, on_change: OnChange | None) -> OnChange:
         def changed(name: str, status: ServerStatus) -> None:

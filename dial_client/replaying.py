@@ -15,8 +15,10 @@ from typing import Any
 import anyio
 
 from dial_client.approvals import Approval, Approver, Decision
-from dial_client.connections import Connection, OnChange, OnProgress, Target
+from dial_client.connection import Connection
 from dial_client.errors import ConfigError, ServerError, ServerGone
+from dial_client.host_side import HostSide
+from dial_client.life import OnProgress, Target
 from dial_client.messages import ToolCallRequest, ToolSpec
 from dial_client.model import Provider
 from dial_client.providers.script import RecordedServer, is_recording_file
@@ -36,15 +38,15 @@ def stand_ins(provider: Provider | None, own: Container[str]) -> dict[str, Recor
     return {name: server for name, server in servers.items() if name not in own and not server.failed}
 
 
-def connect(name: str, target: Target, on_change: OnChange | None) -> Connection:
+def connect(name: str, target: Target, host: HostSide) -> Connection:
     """Make the connection to a server, or to the stand-in for one.
 
     Raises:
         ConfigError: a recorded tool is none.
     """
     if isinstance(target, RecordedServer):
-        return _StandIn(name, target, on_change)
-    return Connection(name, target, on_change)
+        return _StandIn(name, target, host)
+    return Connection(name, target, host)
 
 
 def approver(servers: Mapping[str, RecordedServer], approve: Approver | None) -> Approver:
@@ -67,8 +69,8 @@ def approver(servers: Mapping[str, RecordedServer], approve: Approver | None) ->
 class _StandIn(Connection):
     """A connection to a server in this process that lists the recorded tools; their calls are answered right here."""
 
-    def __init__(self, name: str, server: RecordedServer, on_change: OnChange | None) -> None:
-        super().__init__(name, _server(name, server), on_change)
+    def __init__(self, name: str, server: RecordedServer, host: HostSide) -> None:
+        super().__init__(name, _server(name, server), host)
         self._outcomes: dict[str, deque[Mapping[str, Any]]] = defaultdict(deque)
         for call in server.calls:
             if "denied" not in call:

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 from mcp_types import CallToolResult, Tool
 from trio.testing import MockClock
 
-from dial_client.connections import Connection
+from dial_client.connection import Connection
 from dial_client.events import Event
 from dial_client.life import OnProgress
 from dial_client.model import Delta, ModelRequest

@@ -16,8 +16,11 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 
 from dial_client.config import Protocol
-from dial_client.connections import Connection, Connections, Target
+from dial_client.connection import Connection
+from dial_client.connections import Connections
 from dial_client.errors import ServerError, ServerGone
+from dial_client.host_side import HostSide
+from dial_client.life import Target
 from dial_client.nursery import Nursery
 from dial_client.server_status import ServerState, ServerStatus
 from tests.servers.running import LONG, asked, connection, connections, raw, said, script, state, until
@@ -102,7 +105,7 @@ async def test_a_server_that_does_not_start_says_why_and_the_rest_goes_on(entry:
 async def test_a_server_that_will_not_leave_does_not_hold_up_the_news_that_it_failed() -> None:
     told: list[ServerState] = []
     nursery = await Nursery.open()
-    server = Connection("it", raw("Refuses"), lambda _, status: told.append(status.state))
+    server = Connection("it", raw("Refuses"), HostSide(lambda _, status: told.append(status.state)))
     server.start(nursery)
     with anyio.fail_after(LONG):
         await server.ready()

@@ -14,7 +14,7 @@ from mcp_types import CallToolResult
 
 from dial_client.approvals import Approval, Approvals, Approver, Rules
 from dial_client.catalog import catalog_of
-from dial_client.connections import Connection
+from dial_client.connection import Connection
 from dial_client.deadline import Deadline
 from dial_client.errors import ServerError, ServerGone
 from dial_client.events import ToolCallFinished, ToolCallProgress, ToolCallStarted

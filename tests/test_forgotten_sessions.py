@@ -9,7 +9,7 @@ import pytest
 
 from dial_client import supervision
 from dial_client.config import Protocol
-from dial_client.connections import Connection
+from dial_client.connection import Connection
 from dial_client.errors import ServerGone
 from dial_client.nursery import Nursery
 from dial_client.server_status import ServerState

@@ -10,7 +10,8 @@ from itertools import pairwise
 import anyio
 import pytest
 
-from dial_client.connections import Connection
+from dial_client.connection import Connection
+from dial_client.host_side import HostSide
 from dial_client.server_status import ServerState
 from dial_client.supervision import FIRST_PAUSE, LATER, MAX_DEATHS, MAX_PAUSE, Death, Ending, Supervisor, Verdict
 from tests.servers.running import (
@@ -106,7 +107,7 @@ async def test_an_owner_waits_as_long_as_it_should_and_no_longer() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{taken.getsockname()[1]}/mcp"
-        server = Connection("it", web(address), lambda _, status: told.append(status.state))
+        server = Connection("it", web(address), HostSide(lambda _, status: told.append(status.state)))
         began = anyio.current_time()
         await server.run()
     assert 0.75 * sum(LATER) <= anyio.current_time() - began <= sum(LATER) + 1

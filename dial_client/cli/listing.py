@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from dial_client.cli.opening import opened, say_notes, settings_of
 from dial_client.cli.options import ExitCode, Options
-from dial_client.connections import ServerState, ServerStatus
 from dial_client.errors import ConfigError
 from dial_client.messages import Failure, TextPart, ToolCallResult, describe
 from dial_client.safe_text import one_line, safe
+from dial_client.server_status import ServerState, ServerStatus
 
 
 async def list_tools(options: Options, *, as_json: bool) -> int:

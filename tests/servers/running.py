@@ -13,7 +13,10 @@ from typing import Any
 import anyio
 
 from dial_client.config import ServerSettings, Transport
-from dial_client.connections import Connection, Connections, Target
+from dial_client.connection import Connection
+from dial_client.connections import Connections
+from dial_client.host_side import HostSide
+from dial_client.life import Target
 from dial_client.nursery import Nursery
 from dial_client.server_status import OnChange, ServerState
 
@@ -55,7 +58,7 @@ def web_server(name: str, *args: str) -> Iterator[str]:
 async def connections(targets: dict[str, Target], on_change: OnChange | None = None) -> AsyncIterator[Connections]:
     """Run servers, ready or known not to be, until they are left."""
     nursery = await Nursery.open()
-    servers = Connections(targets, on_change)
+    servers = Connections(targets, HostSide(on_change))
     try:
         servers.start(nursery)
         with anyio.fail_after(LONG):

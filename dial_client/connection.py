@@ -1,0 +1,286 @@
+"""One server: the task that owns it, and what everybody else may ask of it.
+
+Connection.run      STARTING -> READY -> STOPPED, or FAILED with the reason; READY -> RESTARTING -> READY
+  Life.run          one life of the server, and then perhaps another
+  Supervisor        whether, and after how long a pause
+Connection.call     from anywhere; waits for a restart, and is repeated where that is safe
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from dial_client.config import Protocol, ServerSettings
+from dial_client.errors import ServerError, ServerGone
+from dial_client.host_side import HostSide
+from dial_client.life import FRESH_SECONDS, Life, NotRun, OnProgress, Target, startup_seconds
+from dial_client.logs import get_logger
+from dial_client.nursery import Nursery
+from dial_client.server_status import ServerState, ServerStatus, one_line
+from dial_client.supervision import Death, Supervisor, jittered
+
+if TYPE_CHECKING:
+    from mcp_types import CallToolResult, Tool
+
+log = get_logger(__name__)
+
+MAX_NOTES = 50
+MAX_INSTRUCTIONS = 20_000
+"""Characters of a server's own instructions that are kept."""
+REPEAT_PAUSES = (0.2, 0.5)
+"""Seconds before a call is made again; there are as many repetitions, and one at most of a call that may have run."""
+_LINES_BEFORE = 3
+"""Lines of standard error, besides the last, that say why a server was given up."""
+
+
+class Connection:
+    """One server: its owner task (`run`), and what everybody else may ask of it."""
+
+    def __init__(self, name: str, target: Target, host: HostSide = HostSide()) -> None:  # noqa: B008 - frozen
+        self.name = name
+        self.settings: ServerSettings | None = target if isinstance(target, ServerSettings) else None
+        self.tools: tuple[Tool, ...] = ()
+        """What it offers now; while it is started again, what it offered before; else empty unless it is ready."""
+        self.revision = 0
+        """Grows with each change of `tools`."""
+        self._target = target
+        self._host = host
+        enabled = self.settings is None or self.settings.enabled
+        self._status = ServerStatus(name, ServerState.STARTING if enabled else ServerState.DISABLED)
+        self._notes: dict[str, None] = {}
+        self._life: Life | None = None
+        self._supervisor = Supervisor()
+        self._pause: float | None = None
+        self._stop = anyio.Event()
+        self._settled = anyio.Event()
+        self._moved = anyio.Event()
+        self._ended = anyio.Event()
+        self._running = False
+
+    @property
+    def status(self) -> ServerStatus:
+        """What is known of it now."""
+        stderr = self._life.stderr if self._life is not None else ()
+        names = tuple(tool.name for tool in self.tools)
+        return replace(self._status, tools=names, notes=tuple(self._notes), stderr=stderr)
+
+    def start(self, nursery: Nursery) -> None:
+        """Start the owner task."""
+        self._running = True
+        nursery.start_soon(self.run)
+
+    async def ready(self) -> None:
+        """Wait until it is known whether it can be used: ready, failed, stopped or disabled.
+
+        Its start-up timeout bounds this, once it was started. One that was ready before is not waited for again.
+        """
+        if self._status.state is not ServerState.DISABLED:
+            await self._settled.wait()
+
+    async def fresh(self) -> None:
+        """Wait until a change of the tools it has announced is in `tools`, at most `FRESH_SECONDS`.
+
+        So is one it need not announce: a server that is being started again now may come back with other tools.
+        """
+        with anyio.move_on_after(FRESH_SECONDS):
+            while self._is_coming_back():
+                await self._moved.wait()
+            if self._life is not None and self._life.is_serving:
+                await self._life.watch.settled(FRESH_SECONDS)
+
+    def stop(self) -> None:
+        """Let `run` come to its end. Calls in flight, and those that wait for a restart, fail at once."""
+        self._stop.set()
+
+    async def ended(self) -> None:
+        """Wait until `run` has ended and left nothing behind; does not wait if it was never started."""
+        if self._running:
+            await self._ended.wait()
+
+    async def call(
+        self, tool: str, arguments: Mapping[str, Any], on_progress: OnProgress | None = None
+    ) -> CallToolResult:
+        """Call a tool by its own name, from any task, any number at once. No timeout; cancelling it tells the server.
+
+        A server that is being started again is waited for, as long as its start may take. A call that is lost is made
+        once more where it did not reach the server, or where a server marked ``trusted`` says of the tool that it
+        changes nothing or may be repeated (MCP specification, "Tool Annotations").
+
+        Raises:
+            ServerGone: the server is not ready, or its connection broke before the result was there.
+            ServerError: it refused the call, has no such tool, or its result is not valid.
+        """
+        first: Life | None = None
+        may_repeat: bool | None = None
+        for pause in (*REPEAT_PAUSES, None):
+            life = await self._serving(tool)
+            first = first or life
+            may_repeat = self._is_repeatable(tool) if may_repeat is None else may_repeat
+            try:
+                return await life.call(tool, arguments, on_progress, is_new_for_it=life is not first)
+            except ServerGone as gone:
+                was_run = not isinstance(gone, NotRun)
+                if pause is None or (was_run and not may_repeat):
+                    raise
+                may_repeat = may_repeat and not was_run
+                log.debug("call_repeated", server=self.name, tool=tool)
+            await anyio.sleep(jittered(pause))
+        raise ServerGone(self.name, self._absence())
+
+    async def _serving(self, tool: str) -> Life:
+        """Give the life to call a tool of, waiting for a restart.
+
+        Raises:
+            ServerGone: there is none, or not soon enough.
+            ServerError: it has no such tool.
+        """
+        with anyio.move_on_after(startup_seconds(self.settings)):
+            while self._is_restarting():
+                await self._moved.wait()
+        life = self._life
+        if life is None or not life.is_serving:
+            raise ServerGone(self.name, self._absence())
+        if not any(known.name == tool for known in self.tools):
+            # The SDK would let it run, and then ask for the list of tools to find its schema.
+            raise ServerError(self.name, f"it has no tool {tool!r} any more")
+        return life
+
+    def _is_repeatable(self, tool: str) -> bool:
+        if self.settings is None or not self.settings.trusted:
+            return False
+        hints = next((known.annotations for known in self.tools if known.name == tool), None)
+        return bool(hints and (hints.read_only_hint or hints.idempotent_hint))
+
+    def _is_restarting(self) -> bool:
+        is_up = self._life is not None and self._life.is_serving
+        return self._status.state is ServerState.RESTARTING or (self._status.state is ServerState.READY and not is_up)
+
+    def _is_coming_back(self) -> bool:
+        """Whether it is being started again now, and not only after a pause."""
+        is_pausing = bool(self._pause) and self._life is not None and self._life.ending is not None
+        return self._is_restarting() and not is_pausing
+
+    async def run(self) -> None:
+        """Own the server, from its first start to its end. Raises nothing but cancellation.
+
+        Returns when `stop` was called or the server is given up.
+        """
+        try:
+            if self._status.state is ServerState.DISABLED or self._stop.is_set():
+                return
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._obey_stop)
+                await self._live()
+                group.cancel_scope.cancel()
+        finally:
+            if self._status.state is not ServerState.FAILED:
+                self._become(ServerState.STOPPED, self._status.error)
+            self._ended.set()
+
+    async def _live(self) -> None:
+        while (pause := await self._live_once()) is not None:
+            with anyio.move_on_after(pause):
+                await self._stop.wait()
+            if self._stop.is_set():
+                return
+            self._status = replace(self._status, restarts=self._status.restarts + 1)
+
+    async def _live_once(self) -> float | None:
+        """Give the seconds until the next life; None where there is none."""
+        self._pause = None
+        protocol = self.settings.protocol if self.settings is not None else Protocol.AUTO
+        if protocol is Protocol.AUTO and self._life is not None and self._life.is_legacy:
+            # Asking for the newer era again can cost ten seconds: servers may ignore what they do not know.
+            protocol = Protocol.LEGACY
+        self._life = Life(self.name, self._target, self, protocol)
+        await self._life.run()
+        return self._pause
+
+    async def _obey_stop(self) -> None:
+        await self._stop.wait()
+        if self._life is not None:
+            self._life.leave()
+        if self._status.state is ServerState.RESTARTING:
+            self._become(ServerState.STOPPED, self._status.error)
+
+    def came_up(self, life: Life) -> None:
+        """Take note that it is ready."""
+        self._supervisor.came_up(anyio.current_time())
+        client = life.client
+        assert client is not None
+        info, instructions = client.server_info, client.instructions
+        self._status = replace(
+            self._status,
+            era=client.protocol_version,
+            instructions=instructions[:MAX_INSTRUCTIONS] if instructions else None,
+            server_name=info.name if info else None,
+            server_version=info.version if info else None,
+        )
+        self._offer(life.tools)
+        self._become(ServerState.READY, self._status.error)
+
+    def went_down(self, life: Life) -> None:
+        """Find out what follows from the end of a life."""
+        assert life.ending is not None
+        if life.ending.kind is Death.STOPPED and self._status.state is ServerState.FAILED:
+            return
+        verdict = self._supervisor.after(life.ending, anyio.current_time())
+        error, before = verdict.error, life.stderr[-_LINES_BEFORE - 1 : -1]
+        if verdict.state is ServerState.FAILED and self._status.restarts and before:
+            error = f"{error} (before that: {' / '.join(before)})"
+        self._pause = verdict.pause
+        self._become(verdict.state, error)
+
+    def tools_changed(self, life: Life) -> None:
+        """Offer other tools."""
+        if self._offer(life.tools):
+            self._changed()
+
+    def note(self, note: str) -> None:
+        """Keep what is odd but harms nothing."""
+        if len(self._notes) < MAX_NOTES and note not in self._notes:
+            self._notes[note] = None
+            log.debug("server_is_odd", server=self.name, note=note)
+
+    def _offer(self, tools: tuple[Tool, ...]) -> bool:
+        if tools == self.tools:
+            return False
+        self.tools, self.revision = tools, self.revision + 1
+        return True
+
+    def _become(self, state: ServerState, error: str | None) -> None:
+        error = one_line(error) if error else None
+        if self._status.state is ServerState.DISABLED or (state, error) == (self._status.state, self._status.error):
+            return
+        if state not in (ServerState.READY, ServerState.RESTARTING):
+            self._offer(())
+        self._status = replace(self._status, state=state, error=error)
+        self._settled.set()
+        self._moved.set()
+        self._moved = anyio.Event()
+        event = "server_ready" if state is ServerState.READY else "server_down"
+        log.debug(event, server=self.name, state=state.value, era=self._status.era, tools=len(self.tools))
+        self._changed()
+
+    def _changed(self) -> None:
+        if self._host.on_change is not None:
+            self._host.on_change(self.name, self.status)
+
+    def _absence(self) -> str:
+        match self._status.state:
+            case ServerState.FAILED:
+                return self._status.error or "it failed"
+            case ServerState.RESTARTING:
+                return f"it is being started again: {self._status.error or 'it died'}"
+            case ServerState.STARTING:
+                return "it is still starting"
+            case ServerState.DISABLED:
+                return "it is disabled"
+            case ServerState.STOPPED:
+                return "it was stopped"
+            case ServerState.READY:
+                return "the connection was closed"
