@@ -19,7 +19,7 @@ from dial_client.landing import land
 from dial_client.limits import Limits, StopReason
 from dial_client.logs import get_logger
 from dial_client.messages import Message, ToolCallRequest, Usage
-from dial_client.model import Provider
+from dial_client.model import Provider, ToolFormat
 from dial_client.narrating import Narrator
 from dial_client.offering import Menu, Offering
 from dial_client.prices import cost_at
@@ -66,7 +66,7 @@ async def answer(host: Host, messages: tuple[Message, ...], turn: RunningTurn, *
         ProviderError: the model could not be reached or refused the request.
     """
     deadline, recorder = Deadline(host.limits.timeout), turn.recorder
-    offering = Offering(host.menu, host.shelf, host.limits, messages, host.window.tokens)
+    offering = Offering(host.menu, host.shelf, host.limits, messages, host.window.tokens, lambda: _searches(host))
     asker = Asker(
         host.provider,
         host.format,
@@ -99,6 +99,11 @@ async def answer(host: Host, messages: tuple[Message, ...], turn: RunningTurn, *
     reason = await land(outcome, asker, emit, ask_again=host.lands_softly)
     log.debug("turn", stop_reason=reason.value, depth=outcome.context.depth)
     return reason
+
+
+def _searches(host: Host) -> bool:
+    """Whether the endpoint searches among tools itself: those of its wire, not those that ride as text."""
+    return host.format.handler.format is ToolFormat.NATIVE and bool(getattr(host.provider, "searches_tools", False))
 
 
 def _with_status(emit: Emit, catalog: Callable[[], Catalog]) -> Emit:

@@ -34,7 +34,7 @@ from dial_client.model import (
     ToolFormat,
 )
 from dial_client.prices import cost_at
-from dial_client.providers.failures import CONTEXT_LENGTH_EXCEEDED, TOOLS_UNSUPPORTED
+from dial_client.providers.failures import CONTEXT_LENGTH_EXCEEDED, SEARCH_UNSUPPORTED, TOOLS_UNSUPPORTED
 from dial_client.recorder import TurnRecorder
 from dial_client.resolution import Reply
 
@@ -115,6 +115,9 @@ class Asker:
         """Put right what the endpoint refuses, if that can be done; each remedy is tried once an exchange."""
         if error.code == TOOLS_UNSUPPORTED and self.format.fall_back():
             self.recorder.note("the endpoint has no tools of its own: they are offered to the model as text")
+            return True
+        if error.code == SEARCH_UNSUPPORTED:
+            self.recorder.note("the endpoint does not search among tools itself: the model is given a search to call")
             return True
         if error.code == CONTEXT_LENGTH_EXCEEDED:
             self.window.refused(sent, tools)

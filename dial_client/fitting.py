@@ -52,7 +52,8 @@ class Window:
 
     def _size_of_tools(self, tools: tuple[ToolSpec, ...]) -> int:
         if self._tools[0] is not tools:
-            written = (f"{tool.name}{tool.description}{json.dumps(tool.input_schema)}" for tool in tools)
+            shown = (tool for tool in tools if not tool.deferred)
+            written = (f"{tool.name}{tool.description}{json.dumps(tool.input_schema)}" for tool in shown)
             self._tools = (tools, sum(map(_bytes, written)))
         return self._tools[1]
 

@@ -246,6 +246,10 @@ class ToolSpec:
     """The server says that it changes nothing: a hint, not a proof."""
     idempotent: bool = False
     """The server says that calling it twice does no more than calling it once: a hint, not a proof."""
+    change: str = ""
+    """How it differs from what was approved of it, as the lines of a diff: set for whoever is asked to approve it."""
+    deferred: bool = False
+    """The endpoint, which searches among tools itself, need not show it to the model before it is found."""
 
 
 @dataclass(frozen=True, slots=True)

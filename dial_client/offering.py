@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 MAX_OFFERED = 128
 """Tools in one request: more than that OpenAI's chat completions refuse."""
+MAX_DEFERRED = 1_000
+"""Tools left to an endpoint's own search; of more than that the host lets the model search."""
 FOUND_AT_ONCE = 5
 _HEAD_CHARS = 300
 """Characters of a page kept free for the line that says which it is."""
@@ -82,6 +84,17 @@ class Menu:
         """The tools of the servers that are pinned."""
         return tuple(tool for tool in self.catalog.tools if tool.server in self.pinned)
 
+    def deferred(self, shown: frozenset[str]) -> tuple[ToolSpec, ...]:
+        """Give all tools for an endpoint that searches among them itself.
+
+        Args:
+            shown: names of tools, besides those of pinned servers, that the model is to see at once.
+        """
+        return tuple(
+            tool if tool.server in self.pinned or tool.name in shown else replace(tool, deferred=True)
+            for tool in self.catalog.tools
+        )
+
     @cached_property
     def search(self) -> ToolSpec:
         """The tool that finds the others."""
@@ -106,6 +119,7 @@ class Offering:
         limits: of the turn.
         history: the conversation before it; tools it has called stay on offer.
         window: the model's context window in tokens; None where it is not known.
+        is_searched: whether the endpoint searches among tools itself: then all are offered, and it shows what it finds.
     """
 
     name = ""
@@ -118,12 +132,16 @@ class Offering:
         limits: Limits,
         history: Sequence[Message] = (),
         window: int | None = None,
+        is_searched: Callable[[], bool] = lambda: False,
     ) -> None:
         self._menu = menu
         self._shelf = shelf
         self._limits = limits
         self._window = window
-        self._found = dict.fromkeys(call.name for message in history for call in message.tool_calls)
+        self._is_searched = is_searched
+        # What it has found before it finds in its own words again; they are lost where another model answered.
+        self._shown = frozenset(_called(message for message in history if message.echo is None))
+        self._found = dict.fromkeys(_called(history))
         self._can_read_on = len(shelf) > 0 and any(key in shelf for key in _kept_in(history))
         self._offered: tuple[Any, tuple[ToolSpec, ...], Catalog] = (None, (), Catalog())
 
@@ -137,7 +155,7 @@ class Offering:
 
     def _now(self) -> tuple[tuple[ToolSpec, ...], Catalog]:
         menu = self._menu()
-        key = (menu, tuple(self._found), self._can_read_on)
+        key = (menu, tuple(self._found), self._can_read_on, self._is_searched())
         if self._offered[0] != key:
             tools = self._chosen(menu)
             own = {spec.name: Route(self, spec) for spec in tools if spec is _READ or spec is menu.search}
@@ -164,6 +182,8 @@ class Offering:
         most = self._limits.max_tools
         if not menu.is_long(most, self._window):
             return (*menu.catalog.tools, *own) if own else menu.catalog.tools
+        if self._is_searched() and len(menu.catalog.tools) <= MAX_DEFERRED:
+            return (*menu.deferred(self._shown), *own)
         fixed = (menu.search, *own, *menu.always)[:MAX_OFFERED]
         routes = menu.catalog.routes
         found = [routes[name].spec for name in self._found if name in routes and routes[name].spec not in menu.always]
@@ -188,6 +208,10 @@ class Offering:
         else:
             found = self._shelf.page(key, arguments.get("offset") or 0, length)
         return (f"There is no result {key[:40]!r} any more: call the tool again.", True) if found is None else found
+
+
+def _called(messages: Iterable[Message]) -> Iterable[str]:
+    return (call.name for message in messages for call in message.tool_calls)
 
 
 def _kept_in(messages: Iterable[Message]) -> Iterable[str]:

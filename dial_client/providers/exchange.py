@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -19,7 +19,7 @@ from dial_client.providers import dialects, failures
 from dial_client.providers.calls import to_bytes
 from dial_client.providers.connection import Connection
 from dial_client.providers.endpoint import Endpoint
-from dial_client.providers.failures import ASKED_AGAIN, CALL_UNREADABLE
+from dial_client.providers.failures import ASKED_AGAIN, CALL_UNREADABLE, SEARCH_UNSUPPORTED
 from dial_client.providers.lessons import MAX_LESSONS, Lessons, without_echoes
 from dial_client.providers.profile import CHAT, Profile
 from dial_client.providers.reading import BrokeOff, RawBody, Reading, Reply
@@ -46,6 +46,8 @@ class HttpProvider(ABC):
     """
 
     wire: ClassVar[str]
+    search_tool: ClassVar[Mapping[str, Any] | None] = None
+    """What has to be on offer for the endpoint to search among tools; None where the wire knows no such thing."""
     required: ClassVar[frozenset[str]] = frozenset()
     """Fields of the body this wire cannot do without."""
 
@@ -81,6 +83,11 @@ class HttpProvider(ABC):
     def tool_format(self) -> ToolFormat | None:
         """The format to begin with, where the profile says that calls ride as text."""
         return ToolFormat.REACT if self._lessons.profile.tools == "text" else None
+
+    @property
+    def searches_tools(self) -> bool:
+        """Whether the endpoint searches itself among tools that are `ToolSpec.deferred`, as far as is known."""
+        return self.search_tool is not None and self._lessons.profile.tool_search
 
     @abstractmethod
     def _path(self) -> str:
@@ -164,6 +171,9 @@ class HttpProvider(ABC):
             try:
                 response = await self._connection.post(self._path(), body, idle_timeout=timeout, notes=notes)
             except ProviderError as error:
+                if self._lessons.cannot_search(error, tools):
+                    error.code = SEARCH_UNSUPPORTED
+                    raise
                 note = self._lessons.learn(error, request, fields, tools)
                 if note is None and error.code == CALL_UNREADABLE and ASKED_AGAIN not in notes:
                     note = ASKED_AGAIN
@@ -209,6 +219,8 @@ class HttpProvider(ABC):
             self._offered_for = (request.tools, len(bad), profile.schema_dialect)
             spoken = (dialects.spoken(tool, profile.schema_dialect, strict=profile.strict) for tool in kept)
             written = [self._tool(tool) for tool in spoken]
+            if any(tool.deferred for tool in kept):  # last: endpoints speak of tools by their places
+                written.append(dict(self.search_tool or {}))
             self._offered = (kept, to_bytes(written) if kept else b"")
         return self._offered
 

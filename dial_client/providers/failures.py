@@ -17,6 +17,8 @@ from dial_client.providers.endpoint import Endpoint
 
 TOOLS_UNSUPPORTED = "tools_unsupported"
 """The `ProviderError.code` of an endpoint that has no tools of its own: a text format may still work."""
+SEARCH_UNSUPPORTED = "tool_search_unsupported"
+"""The `ProviderError.code` of an endpoint that does not search among tools: the host does."""
 CALL_UNREADABLE = "tool_use_failed"
 """The `ProviderError.code` of a reply whose call the endpoint itself could not read (Groq): another try may do."""
 ASKED_AGAIN = "the endpoint could not read a call of the model's: it is asked once more"

@@ -44,6 +44,7 @@ _IMAGES = re.compile(r"\bimages?\b|image_url|\bvision\b|multimodal", re.IGNORECA
 _DOCUMENTS = re.compile(r"\bdocuments?\b|\bpdfs?\b|\bfiles?\b|\binput_file\b|\bfile_data\b", re.IGNORECASE)
 # Groq says of what it does not take that "the following must be satisfied".
 _WANTED_BACK = re.compile(r"missing|require|must (?!be satisfied)", re.IGNORECASE)
+_SEARCH = re.compile(r"defer_loading|tool[ _]search", re.IGNORECASE)
 _DIALECTS = {"function_declarations": "gemini", "moonshot flavored": "openai"}
 """Words of a refusal that tell whose part of JSON Schema an endpoint takes."""
 _ECHOES = re.compile(r"thinking|signature|reasoning|encrypted|tool_calls")
@@ -62,6 +63,15 @@ class Lessons:
     """Tools the endpoint does not take."""
     max_tokens: int | None = None
     """Tokens of a reply the endpoint allows at most, where it has said so."""
+
+    def cannot_search(self, error: ProviderError, tools: Sequence[ToolSpec]) -> bool:
+        """Say whether a refusal is about tools that were left to the endpoint's own search; none are from then on."""
+        if error.status not in (400, 422) or not any(tool.deferred for tool in tools):
+            return False
+        if not self.profile.tool_search or not _SEARCH.search(str(error)):
+            return False
+        self._change(tool_search=False)
+        return True
 
     def learn(
         self, error: ProviderError, request: ModelRequest, body: Mapping[str, Any], tools: Sequence[ToolSpec]

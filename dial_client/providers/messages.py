@@ -27,6 +27,7 @@ class MessagesProvider(HttpProvider):
     """Asks an endpoint that speaks the Messages API."""
 
     wire = "messages"
+    search_tool = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}  # noqa: RUF012 - fixed
     required = frozenset({"max_tokens"})
 
     def _path(self) -> str:
@@ -39,6 +40,8 @@ class MessagesProvider(HttpProvider):
         said: dict[str, Any] = {"name": tool.name, "input_schema": dict(tool.input_schema or {"type": "object"})}
         if self._lessons.profile.strict:
             said["strict"] = True
+        if tool.deferred:
+            said["defer_loading"] = True
         return said | {"description": tool.description} if tool.description else said
 
     def _fields(self, request: ModelRequest, notes: list[str], *, has_tools: bool) -> dict[str, Any]:

@@ -48,7 +48,9 @@ UNKNOWN = Preset()
 """An endpoint nothing is known of."""
 
 PRESETS: Mapping[str, Preset] = {
-    "openai": Preset(Wire.RESPONSES, "https://api.openai.com/v1", ("api.openai.com",), OPENAI),
+    "openai": Preset(
+        Wire.RESPONSES, "https://api.openai.com/v1", ("api.openai.com",), replace(OPENAI, tool_search=True)
+    ),
     "anthropic": Preset(Wire.MESSAGES, "https://api.anthropic.com", ("api.anthropic.com",), messages=ANTHROPIC),
     "azure": Preset(hosts=("openai.azure.com",), profile=replace(OPENAI, key_header="api-key")),
     "dial": Preset(profile=DIAL),

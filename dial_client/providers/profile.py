@@ -55,6 +55,8 @@ class Profile:
     """A user's message may follow a tool's result directly."""
     short_ids: bool = False
     """Ids of calls are nine letters and digits (Mistral)."""
+    tool_search: bool = False
+    """The endpoint searches itself among tools that are ``defer_loading`` (Responses and Messages only)."""
     strict: bool = False
     """The endpoint is to hold calls strictly against their schemas, which are then written as its strict mode wants."""
     tool_content: str = "str"
@@ -78,7 +80,14 @@ CHAT = Profile()
 OLLAMA = Profile(tool_choice=False, idle_timeout=600.0, constrain="response_format")
 OPENAI = Profile(max_tokens_field="max_completion_tokens", documents=True)
 DIAL = Profile(key_header="api-key", api_version="2025-04-01-preview")
-ANTHROPIC = Profile(api_version="2026-10-21", max_tokens=16_384, sampling=False, prompt_cache=True, documents=True)
+ANTHROPIC = Profile(
+    api_version="2026-10-21",
+    max_tokens=16_384,
+    sampling=False,
+    prompt_cache=True,
+    documents=True,
+    tool_search=True,
+)
 MESSAGES = Profile(api_version="2026-10-21", max_tokens=8_192, documents=True)
 
 

@@ -36,6 +36,7 @@ class ResponsesProvider(HttpProvider):
     """Asks an endpoint that speaks the Responses API."""
 
     wire = "responses"
+    search_tool = {"type": "tool_search"}  # noqa: RUF012 - fixed
 
     def _path(self) -> str:
         return "/responses"
@@ -48,6 +49,8 @@ class ResponsesProvider(HttpProvider):
         strict = self._lessons.profile.strict
         parameters = dict(tool.input_schema or _NOTHING)
         said = {"type": "function", "name": tool.name, "parameters": parameters, "strict": strict}
+        if tool.deferred:
+            said["defer_loading"] = True
         return said | {"description": tool.description} if tool.description else said
 
     def _fields(self, request: ModelRequest, notes: list[str], *, has_tools: bool) -> dict[str, Any]:
