@@ -73,8 +73,10 @@ def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--model", default="local", help="as dial-chat takes it; default: local")
     parser.add_argument("--base-url", help="the model's endpoint")
     parser.add_argument("--config", type=Path, metavar="FILE", help='a servers.json whose "models" are known')
-    parser.add_argument("--format", default="native", choices=[*FORMATS, "all"], help="how calls ride; default: native")
-    parser.add_argument("--tools", type=_sizes, default=[3, 8], metavar="N,N", help="tools on offer; default: 3,8")
+    parser.add_argument("--format", default="all", choices=[*FORMATS, "all"], help="how calls ride; default: all")
+    parser.add_argument(
+        "--tools", type=_sizes, default=[1, 3, 8, 20], metavar="N,N", help="tools on offer; default: 1,3,8,20"
+    )
     parser.add_argument("--set", default="reported", choices=SETS, help="which tasks; default: reported")
     parser.add_argument("--only", default="", metavar="TEXT", help="only tasks with this in their name")
     parser.add_argument("--limit", type=int, metavar="N", help="at most so many tasks")

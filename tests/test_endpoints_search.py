@@ -9,7 +9,7 @@ from mcp.server import MCPServer
 
 from dial_client import DialClient, Message
 from dial_client.settings import Wire
-from tests.endpoints import Call, Recorded, Say, model_endpoint, one_json, provider_of, refuse
+from tests.endpoints import Answer, Call, Recorded, Say, model_endpoint, one_json, provider_of, refuse
 
 pytestmark = pytest.mark.anyio
 
@@ -52,8 +52,8 @@ def calling(wire: Wire) -> Any:
     if wire is Wire.RESPONSES:
         call = {"type": "function_call", "id": "fc_1", "call_id": "a", "name": "thing_42", "arguments": "{}"}
         return one_json({"object": "response", "status": "completed", "output": [*SEARCHED[wire], call]})
-    call = {"type": "tool_use", "id": "a", "name": "thing_42", "input": {}}
-    return one_json({"type": "message", "stop_reason": "tool_use", "content": [*SEARCHED[wire], call]})
+    use: dict[str, Any] = {"type": "tool_use", "id": "a", "name": "thing_42", "input": {}}
+    return one_json({"type": "message", "stop_reason": "tool_use", "content": [*SEARCHED[wire], use]})
 
 
 def offered(request: Recorded) -> dict[str, Any]:
@@ -99,7 +99,7 @@ async def test_few_tools_are_all_shown(wire: Wire) -> None:
     "words", ["Extra inputs are not permitted: tools.0.defer_loading", "This model does not support tool search tools."]
 )
 async def test_an_endpoint_that_refuses_to_search_is_given_the_hosts_search(wire: Wire, words: str) -> None:
-    answers = [refuse(400, words), Say("", [Call("search_tools", {"query": "thing_42"})]), Say("Done.")]
+    answers: list[Answer] = [refuse(400, words), Say("", (Call("search_tools", {"query": "thing_42"}),)), Say("Done.")]
     with model_endpoint(answers) as endpoint:
         provider = provider_of(endpoint, wire, quirks={"tool_search": True})
         async with DialClient({"library": library()}, provider) as dial:
