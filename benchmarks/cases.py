@@ -9,8 +9,9 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+import tracemalloc
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import Any, Protocol, Self
 from benchmarks import floor
 from benchmarks.endpoint import Endpoint, answer_of
 from benchmarks.hosts import QUESTION, Host, Opener, Servers, open_dial, open_floor, server_entries
+from dial_client import ConversationManager, DialClient, Message, SQLStore, Turn
 
 OPENERS: Mapping[str, Opener] = {"floor": open_floor, "dial": open_dial}
 
@@ -173,6 +175,74 @@ class Help:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Turns of many conversations at once over SQLite; in the floor's place the same turns without a store."""
+
+    about: str
+    script: Script
+    at_once: int
+    servers: Servers = field(default_factory=server_entries)
+
+    @asynccontextmanager
+    async def prepared(self, endpoint: Endpoint) -> AsyncIterator[Sides]:
+        """Open the client and the store."""
+        async with _opened(self.script.url(endpoint), self.servers) as (dial, manager):
+            yield {"floor": partial(self._unkept, dial), "dial": partial(self._kept, manager)}
+
+    async def _unkept(self, dial: DialClient) -> Sample:
+        with _Clock() as clock:
+            turns = await asyncio.gather(*(dial.run([Message.user(QUESTION)]) for _ in range(self.at_once)))
+        self._check(turns)
+        return clock.sample
+
+    async def _kept(self, manager: ConversationManager) -> Sample:
+        made = [one.id for one in await asyncio.gather(*(manager.create() for _ in range(self.at_once)))]
+        with _Clock() as clock:
+            turns = await asyncio.gather(*(manager.chat(id_, QUESTION) for id_ in made))
+        self._check(turns)
+        stored = await asyncio.gather(*(manager.get(id_) for id_ in made))
+        for one, turn in zip(stored, turns, strict=True):
+            if one.messages != (Message.user(QUESTION), *turn.messages):
+                raise RuntimeError(f"{self.about}: what is stored is not what was said")
+        return clock.sample
+
+    def _check(self, turns: Sequence[Turn]) -> None:
+        if any(turn.text != self.script.answer or turn.depth != self.script.rounds or turn.notes for turn in turns):
+            raise RuntimeError(f"{self.about}: not the answer that was scripted")
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """What stays in memory of a conversation nobody talks in; in the floor's place its messages, kept in a list."""
+
+    about: str
+    script: Script
+    count: int
+    servers: Servers = field(default_factory=server_entries)
+
+    @asynccontextmanager
+    async def prepared(self, endpoint: Endpoint) -> AsyncIterator[Sides]:
+        """Open the client and the store."""
+        async with _opened(self.script.url(endpoint), self.servers) as (dial, manager):
+            yield {"floor": partial(self._listed, dial), "dial": partial(self._idle, manager)}
+
+    async def _listed(self, dial: DialClient) -> Sample:
+        with _Memory() as memory:
+            turns = await asyncio.gather(*(dial.run([Message.user(QUESTION)]) for _ in range(self.count)))
+            kept = [turn.messages for turn in turns]
+            del turns
+        if len(kept) != self.count:
+            raise RuntimeError(f"{self.about}: a turn is missing")
+        return {"held KiB": memory.kib / self.count}
+
+    async def _idle(self, manager: ConversationManager) -> Sample:
+        with _Memory() as memory:
+            made = [one.id for one in await asyncio.gather(*(manager.create() for _ in range(self.count)))]
+            await asyncio.gather(*(manager.chat(id_, QUESTION) for id_ in made))
+        return {"held KiB": memory.kib / self.count}
+
+
 class _Clock:
     """Wall time, and CPU time of this process, of what is inside."""
 
@@ -186,6 +256,33 @@ class _Clock:
     def __exit__(self, *_: object) -> None:
         wall, cpu = time.perf_counter() - self._wall, time.process_time() - self._cpu
         self.sample = {"wall ms": wall * 1000, "CPU ms": cpu * 1000}
+
+
+class _Memory:
+    """What is held at the end that was not there at the beginning, at least a byte."""
+
+    kib = 0.0
+
+    def __enter__(self) -> Self:
+        gc.collect()
+        tracemalloc.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        gc.collect()
+        self.kib = max(1, tracemalloc.get_traced_memory()[0]) / 1024
+        tracemalloc.stop()
+
+
+@asynccontextmanager
+async def _opened(url: str, servers: Servers) -> AsyncIterator[tuple[DialClient, ConversationManager]]:
+    with TemporaryDirectory() as folder:
+        async with (
+            DialClient(servers, "chat:x", base_url=url) as dial,
+            aclosing(SQLStore.sqlite(Path(folder, "conversations.db"))) as store,
+        ):
+            await store.warm()
+            yield dial, ConversationManager(dial, store)
 
 
 def _config(folder: str, servers: Servers) -> str:
@@ -228,6 +325,8 @@ def all_cases(*, smoke: bool = False) -> dict[str, Case]:
         "tools-start": Start(f"4 servers, {200 // scale} tools: start", tools),
         "start": Start("10 servers of 0.3 s each: start", server_entries(10, start_delay=0.3 / scale)),
         "turns": Turns(f"{50 // scale} turns at once, 1 round", Script(rounds=1), at_once=50 // scale),
+        "kept": Kept(f"{200 // scale} conversations, 3 rounds: SQLite | no store", Script(3), at_once=200 // scale),
+        "idle": Idle("an idle conversation, 3 rounds: kept | a list", Script(3), count=100 // scale),
         "cold-start": Program("cold start, 2 servers, 1 round", Script(1), server_entries(2), child),
         "help": Help("--help | import mcp, openai", {"exit_ms": "to exit ms", "cpu_ms": "CPU ms"}),
         "memory": Program(

@@ -14,7 +14,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from benchmarks.cases import Case, Help, Program, Sample, all_cases
+from benchmarks.cases import Case, Help, Idle, Kept, Program, Sample, all_cases
 from benchmarks.endpoint import Endpoint
 from benchmarks.report import Row, as_json, machine, rows_of, table
 
@@ -47,7 +47,7 @@ async def run(names: Sequence[str], *, smoke: bool, repeat: int | None) -> list[
     with Endpoint() as endpoint:
         for name in names:
             print(f"{name} …", file=sys.stderr, flush=True)
-            usual = 1 if smoke else 7 if isinstance(cases[name], Program | Help) else 15
+            usual = 1 if smoke else 7 if isinstance(cases[name], Program | Help | Kept | Idle) else 15
             samples = await measure(cases[name], endpoint, repeat or usual, warm_up=0 if smoke else 1)
             rows += rows_of(name, cases[name].about, samples)
     return rows
@@ -58,7 +58,9 @@ def main() -> None:
     names = list(all_cases())
     parser = argparse.ArgumentParser(prog="python -m benchmarks.dial", description=__doc__)
     parser.add_argument("--only", action="append", choices=names, metavar="CASE", help=f"one of {', '.join(names)}")
-    parser.add_argument("--repeat", type=int, metavar="N", help="samples of each side; 15 by default, 7 of programs")
+    parser.add_argument(
+        "--repeat", type=int, metavar="N", help="samples of each side; 15 by default, 7 of what takes long"
+    )
     parser.add_argument("--smoke", action="store_true", help="small sizes and one sample: that it runs, not how fast")
     parser.add_argument("--json", action="store_true", help="JSON instead of a table")
     given = parser.parse_args()

@@ -1,0 +1,196 @@
+"""The database behind a store: opened with its first use, brought up to date, its faults told in words.
+
+SQLAlchemy is loaded when the database is opened, off the event loop.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import anyio
+import anyio.to_thread
+
+from dial_client.errors import ConfigError, DialError
+from dial_client.logs import get_logger
+from dial_client.stores import migrations
+from dial_client.stores.engines import CLOCKS, MAX_SECONDS, engine_of
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+log = get_logger(__name__)
+
+T = TypeVar("T")
+
+_UNUSABLE = {
+    # SQLite's names
+    "NOTADB": "this is not a database",
+    "CORRUPT": "the database is damaged",
+    "CANTOPEN": "the database cannot be opened",
+    "READONLY": "the database cannot be written",
+    "ERROR": "this is not a database of conversations",
+    # PostgreSQL's classes of SQLSTATE
+    "28": "the database does not let this user in",
+    "3D": "there is no such database",
+    "42": "this is not a database of conversations",
+}
+_FAILED = {
+    "BUSY": "another program keeps the database locked",
+    "FULL": "the disk is full",
+    "IOERR": "the disk cannot be read or written",
+    "08": "the connection to the database broke",
+    "53": "the database has no more room",
+    "55": "another program keeps the database locked",
+    "57": "the database is shutting down",
+}
+
+
+class Database:
+    """One database; `sql.SQLStore` says what its arguments mean and what it promises."""
+
+    def __init__(self, where: str | Path, *, patience: float) -> None:
+        self._where = where
+        self._patience = patience
+        self._opening = anyio.Lock()
+        self._engine: AsyncEngine | None = None
+
+    async def open(self) -> AsyncEngine:
+        """Load the driver, make what is missing, and bring the schema up to date; once it is open, do nothing.
+
+        Raises:
+            ConfigError: the database cannot be used, or a newer version of this program made it.
+            DialError: it failed this time.
+        """
+        if self._engine is not None:
+            return self._engine
+        async with self._opening:
+            if self._engine is None:
+                self._engine = await self._opened()
+            return self._engine
+
+    async def run(self, work: Callable[[AsyncConnection], Awaitable[T]], *, writes: bool) -> T:
+        """Carry `work` out in one transaction. Once begun it is finished, even if the caller is cancelled meanwhile.
+
+        Raises:
+            ConfigError: the database cannot be used.
+            DialError: it failed this time; nothing that `work` did is stored.
+        """
+        try:
+            with anyio.fail_after(MAX_SECONDS, shield=True):
+                return await self._in_words(_transaction(await self.open(), work, writes=writes))
+        except TimeoutError as error:
+            raise DialError(f"the database gave no answer within {MAX_SECONDS:g} seconds") from error
+
+    async def aclose(self) -> None:
+        """Close all connections; may be called twice."""
+        with anyio.CancelScope(shield=True):
+            async with self._opening:
+                engine, self._engine = self._engine, None
+                if engine is not None:
+                    await engine.dispose()
+
+    async def _opened(self) -> AsyncEngine:
+        if anyio.get_cancelled_exc_class().__module__.startswith("trio"):
+            raise ConfigError("a database needs asyncio", hint="under trio conversations are kept in a MemoryStore")
+        began = time.monotonic()
+        engine = await self._in_words(anyio.to_thread.run_sync(engine_of, self._where, self._patience))
+        try:
+            await self._in_words(_bring_up_to_date(engine))
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await engine.dispose()
+            raise
+        log.debug("database_opened", dialect=engine.dialect.name, seconds=round(time.monotonic() - began, 4))
+        return engine
+
+    async def _in_words(self, doing: Awaitable[T]) -> T:
+        try:
+            return await doing
+        except _driver_errors() as error:
+            raise self._fault(error) from error
+
+    def _fault(self, error: Exception) -> DialError:
+        cause = getattr(error, "orig", None) or error
+        said = str(cause).partition("\n")[0]
+        if isinstance(cause, OSError):
+            return DialError(f"the database of conversations cannot be reached ({said or type(cause).__name__})")
+        kind = _kind(cause)
+        if problem := _UNUSABLE.get(kind):
+            if isinstance(self._where, Path):
+                hint, where = "choose another file, or move this one away", str(self._where)
+                return ConfigError(f"{problem}: {cause}", hint=hint, path=where)
+            return ConfigError(f"{problem}: {said}")
+        return DialError(f"the database of conversations failed: {_FAILED.get(kind, type(cause).__name__)} ({said})")
+
+
+def _kind(cause: BaseException) -> str:
+    """Give SQLite's name of an error, or PostgreSQL's class of it."""
+    if state := getattr(cause, "sqlstate", None):
+        return str(state)[:2]
+    # Extended codes have more words: SQLITE_READONLY_DIRECTORY.
+    return str(getattr(cause, "sqlite_errorname", "")).removeprefix("SQLITE_").partition("_")[0]
+
+
+def _driver_errors() -> tuple[type[Exception], ...]:
+    import sqlite3
+
+    from sqlalchemy.exc import SQLAlchemyError
+
+    return SQLAlchemyError, sqlite3.Error, OSError
+
+
+async def _transaction(engine: AsyncEngine, work: Callable[[AsyncConnection], Awaitable[T]], *, writes: bool) -> T:
+    async with engine.execution_options(writes=writes).begin() as connection:
+        return await work(connection)
+
+
+async def _bring_up_to_date(engine: AsyncEngine) -> None:
+    async def version(connection: AsyncConnection) -> int:
+        return await connection.run_sync(_version)
+
+    async def migrate(connection: AsyncConnection) -> None:
+        # Another program may have been faster: what is missing is looked up again behind the lock.
+        await connection.run_sync(_migrate)
+
+    known = len(migrations.MIGRATIONS)
+    found = await _transaction(engine, version, writes=False)
+    if found > known:
+        raise ConfigError(
+            f"the database was made by a newer version of this program (schema {found}, this one knows up to {known})",
+            hint="update dial-client",
+            path=(engine.url.database or "") if engine.dialect.name == "sqlite" else "",
+        )
+    if found < known:
+        await _transaction(engine, migrate, writes=True)
+
+
+def _migrate(connection: Connection) -> None:
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_MIGRATING})")
+    for steps in migrations.MIGRATIONS[_version(connection) :]:
+        for step in (*steps, "UPDATE schema_version SET version = version + 1"):
+            if callable(step):
+                step(connection)
+            else:
+                connection.exec_driver_sql(step)
+
+
+_MIGRATING = 0x6469616C
+"""The lock of whoever brings a PostgreSQL database up to date; a SQLite file is locked by its transaction."""
+
+
+def _version(connection: Connection) -> int:
+    from sqlalchemy import inspect, text
+
+    if not inspect(connection).has_table("schema_version"):
+        return 0
+    return int(connection.execute(text("SELECT version FROM schema_version")).scalar_one())
+
+
+def clock_of(connection: AsyncConnection) -> str:
+    """Give the expression for the time now, in seconds, by the database's own clock."""
+    return CLOCKS[connection.dialect.name]

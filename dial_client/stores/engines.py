@@ -1,0 +1,168 @@
+"""How each kind of database is opened: a SQLite file for its owner only, or a PostgreSQL server."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dial_client.errors import ConfigError
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL, Connection
+    from sqlalchemy.ext.asyncio import AsyncEngine
+
+MAX_SECONDS = 60.0
+"""Seconds after which an operation is given up, whatever holds it."""
+
+_CONNECTIONS = 4
+"""Connections that may be open at once; with SQLite each is a thread."""
+
+_CONNECTING = 10.0
+"""Seconds until a server has to let us in."""
+
+_SQLITE = "sqlite+aiosqlite"
+_POSTGRES = "postgresql+asyncpg"
+
+CLOCKS = {
+    "sqlite": "(julianday('now') - 2440587.5) * 86400.0",
+    "postgresql": "CAST(extract(epoch FROM clock_timestamp()) AS DOUBLE PRECISION)",
+}
+"""For each kind the expression for the time now, in seconds: programs on several machines have one clock."""
+
+
+def engine_of(where: str | Path, patience: float) -> AsyncEngine:
+    """Load the driver and give the engine; nothing but a SQLite file is opened yet.
+
+    Raises:
+        ConfigError: this names no database that can be used.
+    """
+    from sqlalchemy import URL, make_url
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        url = URL.create(_SQLITE, database=str(where)) if isinstance(where, Path) else make_url(where)
+        match url.get_backend_name():
+            case "sqlite":
+                return _sqlite(url, patience)
+            case "postgresql" | "postgres":
+                return _postgres(url, patience)
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"the driver of this database is missing: {error.name}", hint=_INSTALL) from error
+    except (SQLAlchemyError, ImportError) as error:
+        raise ConfigError("this is no database that can be used", hint=_EXPECTED) from error
+    raise ConfigError("this is no database that can be used", hint=_EXPECTED)
+
+
+_INSTALL = "pip install 'dial-client[postgres]'"
+_EXPECTED = 'for example "sqlite:////folder/file.db" or "postgresql://user@host/database"'
+
+
+def _postgres(url: URL, patience: float) -> AsyncEngine:
+    from sqlalchemy.ext.asyncio import create_async_engine
+
+    # A program that is stopped in the middle of a transaction must not hold the others up for ever.
+    waits = {
+        "lock_timeout": patience,
+        "statement_timeout": MAX_SECONDS,
+        "idle_in_transaction_session_timeout": MAX_SECONDS,
+    }
+    settings = {name: f"{max(1, round(seconds * 1000))}ms" for name, seconds in waits.items()}
+    return create_async_engine(
+        url.set(drivername=_POSTGRES),
+        hide_parameters=True,
+        pool_size=_CONNECTIONS,
+        max_overflow=0,
+        pool_pre_ping=True,
+        connect_args={"timeout": _CONNECTING, "server_settings": settings | {"application_name": "dial-client"}},
+    )
+
+
+def _sqlite(url: URL, patience: float) -> AsyncEngine:
+    from sqlalchemy import event
+    from sqlalchemy.ext.asyncio import create_async_engine
+
+    if url.database in (None, "", ":memory:"):
+        raise ConfigError("this database has no file", hint="a MemoryStore keeps conversations in memory")
+    path = _private_file(Path(url.database or ""))
+    _switch_to_wal(path, patience)
+    engine = create_async_engine(
+        url.set(drivername=_SQLITE, database=str(path)),
+        hide_parameters=True,
+        pool_size=_CONNECTIONS,
+        max_overflow=0,
+        connect_args={"timeout": patience},
+    )
+
+    @event.listens_for(engine.sync_engine, "connect")
+    def prepare(connection: Any, _record: Any) -> None:
+        # The driver would begin transactions by itself, and only before some statements.
+        connection.isolation_level = None
+        cursor = connection.cursor()
+        cursor.execute("PRAGMA synchronous = FULL")
+        cursor.execute("PRAGMA foreign_keys = ON")
+        cursor.close()
+
+    @event.listens_for(engine.sync_engine, "begin")
+    def begin(connection: Connection) -> None:
+        # A transaction that reads first and writes later cannot wait for another writer: SQLite refuses it at once.
+        writes = connection.get_execution_options().get("writes")
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    return engine
+
+
+def _switch_to_wal(path: Path, patience: float) -> None:
+    """Let readers and a writer not wait for each other; the file remembers it.
+
+    Two programs that switch the same new file at the same moment do not wait for each other, whatever the timeout says:
+    one of them is told at once that the file is locked.
+    """
+    import sqlite3
+
+    until = time.monotonic() + patience
+    with closing(sqlite3.connect(path, timeout=patience)) as connection:
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                    raise
+                time.sleep(0.02)
+            else:
+                return
+
+
+def _private_file(path: Path) -> Path:
+    """Make the file where there is none, for its owner only whatever the umask, and give its whole path.
+
+    SQLite's side files take after it. An existing file is never opened here: closing it would drop the locks that
+    SQLite holds on it in this process.
+    """
+    try:
+        path = path.expanduser().resolve()
+        for folder in reversed([folder for folder in path.parents if not folder.exists()]):
+            folder.mkdir(mode=0o700, exist_ok=True)
+            _restrict(folder, 0o700)
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        for own in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+            _restrict(own, 0o600)
+        if not path.is_file() or not os.access(path, os.R_OK | os.W_OK):
+            raise ConfigError("this is not a file that can be read and written", path=str(path))
+    except (OSError, RuntimeError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise ConfigError(f"conversations cannot be kept here: {why}", path=str(path)) from error
+    return path
+
+
+def _restrict(path: Path, mode: int) -> None:
+    if os.name != "posix":
+        return
+    # It may not be there, and on some file systems and for another's file it is not ours to say.
+    with suppress(FileNotFoundError, PermissionError):
+        if stat.S_IMODE(path.stat().st_mode) != mode:
+            path.chmod(mode)

@@ -1,0 +1,86 @@
+"""The tables of a database of conversations, and how those of each older version become those of the next.
+
+In SQL that every database takes. Times are ISO 8601 in UTC with microseconds, which sort as text; ``held_until`` is in
+seconds by the database's own clock. A message is JSON in ASCII: what text columns refuse (NUL, lone surrogates) is
+escaped in it. ``words`` is what a search looks at (`store.folded`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dial_client.store import folded
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+_CONVERSATIONS = (
+    """CREATE TABLE conversations (
+        id VARCHAR(64) PRIMARY KEY,
+        title TEXT NOT NULL,
+        created_at VARCHAR(32) NOT NULL,
+        updated_at VARCHAR(32) NOT NULL,
+        message_count INTEGER NOT NULL
+    )""",
+    "CREATE INDEX conversations_by_update ON conversations (updated_at)",
+    """CREATE TABLE messages (
+        conversation_id VARCHAR(64) NOT NULL REFERENCES conversations (id) ON DELETE CASCADE,
+        position INTEGER NOT NULL,
+        created_at VARCHAR(32) NOT NULL,
+        message TEXT NOT NULL,
+        PRIMARY KEY (conversation_id, position)
+    )""",
+    "CREATE TABLE schema_version (version INTEGER NOT NULL)",
+    "INSERT INTO schema_version (version) VALUES (0)",
+)
+
+_TURNS = (
+    "ALTER TABLE conversations ADD COLUMN turn VARCHAR(64) NOT NULL DEFAULT ''",
+    "ALTER TABLE conversations ADD COLUMN held_until DOUBLE PRECISION NOT NULL DEFAULT 0",
+    "ALTER TABLE conversations ADD COLUMN unfinished TEXT NOT NULL DEFAULT ''",
+)
+
+_SEARCH = (
+    "ALTER TABLE conversations ADD COLUMN words TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE messages ADD COLUMN words TEXT NOT NULL DEFAULT ''",
+)
+
+
+def words_of(data: Any) -> str:
+    """Give what a search finds of a stored message: what the person or the model said."""
+    if data.get("role") not in ("user", "assistant"):
+        return ""
+    content = data.get("content") or ""
+    parts = [content] if isinstance(content, str) else [part.get("text", "") for part in content]
+    return folded("\n".join(parts))
+
+
+def _find_words(connection: Connection) -> None:
+    """Fill the columns of words for what was there before them."""
+    from sqlalchemy import text
+
+    for id_, title in connection.execute(text("SELECT id, title FROM conversations")).all():
+        connection.execute(
+            text("UPDATE conversations SET words = :words WHERE id = :id"), {"id": id_, "words": folded(title)}
+        )
+        said = text("SELECT position, message FROM messages WHERE conversation_id = :id")
+        for position, message in connection.execute(said, {"id": id_}).all():
+            connection.execute(
+                text("UPDATE messages SET words = :words WHERE conversation_id = :id AND position = :position"),
+                {"id": id_, "position": position, "words": _words_of_text(message)},
+            )
+
+
+def _words_of_text(message: str) -> str:
+    try:
+        return words_of(json.loads(message))
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return ""  # a damaged one is damaged still
+
+
+Step = str | Callable[["Connection"], None]
+
+MIGRATIONS: tuple[Sequence[Step], ...] = (_CONVERSATIONS, (*_TURNS, *_SEARCH, _find_words))
+"""The steps that make each version of the schema out of the one before; the first group makes version 1."""

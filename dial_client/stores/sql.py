@@ -1,0 +1,186 @@
+"""Conversations in a database: SQLite or PostgreSQL."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from dial_client.errors import DialError
+from dial_client.logs import get_logger
+from dial_client.messages import Message
+from dial_client.store import (
+    Conversation,
+    ConversationSummary,
+    Page,
+    not_found,
+    page_of,
+    read_cursor,
+    search_words,
+)
+from dial_client.stores.changing import Change, ChangingStore
+from dial_client.stores.database import Database, clock_of
+from dial_client.stores.migrations import words_of
+from dial_client.stores.writing import Packed, Writer, execute
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncConnection
+
+log = get_logger(__name__)
+
+T = TypeVar("T")
+
+PATIENCE = 10.0
+"""Seconds an operation waits for other programs that write to the same database."""
+
+
+class SQLStore(ChangingStore):
+    """A `ConversationStore` in a database, under asyncio. Any number of programs may use it at once.
+
+    A SQLite file is for its owner only: 0600, in folders that are made 0700. It is kept in WAL mode with
+    ``synchronous=FULL``: what was appended is on the disk before `append` returns. ``NORMAL`` would survive a killed
+    program too, but may lose the last messages when the machine goes down. PostgreSQL (the extra ``postgres``) is for
+    programs on several machines, and keeps what it has said it has by itself.
+
+    Args:
+        where: the path of a SQLite file, or a database's URL: ``postgresql://user@host/database``.
+        patience: seconds to wait for other programs that write to the same database.
+    """
+
+    def __init__(self, where: str | Path, *, patience: float = PATIENCE) -> None:
+        super().__init__()
+        self._database = Database(where, patience=patience)
+        self._writer = Writer(self._database)
+
+    @classmethod
+    def sqlite(cls, path: str | os.PathLike[str] | None = None) -> SQLStore:
+        """Make a store of a SQLite file, by default ``conversations.db`` in the user's data folder."""
+        if path is None:
+            import platformdirs
+
+            path = platformdirs.user_data_path("dial-client", appauthor=False) / "conversations.db"
+        return cls(Path(path))
+
+    async def warm(self) -> None:
+        """Open the database now instead of with the first operation; what it takes is loaded off the event loop."""
+        await self._database.open()
+
+    async def get(self, conversation_id: str) -> Conversation:
+        """See `ConversationStore.get`. A message that cannot be read is left out, and a note says so."""
+
+        async def work(connection: AsyncConnection) -> tuple[Any, Sequence[Any]]:
+            id_ = {"id": _key(conversation_id)}
+            found = await execute(
+                connection,
+                "SELECT id, title, created_at, updated_at, turn, unfinished, message_count,"  # noqa: S608
+                f" (turn <> '' AND held_until > {clock_of(connection)}) AS running"
+                " FROM conversations WHERE id = :id",
+                id_,
+            )
+            rows = await execute(
+                connection, "SELECT position, message FROM messages WHERE conversation_id = :id ORDER BY position", id_
+            )
+            return found.one_or_none(), rows.all()
+
+        found, rows = await self._database.run(work, writes=False)
+        if found is None:
+            raise not_found(conversation_id)
+        # A turn may have stored more between the two statements: what was counted is what was there.
+        messages, notes = _decode_all(rows[: found.message_count])
+        return Conversation(
+            found.id,
+            found.title,
+            datetime.fromisoformat(found.created_at),
+            datetime.fromisoformat(found.updated_at),
+            messages,
+            notes,
+            running=bool(found.running),
+            turn=found.turn,
+            unfinished=_unfinished(found.unfinished),
+            message_count=found.message_count,
+        )
+
+    async def list(self, limit: int = 50, *, cursor: str | None = None, search: str = "") -> Page:
+        """See `ConversationStore.list`."""
+        conditions, values = _conditions(cursor, search_words(search))
+
+        async def work(connection: AsyncConnection) -> Sequence[Any]:
+            statement = (
+                "SELECT id, title, created_at, updated_at, message_count,"  # noqa: S608 - of our own words only
+                f" (turn <> '' AND held_until > {clock_of(connection)}) AS running FROM conversations"
+                f" WHERE {' AND '.join(conditions)} ORDER BY updated_at DESC, id DESC LIMIT :most"
+            )
+            return (await execute(connection, statement, {"most": limit + 1, **values})).all()
+
+        found = [
+            ConversationSummary(
+                id_, title, datetime.fromisoformat(created), datetime.fromisoformat(updated), count, bool(running)
+            )
+            for id_, title, created, updated, count, running in await self._database.run(work, writes=False)
+        ]
+        return page_of(found, limit)
+
+    async def aclose(self) -> None:
+        """See `ConversationStore.aclose`."""
+        await self._writer.aclose()
+        await self._database.aclose()
+
+    async def _change(self, conversation_id: str, change: Change[T]) -> T:
+        return await self._writer.change(_key(conversation_id), change)
+
+    def _packed(self, messages: Sequence[Message]) -> Sequence[Packed]:
+        return [_encode(message) for message in messages]
+
+
+def _conditions(cursor: str | None, words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """Give what the rows of a list have in common, as SQL and its parameters."""
+    conditions, values = ["1 = 1"], dict[str, str]()
+    if cursor is not None:
+        conditions.append("(updated_at, id) < (:time, :id)")
+        values["time"], values["id"] = read_cursor(cursor)
+    for at, word in enumerate(words):
+        conditions.append(
+            f"(words LIKE :word{at} ESCAPE '!' OR EXISTS (SELECT 1 FROM messages m"  # noqa: S608
+            f" WHERE m.conversation_id = conversations.id AND m.words LIKE :word{at} ESCAPE '!'))"
+        )
+        literal = "".join(f"!{char}" if char in "!%_" else char for char in word)
+        values[f"word{at}"] = f"%{literal}%"
+    return conditions, values
+
+
+def _key(conversation_id: str) -> str:
+    """Give the id, unless it is one that no text column could hold: then nothing has it."""
+    if not (conversation_id.isascii() and conversation_id.isprintable()):
+        raise not_found(conversation_id)
+    return conversation_id
+
+
+def _encode(message: Message) -> Packed:
+    try:
+        data = message.to_dict()
+        return Packed(json.dumps(data, separators=(",", ":")), words_of(data))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise DialError(f"a message of the {message.role} cannot be stored: {error}") from error
+
+
+def _decode_all(rows: Iterable[Any]) -> tuple[tuple[Message, ...], tuple[str, ...]]:
+    messages: list[Message] = []
+    notes: list[str] = []
+    for position, text in rows:
+        try:
+            messages.append(Message.from_dict(json.loads(text)))
+        except (TypeError, ValueError, RecursionError) as error:
+            notes.append(f"message {position + 1} cannot be read and is left out")
+            log.warning("message_unreadable", position=position, error=type(error).__name__)
+    return tuple(messages), tuple(notes)
+
+
+def _unfinished(text: str) -> tuple[Message, ...]:
+    try:
+        return tuple(Message.from_dict(said) for said in json.loads(text or "[]"))
+    except (TypeError, ValueError, RecursionError) as error:
+        log.warning("unfinished_unreadable", error=type(error).__name__)
+        return ()

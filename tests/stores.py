@@ -1,0 +1,100 @@
+"""Stores for tests: each in a place of its own, which is gone afterwards."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sqlite3
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from dial_client.messages import Message, ToolCallRequest, ToolCallResult
+from dial_client.store import ConversationStore
+from dial_client.stores.memory import MemoryStore
+from dial_client.stores.sql import SQLStore
+
+POSTGRES = os.environ.get("DIAL_TEST_POSTGRES", "postgresql://postgres@127.0.0.1:5432/postgres")
+"""A server on which databases can be made."""
+
+
+def _reachable() -> bool:
+    address = urlsplit(POSTGRES)
+    with closing(socket.socket()) as probe:
+        probe.settimeout(2)
+        return probe.connect_ex((address.hostname or "127.0.0.1", address.port or 5432)) == 0
+
+
+needs_postgres = pytest.mark.skipif(
+    not _reachable(),
+    reason=f"no PostgreSQL at {urlsplit(POSTGRES).hostname}:{urlsplit(POSTGRES).port}; `docker run -p 5432:5432"
+    " -e POSTGRES_HOST_AUTH_METHOD=trust postgres` starts one, DIAL_TEST_POSTGRES names another",
+)
+
+KINDS = [
+    pytest.param(("asyncio", "memory"), id="asyncio-memory"),
+    pytest.param(("trio", "memory"), id="trio-memory"),
+    pytest.param(("asyncio", "sqlite"), id="sqlite"),
+    pytest.param(("asyncio", "postgres"), id="postgres", marks=needs_postgres),
+]
+"""Event loop and store."""
+DATABASES = KINDS[2:]
+
+CALL = ToolCallRequest("call_1", "now", {"zone": "Asia/Tokyo"})
+MESSAGES = (
+    Message.user("What time is it?"),
+    Message.assistant("", [CALL]),
+    Message.tool(CALL, ToolCallResult("call_1", success=True, content="12:00")),
+    Message.assistant("Noon."),
+)
+
+
+@asynccontextmanager
+async def database_url() -> AsyncIterator[str]:
+    """Make a database on the server, and drop it."""
+    import asyncpg
+
+    name = f"dial_test_{uuid.uuid4().hex}"
+    server = await asyncpg.connect(POSTGRES)
+    try:
+        await server.execute(f"CREATE DATABASE {name}")
+        try:
+            yield urlsplit(POSTGRES)._replace(path=f"/{name}").geturl()
+        finally:
+            await server.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    finally:
+        await server.close()
+
+
+@asynccontextmanager
+async def place(kind: str, folder: Path) -> AsyncIterator[str]:
+    """Give what names a database for `SQLStore`; of memory there is nothing to name."""
+    if kind == "postgres":
+        async with database_url() as url:
+            yield url
+    else:
+        yield f"sqlite:///{folder / 'talk.db'}"
+
+
+def store_at(kind: str, where: str) -> ConversationStore:
+    return MemoryStore() if kind == "memory" else SQLStore(where)
+
+
+def query(file: Path, statement: str, *parameters: Any) -> list[Any]:
+    """Look into a SQLite file behind the store's back."""
+    with closing(sqlite3.connect(file)) as connection, connection:
+        return connection.execute(statement, parameters).fetchall()
+
+
+@contextmanager
+def locked(file: Path) -> Iterator[None]:
+    """Be another program that writes to the file all the time."""
+    with closing(sqlite3.connect(file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield
+        other.execute("ROLLBACK")

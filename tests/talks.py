@@ -1,0 +1,105 @@
+"""Conversations for tests: a manager, models and servers that are seen at work."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
+
+import anyio
+from mcp.server import MCPServer
+
+from dial_client.client import DialClient
+from dial_client.conversations import ConversationManager
+from dial_client.events import Event
+from dial_client.messages import Message, Role
+from dial_client.model import Completion, Delta, FinishReason, ModelRequest, Provider, TextChunk
+from dial_client.providers.scripted import ScriptedProvider
+from dial_client.store import ConversationStore
+
+ADD = {"tool_calls": [{"name": "add", "arguments": {"a": 1, "b": 2}}, {"name": "add", "arguments": {"a": 3, "b": 4}}]}
+WAIT = {"text": "Let me see.", "tool_calls": [{"name": "wait", "arguments": {}}]}
+
+
+@asynccontextmanager
+async def managed(
+    store: ConversationStore, model: Sequence[Any] | Provider, servers: Mapping[str, Any] | None = None, **options: Any
+) -> AsyncIterator[ConversationManager]:
+    provider = ScriptedProvider(model) if isinstance(model, Sequence) else model
+    with anyio.fail_after(30):
+        async with DialClient(servers or {}, provider) as dial:
+            yield ConversationManager(dial, store, **options)
+
+
+class Calculator:
+    """A server in this process; it knows when its slow tool began and was cancelled."""
+
+    def __init__(self) -> None:
+        self.waiting = anyio.Event()
+        self.cancelled = anyio.Event()
+        self.server = MCPServer("calculator")
+        self.server.add_tool(self.add)
+        self.server.add_tool(self.wait)
+
+    def add(self, a: int, b: int) -> int:
+        return a + b
+
+    async def wait(self) -> None:
+        self.waiting.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            self.cancelled.set()
+
+
+class Echo:
+    """A model that repeats what was said last, as soon as it may; it knows who asks it at the same time."""
+
+    name = "echo"
+
+    def __init__(self) -> None:
+        self.requests: list[ModelRequest] = []
+        self.asking: list[str] = []
+        self.may_answer = anyio.Event()
+        self._asked = anyio.Event()
+
+    async def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        said = request.messages[-1].text
+        self.requests.append(request)
+        self.asking.append(said)
+        self._asked.set()
+        yield TextChunk("You said: ")
+        await self.may_answer.wait()
+        self.asking.remove(said)
+        yield TextChunk(said)
+        yield Completion(FinishReason.STOP)
+
+    async def until_asked(self, count: int = 1) -> None:
+        while len(self.asking) < count:
+            self._asked = anyio.Event()
+            await self._asked.wait()
+
+    async def aclose(self) -> None:
+        pass
+
+
+def dialogue(*said: str) -> tuple[Message, ...]:
+    """Messages of the person and the model in turn."""
+    return tuple((Message.assistant if at % 2 else Message.user)(text) for at, text in enumerate(said))
+
+
+async def read(events: AsyncGenerator[Event, None]) -> list[Event]:
+    async with aclosing(events):
+        return [event async for event in events]
+
+
+def assert_valid(history: Sequence[Message]) -> None:
+    """Every call has one result, right behind the message that asks, in the order of the calls."""
+    expected: list[str | None] = []
+    for message in history:
+        if message.role is Role.TOOL:
+            assert message.tool_call_id == expected.pop(0)
+        else:
+            assert expected == []
+            expected = [call.id for call in message.tool_calls]
+    assert expected == []
