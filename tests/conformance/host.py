@@ -1,0 +1,151 @@
+"""The host the official conformance suite is run against: a `DialClient` over a servers.json with one server.
+
+The suite gives the server's address as the last argument, and in the environment what a scenario is about. Exit code 1
+says that the server was not available, or that a call failed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+
+from dial_client import DialClient, ElicitationAnswer, ServerState, config
+from dial_client.login import LoginFailed, LoginRequest
+from dial_client.questions import Elicitation
+from dial_client.settings import OAuthSettings
+
+SCENARIO = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
+CONTEXT: Mapping[str, Any] = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
+MY_DOCUMENT = "https://conformance-test.local/client-metadata.json"
+NOT_CALLED = ("json-schema-ref-no-deref",)
+"""Scenarios whose tools are only to be looked at."""
+SAMPLES = {"string": "us-east-1", "integer": 5, "number": 5, "boolean": True, "array": [], "object": {}, "null": None}
+
+
+class Person:
+    """Somebody who agrees to every login, with a browser that says where it was sent back to."""
+
+    redirect_uri = "http://127.0.0.1:3000/callback"
+
+    async def __call__(self, request: LoginRequest) -> str:
+        async with httpx2.AsyncClient() as browser:
+            response = await browser.get(request.url)
+        if "location" not in response.headers:
+            raise LoginFailed(f"the page answers HTTP {response.status_code}")
+        return str(response.headers["location"])
+
+
+async def agree(question: Elicitation) -> ElicitationAnswer:
+    """Fill in every form as it stands."""
+    return ElicitationAnswer("accept")
+
+
+async def as_an_employee(url: str) -> Any:
+    """Give what logs in with an identity provider's word (SEP-990); where it is asked for is not the SDK's business."""
+    from mcp.client.auth.extensions.identity_assertion import IdentityAssertionOAuthProvider
+
+    async with httpx2.AsyncClient() as http:
+        metadata = (await http.get(url.replace("/mcp", "/.well-known/oauth-protected-resource/mcp"))).json()
+
+    async def assertion(audience: str, resource: str) -> str:
+        form = {
+            "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
+            "requested_token_type": "urn:ietf:params:oauth:token-type:id-jag",
+            "subject_token": CONTEXT["idp_id_token"],
+            "subject_token_type": "urn:ietf:params:oauth:token-type:id_token",
+            "client_id": CONTEXT["idp_client_id"],
+            "audience": audience,
+            "resource": resource,
+        }
+        async with httpx2.AsyncClient() as http:
+            return str((await http.post(CONTEXT["idp_token_endpoint"], data=form)).json()["access_token"])
+
+    return IdentityAssertionOAuthProvider(
+        url,
+        Nothing(),
+        CONTEXT["client_id"],
+        CONTEXT["client_secret"],
+        metadata["authorization_servers"][0],
+        assertion,
+        token_endpoint_auth_method="client_secret_basic",
+    )
+
+
+class Nothing:
+    """Keeps no tokens."""
+
+    async def get_tokens(self) -> None:
+        """Give none."""
+
+    async def set_tokens(self, tokens: Any) -> None:
+        """Keep none."""
+
+    async def get_client_info(self) -> None:
+        """Give none."""
+
+    async def set_client_info(self, client_info: Any) -> None:
+        """Keep none."""
+
+
+def servers_json(url: str) -> dict[str, Any]:
+    """Give the configuration of a scenario."""
+    oauth: dict[str, Any] = {"clientMetadataUrl": MY_DOCUMENT}
+    if "client_id" in CONTEXT:
+        oauth = {"clientId": CONTEXT["client_id"]}
+    if "client_secret" in CONTEXT:
+        oauth["clientSecret"] = CONTEXT["client_secret"]
+    if SCENARIO.startswith("auth/client-credentials"):
+        oauth["grantType"] = "client_credentials"
+    if "private_key_pem" in CONTEXT:
+        oauth |= {"privateKey": CONTEXT["private_key_pem"], "signingAlgorithm": CONTEXT["signing_algorithm"]}
+    return {"mcpServers": {"it": {"url": url, "oauth": oauth, "startupTimeout": 60}}}
+
+
+def calls(dial: DialClient) -> list[tuple[str, dict[str, Any]]]:
+    """Give the calls of a scenario: those it names, else one of every tool."""
+    if "toolCalls" in CONTEXT:
+        return [(call["name"], call["arguments"]) for call in CONTEXT["toolCalls"]]
+    schemas = {tool.name: tool.input_schema for tool in dial.tool_name_client_map[dial.tools[0].name].tools}
+    if SCENARIO == "json-schema-2020-12-preservation":
+        return [("json_schema_echo", {"schema": schemas["json_schema_2020_12_tool"]})]
+    return [(name, sample(schema)) for name, schema in schemas.items()]
+
+
+def sample(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Give arguments that fit a simple schema."""
+    return {name: SAMPLES[of.get("type", "string")] for name, of in schema.get("properties", {}).items()}
+
+
+async def main(path: Path) -> int:
+    """Connect, see what there is, call it, and leave."""
+    servers = config.load(path).servers
+    if SCENARIO == "auth/enterprise-managed-authorization":
+        it = servers["it"]
+        servers = {"it": replace(it, oauth=OAuthSettings(auth=await as_an_employee(it.url or "")))}
+    async with DialClient(servers, elicit=agree, login=Person()) as dial:
+        status = dial.servers["it"]
+        good = status.state is ServerState.READY
+        print(status.state, status.era, status.tools, status.error, file=sys.stderr)
+        for name, arguments in calls(dial) if dial.tools and SCENARIO not in NOT_CALLED else ():
+            result = await dial.call(name, arguments)
+            good = good and result.success
+            print(name, result.success, str(result.error or result.content)[:500], file=sys.stderr)
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as home:  # nothing is to be left of a login
+        os.environ.update({"XDG_DATA_HOME": home, "HOME": home, "LOCALAPPDATA": home, "USERPROFILE": home})
+        file = Path(home, "servers.json")
+        file.write_text(json.dumps(servers_json(sys.argv[-1])), encoding="utf-8")
+        code = anyio.run(main, file)
+    sys.exit(code)

@@ -1,0 +1,41 @@
+"""People who log in to the tests' servers, and where their tokens are kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from dial_client.login import LoginFailed, LoginRequest
+
+
+class Person:
+    """Somebody with a browser that shows no pages, only where it is sent to; `asked` has what they were asked."""
+
+    redirect_uri = "http://127.0.0.1:3000/callback"
+
+    def __init__(self, *, is_willing: bool = True) -> None:
+        self.asked: list[LoginRequest] = []
+        self.is_willing = is_willing
+
+    async def __call__(self, request: LoginRequest) -> str:
+        self.asked.append(request)
+        if not self.is_willing:
+            raise LoginFailed("nobody logged in")
+        async with httpx2.AsyncClient(trust_env=False) as browser:
+            response = await browser.get(request.url)
+        return str(response.headers["location"])
+
+
+def at_home(folder: Path, patch: pytest.MonkeyPatch) -> Path:
+    """Put the user's data into a folder, and none into a keyring; give where logins are kept."""
+    for name in ("XDG_DATA_HOME", "LOCALAPPDATA", "HOME", "USERPROFILE"):
+        patch.setenv(name, str(folder))
+    patch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
+    return folder
+
+
+def kept(folder: Path) -> list[Path]:
+    """Give the files logins are kept in."""
+    return sorted(folder.rglob("logins/*.json"))

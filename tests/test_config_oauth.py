@@ -1,0 +1,77 @@
+"""The key `oauth` of a server's entry: what other hosts write, and what does not go together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dial_client.config import server_from_mapping
+from dial_client.errors import ConfigError
+from dial_client.settings import Grant, OAuthSettings
+
+CREDENTIALS = {"grantType": "client_credentials", "clientId": "me"}
+
+
+def read(oauth: Any, key: str = "oauth") -> OAuthSettings:
+    settings = server_from_mapping("docs", {"url": "https://a.example/mcp", key: oauth}, environ={"ME": "abc"})
+    assert settings.oauth is not None
+    assert settings.warnings == ()
+    return settings.oauth
+
+
+@pytest.mark.parametrize(
+    ("key", "oauth", "settings"),
+    [
+        ("oauth", {}, OAuthSettings()),
+        ("auth", "oauth", OAuthSettings()),
+        ("oauth", {"clientId": "${ME}", "callbackPort": 3118}, OAuthSettings(client_id="abc", callback_port=3118)),
+        ("oauth", {"clientId": "a", "authServerMetadataUrl": "https://b.example"}, OAuthSettings(client_id="a")),
+        ("oauth", {"scopes": "read write"}, OAuthSettings(scopes=("read", "write"))),
+        (
+            "auth",
+            {"CLIENT_ID": "a", "CLIENT_SECRET": "b", "scopes": ["read"]},
+            OAuthSettings(client_id="a", client_secret="b", scopes=("read",)),
+        ),
+        (
+            "oauth",
+            {**CREDENTIALS, "privateKey": "PEM", "signingAlgorithm": "ES256"},
+            OAuthSettings(Grant.CLIENT_CREDENTIALS, "me", private_key="PEM", signing_algorithm="ES256"),
+        ),
+    ],
+)
+def test_what_other_hosts_write_is_read(key: str, oauth: Any, settings: OAuthSettings) -> None:
+    assert read(oauth, key) == settings
+
+
+@pytest.mark.parametrize(
+    ("oauth", "words"),
+    [
+        ({"clientID2": "a"}, 'did you mean "clientId"?'),
+        ({"clientSecret": "b"}, "clientId is not given"),
+        (CREDENTIALS, "neither clientSecret nor privateKey is given"),
+        ({"clientId": "a", "privateKey": "PEM"}, 'needs "grantType": "client_credentials"'),
+        ({"callbackPort": 70_000}, "expected a port between 1 and 65535"),
+        ({"clientMetadataUrl": "http://a.example/x"}, "expected an https:// address with a path"),
+        ({"clientMetadataUrl": "https://a.example"}, "expected an https:// address with a path"),
+        ({"issuer": "a.example"}, "expected an http:// or https:// address"),
+        ({"trustedOrigins": "https://a.example"}, "expected a list"),
+        ("a-token", "expected an object"),
+    ],
+)
+def test_what_does_not_go_together_is_named(oauth: Any, words: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        read(oauth)
+    assert words in str(error.value)
+
+
+def test_no_repr_shows_a_secret() -> None:
+    shown = repr(
+        read(
+            {
+                "clientId": "a",
+                "clientSecret": "hidden-1",
+            }
+        )
+    )
+    assert "hidden" not in shown + repr(read({**CREDENTIALS, "privateKey": "hidden-2"}))
