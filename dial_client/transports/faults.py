@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import httpx2
 from mcp import MCPError
-from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST, REQUEST_TIMEOUT
+from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST, PARSE_ERROR, REQUEST_TIMEOUT
 from pydantic import ValidationError
 
 from dial_client.errors import ServerError
@@ -24,6 +24,10 @@ _UNSENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 
 _SESSION_CODES = (INVALID_REQUEST, -32000, -32001)
 """What the SDKs answer to a session they do not know."""
+
+
+class NotAdmitted(httpx2.RequestError):
+    """A request did not get past the server's login; the text is for people."""
 
 
 def cause_of(error: BaseException) -> BaseException:
@@ -104,6 +108,8 @@ def _in_words(error: BaseException) -> str:
             return problem
         case MCPError(code=code, message=message) if code == HTTP_FAULT or is_closed(error):
             return message
+        case MCPError(code=code, message=message) if code == PARSE_ERROR and message.startswith("Failed to parse"):
+            return "the server's answer is not valid JSON-RPC"
         case MCPError(code=code, message=message) if code == REQUEST_TIMEOUT:
             return f"the server does not answer: {message}"
         case MCPError(code=code, message=message):
@@ -129,6 +135,8 @@ def of_network(error: Exception) -> str:
     """Say what a failed request means."""
     reason = str(error) or type(error).__name__
     match error:
+        case NotAdmitted():
+            return reason
         case httpx2.ConnectTimeout():
             return "the server cannot be reached: no connection in time"
         case httpx2.ConnectError():

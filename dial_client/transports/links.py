@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from dial_client.config import ServerSettings, Transport
+from dial_client.login import Login
 from dial_client.transports.tail import Tail
 
 
@@ -46,8 +47,8 @@ class Link(Protocol):
         """Leave nothing behind."""
 
 
-def links_to(settings: ServerSettings) -> Iterator[Link]:
-    """Give the ways to a server, each made when the one before it was refused.
+def links_to(settings: ServerSettings, login: Login | None = None) -> Iterator[Link]:
+    """Give the ways to a server, each made when the one before it was refused; `login` is for those behind a URL.
 
     A URL is first taken for streamable HTTP, then for HTTP+SSE (MCP specification, "Backwards Compatibility").
 
@@ -58,8 +59,8 @@ def links_to(settings: ServerSettings) -> Iterator[Link]:
         yield WindowsStdioLink(settings) if sys.platform == "win32" else StdioLink(settings)
         return
     if settings.transport is Transport.HTTP:
-        yield HTTPLink(settings)
-    yield SSELink(settings)
+        yield HTTPLink(settings, login)
+    yield SSELink(settings, login)
 
 
 class InProcessLink:
@@ -152,14 +153,15 @@ class HTTPLink:
     is_streamable_http = True
     stderr: tuple[str, ...] = ()
 
-    def __init__(self, settings: ServerSettings) -> None:
+    def __init__(self, settings: ServerSettings, login: Login | None = None) -> None:
         self._settings = settings
+        self._login = login
 
     def target(self, hooks: Hooks) -> Any:
         """Give the URL as a transport whose faults stay with the request they belong to."""
         from dial_client.transports.http import StreamableHTTPTransport
 
-        return _mending(StreamableHTTPTransport(self._settings), hooks)
+        return _mending(StreamableHTTPTransport(self._settings, self._login), hooks)
 
     async def last_words(self) -> str:
         """Say that the connection is closed: there is no more to know."""
@@ -176,12 +178,13 @@ class SSELink(HTTPLink):
 
     def target(self, hooks: Hooks) -> Any:
         """Give the URL as a transport that ends, with the reason, when a message cannot be sent."""
-        from dial_client.transports.http import sse_transport
+        from dial_client.transports.http import SSETransport
 
-        return _mending(sse_transport(self._settings, hooks.ended), hooks)
+        return _mending(SSETransport(self._settings, hooks.ended, self._login), hooks)
 
 
 def _mending(transport: Any, hooks: Hooks) -> Any:
+    from dial_client.transports.floods import Sieve
     from dial_client.transports.repair import Mender, MendingTransport
 
-    return MendingTransport(transport, Mender(hooks.note), lambda: hooks.ended(None), hooks.leaving)
+    return MendingTransport(transport, Mender(hooks.note), Sieve(hooks.note), lambda: hooks.ended(None), hooks.leaving)

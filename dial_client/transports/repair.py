@@ -16,6 +16,8 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, methods
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from dial_client.transports.floods import Sieve
+
 Note = Callable[[str], None]
 
 _VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
@@ -29,8 +31,16 @@ _STRINGS_OF_BLOCK = {
 """The content blocks of the protocol, each with the members that must be strings."""
 _MAX_UNREAD = 2_000
 """Characters of a content block that is shown as it was sent."""
+MAX_BLOCKS = 10_000
+"""Content blocks of a result that are kept: an empty one is three bytes on the wire, and a thousand in memory."""
 _FRAME = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 """What a page of tools needs besides the tools, at any version."""
+_LISTED = {
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+    "prompts/list": "prompts",
+}
+"""The other lists, and what their pages hold."""
 
 
 class Mender:
@@ -55,12 +65,14 @@ class Mender:
             return
         method, version = self._asked.pop(str(message.id), ("", ""))
         result = message.result
-        if version in MODERN_PROTOCOL_VERSIONS:
-            result.setdefault("resultType", "complete")
+        if version in MODERN_PROTOCOL_VERSIONS and not isinstance(result.get("resultType"), str):
+            result["resultType"] = "complete"
         if method == "initialize" and isinstance(result.get("protocolVersion"), str):
             self._version = result["protocolVersion"]
         elif method == "tools/list":
             mend_tools(result, version, self._note)
+        elif method in _LISTED or method == "resources/read":
+            mend_page(method, result, version, self._note)
         elif method == "tools/call" and result.get("resultType", "complete") == "complete":
             mend_content(result, version)
 
@@ -85,6 +97,23 @@ def mend_tools(result: dict[str, Any], version: str, note: Note) -> None:
     result.update(_FRAME | {"tools": kept} | ({"nextCursor": cursor} if isinstance(cursor, str) else {}))
 
 
+def mend_page(method: str, result: dict[str, Any], version: str, note: Note) -> None:
+    """Make a page of another list valid: what is malformed in it is left out, with a note."""
+    if version in MODERN_PROTOCOL_VERSIONS:
+        result.setdefault("ttlMs", 0)
+        result.setdefault("cacheScope", "private")
+    key = _LISTED.get(method, "")
+    items = result.get(key)
+    if not isinstance(items, list) or _is_valid(result, version, method):
+        return
+    kept = [item for item in items if _is_valid(_FRAME | {key: [item]}, version, method)]
+    if len(kept) < len(items):
+        note(f"malformed {key} are left out")
+    cursor = result.get("nextCursor")
+    result.clear()
+    result.update(_FRAME | {key: kept} | ({"nextCursor": cursor} if isinstance(cursor, str) else {}))
+
+
 def _forms(tool: Any) -> list[dict[str, Any]]:
     """Give a tool as it is, with an object as its schema, and with what a call cannot do without."""
     if not isinstance(tool, dict):
@@ -96,9 +125,9 @@ def _forms(tool: Any) -> list[dict[str, Any]]:
     return [tool, mended, {key: mended[key] for key in ("name", "description", "inputSchema") if key in mended}]
 
 
-def _is_valid(result: dict[str, Any], version: str) -> bool:
+def _is_valid(result: dict[str, Any], version: str, method: str = "tools/list") -> bool:
     try:
-        methods.validate_server_result("tools/list", version, result)
+        methods.validate_server_result(method, version, result)
     except (ValueError, KeyError):
         return False
     return True
@@ -109,7 +138,12 @@ def mend_content(result: dict[str, Any], version: str) -> None:
     content = result.get("content")
     blocks = content if isinstance(content, list) else [] if content is None else [content]
     if blocks is not content or not all(_is_block(block) for block in blocks):
-        result["content"] = [block if _is_block(block) else _as_text(block) for block in blocks]
+        result["content"] = [block if _is_block(block) else _as_text(block) for block in blocks[:MAX_BLOCKS]]
+    if len(blocks) > MAX_BLOCKS:
+        more = f"[{len(blocks) - MAX_BLOCKS:,} more blocks were left out]"
+        result["content"] = [*result["content"][:MAX_BLOCKS], _as_text(more)]
+    if not isinstance(result.get("_meta", {}), dict):
+        del result["_meta"]
     structured = result.get("structuredContent")
     if version not in MODERN_PROTOCOL_VERSIONS and structured is not None and not isinstance(structured, dict):
         del result["structuredContent"]
@@ -124,7 +158,10 @@ def _is_block(block: Any) -> bool:
 
 
 def _as_text(value: Any) -> dict[str, Any]:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    try:
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        text = "[what is nested too deeply to be shown]"
     cut = f"{text[:_MAX_UNREAD]}…" if len(text) > _MAX_UNREAD else text
     return {"type": "text", "text": cut}
 
@@ -140,17 +177,19 @@ class MendingTransport:
         self,
         inner: Transport,
         mender: Mender,
+        sieve: Sieve,
         on_end: Callable[[], None],
         on_leave: Callable[[BaseException], Awaitable[None]],
     ) -> None:
         self._inner = inner
         self._mender = mender
+        self._sieve = sieve
         self._on_end = on_end
         self._on_leave = on_leave
 
     async def __aenter__(self) -> tuple[_Reader, _Writer]:
         read, write = await self._inner.__aenter__()
-        return _Reader(read, self._mender, self._on_end), _Writer(write, self._mender)
+        return _Reader(read, self._mender, self._sieve, self._on_end), _Writer(write, self._mender)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -181,8 +220,9 @@ class _Stream:
 
 
 class _Reader(_Stream):
-    def __init__(self, inner: Any, mender: Mender, on_end: Callable[[], None]) -> None:
+    def __init__(self, inner: Any, mender: Mender, sieve: Sieve, on_end: Callable[[], None]) -> None:
         super().__init__(inner, mender)
+        self._sieve = sieve
         self._on_end = on_end
 
     @property
@@ -190,14 +230,17 @@ class _Reader(_Stream):
         return getattr(self._inner, "last_context", None)
 
     async def receive(self) -> SessionMessage | Exception:
-        try:
-            item: SessionMessage | Exception = await self._inner.receive()
-        except (anyio.EndOfStream, anyio.ClosedResourceError):
-            self._on_end()
-            raise
-        if isinstance(item, SessionMessage):
-            self._mender.received(item.message)
-        return item
+        while True:
+            try:
+                item: SessionMessage | Exception = await self._inner.receive()
+            except (anyio.EndOfStream, anyio.ClosedResourceError):
+                self._on_end()
+                raise
+            if not isinstance(item, SessionMessage):
+                return item
+            if self._sieve.passes(item.message):
+                self._mender.received(item.message)
+                return item
 
     def __aiter__(self) -> Self:
         return self

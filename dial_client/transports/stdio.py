@@ -11,6 +11,7 @@ from collections.abc import Callable
 from types import TracebackType
 
 import anyio
+import anyio.lowlevel
 from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
@@ -109,6 +110,8 @@ class StdioTransport:
             self._note("it writes to its standard output what is no MCP message; those lines are skipped")
         for message in messages:
             await incoming.send(message)
+        if not messages and b"{" in line:
+            await anyio.lowlevel.checkpoint()  # words without end must not keep everybody else waiting
 
     async def _pump_out(self, outgoing: MemoryObjectReceiveStream[SessionMessage], incoming: Incoming) -> None:
         try:

@@ -17,7 +17,8 @@ class Tail:
 
     def feed(self, chunk: bytes) -> None:
         """Take more bytes; a line may come in pieces."""
-        first, *others = chunk.split(b"\n")
+        # Of more lines than are kept the first are not worth the splitting.
+        first, *others = chunk.rsplit(b"\n", MAX_LINES + 1)
         room = MAX_LINE_BYTES - len(self._unfinished)
         self._unfinished += first[: max(0, room)]
         for line in others:

@@ -1,0 +1,93 @@
+"""Real servers, connected one by one and all at once: ``python -m benchmarks.together [--samples N]``.
+
+Connecting all is to take no more than `MOST` times what the slowest takes alone or, where processors are few, what they
+need for all of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dial_client import DialClient, ServerState
+
+NPM = Path(__file__).parent.parent / "build" / "npm" / "node_modules" / ".bin"
+MOST = 1.3
+
+
+def real_servers(folder: Path) -> dict[str, Any]:
+    """Give the entries of those that are installed; `folder` is a git repository they may use."""
+    commands: Mapping[str, list[str]] = {
+        "time": ["mcp-server-time", "--local-timezone", "UTC"],
+        "git": ["mcp-server-git", "--repository", str(folder)],
+        "fetch": ["mcp-server-fetch", "--ignore-robots-txt"],
+        "everything": ["mcp-server-everything"],
+        "filesystem": ["mcp-server-filesystem", str(folder)],
+        "memory": ["mcp-server-memory"],
+        "sequential-thinking": ["mcp-server-sequential-thinking"],
+    }
+    path = os.pathsep.join([str(Path(sys.executable).parent), str(NPM), os.environ.get("PATH", "")])
+    env = {"MEMORY_FILE_PATH": str(folder / "memory.json")}
+    found = {name: shutil.which(command[0], path=path) for name, command in commands.items()}
+    return {
+        name: {"command": program, "args": commands[name][1:], "env": env} for name, program in found.items() if program
+    }
+
+
+async def connected(servers: dict[str, Any]) -> float:
+    """Give the seconds until all are ready; leaving is not counted."""
+    began = time.perf_counter()
+    async with DialClient(servers) as dial:
+        seconds = time.perf_counter() - began
+        if {status.state for status in dial.servers.values()} != {ServerState.READY}:
+            raise RuntimeError(f"not all are ready: {dial.notes}")
+    return seconds
+
+
+async def measured(servers: dict[str, Any], samples: int) -> dict[str, float]:
+    """Give, for each server and for all of them, the median of the seconds; the first sample warms up."""
+    asked = {name: {name: entry} for name, entry in servers.items()} | {"all": servers}
+    seen: dict[str, list[float]] = {name: [] for name in asked}
+    for number in range(samples + 1):
+        for name, entries in asked.items():
+            seconds = await connected(entries)
+            if number:
+                seen[name].append(seconds)
+    return {name: statistics.median(times) for name, times in seen.items()}
+
+
+def main() -> None:
+    """Measure as the command line says; exit code 1 where all take too long."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--samples", type=int, default=5)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        subprocess.run(["git", "init", "-q", name], check=True)
+        before = os.times()
+        seen = asyncio.run(measured(real_servers(folder), given.samples))
+        after = os.times()
+    together = seen.pop("all")
+    slowest = max(seen, key=lambda server: seen[server])
+    for server, seconds in seen.items():
+        print(f"{server:20} {seconds:6.2f} s alone")
+    cpu = after.children_user + after.children_system - before.children_user - before.children_system
+    cpu /= 2 * (given.samples + 1)  # each of them started alone, and with the others
+    processors = os.cpu_count() or 1
+    print(f"{'all':20} {together:6.2f} s, {together / seen[slowest]:.2f} x {slowest}, the slowest")
+    print(f"{'their CPU time':20} {cpu:6.2f} s, on {processors} processors")
+    sys.exit(1 if together > MOST * max(seen[slowest], cpu / processors) else 0)
+
+
+if __name__ == "__main__":
+    main()
