@@ -1,0 +1,130 @@
+"""The HTTP server, from options to its end."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+
+from dial_client.cli import running
+from dial_client.cli.opening import opened, provider_of, say_notes, settings_of, warn
+from dial_client.cli.options import ExitCode, Options
+from dial_client.client import DialClient
+from dial_client.errors import ConfigError, DialError
+from dial_client.options import HostCallbacks
+from dial_client.serve.app import House, application
+from dial_client.serve.asking_people import Desk
+from dial_client.serve.door import is_loopback, rules_for
+from dial_client.serve.listening import Listener, bound
+from dial_client.serve.turns import Turns
+from dial_client.stores.memory import MemoryStore
+from dial_client.stores.sql import SQLStore
+
+TOKEN_VARIABLE = "DIAL_SERVE_TOKEN"  # noqa: S105 - its name
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a server listens, who comes in, and where it keeps what is said."""
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    token: str | None = None
+    """None for one from the environment, or one that is made."""
+    has_token: bool = True
+    allowed_hosts: tuple[str, ...] = ()
+    store: str | None = None
+    """A file or a database's URL; None for the user's own file."""
+    max_turns: int = 64
+
+
+async def serve_http(options: Options, address: Address) -> int:
+    """Serve until a signal comes, and give the exit code: 0 for SIGTERM, 130 for Ctrl-C.
+
+    Raises:
+        ConfigError: an option is wrong, or the address is taken.
+        ServerStartError: a server marked ``required`` did not start.
+    """
+    token = _token(address)
+    settings = settings_of(options)
+    provider = provider_of(options, settings)
+    turns = Turns(address.max_turns)
+    desk = Desk(turns, say=warn)
+    store = _store(options, address)
+    listener = bound(address.host, address.port)
+    name = options.model or settings.default_model or str(getattr(provider, "model", provider.name))
+    try:
+        async with opened(options, settings, provider, desk, HostCallbacks(elicit=desk.elicit)) as dial:
+            if isinstance(store, SQLStore):
+                await store.warm()
+            app = application(
+                House(dial, store, desk, turns, name), rules_for(address.host, token, address.allowed_hosts)
+            )
+            return await _serve(Listener(app, listener, turns), dial, _shown(listener.getsockname(), token))
+    finally:
+        listener.close()
+        with anyio.CancelScope(shield=True):
+            await store.aclose()
+
+
+async def _serve(server: Listener, dial: DialClient, shown: str) -> int:
+    code: int = ExitCode.ANSWERED
+    failed: DialError | None = None
+
+    def leave(number: int) -> None:
+        nonlocal code
+        code = ExitCode.INTERRUPTED if number == signal.SIGINT else ExitCode.ANSWERED
+        server.leave()
+
+    async def start() -> None:
+        nonlocal failed
+        try:
+            await dial.ready()
+            say_notes(dial.notes)
+        except DialError as error:
+            failed = error
+            server.leave()
+
+    running.interrupts.hand_over(leave)
+    async with anyio.create_task_group() as group:
+        group.start_soon(start)
+        await server.run(lambda: print(f"dial-chat: listening on {shown}", file=sys.stderr, flush=True))
+        group.cancel_scope.cancel()
+    if failed is not None:
+        raise failed
+    return code
+
+
+def _token(address: Address) -> str | None:
+    if not address.has_token:
+        if address.token:
+            raise ConfigError("--token does not go with --no-token")
+        if not is_loopback(address.host):
+            raise ConfigError(f"--no-token is for loopback only, not for {address.host}")
+        return None
+    token = address.token or os.environ.get(TOKEN_VARIABLE) or secrets.token_urlsafe(32)
+    if not token.isascii() or not token.isprintable() or " " in token:
+        raise ConfigError("a token is made of printable ASCII without spaces")
+    return token
+
+
+def _store(options: Options, address: Address) -> SQLStore | MemoryStore:
+    if not options.save:
+        if address.store:
+            raise ConfigError("--store does not go with --no-save")
+        return MemoryStore()
+    if address.store is None:
+        return SQLStore.sqlite()
+    return SQLStore(address.store if "://" in address.store else Path(address.store))
+
+
+def _shown(where: tuple[str, int], token: str | None) -> str:
+    """Give the address a person opens; the fragment of one never leaves the browser."""
+    near = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(where[0], where[0])  # noqa: S104 - every address is no address
+    host = f"[{near}]" if ":" in near else near
+    return f"http://{host}:{where[1]}/{'' if token is None else f'#token={token}'}"

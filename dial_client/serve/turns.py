@@ -1,0 +1,74 @@
+"""The turns that are under way, whoever asked for them: not too many at once, and none lost when the server leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import anyio
+
+from dial_client.live_turn import LiveTurn
+from dial_client.running import RunningTurn
+from dial_client.serve.answers import Refusal
+
+MAX_TURNS = 64
+
+
+class Turns:
+    """Keeps count.
+
+    Args:
+        most: turns at once; whoever asks for one more is asked to come again.
+    """
+
+    def __init__(self, most: int = MAX_TURNS) -> None:
+        self._most = most
+        self._running: set[RunningTurn] = set()
+        self._asking = 0
+        self._is_leaving = False
+
+    @property
+    def talks(self) -> tuple[LiveTurn, ...]:
+        """Those that belong to conversations."""
+        return tuple(turn.witness for turn in self._now() if isinstance(turn.witness, LiveTurn))
+
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        """Have a place for a turn while it is being started; `keep` keeps it until the turn is over.
+
+        Raises:
+            Refusal: there is none.
+        """
+        if self._is_leaving:
+            raise Refusal(503, "the server is being stopped", "stopping", kind="server_error")
+        if len(self._now()) + self._asking >= self._most:
+            why = f"{self._most} turns are under way: ask again in a while"
+            raise Refusal(429, why, "too_many_turns", kind="rate_limit_error", headers={"retry-after": "2"})
+        self._asking += 1
+        try:
+            yield
+        finally:
+            self._asking -= 1
+
+    def keep(self, turn: RunningTurn) -> None:
+        """Count a turn until it is over."""
+        self._running.add(turn)
+
+    def leave(self) -> None:
+        """Let no further turn begin."""
+        self._is_leaving = True
+
+    async def end(self, grace: float) -> None:
+        """Give the turns so many seconds to come to their ends, then cancel them: what they did is stored."""
+        self.leave()
+        running = self._now()
+        with anyio.move_on_after(grace):
+            for turn in running:
+                with suppress(Exception):  # whoever asked for it is told
+                    await turn.result()
+        for turn in running:
+            await turn.stopped()
+
+    def _now(self) -> tuple[RunningTurn, ...]:
+        self._running = {turn for turn in self._running if not turn.over}
+        return tuple(self._running)

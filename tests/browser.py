@@ -1,0 +1,292 @@
+"""Chromium without a window, driven over the DevTools protocol through pipes, with nothing but the standard library.
+
+Pages may only speak to loopback: every other host name leads nowhere, and `Tab.asked` tells what was tried.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import queue
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+PATIENCE = 30.0
+"""Seconds: a guard against waiting for ever, never a measure."""
+
+_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+PROGRAM = next((found for name in _NAMES if (found := shutil.which(name))), None)
+WHY_NOT = (
+    "Chromium is driven through inherited file descriptors, which Windows does not have"
+    if sys.platform == "win32"
+    else "Chromium is not installed (Debian: apt-get install chromium)"
+    if PROGRAM is None
+    else ""
+)
+
+_FLAGS = (
+    "--headless=new",
+    "--remote-debugging-pipe",
+    "--no-first-run",
+    "--no-default-browser-check",
+    "--disable-gpu",
+    "--disable-sync",
+    "--disable-extensions",
+    "--disable-component-update",
+    "--disable-background-networking",
+    "--disable-dev-shm-usage",
+    "--force-color-profile=srgb",
+    "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
+)
+
+# The browser reads commands from descriptor 3 and answers on 4; a launcher puts the pipes there.
+_LAUNCHER = """
+import os, sys
+os.dup2(int(sys.argv[1]), 60)
+os.dup2(int(sys.argv[2]), 61)
+os.dup2(60, 3)
+os.dup2(61, 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+
+
+class BrowserError(AssertionError):
+    """The browser refused a command, a script threw, or something never came true."""
+
+
+class Browser:
+    """A running Chromium."""
+
+    def __init__(self, commands: int, answers: int) -> None:
+        self._commands = commands
+        self._answers = answers
+        self._number = 0
+        self._waiting: dict[int, queue.SimpleQueue[dict[str, Any]]] = {}
+        self._hears: dict[str, Callable[[str, dict[str, Any]], None]] = {}
+        self._lock = threading.Lock()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def call(self, method: str, session: str | None = None, within: float = PATIENCE, **params: Any) -> dict[str, Any]:
+        """Give a command's result."""
+        answer: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        with self._lock:
+            self._number += 1
+            number = self._number
+            self._waiting[number] = answer
+            said = {"id": number, "method": method, "params": params} | ({"sessionId": session} if session else {})
+            _write_all(self._commands, json.dumps(said).encode() + b"\0")
+        try:
+            given = answer.get(timeout=within)
+        except queue.Empty:
+            raise BrowserError(f"{method}: no answer") from None
+        if "error" in given:
+            raise BrowserError(f"{method}: {given['error'].get('message')}")
+        result: dict[str, Any] = given["result"]
+        return result
+
+    def tab(self, **media: str) -> Tab:
+        """Open a tab with storage of its own, for a person with these preferences (``prefers_color_scheme="dark"``)."""
+        context = self.call("Target.createBrowserContext")["browserContextId"]
+        target = self.call("Target.createTarget", url="about:blank", browserContextId=context)["targetId"]
+        session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        tab = Tab(self, session)
+        self._hears[session] = tab.heard
+        tab.prepare(media)
+        return tab
+
+    def ended(self) -> None:
+        """Wait until the browser has said its last."""
+        self._reader.join(PATIENCE)
+
+    def _read(self) -> None:
+        rest = b""
+        while piece := os.read(self._answers, 1 << 16):
+            *messages, rest = (rest + piece).split(b"\0")
+            for message in messages:
+                self._take(json.loads(message))
+
+    def _take(self, said: dict[str, Any]) -> None:
+        if "id" in said:
+            waiting = self._waiting.pop(said["id"], None)
+            if waiting is not None:
+                waiting.put(said)
+        elif (hear := self._hears.get(said.get("sessionId", ""))) is not None:
+            hear(said["method"], said.get("params", {}))
+
+
+class Tab:
+    """One page, and what it was seen doing."""
+
+    def __init__(self, browser: Browser, session: str) -> None:
+        self._browser = browser
+        self._session = session
+        self.asked: list[str] = []
+        """The address of every request, but for those within the page (``data:``, ``blob:``)."""
+        self.complaints: list[str] = []
+        """Errors and warnings of the browser's console: scripts that threw, violations of the content policy."""
+        self.dialogs: list[str] = []
+        """What ``alert`` and its like were called with."""
+
+    def prepare(self, media: dict[str, str]) -> None:
+        """Listen to everything, and set what the person prefers."""
+        for domain in ("Page", "Runtime", "Network", "Log"):
+            self.call(f"{domain}.enable")
+        self.resize(1280, 800)
+        features = [{"name": name.replace("_", "-"), "value": value} for name, value in media.items()]
+        self.call("Emulation.setEmulatedMedia", features=features)
+
+    def call(self, method: str, **params: Any) -> dict[str, Any]:
+        """Give the result of a command to this page."""
+        return self._browser.call(method, self._session, **params)
+
+    def heard(self, method: str, params: dict[str, Any]) -> None:
+        """Note an event."""
+        match method:
+            case "Network.requestWillBeSent":
+                if not params["request"]["url"].startswith(("data:", "blob:", "about:")):
+                    self.asked.append(params["request"]["url"])
+            case "Network.webSocketCreated":
+                self.asked.append(params["url"])
+            case "Log.entryAdded":
+                entry = params["entry"]
+                if entry["level"] in ("error", "warning"):
+                    self.complaints.append(f"{entry['source']}: {entry['text']} {entry.get('url', '')}".strip())
+            case "Runtime.exceptionThrown":
+                self.complaints.append(f"threw: {_thrown(params['exceptionDetails'])}")
+            case "Runtime.consoleAPICalled":
+                if params["type"] in ("error", "warning"):
+                    words = [str(one.get("value", one.get("description"))) for one in params["args"]]
+                    self.complaints.append(f"console: {' '.join(words)}")
+            case "Page.javascriptDialogOpening":
+                self.dialogs.append(params["message"])
+
+    def resize(self, width: int, height: int, *, phone: bool = False) -> None:
+        """Give the page another size, in CSS pixels."""
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=2 if phone else 1,
+            mobile=phone,
+        )
+        self.call("Emulation.setTouchEmulationEnabled", enabled=phone)
+
+    def go(self, url: str) -> None:
+        """Open an address."""
+        self.call("Page.navigate", url=url)
+        self.until("document.readyState === 'complete'")
+
+    def reload(self) -> None:
+        """Load the page anew."""
+        self.run("window.isOld = true")
+        self.call("Page.reload")
+        self.until("!window.isOld && document.readyState === 'complete'")
+
+    def run(self, script: str, within: float = PATIENCE) -> Any:
+        """Give the value of an expression; a promise's when it is kept."""
+        how = {"awaitPromise": True, "returnByValue": True, "userGesture": True}
+        said = self._browser.call("Runtime.evaluate", self._session, within, expression=script, **how)
+        if "exceptionDetails" in said:
+            raise BrowserError(_thrown(said["exceptionDetails"]))
+        return said["result"].get("value")
+
+    def until(self, condition: str, within: float = PATIENCE) -> Any:
+        """Wait until an expression is true, and give its value."""
+        look = (
+            "new Promise((kept, broken) => { const began = Date.now(); const look = () => { let found; "
+            f"try {{ found = ({condition}); }} catch (error) {{ found = null; }} "
+            f"if (found) kept(found); else if (Date.now() - began > {within * 1000:.0f}) broken(new Error('never')); "
+            "else setTimeout(look, 20); }; look(); })"
+        )
+        for _ in range(3):
+            try:
+                return self.run(look, within + PATIENCE)
+            except BrowserError as error:
+                if "context" not in str(error) and "navigated" not in str(error):
+                    raise BrowserError(
+                        f"never true: {condition}\n{self.run('document.body.innerText')[:3000]}"
+                    ) from None
+        raise BrowserError(f"the page never came to rest: {condition}")
+
+    def click(self, selector: str) -> None:
+        """Click where the first element is that matches, with the pointer: what lies before it gets the click."""
+        named = json.dumps(selector)
+        place = self.until(
+            f"(() => {{ const e = document.querySelector({named}); "
+            "if (!e || e.disabled || e.closest('[inert]')) return; "
+            "e.scrollIntoView({block: 'nearest'}); const r = e.getBoundingClientRect(); "
+            "return r.width && [r.left + r.width / 2, r.top + r.height / 2]; })()"
+        )
+        for kind in ("mousePressed", "mouseReleased"):
+            self.call("Input.dispatchMouseEvent", type=kind, x=place[0], y=place[1], button="left", clickCount=1)
+
+    def type(self, text: str) -> None:
+        """Put text where the focus is, as typing does."""
+        self.call("Input.insertText", text=text)
+
+    def press(self, key: str, *, modifiers: int = 0) -> None:
+        """Press and release a key by its name (``Enter``, ``Escape``, ``/``); 8 is Shift."""
+        text = {"Enter": "\r"}.get(key, key if len(key) == 1 else "")
+        codes = {"Enter": 13, "Escape": 27, "Tab": 9, "ArrowDown": 40, "ArrowUp": 38}
+        about = {"key": key, "modifiers": modifiers, "windowsVirtualKeyCode": codes.get(key, ord(key[0]))}
+        self.call("Input.dispatchKeyEvent", type="keyDown" if text else "rawKeyDown", text=text, **about)
+        self.call("Input.dispatchKeyEvent", type="keyUp", **about)
+
+    def download_to(self, folder: Path) -> None:
+        """Save what is downloaded in a folder, under the name it is given."""
+        self.call("Page.setDownloadBehavior", behavior="allow", downloadPath=str(folder))
+
+    def choose_file(self, selector: str, path: Path) -> None:
+        """Choose a file in a field for files."""
+        found = self.call("Runtime.evaluate", expression=f"document.querySelector({json.dumps(selector)})")
+        self.call("DOM.setFileInputFiles", files=[str(path)], objectId=found["result"]["objectId"])
+
+    def screenshot(self, path: Path) -> None:
+        """Write what is seen to a PNG file."""
+        path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
+
+
+@contextmanager
+def browser(folder: Path) -> Iterator[Browser]:
+    """Run Chromium for as long as this lasts, with its files in `folder`."""
+    assert PROGRAM is not None
+    to_browser, commands = os.pipe()
+    answers, from_browser = os.pipe()
+    sandbox = ["--no-sandbox"] if sys.platform != "win32" and os.geteuid() == 0 else []
+    launcher = [sys.executable, "-c", _LAUNCHER, str(to_browser), str(from_browser)]
+    process = subprocess.Popen(
+        [*launcher, PROGRAM, *_FLAGS, *sandbox, f"--user-data-dir={folder}"],
+        pass_fds=(to_browser, from_browser),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    os.close(to_browser)
+    os.close(from_browser)
+    found = Browser(commands, answers)
+    try:
+        yield found
+    finally:
+        os.close(commands)  # ends it
+        process.wait(PATIENCE)
+        found.ended()
+        os.close(answers)
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
+def _thrown(details: dict[str, Any]) -> str:
+    thrown = details.get("exception", {})
+    return str(thrown.get("description", thrown.get("value", details.get("text"))))

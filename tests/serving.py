@@ -1,0 +1,137 @@
+"""A server of this test's own: the real one, on loopback, in this process, before a scripted model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+import httpx2
+
+from dial_client.client import DialClient
+from dial_client.model import Provider
+from dial_client.providers.scripted import ScriptedProvider
+from dial_client.serve.app import House, application
+from dial_client.serve.asking_people import PATIENCE, Desk
+from dial_client.serve.door import MAX_BODY, Rules
+from dial_client.serve.listening import GRACE, HEAD_PATIENCE, Listener, bound
+from dial_client.serve.turns import MAX_TURNS, Turns
+from dial_client.store import ConversationStore
+from dial_client.stores.memory import MemoryStore
+
+LONG = 60.0
+"""Seconds: a guard against waiting for ever, never a measure."""
+TOKEN = "a-token"
+MODEL = "the-model"
+
+
+@dataclass
+class Served:
+    """What a test has to do with."""
+
+    url: str
+    http: httpx2.AsyncClient
+    """Shows the token."""
+    dial: DialClient
+    store: ConversationStore
+    turns: Turns
+    listener: Listener
+    provider: Provider
+
+    async def json(self, method: str, path: str, status: int = 200, **more: Any) -> Any:
+        """Ask, and give the answer's JSON; None where it has no body."""
+        answer = await self.http.request(method, path, **more)
+        assert answer.status_code == status, answer.text
+        return answer.json() if answer.content else None
+
+    async def conversation(self) -> str:
+        """Begin one, and give its address."""
+        return f"/conversations/{(await self.json('POST', '/conversations', 201))['id']}"
+
+
+@asynccontextmanager
+async def served(
+    model: Sequence[Any] | Provider,
+    servers: Mapping[str, Any] | None = None,
+    *,
+    rules: Rules | None = None,
+    store: ConversationStore | None = None,
+    patience: float = PATIENCE,
+    most: int = MAX_TURNS,
+    grace: float = GRACE,
+    head_patience: int = HEAD_PATIENCE,
+    **options: Any,
+) -> AsyncIterator[Served]:
+    """Serve until this is left, which cancels what still runs."""
+    provider = ScriptedProvider(model) if isinstance(model, Sequence) else model
+    turns = Turns(most)
+    desk = Desk(turns, patience)
+    kept = store or MemoryStore()
+    listener = bound("127.0.0.1", 0)
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    auth = {"Authorization": f"Bearer {TOKEN}"}
+    with closing(listener), anyio.fail_after(LONG):
+        async with (
+            DialClient(servers or {}, provider, approve=desk, elicit=desk.elicit, **options) as dial,
+            anyio.create_task_group() as group,
+            httpx2.AsyncClient(base_url=url, headers=auth, timeout=LONG, trust_env=False, verify=False) as http,
+        ):
+            app = application(House(dial, kept, desk, turns, MODEL), rules or Rules(TOKEN, max_body=MAX_BODY))
+            server = Listener(app, listener, turns, grace=grace, patience=head_patience)
+            group.start_soon(server.run, lambda: None)
+            yield Served(url, http, dial, kept, turns, server, provider)
+            await http.aclose()
+            await turns.end(0.0)
+            server.leave()
+    await kept.aclose()
+
+
+@dataclass(frozen=True)
+class Heard:
+    """One server-sent event."""
+
+    name: str
+    """Empty for an unnamed one."""
+    data: Any
+    """Its JSON; the text itself where it is ``[DONE]``."""
+    id: str = ""
+
+
+async def heard(answer: httpx2.Response) -> AsyncIterator[Heard]:
+    """Give the events of a stream as they come."""
+    said: dict[str, str] = {}
+    async for line in answer.aiter_lines():
+        if not line and said:
+            data = said.get("data", "")
+            yield Heard(said.get("event", ""), data if data == "[DONE]" else json.loads(data), said.get("id", ""))
+            said = {}
+        elif line and not line.startswith(":"):
+            name, _, value = line.partition(": ")
+            said[name] = value
+
+
+def text_of(events: Sequence[Heard]) -> str:
+    """Give the text of the unnamed events."""
+    chunks = [event.data["choices"][0]["delta"] for event in events if not event.name and event.data != "[DONE]"]
+    return "".join(chunk.get("content", "") for chunk in chunks)
+
+
+class Gate:
+    """A tool's work that waits until it may go on; it knows when it began and whether it was cancelled."""
+
+    def __init__(self) -> None:
+        self.begun = anyio.Event()
+        self.open = anyio.Event()
+        self.cancelled = anyio.Event()
+
+    async def passed(self) -> None:
+        """Wait at the gate."""
+        self.begun.set()
+        try:
+            await self.open.wait()
+        except anyio.get_cancelled_exc_class():
+            self.cancelled.set()
+            raise

@@ -1,0 +1,139 @@
+"""Tools of the caller's own: offered beside the servers', and handed back when the model calls them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+from mcp.server import MCPServer
+
+from dial_client import DialClient, Limits, Message, ScriptedProvider, StopReason, ToolSpec, Turn
+from dial_client.histories import valid_history
+from dial_client.messages import Role
+
+pytestmark = pytest.mark.anyio
+
+SCHEMA: Mapping[str, Any] = {"type": "object", "properties": {"a": {"type": "integer"}}}
+MINE = ToolSpec("mine", "Mine.", SCHEMA, tool="mine", original_schema=SCHEMA)
+HI = [Message.user("Hi")]
+ADD: dict[str, Any] = {"name": "add", "arguments": {"a": 1, "b": 2}}
+CALL: dict[str, Any] = {"name": "mine", "arguments": {"a": 1}}
+
+
+def maths() -> MCPServer:
+    server = MCPServer("maths")
+
+    @server.tool()
+    def add(a: int, b: int) -> str:
+        """Adds."""
+        return str(a + b)
+
+    return server
+
+
+@asynccontextmanager
+async def opened(model: ScriptedProvider, **options: Any) -> AsyncIterator[DialClient]:
+    with anyio.fail_after(30):
+        async with DialClient({"maths": maths()}, model, **options) as dial:
+            yield dial
+
+
+async def answered(
+    model: ScriptedProvider, tools: Sequence[ToolSpec] = (MINE,), messages: Sequence[Message] = HI, **options: Any
+) -> Turn:
+    async with opened(model, **options) as dial:
+        return await dial.start(messages, watched=False, handed_back=tools).result()
+
+
+async def test_a_call_of_the_callers_tool_ends_the_turn_and_is_handed_back() -> None:
+    model = ScriptedProvider([{"text": "A moment.", "tool_calls": [CALL]}])
+    turn = await answered(model)
+    assert turn.stop_reason is StopReason.HANDED_BACK
+    assert turn.text == "A moment."
+    assert [(call.name, dict(call.arguments)) for call in turn.handed_back] == [("mine", {"a": 1})]
+    assert turn.messages == (turn.message,)
+    assert turn.tool_calls == ()
+    assert turn.to_dict()["handed_back"] == [{"id": "call_1", "name": "mine", "arguments": {"a": 1}}]
+    assert [tool.name for tool in model.requests[0].tools] == ["add", "mine"]
+
+
+async def test_the_servers_calls_of_the_same_reply_are_made_first() -> None:
+    turn = await answered(ScriptedProvider([{"tool_calls": [CALL, ADD]}]))
+    assert turn.stop_reason is StopReason.HANDED_BACK
+    assert [call.id for call in turn.handed_back] == ["call_1"]
+    assert [(message.role, message.text) for message in turn.messages] == [(Role.ASSISTANT, ""), (Role.TOOL, "3")]
+    assert turn.message == turn.messages[0]
+    assert [record.result.content for record in turn.tool_calls] == ["3"]
+
+
+async def test_with_its_result_the_conversation_goes_on() -> None:
+    model = ScriptedProvider([{"tool_calls": [ADD]}, {"tool_calls": [CALL]}, "Both."])
+    async with opened(model) as dial:
+        first = await dial.start(HI, watched=False, handed_back=[MINE]).result()
+        result = Message(Role.TOOL, "42", tool_call_id=first.handed_back[0].id, name="mine")
+        history = valid_history([*HI, *first.messages, result])
+        turn = await dial.start(history, watched=False, handed_back=[MINE]).result()
+    assert (turn.text, turn.stop_reason, turn.handed_back) == ("Both.", StopReason.ANSWERED, ())
+    assert "handed_back" not in turn.to_dict()
+    assert [message.text for message in model.requests[2].messages if message.role is Role.TOOL] == ["3", "42"]
+
+
+async def test_a_turn_that_calls_none_is_as_ever() -> None:
+    turn = await answered(ScriptedProvider([{"tool_calls": [ADD]}, "It is 3."]))
+    assert (turn.text, turn.stop_reason) == ("It is 3.", StopReason.ANSWERED)
+
+
+async def test_calls_of_an_earlier_turn_end_no_later_one() -> None:
+    call = {"id": "old", "name": "mine", "arguments": {}}
+    history = [*HI, Message.from_dict({"role": "assistant", "tool_calls": [call]})]
+    history.append(Message(Role.TOOL, "42", tool_call_id="old", name="mine"))
+    turn = await answered(ScriptedProvider([{"tool_calls": [ADD]}, "It is 3."]), messages=history)
+    assert turn.stop_reason is StopReason.ANSWERED
+
+
+async def test_it_hides_a_servers_tool_of_the_same_name_and_says_so() -> None:
+    own = ToolSpec("add", "Mine.", SCHEMA, tool="add", original_schema=SCHEMA)
+    model = ScriptedProvider([{"tool_calls": [ADD]}])
+    turn = await answered(model, [own])
+    assert [call.name for call in turn.handed_back] == ["add"]
+    assert model.requests[0].tools == (own,)
+    assert turn.notes == ("the tool 'add' is not offered: the caller has one of this name",)
+
+
+async def test_calls_that_are_handed_back_take_no_level_and_those_with_others_do() -> None:
+    none = Limits(max_depth=1)
+    alone = await answered(ScriptedProvider([{"tool_calls": [ADD]}, {"tool_calls": [CALL]}]), limits=none)
+    assert (alone.stop_reason, len(alone.handed_back)) == (StopReason.HANDED_BACK, 1)
+    model = ScriptedProvider([{"tool_calls": [ADD]}, {"tool_calls": [CALL, ADD]}, "So far."])
+    both = await answered(model, limits=none)
+    assert (both.stop_reason, both.text, both.handed_back) == (StopReason.MAX_DEPTH, "So far.", ())
+
+
+@pytest.mark.parametrize(
+    ("tool_format", "reply"),
+    [
+        ("xml", '<tool_call>{"name": "mine", "arguments": {"a": 1}}</tool_call>'),
+        ("react", 'Thought: I must ask.\nAction: mine\nAction Input: {"a": 1}'),
+    ],
+)
+async def test_calls_that_ride_as_text_are_handed_back_too(tool_format: str, reply: str) -> None:
+    turn = await answered(ScriptedProvider([reply]), tool_format=tool_format)
+    assert turn.stop_reason is StopReason.HANDED_BACK
+    assert [(call.name, dict(call.arguments)) for call in turn.handed_back] == [("mine", {"a": 1})]
+
+
+async def test_what_is_on_offer_is_made_once_as_long_as_nothing_changes() -> None:
+    model = ScriptedProvider([{"tool_calls": [ADD]}, "It is 3."])
+    await answered(model)
+    assert model.requests[0].tools is model.requests[1].tools
+
+
+async def test_the_tokens_of_each_reply_can_be_limited() -> None:
+    model = ScriptedProvider([{"tool_calls": [ADD]}, "3", {"tool_calls": [ADD]}, "4"])
+    async with opened(model, limits=Limits(max_depth=1)) as dial:
+        await dial.start(HI, watched=False, max_tokens=9).result()
+        await dial.start(HI, watched=False).result()
+    assert [request.max_tokens for request in model.requests] == [9, 9, None, None]

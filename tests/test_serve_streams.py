@@ -1,0 +1,154 @@
+"""Answers that go on, to clients that are silent, slow or gone."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+from starlette.types import Message
+
+from dial_client.errors import ProviderError
+from dial_client.live_turn import LiveTurn
+from dial_client.serve import streams
+from dial_client.serve.streams import EventStream, of_turn
+from dial_client.stores.memory import MemoryStore
+
+pytestmark = pytest.mark.anyio
+
+SCOPE: dict[str, Any] = {"type": "http"}
+
+
+class Client:
+    """The other end of an answer, as ASGI has it."""
+
+    def __init__(self) -> None:
+        self.sent: list[Message] = []
+        self.heard = anyio.Event()
+        self.leaves = anyio.Event()
+
+    async def receive(self) -> Message:
+        await self.leaves.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Message) -> None:
+        await anyio.lowlevel.checkpoint()
+        self.sent.append(message)
+        if message.get("body", b"").startswith(b":"):
+            self.heard.set()
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(message.get("body", b"") for message in self.sent)
+
+
+async def answer(client: Client, lines: AsyncGenerator[str, None]) -> list[str]:
+    """Send the lines, and give what happened at the end."""
+    ends: list[str] = []
+    with anyio.fail_after(30):
+        await EventStream(lines, at_end=lambda: ends.append("ended"))(SCOPE, client.receive, client.send)
+    return ends
+
+
+async def test_it_begins_with_the_first_line_and_ends_with_the_last() -> None:
+    client = Client()
+
+    async def lines() -> AsyncGenerator[str, None]:
+        assert client.sent == []
+        yield "data: 1\n\n"
+        yield "data: 2\n\n"
+
+    assert await answer(client, lines()) == ["ended"]
+    assert client.sent[0]["status"] == 200
+    assert (client.body, client.sent[-1]["more_body"]) == (b"data: 1\n\ndata: 2\n\n", False)
+
+
+async def test_in_silence_a_comment_shows_that_it_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "PING", 0.0)
+    client = Client()
+
+    async def lines() -> AsyncGenerator[str, None]:
+        await client.heard.wait()
+        yield "data: 1\n\n"
+
+    await answer(client, lines())
+    assert client.body.startswith(b": still here\n\n")
+    assert b"data: 1\n\n" in client.body
+
+
+async def test_what_goes_wrong_before_the_first_line_is_raised_as_it_is() -> None:
+    client = Client()
+
+    async def lines() -> AsyncGenerator[str, None]:
+        if not client.sent:
+            raise ProviderError("nobody there")
+        yield ""
+
+    with pytest.raises(ProviderError, match="nobody there"):
+        await answer(client, lines())
+    assert client.sent == []
+
+
+async def test_a_client_that_is_gone_is_sent_no_more() -> None:
+    client, left = Client(), False
+
+    async def lines() -> AsyncGenerator[str, None]:
+        nonlocal left
+        try:
+            yield "data: 1\n\n"
+            client.leaves.set()
+            await anyio.sleep_forever()
+        finally:
+            left = True
+
+    assert await answer(client, lines()) == ["ended"]
+    assert left
+    assert client.body == b"data: 1\n\n"
+
+
+async def test_a_client_that_was_never_there_ends_what_was_never_begun() -> None:
+    client = Client()
+    client.leaves.set()
+
+    async def lines() -> AsyncGenerator[str, None]:
+        await anyio.sleep_forever()
+        yield ""
+
+    assert await answer(client, lines()) == ["ended"]
+    assert client.sent == []
+
+
+async def test_a_client_that_does_not_read_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "SEND_PATIENCE", 0.0)
+
+    class Stuck(Client):
+        async def send(self, message: Message) -> None:
+            if message["type"] == "http.response.body":
+                await anyio.sleep_forever()
+
+    ends: list[str] = []
+
+    async def lines() -> AsyncGenerator[str, None]:
+        try:
+            yield "data: 1\n\n"
+        finally:
+            ends.append("left")
+
+    client = Stuck()
+    with pytest.raises(TimeoutError):
+        await EventStream(lines(), at_end=lambda: ends.append("ended"))(SCOPE, client.receive, client.send)
+    assert ends == ["left", "ended"]
+
+
+async def test_whoever_comes_back_to_a_silent_turn_sees_at_once_that_it_is_there() -> None:
+    silent = LiveTurn(MemoryStore(), "conversation", 10.0, lambda: None)
+    client, lines = Client(), of_turn(silent, 0, "model")
+    async with anyio.create_task_group() as group:
+        group.start_soon(EventStream(lines, {"x-turn-id": silent.id}), SCOPE, client.receive, client.send)
+        with anyio.fail_after(10):
+            await client.heard.wait()
+        client.leaves.set()
+    assert client.sent[0]["type"] == "http.response.start"
+    assert (b"x-turn-id", silent.id.encode()) in client.sent[0]["headers"]
