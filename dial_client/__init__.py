@@ -10,10 +10,12 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "approvals": ("Approval", "Approver"),
+    "attaching": ("Attached",),
     "client": ("DialClient",),
     "conversations": ("ConversationManager",),
     "errors": (
         "ConfigError",
+        "ConversationBusy",
         "ConversationNotFound",
         "DialError",
         "LimitReached",
@@ -26,6 +28,8 @@ _HOMES = {
         "Event",
         "Finished",
         "MessageCompleted",
+        "PersonAnswered",
+        "PersonAsked",
         "ReasoningDelta",
         "RoundStarted",
         "ServerChanged",
@@ -37,6 +41,8 @@ _HOMES = {
     ),
     "formats": ("NativeFormatHandler", "ReActFormatHandler", "XMLFormatHandler"),
     "limits": ("Limits", "StopReason"),
+    "live_turn": ("LiveTurn",),
+    "login": ("Login", "LoginFailed", "LoginRequest"),
     "messages": (
         "FilePart",
         "ImagePart",
@@ -49,10 +55,26 @@ _HOMES = {
         "Usage",
     ),
     "model": ("ModelRequest", "Provider", "ToolFormat", "ToolFormatHandler"),
+    "news": ("Subscription",),
+    "prompts": ("Prompt", "PromptArgument"),
     "providers.scripted": ("ScriptedProvider",),
+    "resources": ("Resource", "ResourceContent", "ResourceTemplate"),
+    "questions": (
+        "Elicit",
+        "Elicitation",
+        "ElicitationAction",
+        "ElicitationAnswer",
+        "OnLog",
+        "Sample",
+        "SamplingReply",
+        "SamplingRequest",
+        "ServerLog",
+    ),
     "running": ("RunningTurn",),
     "server_status": ("ServerState", "ServerStatus"),
-    "store": ("ConversationStore", "MemoryStore", "SQLStore"),
+    "store": ("Conversation", "ConversationStore", "ConversationSummary", "Page"),
+    "stores.memory": ("MemoryStore",),
+    "stores.sql": ("SQLStore",),
     "turn": ("ToolCallRecord", "Turn"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

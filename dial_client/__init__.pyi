@@ -1,8 +1,10 @@
 from dial_client.approvals import Approval as Approval
 from dial_client.approvals import Approver as Approver
+from dial_client.attaching import Attached as Attached
 from dial_client.client import DialClient as DialClient
 from dial_client.conversations import ConversationManager as ConversationManager
 from dial_client.errors import ConfigError as ConfigError
+from dial_client.errors import ConversationBusy as ConversationBusy
 from dial_client.errors import ConversationNotFound as ConversationNotFound
 from dial_client.errors import DialError as DialError
 from dial_client.errors import LimitReached as LimitReached
@@ -13,6 +15,8 @@ from dial_client.errors import ServerStartError as ServerStartError
 from dial_client.events import Event as Event
 from dial_client.events import Finished as Finished
 from dial_client.events import MessageCompleted as MessageCompleted
+from dial_client.events import PersonAnswered as PersonAnswered
+from dial_client.events import PersonAsked as PersonAsked
 from dial_client.events import ReasoningDelta as ReasoningDelta
 from dial_client.events import RoundStarted as RoundStarted
 from dial_client.events import ServerChanged as ServerChanged
@@ -26,6 +30,10 @@ from dial_client.formats import ReActFormatHandler as ReActFormatHandler
 from dial_client.formats import XMLFormatHandler as XMLFormatHandler
 from dial_client.limits import Limits as Limits
 from dial_client.limits import StopReason as StopReason
+from dial_client.live_turn import LiveTurn as LiveTurn
+from dial_client.login import Login as Login
+from dial_client.login import LoginFailed as LoginFailed
+from dial_client.login import LoginRequest as LoginRequest
 from dial_client.messages import FilePart as FilePart
 from dial_client.messages import ImagePart as ImagePart
 from dial_client.messages import Message as Message
@@ -39,13 +47,31 @@ from dial_client.model import ModelRequest as ModelRequest
 from dial_client.model import Provider as Provider
 from dial_client.model import ToolFormat as ToolFormat
 from dial_client.model import ToolFormatHandler as ToolFormatHandler
+from dial_client.news import Subscription as Subscription
+from dial_client.prompts import Prompt as Prompt
+from dial_client.prompts import PromptArgument as PromptArgument
 from dial_client.providers.scripted import ScriptedProvider as ScriptedProvider
+from dial_client.questions import Elicit as Elicit
+from dial_client.questions import Elicitation as Elicitation
+from dial_client.questions import ElicitationAction as ElicitationAction
+from dial_client.questions import ElicitationAnswer as ElicitationAnswer
+from dial_client.questions import OnLog as OnLog
+from dial_client.questions import Sample as Sample
+from dial_client.questions import SamplingReply as SamplingReply
+from dial_client.questions import SamplingRequest as SamplingRequest
+from dial_client.questions import ServerLog as ServerLog
+from dial_client.resources import Resource as Resource
+from dial_client.resources import ResourceContent as ResourceContent
+from dial_client.resources import ResourceTemplate as ResourceTemplate
 from dial_client.running import RunningTurn as RunningTurn
 from dial_client.server_status import ServerState as ServerState
 from dial_client.server_status import ServerStatus as ServerStatus
+from dial_client.store import Conversation as Conversation
 from dial_client.store import ConversationStore as ConversationStore
-from dial_client.store import MemoryStore as MemoryStore
-from dial_client.store import SQLStore as SQLStore
+from dial_client.store import ConversationSummary as ConversationSummary
+from dial_client.store import Page as Page
+from dial_client.stores.memory import MemoryStore as MemoryStore
+from dial_client.stores.sql import SQLStore as SQLStore
 from dial_client.turn import ToolCallRecord as ToolCallRecord
 from dial_client.turn import Turn as Turn
 
@@ -54,40 +80,66 @@ __version__: str
 __all__ = [
     "Approval",
     "Approver",
+    "Attached",
     "ConfigError",
+    "Conversation",
+    "ConversationBusy",
     "ConversationManager",
     "ConversationNotFound",
     "ConversationStore",
+    "ConversationSummary",
     "DialClient",
     "DialError",
+    "Elicit",
+    "Elicitation",
+    "ElicitationAction",
+    "ElicitationAnswer",
     "Event",
     "FilePart",
     "Finished",
     "ImagePart",
     "LimitReached",
     "Limits",
+    "LiveTurn",
+    "Login",
+    "LoginFailed",
+    "LoginRequest",
     "MemoryStore",
     "Message",
     "MessageCompleted",
     "ModelRequest",
     "NativeFormatHandler",
+    "OnLog",
+    "Page",
+    "PersonAnswered",
+    "PersonAsked",
+    "Prompt",
+    "PromptArgument",
     "Provider",
     "ProviderError",
     "ReActFormatHandler",
     "ReasoningDelta",
+    "Resource",
+    "ResourceContent",
+    "ResourceTemplate",
     "Role",
     "RoundStarted",
     "RunningTurn",
     "SQLStore",
+    "Sample",
+    "SamplingReply",
+    "SamplingRequest",
     "ScriptedProvider",
     "ServerChanged",
     "ServerError",
     "ServerGone",
+    "ServerLog",
     "ServerStartError",
     "ServerState",
     "ServerStatus",
     "StatusChanged",
     "StopReason",
+    "Subscription",
     "TextDelta",
     "TextPart",
     "ToolCallFinished",

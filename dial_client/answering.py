@@ -15,10 +15,11 @@ from dial_client.events import Emit, Event, MessageCompleted, StatusChanged, Too
 from dial_client.executor import ToolExecutor
 from dial_client.fitting import Window
 from dial_client.formats.choice import ChosenFormat
+from dial_client.handing_back import HandedBack
 from dial_client.landing import land
 from dial_client.limits import Limits, StopReason
 from dial_client.logs import get_logger
-from dial_client.messages import Message, ToolCallRequest, Usage
+from dial_client.messages import Message, Role, ToolCallRequest, ToolSpec, Usage
 from dial_client.model import Provider, ToolFormat
 from dial_client.narrating import Narrator
 from dial_client.offering import Menu, Offering
@@ -51,34 +52,56 @@ class Host:
     """The model is asked for a last word when a limit is met."""
     guidance: str | None = None
     """How the model is to go about tools; None for our own words, where nobody else's are."""
+    words: str = ""
+    """What the servers say of themselves."""
+    system: str | None = None
+    """Instructions for conversations that do not begin with their own."""
 
 
-async def answer(host: Host, messages: tuple[Message, ...], turn: RunningTurn, *, stream: bool) -> StopReason:
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is wanted of one turn."""
+
+    stream: bool = True
+    """Ask the model for its replies in pieces."""
+    handed_back: tuple[ToolSpec, ...] = ()
+    """The caller's own tools."""
+    max_tokens: int | None = None
+    """Of each reply; None for the model's own limit."""
+
+
+async def answer(host: Host, messages: tuple[Message, ...], turn: RunningTurn, wanted: Wanted) -> StopReason:
     """Carry a turn out, and say why it ended; everything else about it is in what `turn` has recorded.
 
     Args:
         host: what the turn has to work with.
-        messages: the conversation, instructions first.
+        messages: the conversation.
         turn: hears everything that happens.
-        stream: ask the model for its replies in pieces.
+        wanted: what the caller has to say about it.
 
     Raises:
         ProviderError: the model could not be reached or refused the request.
     """
+    messages = _instructed(messages, host.system)
     deadline, recorder = Deadline(host.limits.timeout), turn.recorder
     offering = Offering(host.menu, host.shelf, host.limits, messages, host.window.tokens, lambda: _searches(host))
+    handed_back = HandedBack(wanted.handed_back)
     asker = Asker(
         host.provider,
         host.format,
         host.window,
-        offering.tools,
+        handed_back.beside(offering.tools, recorder.note),
         deadline,
         recorder,
         host.limits,
-        stream,
+        wanted.stream,
         host.guidance,
+        wanted.max_tokens,
+        host.words,
     )
-    executor = ToolExecutor(offering.catalog, host.approvals, host.limits, offering.keep, recorder.unallowed)
+    executor = ToolExecutor(
+        offering.catalog, host.approvals, host.limits, offering.keep, recorder.unallowed, recorder.add_usage
+    )
 
     def narrated(usage: Usage) -> None:
         recorder.add_usage(usage, cost_at(host.narrator, usage))
@@ -86,6 +109,7 @@ async def answer(host: Host, messages: tuple[Message, ...], turn: RunningTurn, *
     narrator = None if host.narrator is None else Narrator(host.narrator, narrated)
 
     async def call_tools(calls: Sequence[ToolCallRequest], emit: Emit) -> tuple[Message, ...]:
+        calls = handed_back.others(calls)
         work = partial(executor.execute_all, calls, deadline=deadline)
         done = await (work(emit) if narrator is None else narrator.beside(work, emit))
         results = tuple(Message.tool(call, result) for call, result in zip(calls, done, strict=True))
@@ -95,10 +119,17 @@ async def answer(host: Host, messages: tuple[Message, ...], turn: RunningTurn, *
         return results
 
     emit = _with_status(turn.emit, offering.catalog)
-    outcome = await resolve(ConversationContext(messages, host.limits.max_depth), asker, call_tools, emit)
+    context = ConversationContext(messages, host.limits.max_depth)
+    outcome = await resolve(context, handed_back.ending(asker), call_tools, emit)
     reason = await land(outcome, asker, emit, ask_again=host.lands_softly)
     log.debug("turn", stop_reason=reason.value, depth=outcome.context.depth)
     return reason
+
+
+def _instructed(messages: tuple[Message, ...], system: str | None) -> tuple[Message, ...]:
+    if system is None or (messages and messages[0].role is Role.SYSTEM):
+        return messages
+    return (Message.system(system), *messages)
 
 
 def _searches(host: Host) -> bool:

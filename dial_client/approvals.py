@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
@@ -12,6 +13,7 @@ import anyio
 
 from dial_client.logs import get_logger
 from dial_client.messages import ToolCallRequest, ToolSpec
+from dial_client.pinning import Pins, definition, difference
 
 log = get_logger(__name__)
 
@@ -52,7 +54,10 @@ class Approval:
 _UNASKED = Approval(Decision.DENY, "permission could not be asked for")
 
 Approver = Callable[[ToolCallRequest, ToolSpec, str], Awaitable[Approval]]
-"""Is asked with the call, the tool as it was offered, and the server's name in the configuration."""
+"""Is asked with the call, the tool as it was offered, and the server's name in the configuration.
+
+Questions come one after the other, unless it has an attribute ``side_by_side`` that is true.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,40 +107,79 @@ def _matches(names: Iterable[str], patterns: Iterable[str]) -> bool:
 
 
 class Approvals:
-    """The one place every call passes before it runs."""
+    """The one place every call passes before it runs.
 
-    def __init__(self, rules: Rules, approve: Approver | None) -> None:
+    What is granted for longer than a call is granted to the tool as it was then: one that is described otherwise, or
+    takes other arguments, is asked about again.
+
+    Args:
+        rules: decide without asking.
+        approve: is asked where they say nothing; None lets all that through.
+        pins: hold what was approved in earlier runs, by whatever way; None for none. A tool that differs from its pin
+            is asked about whatever the rules allow, and refused where nobody can be asked.
+    """
+
+    def __init__(self, rules: Rules, approve: Approver | None, pins: Pins | None = None) -> None:
         self._rules = rules
         self._approve = approve
-        self._granted: set[tuple[str, str]] = set()
-        self._one_question_at_a_time = anyio.Lock()
+        self._pins = pins
+        self._granted: dict[tuple[str, str], str] = {}
+        is_patient = not getattr(approve, "side_by_side", False)
+        self._turn_to_ask: AbstractAsyncContextManager[None] = anyio.Lock() if is_patient else nullcontext()
 
     def decided(self, spec: ToolSpec) -> Approval | None:
         """Give what is known without asking; None where a person has to be asked."""
         if self._rules.denies(spec):
             return Approval(Decision.DENY, "a rule of the user's forbids this tool")
-        is_the_hosts = not spec.server  # they read what the conversation has already seen, and touch nothing
-        if is_the_hosts or self._approve is None or self._rules.allows(spec):
+        if not spec.server:  # the host's own read what the conversation has already seen, and touch nothing
             return Approval(Decision.ONCE)
-        if (spec.server, spec.tool) in self._granted:
-            return Approval(Decision.ONCE)
-        return None
+        if self._approve is not None and not self._rules.allows(spec) and not self._is_granted(spec):
+            return None
+        if self._change(spec):
+            return None if self._approve is not None else _changed(spec)
+        if self._pins is not None:
+            self._pins.pin(spec)
+        return Approval(Decision.ONCE)
 
     async def ask(self, call: ToolCallRequest, spec: ToolSpec) -> Approval:
-        """Ask the approver; questions of parallel calls come one after the other. One that fails is a no."""
-        async with self._one_question_at_a_time:
+        """Ask the approver; one that fails is a no."""
+        async with self._turn_to_ask:
             if (known := self.decided(spec)) is not None:
                 return known
             assert self._approve is not None
             try:
                 # What the embedding program gives nobody has checked: it may be anything.
-                answer: object = await self._approve(call, spec, spec.server)
+                answer: object = await self._approve(call, replace(spec, change=self._change(spec)), spec.server)
             except Exception as error:  # noqa: BLE001 - whatever the embedding program's approver raises: it fails closed
                 log.warning("approver_failed", tool=spec.name, error=type(error).__name__)
                 return _UNASKED
             if not isinstance(answer, Approval):
                 log.warning("approver_failed", tool=spec.name, answer=type(answer).__name__)
                 return _UNASKED
+            if answer.allowed and self._pins is not None:
+                self._pins.pin(spec)
+        if answer.allowed:
+            self._granted.pop((spec.server, spec.tool), None)
         if answer.decision in (Decision.SESSION, Decision.ALWAYS):
-            self._granted.add((spec.server, spec.tool))
+            self._granted[spec.server, spec.tool] = definition(spec)
         return answer
+
+    def forget(self, server: str) -> None:
+        """Take back what was granted to the tools of a server: another one may have its name next."""
+        self._granted = {key: granted for key, granted in self._granted.items() if key[0] != server}
+
+    def _is_granted(self, spec: ToolSpec) -> bool:
+        granted = self._granted.get((spec.server, spec.tool))
+        return granted is not None and granted == definition(spec)
+
+    def _change(self, spec: ToolSpec) -> str:
+        """Say how a tool differs from what was approved of it, in this run or before."""
+        granted = self._granted.get((spec.server, spec.tool))
+        pinned = self._pins.change(spec) if self._pins is not None else ""
+        return pinned or (difference(granted, definition(spec)) if granted is not None else "") or spec.change
+
+
+def _changed(spec: ToolSpec) -> Approval:
+    said = f"{spec.server!r} describes its tool {spec.tool!r} otherwise than when it was approved"
+    log.warning("tool_changed", server=spec.server, tool=spec.tool)
+    return Approval(Decision.DENY, f"{said}, and nobody is there to be asked about it")

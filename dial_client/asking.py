@@ -17,6 +17,7 @@ from dial_client.events import Emit, MessageCompleted, ReasoningDelta, RoundStar
 from dial_client.fitting import Window
 from dial_client.formats.choice import ChosenFormat
 from dial_client.formats.copied import uncopied
+from dial_client.formats.history import with_instructions
 from dial_client.limits import Limits, StopReason
 from dial_client.logs import get_logger
 from dial_client.messages import Echo, Message, Role, ToolCallRequest, ToolSpec
@@ -72,6 +73,10 @@ class Asker:
     stream: bool
     guidance: str | None = None
     """How to go about tools, said to the model where any are on offer; None for ours, where there are no others."""
+    max_tokens: int | None = None
+    """Of a reply; None for the model's own limit."""
+    words: str = ""
+    """What the servers say of themselves, told behind the conversation's own instructions where tools are on offer."""
 
     async def __call__(self, context: ConversationContext, emit: Emit) -> Reply:
         """Ask with all tools on offer; a message with calls belongs to the conversation from then on.
@@ -98,19 +103,24 @@ class Asker:
         tried: set[str | None] = set()
         while True:
             tools = self.tools()
-            messages = self.window.fit(context.messages, tools)
-            if messages is not context.messages:
+            told = with_instructions(context.messages, self.words) if tools and self.words else context.messages
+            messages = self.window.fit(told, tools)
+            if messages is not told:
                 self.recorder.note(fitting.NOTE)
             listener = _Listener(self.format.handler.reader(tools), emit, context.depth)
             try:
                 return await self._attempt(self._request(messages, tools, choice), listener)
             except ProviderError as error:
-                if listener.text or error.code in tried or not self._remedied(error, context, messages, tools):
+                if listener.text or error.code in tried or not self._remedied(error, told, messages, tools):
                     raise
                 tried.add(error.code)
 
     def _remedied(
-        self, error: ProviderError, context: ConversationContext, sent: tuple[Message, ...], tools: tuple[ToolSpec, ...]
+        self,
+        error: ProviderError,
+        told: tuple[Message, ...],
+        sent: tuple[Message, ...],
+        tools: tuple[ToolSpec, ...],
     ) -> bool:
         """Put right what the endpoint refuses, if that can be done; each remedy is tried once an exchange."""
         if error.code == TOOLS_UNSUPPORTED and self.format.fall_back():
@@ -121,7 +131,7 @@ class Asker:
             return True
         if error.code == CONTEXT_LENGTH_EXCEEDED:
             self.window.refused(sent, tools)
-            return self.window.fit(context.messages, tools) != sent
+            return self.window.fit(told, tools) != sent
         return False
 
     async def _attempt(self, request: ModelRequest, listener: _Listener) -> Reply:
@@ -155,14 +165,17 @@ class Asker:
             messages = (Message.system(guidance), *messages)
         offered = () if in_text and choice is ToolChoice.NONE else tools
         request = handler.request(messages, offered)
-        most = LAST_WORD_TOKENS if choice is ToolChoice.NONE else None
+        most = self.max_tokens
+        if choice is ToolChoice.NONE:
+            most = min(LAST_WORD_TOKENS, most or LAST_WORD_TOKENS)
         return replace(request, tool_choice=choice, stream=self.stream, max_tokens=most)
 
     def _guidance(self, messages: tuple[Message, ...], *, in_text: bool) -> str:
         """Give the words on tools: a text format has its own, and so may whoever wrote instructions."""
         if self.guidance is not None:
             return self.guidance
-        return "" if in_text or any(message.role is Role.SYSTEM for message in messages) else GUIDANCE
+        own = (message for message in messages if message.role is Role.SYSTEM and message.text != self.words)
+        return "" if in_text or any(own) else GUIDANCE
 
     async def _reply(self, listener: _Listener, *, out_of_time: bool) -> Reply:
         completion = listener.completion

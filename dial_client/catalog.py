@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from dial_client import schemas
 from dial_client.connection import Connection
+from dial_client.icons import icons_of
 from dial_client.life import OnProgress
 from dial_client.messages import ToolSpec
 from dial_client.safe_text import safe
@@ -31,7 +32,8 @@ MAX_DESCRIPTION = 8_000
 """Characters of a tool's description; what is beyond is a server trying to fill the model's context."""
 
 READ_RESULT, SEARCH_TOOLS = "read_result", "search_tools"
-RESERVED = frozenset({READ_RESULT, SEARCH_TOOLS})
+LIST_RESOURCES, READ_RESOURCE = "list_resources", "read_resource"
+RESERVED = frozenset({READ_RESULT, SEARCH_TOOLS, LIST_RESOURCES, READ_RESOURCE})
 """The names of the host's own tools: a server's tool of such a name is offered with its server's."""
 
 Key = tuple[str, str]
@@ -131,6 +133,9 @@ def _spec(name: str, connection: Connection, tool: Tool) -> ToolSpec:
         output_schema=tool.output_schema,
         read_only=bool(hints and hints.read_only_hint),
         idempotent=bool(hints and hints.idempotent_hint),
+        destructive=hints.destructive_hint if hints else None,
+        open_world=hints.open_world_hint if hints else None,
+        icons=icons_of(tool.icons),
     )
 
 

@@ -6,19 +6,19 @@ import os
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from types import MappingProxyType, TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, Unpack
 
 import anyio
 from anyio import to_thread
 
-from dial_client import answering, config, options, prices, replaying
-from dial_client.answering import Host
+from dial_client import answering, config, instructions, options, prices, replaying
 from dial_client.approvals import Approvals, Approver, Rules
+from dial_client.attaching import Attached, attach
 from dial_client.catalog import Catalog, catalog_of
 from dial_client.connection import Connection
-from dial_client.connections import Connections
+from dial_client.connections import AutoApproved, Connections
 from dial_client.deadline import Deadline
-from dial_client.errors import ConfigError, ServerStartError
+from dial_client.errors import ConfigError
 from dial_client.events import Event, ServerChanged
 from dial_client.executor import ToolExecutor
 from dial_client.fitting import Window
@@ -29,9 +29,11 @@ from dial_client.messages import Message, ToolCallRequest, ToolCallResult, ToolS
 from dial_client.model import Provider, ToolFormat
 from dial_client.nursery import Nursery
 from dial_client.offering import Menu
-from dial_client.recording import Recording
-from dial_client.running import RunningTurn
-from dial_client.server_status import ServerState, ServerStatus
+from dial_client.prompts import Prompts
+from dial_client.resource_tools import ResourceTools
+from dial_client.resources import Resources
+from dial_client.running import RunningTurn, Witness
+from dial_client.server_status import ServerStatus
 from dial_client.shelf import Shelf
 from dial_client.sinks import sse
 from dial_client.turn import Turn
@@ -66,6 +68,12 @@ class DialClient:
         models: profiles that `model` may name.
         record: a file to write the conversation to, for a bug report or a test; `recording` has its form. As a model,
             ``scripted:FILE``, it brings stand-ins for its servers; one in `servers` of the same name is used instead.
+        resource_tools: the model may list and read the resources of all servers; else of those whose entry says so.
+        remember: a folder for what is remembered of servers from run to run: their tools, for entries with ``"lazy"``,
+            and how to open them; True for the user's own.
+        pins: a folder for the definitions of tools that were approved; True for the user's own. A tool that has changed
+            since is asked about whatever else allows it, and refused without `approve`.
+        callbacks: what is done for servers that ask for it: `options.HostCallbacks` has them, each by its name.
 
     Raises:
         ConfigError: an entry, the model's name or an option is wrong.
@@ -89,32 +97,32 @@ class DialClient:
         base_url: str | None = None,
         models: Mapping[str, config.ModelSettings] | None = None,
         record: str | os.PathLike[str] | None = None,
+        remember: bool | str | os.PathLike[str] = False,
+        pins: bool | str | os.PathLike[str] = False,
+        resource_tools: bool = False,
+        **callbacks: Unpack[options.HostCallbacks],
     ) -> None:
-        self._targets = {name: options.target(name, entry) for name, entry in servers.items()}
         self._provider, own_format = options.model_named(model, models or {}, base_url)
         self._format = options.format_chosen(tool_format or own_format)
         self._window = Window(options.context_window(model, models or {}, self._provider))
-        if status not in ("template", "model"):
-            raise ConfigError(f"unknown status {status!r}", hint='expected "template" or "model"')
-        narrator, _ = options.model_named(status_model, models or {}, None)
-        # A recording has no replies to spare for sentences.
-        own = None if replaying.is_recording(self._provider) else self._provider
-        self._narrator = (narrator or own) if status == "model" else None
+        self._narrator = options.narrator(status, status_model, models or {}, self._provider)
         self._limits = limits or Limits()
         self._raise_at_limits = on_limit == "raise"
         self._system = system
         self._guidance = getattr(self._provider, "guidance", None) if guidance is None else guidance
-        if stand_ins := replaying.stand_ins(self._provider, self._targets):
-            self._targets, approve = stand_ins | self._targets, replaying.approver(stand_ins, approve)
-        connect, self._recording = replaying.connect, None
-        if record is not None:
-            self._recording = Recording(record, self._targets, self._provider, str(tool_format or own_format or "auto"))
-            self._provider, approve = self._recording.heard(self._provider), self._recording.approver(approve)
-            connect = self._recording.connection
-        approved = {n: t.auto_approve for n, t in self._targets.items() if isinstance(t, config.ServerSettings)}
-        self._approvals = Approvals(Rules(tuple(allow), tuple(deny), approved), approve)
+        asked = options.callbacks(self._provider, approve, tuple(allow), self._limits, **callbacks)
+        taped = options.taped(self._provider, servers, approve, record, str(tool_format or own_format or "auto"))
+        self._provider, self._recording = taped.provider, taped.recording
+        memory = options.drawer(remember if record is None else False, options.CACHE)  # no server sleeps in a recording
+        self._connections = Connections(taped.targets, HostSide(self._server_changed, memory, asked), taped.connect)
+        rules = Rules(tuple(allow), tuple(deny), AutoApproved(self._connections))
+        self._approvals = Approvals(rules, taped.approve, options.pinned(pins, self._connections.targets))
         self._executor = ToolExecutor(self._current_catalog, self._approvals, self._limits)
-        self._connections = Connections(self._targets, HostSide(self._server_changed), connect)
+        self.resources = Resources(self._connections)
+        """What the servers have to read."""
+        self.prompts = Prompts(self._connections)
+        """What the servers have to say for the user."""
+        self._resource_tools = ResourceTools(self.resources, self._connections, for_all=resource_tools)
         self._nursery: Nursery | None = None
         self._warmed = anyio.Event()
         self._menu = Menu()
@@ -177,10 +185,7 @@ class DialClient:
             ServerStartError: a server marked ``required`` did not start.
         """
         await self._connections.ready()
-        for connection in self._connections.values():
-            settings = connection.settings
-            if settings is not None and settings.required and connection.status.state is ServerState.FAILED:
-                raise ServerStartError(connection.name, connection.status.error or "it did not start")
+        self._connections.require()
 
     async def aclose(self) -> None:
         """Cancel what runs, stop the servers, close the model's connections. May be called twice, and from any task."""
@@ -214,17 +219,29 @@ class DialClient:
         """For each server what is known of it: state, era, tools, why it failed, its last lines on stderr."""
         return MappingProxyType({name: connection.status for name, connection in self._connections.items()})
 
+    async def add_server(self, name: str, entry: Any) -> ServerStatus:
+        """Connect one more server, and give its status once it is ready or known not to be; `entry` as for the class.
+
+        Its tools are on offer in the next round, of running turns too. Cancelling this takes the server back.
+
+        Raises:
+            ConfigError: the entry is wrong, or there is a server of this name, or none to remove or to restart.
+        """
+        return await self._connections.add(name, options.target(name, entry))
+
+    async def remove_server(self, name: str) -> None:
+        """Stop a server, leaving nothing behind; calls in flight become error results. Raises as `add_server`."""
+        self._approvals.forget(name)
+        await self._connections.remove(name)
+
+    async def restart_server(self, name: str) -> ServerStatus:
+        """Stop a server and start it anew, one that was given up too. Raises as `add_server`."""
+        return await self._connections.restart(name)
+
     @property
     def notes(self) -> tuple[str, ...]:
         """What is not as it should be with servers and tools, a line each: why one is missing, what is odd."""
-        said: list[str] = []
-        for server in self.servers.values():
-            if server.state is ServerState.FAILED:
-                said.append(f"server {server.name!r} is not available: {server.error}")
-            elif server.state is ServerState.RESTARTING:
-                said.append(f"server {server.name!r} is being started again: {server.error}")
-            said += [f"server {server.name!r}: {note}" for note in server.notes]
-        return (*said, *self._current_catalog().notes)
+        return (*self._connections.notes, *self._current_catalog().notes)
 
     async def response(self, messages: Sequence[Message]) -> Message:
         """Answer, and give the last message only. Raises as `run`."""
@@ -262,26 +279,40 @@ class DialClient:
             async for line in lines:
                 yield line
 
-    def start(self, messages: Sequence[Message], *, stream: bool = True, watched: bool = True) -> RunningTurn:
+    def start(
+        self,
+        messages: Sequence[Message],
+        *,
+        stream: bool = True,
+        watched: bool = True,
+        witness: Witness | None = None,
+        handed_back: Sequence[ToolSpec] = (),
+        max_tokens: int | None = None,
+    ) -> RunningTurn:
         """Start a turn without waiting for it.
 
         Args:
             messages: the conversation; never changed.
             stream: ask the model for its reply in pieces.
             watched: somebody will read its `RunningTurn.events`.
+            witness: is told of everything the turn does, and keeps it.
+            handed_back: tools of the caller's own, which hide others of their names: a call of one ends the turn.
+            max_tokens: of each of the model's replies.
         """
         if self._nursery is None:
             raise RuntimeError("the client is not open: use `async with DialClient(…) as dial`")
-        provider = self._provider
-        if provider is None:
+        if (provider := self._provider) is None:
             raise ConfigError("no model is named", hint="give DialClient a model")
 
         async def work(turn: RunningTurn) -> StopReason:
-            return await self._carry_out(provider, tuple(messages), turn, stream=stream)
+            wanted = answering.Wanted(stream, tuple(handed_back), max_tokens)
+            return await self._carry_out(provider, tuple(messages), turn, wanted)
 
-        turn = RunningTurn(work, watched=watched, raise_at_limits=self._raise_at_limits)
+        turn = RunningTurn(work, watched=watched, raise_at_limits=self._raise_at_limits, witness=witness)
         self._running.add(turn)
         self._nursery.start_soon(self._run, turn)
+        if witness is not None:
+            self._nursery.start_soon(witness.beat, turn.recorder)
         return turn
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> ToolCallResult:
@@ -292,6 +323,10 @@ class DialClient:
 
         request = ToolCallRequest("call_1", name, arguments)
         return await self._executor.execute(request, unheard, Deadline(self._limits.timeout))
+
+    async def attach(self, text: str) -> Attached:
+        """Make a message of what a person says; a resource that it names (``@server:uri``) goes along with it."""
+        return await attach(text, self.resources, self._connections, self._shelf.keep, self._limits.max_result_chars)
 
     async def _warm(self) -> None:
         """Get the model ready; what goes wrong here goes wrong again, in words, when it is asked."""
@@ -312,14 +347,14 @@ class DialClient:
             self._running.discard(turn)
 
     async def _carry_out(
-        self, provider: Provider, messages: tuple[Message, ...], turn: RunningTurn, *, stream: bool
+        self, provider: Provider, messages: tuple[Message, ...], turn: RunningTurn, wanted: answering.Wanted
     ) -> StopReason:
         # Getting ready has limits of its own: a model that is fetched first must not use up the first turn's time.
         await self._connections.ready()
         await self._warmed.wait()
         turn.recorder.note(*self.notes)
         restarts = self._connections.restarts
-        host = Host(
+        host = answering.Host(
             provider,
             self._format,
             self._window,
@@ -331,21 +366,19 @@ class DialClient:
             self._narrator,
             lands_softly=not self._raise_at_limits,
             guidance=self._guidance,
+            words=instructions.said_by(self._connections.values()),
+            system=self._system,
         )
-        reason = await answering.answer(host, self._instructed(messages), turn, stream=stream)
+        reason = await answering.answer(host, messages, turn, wanted)
         turn.recorder.note(*self.notes, *self._connections.notes_since(restarts))
         return reason
 
-    def _instructed(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
-        if self._system is None or (messages and messages[0].role == "system"):
-            return messages
-        return (Message.system(self._system), *messages)
-
     def _current_menu(self) -> Menu:
-        revisions = tuple(connection.revision for connection in self._connections.values())
+        revisions = self._connections.revision
         if revisions != self._menu_of:
-            pinned = (n for n, t in self._targets.items() if isinstance(t, config.ServerSettings) and t.pinned)
-            self._menu = Menu(catalog_of(self._connections.values()), frozenset(pinned))
+            pinned = (n for n, c in self._connections.items() if c.settings is not None and c.settings.pinned)
+            catalog = catalog_of(self._connections.values())
+            self._menu = Menu(catalog, frozenset(pinned), self._resource_tools.routes())
             self._menu_of = revisions
         return self._menu
 

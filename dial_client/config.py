@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from dial_client.config_oauth import oauth
 from dial_client.errors import ConfigError
 from dial_client.jsonfile import Node, did_you_mean, one_of, quoted, read
 from dial_client.model import ToolFormat
@@ -152,6 +153,9 @@ def _server(name: str, node: Node, variables: Variables) -> ServerSettings:
     transport = _transport(found, values)
     if enabled and "cwd" in values:
         values["cwd"] = str(variables.folder / values["cwd"])
+    if enabled and "roots" in values:
+        folders = values["roots"]
+        values["roots"] = tuple(one if one.startswith("file:") else str(variables.folder / one) for one in folders)
     if enabled and "envFile" in values:
         values["env"] = _merged_env(found, values, variables.folder)
     if "timeout" in values:
@@ -270,6 +274,12 @@ def _headers(node: Node) -> dict[str, str]:
     return {name: _line(child) for name, child in children.items()}
 
 
+def _roots(node: Node) -> tuple[str, ...]:
+    """Read folders, or the objects with a file URI that other hosts have."""
+    named = (one.children().get("uri", one) if isinstance(one.value, dict) else one for one in node.elements())
+    return tuple(one.string() for one in named)
+
+
 def _object(node: Node) -> dict[str, Any]:
     return {key: child.value for key, child in node.children().items()}
 
@@ -296,14 +306,18 @@ _SERVER: Mapping[str, Callable[[Node], Any]] = {
     "cwd": Node.string,
     "url": _url,
     "headers": _headers,
-    **dict.fromkeys(("enabled", "disabled", "required", "pinned", "trusted"), Node.boolean),
+    "oauth": oauth,
+    "roots": _roots,
+    **dict.fromkeys(("enabled", "disabled", "lazy", "required", "pinned", "trusted", "instructions"), Node.boolean),
     **dict.fromkeys(("autoApprove", "enabledTools", "disabledTools"), Node.strings),
     **dict.fromkeys(("startupTimeout", "toolTimeout", "timeout"), Node.positive),
     "protocol": one_of({era: era for era in Protocol}),
+    "resources": one_of({who: who for who in ("user", "tools")}),
 }
 _ALIASES = {
     "transport": "type",
     "httpUrl": "url",
+    "auth": "oauth",
     "alwaysAllow": "autoApprove",
     "includeTools": "enabledTools",
     "excludeTools": "disabledTools",
@@ -314,14 +328,14 @@ _FIELDS = {
     key: re.sub("([A-Z])", r"_\1", key).lower()
     for key in _SERVER.keys() - {"type", "enabled", "disabled", "envFile", "timeout"}
 }
-_EXPANDED = frozenset({"command", "args", "env", "envFile", "cwd", "url", "headers"})
-_PATHS = frozenset({"command", "envFile", "cwd"})
+_EXPANDED = frozenset({"command", "args", "env", "envFile", "cwd", "url", "headers", "oauth", "roots"})
+_PATHS = frozenset({"command", "envFile", "cwd", "roots"})
 _COMMENTS = ("_", "$", "//")
 _OF_OTHER_HOSTS = frozenset(
     (
         *("authProviderType", "description", "dev", "displayName", "gallery", "icon", "iconUrl", "icons", "id"),
-        *("keep_alive", "logoUrl", "metadata", "modernLogLevel", "name", "note", "notes", "oauth", "protocolEra"),
-        *("roots", "sandbox", "sandboxEnabled", "sse_read_timeout", "tags", "title", "tools", "trust", "version"),
+        *("keep_alive", "logoUrl", "metadata", "modernLogLevel", "name", "note", "notes", "protocolEra"),
+        *("sandbox", "sandboxEnabled", "sse_read_timeout", "tags", "title", "tools", "trust", "version"),
     )
 )
 
@@ -343,7 +357,7 @@ QUIRKS: Mapping[str, Callable[[Node], Any]] = {
     "headers": _headers,
     "extra_body": _object,
     **dict.fromkeys(("documents", "echo_call_extra", "forced_choice", "images", "prompt_cache"), Node.boolean),
-    **dict.fromkeys(("sampling", "short_ids", "stream_usage", "strict"), Node.boolean),
+    **dict.fromkeys(("sampling", "short_ids", "stream_usage", "strict", "tool_search"), Node.boolean),
     **dict.fromkeys(("tool_choice", "user_after_tool"), Node.boolean),
 }
 """How an endpoint may differ from OpenAI's chat completions: each flag, and what reads its value."""

@@ -1,6 +1,7 @@
 """One server: the task that owns it, and what everybody else may ask of it.
 
-Connection.run      STARTING -> READY -> STOPPED, or FAILED with the reason; READY -> RESTARTING -> READY
+Connection.run      STARTING -> READY -> STOPPED, or FAILED with the reason; READY -> RESTARTING -> READY;
+                    SLEEPING -> STARTING where it is lazy
   Life.run          one life of the server, and then perhaps another
   Supervisor        whether, and after how long a pause
 Connection.call     from anywhere; waits for a restart, and is repeated where that is safe
@@ -8,27 +9,38 @@ Connection.call     from anywhere; waits for a restart, and is repeated where th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from dial_client import errand
 from dial_client.config import Protocol, ServerSettings
+from dial_client.deadline import Deadline
+from dial_client.errand import Errand
 from dial_client.errors import ServerError, ServerGone
 from dial_client.host_side import HostSide
-from dial_client.life import FRESH_SECONDS, Life, NotRun, OnProgress, Target, startup_seconds
+from dial_client.life import FRESH_SECONDS, Answer, Life, NotRun, OnProgress, Target, startup_seconds
+from dial_client.listing import is_modern
 from dial_client.logs import get_logger
+from dial_client.news import Listing, News
 from dial_client.nursery import Nursery
+from dial_client.questions import ServerLog
+from dial_client.server_memory import ServerMemory
 from dial_client.server_status import ServerState, ServerStatus, one_line
 from dial_client.supervision import Death, Supervisor, jittered
 
 if TYPE_CHECKING:
+    from mcp import Client
     from mcp_types import CallToolResult, Tool
 
 log = get_logger(__name__)
 
 MAX_NOTES = 50
+MAX_LOGS = 100
+"""Log messages of a server that are kept: the last ones."""
 MAX_INSTRUCTIONS = 20_000
 """Characters of a server's own instructions that are kept."""
 REPEAT_PAUSES = (0.2, 0.5)
@@ -44,18 +56,26 @@ class Connection:
         self.name = name
         self.settings: ServerSettings | None = target if isinstance(target, ServerSettings) else None
         self.tools: tuple[Tool, ...] = ()
-        """What it offers now; while it is started again, what it offered before; else empty unless it is ready."""
+        """What it offers now; while it sleeps or is started again, what it offered before; else empty unless ready."""
         self.revision = 0
         """Grows with each change of `tools`."""
+        self.news = News(name)
+        """What it says of changes of its resources and prompts."""
         self._target = target
         self._host = host
+        self._memory = ServerMemory(self.settings, host.memory)
+        self._pushes: bool | None = None
+        """Whether it pushes its questions, which only the older protocol has; False where it would not be opened so."""
         enabled = self.settings is None or self.settings.enabled
         self._status = ServerStatus(name, ServerState.STARTING if enabled else ServerState.DISABLED)
         self._notes: dict[str, None] = {}
+        self._logs: deque[ServerLog] = deque(maxlen=MAX_LOGS)
+        self._callbacks = host.callbacks_for(self.settings, self._logs)
         self._life: Life | None = None
         self._supervisor = Supervisor()
         self._pause: float | None = None
         self._stop = anyio.Event()
+        self._wake = anyio.Event()
         self._settled = anyio.Event()
         self._moved = anyio.Event()
         self._ended = anyio.Event()
@@ -66,7 +86,7 @@ class Connection:
         """What is known of it now."""
         stderr = self._life.stderr if self._life is not None else ()
         names = tuple(tool.name for tool in self.tools)
-        return replace(self._status, tools=names, notes=tuple(self._notes), stderr=stderr)
+        return replace(self._status, tools=names, notes=tuple(self._notes), stderr=stderr, logs=tuple(self._logs))
 
     def start(self, nursery: Nursery) -> None:
         """Start the owner task."""
@@ -74,11 +94,12 @@ class Connection:
         nursery.start_soon(self.run)
 
     async def ready(self) -> None:
-        """Wait until it is known whether it can be used: ready, failed, stopped or disabled.
+        """Wait until it is known whether it can be used: ready, sleeping, failed, stopped or disabled.
 
-        Its start-up timeout bounds this, once it was started. One that was ready before is not waited for again.
+        Its start-up timeout bounds this. One that was ready before is not waited for again, and one that was never
+        started not at all.
         """
-        if self._status.state is not ServerState.DISABLED:
+        if self._running and self._status.state is not ServerState.DISABLED:
             await self._settled.wait()
 
     async def fresh(self) -> None:
@@ -95,11 +116,19 @@ class Connection:
     def stop(self) -> None:
         """Let `run` come to its end. Calls in flight, and those that wait for a restart, fail at once."""
         self._stop.set()
+        self._wake.set()
 
     async def ended(self) -> None:
         """Wait until `run` has ended and left nothing behind; does not wait if it was never started."""
         if self._running:
             await self._ended.wait()
+
+    async def awake(self) -> None:
+        """Start it where it sleeps, and wait for that; `call` says what came of it, and `tools` may be others."""
+        self._wake.set()
+        with anyio.move_on_after(startup_seconds(self.settings)):
+            while self._is_waking():
+                await self._moved.wait()
 
     async def call(
         self, tool: str, arguments: Mapping[str, Any], on_progress: OnProgress | None = None
@@ -131,6 +160,34 @@ class Connection:
             await anyio.sleep(jittered(pause))
         raise ServerGone(self.name, self._absence())
 
+    async def ask(self, request: Callable[[Client], Awaitable[Answer]], seconds: float) -> Answer:
+        """Ask what changes nothing and may be asked again: for a list, a resource, a prompt, completions.
+
+        Args:
+            request: is given the SDK's client.
+            seconds: for all of it, a restart that is waited for included; waiting for a person does not count. On the
+                errand of a tool call it is that one's time that counts.
+
+        Raises:
+            ServerGone: the server is not ready, or its connection broke twice.
+            ServerError: it refused, its answer is not valid, or it gave none in time.
+        """
+        if errand.current() is not None:
+            return await self._ask(request)
+        own = Deadline(seconds)
+        with own.scope(), errand.on(Errand(own, own)):
+            return await self._ask(request)
+        raise ServerError(self.name, f"no answer within {seconds:g} seconds")
+
+    async def _ask(self, request: Callable[[Client], Awaitable[Answer]]) -> Answer:
+        life = first = await self.up()
+        try:
+            return await life.ask(request)
+        except ServerGone:
+            await anyio.sleep(jittered(REPEAT_PAUSES[0]))
+        life = await self.up()
+        return await life.ask(request, is_new_for_it=life is not first)
+
     async def _serving(self, tool: str) -> Life:
         """Give the life to call a tool of, waiting for a restart.
 
@@ -138,15 +195,25 @@ class Connection:
             ServerGone: there is none, or not soon enough.
             ServerError: it has no such tool.
         """
+        life = await self.up()
+        if not any(known.name == tool for known in self.tools):
+            # The SDK would let it run, and then ask for the list of tools to find its schema.
+            raise ServerError(self.name, f"it has no tool {tool!r} any more")
+        return life
+
+    async def up(self) -> Life:
+        """Give the life to ask, waiting for its start where it sleeps, and for a restart.
+
+        Raises:
+            ServerGone: there is none, or not soon enough.
+        """
+        await self.awake()
         with anyio.move_on_after(startup_seconds(self.settings)):
             while self._is_restarting():
                 await self._moved.wait()
         life = self._life
         if life is None or not life.is_serving:
             raise ServerGone(self.name, self._absence())
-        if not any(known.name == tool for known in self.tools):
-            # The SDK would let it run, and then ask for the list of tools to find its schema.
-            raise ServerError(self.name, f"it has no tool {tool!r} any more")
         return life
 
     def _is_repeatable(self, tool: str) -> bool:
@@ -154,6 +221,9 @@ class Connection:
             return False
         hints = next((known.annotations for known in self.tools if known.name == tool), None)
         return bool(hints and (hints.read_only_hint or hints.idempotent_hint))
+
+    def _is_waking(self) -> bool:
+        return self._settled.is_set() and self._status.state in (ServerState.SLEEPING, ServerState.STARTING)
 
     def _is_restarting(self) -> bool:
         is_up = self._life is not None and self._life.is_serving
@@ -181,22 +251,36 @@ class Connection:
                 self._become(ServerState.STOPPED, self._status.error)
             self._ended.set()
 
+    async def _sleep(self) -> None:
+        """Offer the tools it had the last time until somebody calls one, if it is lazy and they are known."""
+        is_lazy = self.settings is not None and self.settings.lazy
+        if is_lazy and (tools := self._memory.tools()) is not None:
+            self._offer(tools)
+            self._become(ServerState.SLEEPING, None)
+            await self._wake.wait()
+            if not self._stop.is_set():
+                self._become(ServerState.STARTING, None)
+
     async def _live(self) -> None:
-        while (pause := await self._live_once()) is not None:
+        await self._sleep()
+        while not self._stop.is_set() and (pause := await self._live_once()) is not None:
             with anyio.move_on_after(pause):
                 await self._stop.wait()
             if self._stop.is_set():
                 return
-            self._status = replace(self._status, restarts=self._status.restarts + 1)
+            if self._status.state not in (ServerState.STARTING, ServerState.READY):
+                self._status = replace(self._status, restarts=self._status.restarts + 1)
 
     async def _live_once(self) -> float | None:
         """Give the seconds until the next life; None where there is none."""
         self._pause = None
         protocol = self.settings.protocol if self.settings is not None else Protocol.AUTO
-        if protocol is Protocol.AUTO and self._life is not None and self._life.is_legacy:
+        was_legacy = bool(self._pushes) or (self._life is not None and self._life.is_legacy)
+        if protocol is Protocol.AUTO and (was_legacy or (self._life is None and self._memory.guess())):
             # Asking for the newer era again can cost ten seconds: servers may ignore what they do not know.
             protocol = Protocol.LEGACY
-        self._life = Life(self.name, self._target, self, protocol)
+        self._life = Life(self.name, self._target, self, protocol, self._callbacks)
+        self._life.can_be_reopened = self._pushes is None
         await self._life.run()
         return self._pause
 
@@ -220,7 +304,9 @@ class Connection:
             server_name=info.name if info else None,
             server_version=info.version if info else None,
         )
+        self.news.listed(Listing.RESOURCES, Listing.PROMPTS)
         self._offer(life.tools)
+        self._remember(life)
         self._become(ServerState.READY, self._status.error)
 
     def went_down(self, life: Life) -> None:
@@ -228,6 +314,14 @@ class Connection:
         assert life.ending is not None
         if life.ending.kind is Death.STOPPED and self._status.state is ServerState.FAILED:
             return
+        if life.ending.kind is Death.DIED and self._memory.was_wrong(startup_seconds(self.settings)):
+            self._pause = 0.0
+            return
+        if life.ending.kind is Death.REOPENED:
+            self._pushes, self._pause = True, 0.0
+            return
+        if self._pushes and is_modern(self._status.era):
+            self._pushes = False  # it has not come up in the older protocol
         verdict = self._supervisor.after(life.ending, anyio.current_time())
         error, before = verdict.error, life.stderr[-_LINES_BEFORE - 1 : -1]
         if verdict.state is ServerState.FAILED and self._status.restarts and before:
@@ -238,7 +332,12 @@ class Connection:
     def tools_changed(self, life: Life) -> None:
         """Offer other tools."""
         if self._offer(life.tools):
+            self._remember(life)
             self._changed()
+
+    def _remember(self, life: Life) -> None:
+        version = f"{self._status.server_name} {self._status.server_version}"
+        self._memory.met(life.tools, version=version, is_legacy=life.is_legacy)
 
     def note(self, note: str) -> None:
         """Keep what is odd but harms nothing."""
@@ -254,14 +353,15 @@ class Connection:
 
     def _become(self, state: ServerState, error: str | None) -> None:
         error = one_line(error) if error else None
-        if self._status.state is ServerState.DISABLED or (state, error) == (self._status.state, self._status.error):
-            return
-        if state not in (ServerState.READY, ServerState.RESTARTING):
-            self._offer(())
-        self._status = replace(self._status, state=state, error=error)
-        self._settled.set()
         self._moved.set()
         self._moved = anyio.Event()
+        if self._status.state is ServerState.DISABLED or (state, error) == (self._status.state, self._status.error):
+            return
+        if state in (ServerState.FAILED, ServerState.STOPPED):
+            self._offer(())
+            self.news.over(error or "it was stopped")
+        self._status = replace(self._status, state=state, error=error)
+        self._settled.set()
         event = "server_ready" if state is ServerState.READY else "server_down"
         log.debug(event, server=self.name, state=state.value, era=self._status.era, tools=len(self.tools))
         self._changed()
@@ -278,6 +378,8 @@ class Connection:
                 return f"it is being started again: {self._status.error or 'it died'}"
             case ServerState.STARTING:
                 return "it is still starting"
+            case ServerState.SLEEPING:
+                return "it was not started yet"
             case ServerState.DISABLED:
                 return "it is disabled"
             case ServerState.STOPPED:

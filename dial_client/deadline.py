@@ -1,4 +1,4 @@
-"""The moment a turn's time is over."""
+"""The moment a turn's time, or a call's, is over."""
 
 from __future__ import annotations
 
@@ -10,13 +10,19 @@ import anyio
 
 
 class Deadline:
-    """The moment a turn's time is over; waiting for a person moves it.
+    """The moment a turn's time, or a call's, is over; waiting for a person moves it.
 
     Every scope handed out by `scope` moves along, so a wait that began earlier ends at the right moment too.
+
+    Args:
+        seconds: until then.
+        most: seconds beyond which no `restart` puts it off.
     """
 
-    def __init__(self, seconds: float) -> None:
-        self._at = anyio.current_time() + seconds
+    def __init__(self, seconds: float, most: float = math.inf) -> None:
+        now = anyio.current_time()
+        self._at = now + seconds
+        self._last = now + most
         self._scopes: set[anyio.CancelScope] = set()
         self._waiting = 0
         self._stopped_at = 0.0
@@ -24,6 +30,13 @@ class Deadline:
     def remaining(self) -> float:
         """Seconds left; infinite while a person is being waited for, never below 0."""
         return math.inf if self._waiting else max(0.0, self._at - anyio.current_time())
+
+    def restart(self, seconds: float) -> None:
+        """Put it off until so many seconds from now."""
+        now = self._stopped_at if self._waiting else anyio.current_time()
+        self._at = min(now + seconds, self._last)
+        if not self._waiting:
+            self._move(self._at)
 
     @contextmanager
     def scope(self) -> Iterator[anyio.CancelScope]:
@@ -47,7 +60,8 @@ class Deadline:
         finally:
             self._waiting -= 1
             if not self._waiting:
-                self._at += anyio.current_time() - self._stopped_at
+                waited = anyio.current_time() - self._stopped_at
+                self._at, self._last = self._at + waited, self._last + waited
                 self._move(self._at)
 
     def _move(self, at: float) -> None:

@@ -7,7 +7,8 @@ DialError
 │   └── ServerGone         it was there and is not any more
 ├── ProviderError          the model could not be reached, or refused the request
 ├── LimitReached           a limit was met, and the caller asked for ``on_limit="raise"``
-└── ConversationNotFound   no conversation with this id
+├── ConversationNotFound   no conversation with this id
+└── ConversationBusy       another turn of this conversation is under way
 
 A tool that fails raises nothing: its failure is a result the model reads.
 """
@@ -91,3 +92,7 @@ class LimitReached(DialError):
 
 class ConversationNotFound(DialError):
     """There is no conversation with this id in the store."""
+
+
+class ConversationBusy(DialError):
+    """Another turn of this conversation is under way, in this program or in another."""

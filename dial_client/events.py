@@ -10,13 +10,14 @@
       MessageCompleted                  each call's result, in the order of the calls
     Finished                            last, with the `Turn`
 
-`ServerChanged` may come anywhere between.
+`ServerChanged` may come anywhere between, and so may `PersonAsked` and `PersonAnswered`, which a program announces that
+embeds the client and asks a person in its own way.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -101,6 +102,28 @@ class ServerChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class PersonAsked:
+    """A person has to say something before the turn goes on."""
+
+    id: str
+    """Unlike that of any other question."""
+    kind: str
+    """``approval`` for a call, ``question`` for what a server wants to know."""
+    about: Mapping[str, Any]
+    """All the person needs to know; JSON types only."""
+
+
+@dataclass(frozen=True, slots=True)
+class PersonAnswered:
+    """A question to a person is over, whoever answered it, or nobody."""
+
+    id: str
+    kind: str
+    answer: str
+    """For an approval ``once``, ``session`` or ``deny``; for a question ``accept``, ``decline`` or ``cancel``."""
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """The turn is over."""
 
@@ -117,6 +140,8 @@ Event = (
     | ToolCallProgress
     | ToolCallFinished
     | ServerChanged
+    | PersonAsked
+    | PersonAnswered
     | Finished
 )
 

@@ -12,16 +12,20 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.lowlevel
 
-from dial_client import arguments, results
+from dial_client import arguments, errand, results
 from dial_client.approvals import Approvals
-from dial_client.catalog import READ_RESULT, Catalog, Route
+from dial_client.catalog import Catalog, Route
+from dial_client.connection import Connection
 from dial_client.deadline import Deadline
+from dial_client.errand import Errand, Spend
 from dial_client.errors import ServerError, ServerGone
 from dial_client.events import Emit, ToolCallFinished, ToolCallProgress, ToolCallStarted
 from dial_client.life import OnProgress
 from dial_client.limits import Limits
 from dial_client.logs import get_logger
 from dial_client.messages import NOT_ALLOWED, Failure, ToolCallRequest, ToolCallResult, text_of
+from dial_client.offering import Keep, shortened
+from dial_client.pinning import definition, difference
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult
@@ -31,10 +35,9 @@ log = get_logger(__name__)
 MAX_ERROR_CHARS = 500
 """Characters of a failure's one line; the model reads more of it."""
 
+_MAX_CHANGES = 3
+"""How often a call is looked at anew because its tool has become another one."""
 _SILENT = "The tool failed without saying why."
-
-Keep = Callable[[str], str | None]
-"""Puts a text aside that is too long for the model, and gives the id it can be read by."""
 
 
 class ToolExecutor:
@@ -46,6 +49,7 @@ class ToolExecutor:
         limits: of the turn.
         keep: where results go whole that are too long for the model; None where nobody could read them.
         unallowed: has the ids of calls that wait for permission, also when they are cancelled there.
+        spend: is told what servers make a model read and write for a call.
     """
 
     def __init__(
@@ -55,12 +59,14 @@ class ToolExecutor:
         limits: Limits,
         keep: Keep | None = None,
         unallowed: set[str] | None = None,
+        spend: Spend | None = None,
     ) -> None:
         self._catalog = catalog
         self._approvals = approvals
         self._limits = limits
         self._keep = keep
         self._unallowed = set() if unallowed is None else unallowed
+        self._spend = spend
 
     async def execute_all(
         self, calls: Sequence[ToolCallRequest], emit: Emit, deadline: Deadline
@@ -90,18 +96,17 @@ class ToolExecutor:
     async def _run(
         self, call: ToolCallRequest, emit: Emit, deadline: Deadline, *, too_many: bool = False
     ) -> ToolCallResult:
-        catalog = self._catalog()
-        route = catalog.routes.get(call.name)
+        route = self._catalog().routes.get(call.name)
         call = _as_meant(call, route) if route else call
         server = route.spec.server if route else ""
         await emit(ToolCallStarted(call, server, route.spec.tool if route else ""))
         result: ToolCallResult | None = None
         began = time.monotonic()
         with deadline.scope():
-            result = self._beyond(call) if too_many else await self._refusal(call, route, catalog, deadline)
+            route, result = (None, self._beyond(call)) if too_many else await self._cleared(call, deadline)
             began = time.monotonic()
             if result is None and route is not None:
-                result = await self._call(call, route, emit)
+                result = await self._call(call, route, emit, deadline)
         if result is None:
             result = ToolCallResult.failed(call.id, Failure.TIMEOUT, "Stopped: the time for this turn is over.")
         result = self._cut(result)
@@ -115,6 +120,31 @@ class ToolExecutor:
             f"Not run: one reply may make {self._limits.max_calls_per_round} calls. Ask again for what is still needed."
         )
         return ToolCallResult.failed(call.id, Failure.NOT_RUN, why)
+
+    async def _cleared(
+        self, call: ToolCallRequest, deadline: Deadline
+    ) -> tuple[Route, None] | tuple[None, ToolCallResult]:
+        """Find, check and ask until the tool that is there is the one that was asked about, and its server runs.
+
+        While a person thinks, or a server that slept is started, a tool may become another one.
+        """
+        change = ""
+        for _ in range(_MAX_CHANGES):
+            catalog = self._catalog()
+            route = catalog.routes.get(call.name)
+            if route is not None and change:
+                route = Route(route.connection, replace(route.spec, change=change))
+            refusal = await self._refusal(call, route, catalog, deadline)
+            if refusal is not None:
+                return None, refusal
+            assert route is not None
+            if isinstance(route.connection, Connection):
+                await route.connection.awake()
+            now = self._catalog().routes.get(call.name)
+            change = difference(definition(route.spec), definition(now.spec)) if now and now is not route else ""
+            if not change:
+                return now or route, None  # a server or a tool that is gone says so itself
+        return None, ToolCallResult.failed(call.id, Failure.SERVER, "The call failed: the tool does not stop changing.")
 
     async def _refusal(
         self, call: ToolCallRequest, route: Route | None, catalog: Catalog, deadline: Deadline
@@ -135,31 +165,33 @@ class ToolExecutor:
             return ToolCallResult.failed(call.id, Failure.DENIED, f"{NOT_ALLOWED}{why}.")
         return None
 
-    async def _call(self, call: ToolCallRequest, route: Route, emit: Emit) -> ToolCallResult:
+    async def _call(self, call: ToolCallRequest, route: Route, emit: Emit, deadline: Deadline) -> ToolCallResult:
         await anyio.lowlevel.checkpoint_if_cancelled()  # nothing is begun when the time is over
         seconds = self._seconds(route)
-        last = anyio.current_time() + max(seconds, self._limits.tool_timeout_max)
-        with anyio.CancelScope(deadline=anyio.current_time() + seconds) as scope:
+        own = Deadline(seconds, max(seconds, self._limits.tool_timeout_max))
+        with own.scope() as scope, errand.on(Errand(deadline, own, self._spend)):
             over = False
 
             async def on_progress(progress: float, total: float | None, message: str | None) -> None:
                 if not over:
-                    scope.deadline = min(anyio.current_time() + seconds, last)
+                    own.restart(seconds)
                     await emit(ToolCallProgress(call.id, _finite(progress) or 0.0, _finite(total), message))
 
             try:
-                return await _answer(call, route, on_progress)
+                result = await _answer(call, route, on_progress)
             finally:
                 over = True
-        return ToolCallResult.failed(call.id, Failure.TIMEOUT, f"The tool gave no result within {seconds:g} seconds.")
+        if scope.cancelled_caught:
+            late = f"The tool gave no result within {seconds:g} seconds."
+            return ToolCallResult.failed(call.id, Failure.TIMEOUT, late)
+        return result
 
     def _cut(self, result: ToolCallResult) -> ToolCallResult:
-        error, text, most = result.error, text_of(result.content), self._limits.max_result_chars
+        error = result.error
         if error is not None and (len(error) > MAX_ERROR_CHARS or "\n" in error):
             error = " ".join(error[:MAX_ERROR_CHARS].split())
-        key = self._keep(text) if len(text) > most and self._keep is not None else None
-        more = f'; {READ_RESULT}(id="{key}", offset={most * 3 // 4}) reads on, with search="…" it finds' if key else ""
-        return replace(result, content=results.cut(result.content, most, more), error=error)
+        content = shortened(result.content, self._limits.max_result_chars, self._keep)
+        return replace(result, content=content, error=error)
 
     def _seconds(self, route: Route) -> float:
         settings = route.connection.settings

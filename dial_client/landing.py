@@ -17,13 +17,15 @@ log = get_logger(__name__)
 
 
 async def land(outcome: Outcome, asker: Asker, emit: Emit, *, ask_again: bool = True) -> StopReason:
-    """Bring the turn to its last message.
+    """Bring the turn to its last message; one that hands calls back has had it.
 
     An answer is passed on as it is. Where a limit ended the calls, those it refused are answered as not run, and the
     model is asked once more, without tools, for what it has (`ask_again`). Where that is impossible or fails, the last
     message says so: ``[Unable to complete task: <reason>]`` behind whatever was said so far.
     """
     context, reply, reason = outcome.context, outcome.reply, outcome.stop_reason
+    if reason is StopReason.HANDED_BACK:
+        return reason
     if reason is StopReason.MAX_DEPTH:
         context = await _refuse(context, reply, reason, emit)
         reply = await _in_words(asker, context, emit) if ask_again else _nothing(reason)

@@ -8,7 +8,8 @@ Life.ending   how it ended, as soon as that is known: leaving may take seconds m
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import anyio
 import anyio.lowlevel
@@ -16,6 +17,9 @@ import anyio.lowlevel
 from dial_client import session
 from dial_client.errors import ServerError, ServerGone, ServerStartError
 from dial_client.listing import ToolWatch, has_changes_to_tell, is_modern
+from dial_client.news import News
+from dial_client.questions import Callbacks
+from dial_client.server_requests import NoWayBack, ServerRequests
 from dial_client.server_status import one_line
 from dial_client.settings import Protocol as Era
 from dial_client.settings import ServerSettings
@@ -34,10 +38,14 @@ CLOSE_SECONDS = 3.0
 FRESH_SECONDS = 2.0
 DRAIN_SECONDS = 2.0
 """Seconds for the other calls to a server behind a URL that has forgotten the session, or is gone, to find out."""
+REOPEN_SECONDS = 30.0
+"""Seconds for the other calls to a server that is to be reopened to come to their end."""
 _FALL_BACK = (400, 404, 405)
 """What a URL that speaks only HTTP+SSE answers to streamable HTTP (MCP specification, "Backwards Compatibility")."""
+_REOPENED = "it pushes its questions, which needs the older protocol: it is reopened with that"
 _FORGOTTEN = "the server has forgotten the session; was it restarted?"
 
+Answer = TypeVar("Answer")
 OnProgress = Callable[[float, float | None, str | None], Awaitable[None]]
 Target = Any
 """A `ServerSettings`, or a server object of the SDK in this process (`mcp.server.MCPServer`, lowlevel `Server`)."""
@@ -49,6 +57,9 @@ class NotRun(ServerGone):
 
 class Owner(Protocol):
     """Whom a life tells how it goes, from within the owner's task or a call's."""
+
+    news: News
+    """What is wanted and known of changes."""
 
     def came_up(self, life: Life) -> None:
         """It is ready: it has a client and tools."""
@@ -71,14 +82,25 @@ class Life:
         target: how it is reached.
         owner: hears how it goes.
         protocol: the era to speak.
+        callbacks: what the host does for its servers.
     """
 
-    def __init__(self, name: str, target: Target, owner: Owner, protocol: Era = Era.AUTO) -> None:
+    def __init__(
+        self,
+        name: str,
+        target: Target,
+        owner: Owner,
+        protocol: Era = Era.AUTO,
+        callbacks: Callbacks = Callbacks(),  # noqa: B008 - frozen
+    ) -> None:
         self.tools: tuple[Tool, ...] = ()
         self.client: Client | None = None
         """None unless it is ready."""
         self.ending: Ending | None = None
-        self.watch = ToolWatch(owner.note)
+        self.watch = ToolWatch(owner.note, owner.news)
+        self._requests = ServerRequests(name, callbacks)
+        self.can_be_reopened = True
+        """Whether the older protocol may be tried where the newer one has no way for its questions."""
         self._name = name
         self._target = target
         self._settings = target if isinstance(target, ServerSettings) else None
@@ -136,6 +158,18 @@ class Life:
             ServerGone: the connection broke before the result was there.
             ServerError: it refused the call, or its result is not valid.
         """
+
+        async def request(client: Client) -> CallToolResult:
+            return await client.call_tool(
+                tool, dict(arguments), progress_callback=cast("ProgressFnT | None", on_progress)
+            )
+
+        return await self.ask(request, tool=tool, is_new_for_it=is_new_for_it)
+
+    async def ask(
+        self, request: Callable[[Client], Awaitable[Answer]], *, tool: str = "", is_new_for_it: bool = False
+    ) -> Answer:
+        """Ask the server anything, as `call` does."""
         client = self.client
         if client is None:
             raise NotRun(self._name, self._why())
@@ -143,9 +177,7 @@ class Life:
         with anyio.CancelScope() as scope:
             self._calls.add(scope)
             try:
-                return await client.call_tool(
-                    tool, dict(arguments), progress_callback=cast("ProgressFnT | None", on_progress)
-                )
+                return await self._requests.carried_out(tool, partial(request, client))
             except Exception as error:  # noqa: BLE001 (whatever it is, it is told in words)
                 problem = error
             finally:
@@ -199,7 +231,9 @@ class Life:
             self._set_down(Ending(Death.MISCONFIGURED, error.problem))
 
     def _links(self) -> Iterator[Link]:
-        return iter((InProcessLink(self._target),)) if self._settings is None else links_to(self._settings)
+        if self._settings is None:
+            return iter((InProcessLink(self._target),))
+        return links_to(self._settings, self._requests.callbacks.login)
 
     async def _serve_over(self, link: Link) -> None:
         async with self._client_over(link) as client, anyio.create_task_group() as group:
@@ -207,13 +241,21 @@ class Life:
                 group.start_soon(self.watch.listen, client)
             self._set_up(client, link, await self.watch.read(client))
             group.start_soon(self.watch.refresh, client, self._offer)
+            if self.is_legacy and (level := self._requests.callbacks.log_level):
+                group.start_soon(session.ask_for_logs, client, level)
+            group.start_soon(self._owner.news.follow, client)
             await self._over.wait()
-            if link.is_streamable_http and self._calls:
-                with anyio.move_on_after(DRAIN_SECONDS):
+            if self._calls and (seconds := self._seconds_for_others(link)):
+                with anyio.move_on_after(seconds):
                     await self._quiet.wait()
             if not self._down.is_set():
                 self._set_down(Ending(self._kind, self._reason or await link.last_words()))
             group.cancel_scope.cancel()
+
+    def _seconds_for_others(self, link: Link) -> float:
+        if self._kind is Death.REOPENED:
+            return REOPEN_SECONDS
+        return DRAIN_SECONDS if link.is_streamable_http else 0.0
 
     def _client_over(self, link: Link) -> Client:
         async def leaving(error: BaseException) -> None:
@@ -222,7 +264,7 @@ class Life:
                 await self._report(link, error)
 
         target = link.target(Hooks(self._owner.note, self._end, leaving))
-        return session.client_over(target, self._protocol, self._on_message)
+        return session.client_over(target, self._protocol, self._on_message, self._requests)
 
     async def _report(self, link: Link, error: Exception) -> None:
         """Make an error the reason why there is no server, unless another way to it is still to be tried."""
@@ -238,6 +280,8 @@ class Life:
             return
         has_url = self._settings is not None and self._settings.url is not None
         kind = Death.UNREACHABLE if has_url and faults.is_unreachable(cause) else Death.DIED
+        if faults.http_status(cause) == 401:  # only a person can do something about it
+            kind = Death.MISCONFIGURED
         other = "" if self._refused in (None, words) else f"; as streamable HTTP: {self._refused}"
         self._set_down(Ending(kind, words + other))
 
@@ -248,6 +292,8 @@ class Life:
         self.client, self.tools = client, tools
         self._era = client.protocol_version
         self._has_session = link.is_streamable_http and self.is_legacy
+        is_newer = self._protocol is Era.AUTO and not self.is_legacy
+        self._requests.can_be_reopened = self.can_be_reopened and is_newer
         self._settled.set()
         self._owner.came_up(self)
 
@@ -273,16 +319,23 @@ class Life:
         self._over.set()
 
     async def _on_message(self, message: object) -> None:
-        from mcp_types import ToolListChangedNotification
+        from mcp_types import ElicitCompleteNotification, ResourceUpdatedNotification
 
-        if isinstance(message, ToolListChangedNotification):
-            self.watch.news()
+        self.watch.heard(message)
+        if isinstance(message, ElicitCompleteNotification):
+            self._requests.completed(message.params.elicitation_id)
+        if isinstance(message, ResourceUpdatedNotification) and self.is_legacy:
+            self._owner.news.updated(message.params.uri)
 
     async def _failure(self, error: Exception, *, is_new_for_it: bool) -> ServerError:
         from dial_client.transports import faults
 
         cause = faults.cause_of(error)
         words = faults.in_words(cause)
+        if isinstance(cause, NoWayBack):
+            self._kind = Death.REOPENED
+            self._end(_REOPENED)
+            return NotRun(self._name, _REOPENED)
         if self._has_session and faults.is_forgotten_session(cause):
             if is_new_for_it:
                 return ServerError(self._name, words)
@@ -293,7 +346,7 @@ class Life:
                 self._kind = Death.UNREACHABLE
                 self._end(words)
             return NotRun(self._name, words)
-        if self._over.is_set() or faults.is_closed(cause):
+        if (self._over.is_set() and self._kind is not Death.REOPENED) or faults.is_closed(cause):
             with anyio.move_on_after(FRESH_SECONDS):  # the owner finds out how the server ended
                 await self._down.wait()
             return self._lost()

@@ -18,6 +18,8 @@ class StopReason(StrEnum):
     TRUNCATED = "truncated"
     REFUSED = "refused"
     CANCELLED = "cancelled"
+    HANDED_BACK = "handed_back"
+    """The model called tools of the caller's own: it is for the caller to go on."""
 
     @property
     def is_limit(self) -> bool:
@@ -48,6 +50,7 @@ _SENTENCES = {
     StopReason.TRUNCATED: "the model's answer was cut off",
     StopReason.REFUSED: "the model refused to answer",
     StopReason.CANCELLED: "it was cancelled",
+    StopReason.HANDED_BACK: "the caller's own tools were called",
 }
 
 
@@ -81,6 +84,10 @@ class Limits:
     """Calls of one round that run at the same time."""
     max_result_chars: int = 50_000
     """Characters of one result that the model is given."""
+    max_sampling_requests: int = 5
+    """Requests one server may make of the model in a turn, where it may at all."""
+    max_sampling_tokens: int = 10_000
+    """Tokens of those requests, read and written."""
 
     def __post_init__(self) -> None:
         # The recursion is real: a level is a few frames of Python's stack, which ends at a thousand.

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from dial_client.icons import Icon
+
 
 class Role(StrEnum):
     """Who says it."""
@@ -246,6 +248,11 @@ class ToolSpec:
     """The server says that it changes nothing: a hint, not a proof."""
     idempotent: bool = False
     """The server says that calling it twice does no more than calling it once: a hint, not a proof."""
+    destructive: bool | None = None
+    """The server says whether it may destroy something; None where it does not, which is to be taken for a yes."""
+    open_world: bool | None = None
+    """The server says whether it reaches beyond it, the web for example; None where it does not say."""
+    icons: tuple[Icon, ...] = field(default=(), repr=False)
     change: str = ""
     """How it differs from what was approved of it, as the lines of a diff: set for whoever is asked to approve it."""
     deferred: bool = False

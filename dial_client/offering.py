@@ -9,15 +9,19 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from dial_client.catalog import READ_RESULT, SEARCH_TOOLS, Catalog, Route
+from dial_client import results
+from dial_client.catalog import READ_RESULT, SEARCH_TOOLS, Catalog, Key, Route
 from dial_client.life import OnProgress
 from dial_client.limits import Limits
-from dial_client.messages import Message, Role, ToolSpec
+from dial_client.messages import Content, Message, Role, ToolSpec, text_of
 from dial_client.shelf import Shelf
 from dial_client.tool_index import ToolIndex
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult
+
+Keep = Callable[[str], str | None]
+"""Puts a text aside that is too long for the model, and gives the id it can be read by."""
 
 MAX_OFFERED = 128
 """Tools in one request: more than that OpenAI's chat completions refuse."""
@@ -67,6 +71,8 @@ class Menu:
     catalog: Catalog = Catalog()  # noqa: RUF009 - frozen
     pinned: frozenset[str] = frozenset()
     """Servers whose tools are always on offer."""
+    own: tuple[Route, ...] = ()
+    """Tools of the host's own that are always on offer, besides those of the turn itself."""
 
     def is_long(self, most: int, window: int | None) -> bool:
         """Whether it is too long to be offered whole: more than `most` tools, or too much of a window (tokens)."""
@@ -144,24 +150,45 @@ class Offering:
         self._found = dict.fromkeys(_called(history))
         self._can_read_on = len(shelf) > 0 and any(key in shelf for key in _kept_in(history))
         self._offered: tuple[Any, tuple[ToolSpec, ...], Catalog] = (None, (), Catalog())
+        self._said: tuple[ToolSpec, ...] = ()
+        self._meant: dict[str, Key] = {}
+        """What the names meant when the model was last told of them: servers that come and go may change names."""
 
     def tools(self) -> tuple[ToolSpec, ...]:
         """Give what is on offer: the very same tuple for as long as nothing changes, and in a stable order."""
-        return self._now()[0]
+        key, tools = self._menu_key(), self._now()[0]
+        if tools is not self._said:
+            self._said = tools
+            self._meant.update({tool.name: (tool.server, tool.tool) for tool in tools if tool.server})
+            self._offered = (key, tools, self._whole(key[0], tools))
+        return tools
 
     def catalog(self) -> Catalog:
         """Give the way home for every name: those on offer, those that have to be searched for, the host's own."""
         return self._now()[1]
 
     def _now(self) -> tuple[tuple[ToolSpec, ...], Catalog]:
-        menu = self._menu()
-        key = (menu, tuple(self._found), self._can_read_on, self._is_searched())
+        key = self._menu_key()
         if self._offered[0] != key:
-            tools = self._chosen(menu)
-            own = {spec.name: Route(self, spec) for spec in tools if spec is _READ or spec is menu.search}
-            whole = Catalog(menu.catalog.tools, {**menu.catalog.routes, **own}, menu.catalog.notes)
-            self._offered = (key, tools, whole)
+            tools = self._chosen(key[0])
+            self._offered = (key, tools, self._whole(key[0], tools))
         return self._offered[1], self._offered[2]
+
+    def _menu_key(self) -> tuple[Menu, tuple[str, ...], bool, bool]:
+        return (self._menu(), tuple(self._found), self._can_read_on, self._is_searched())
+
+    def _whole(self, menu: Menu, tools: tuple[ToolSpec, ...]) -> Catalog:
+        """Give all routes. A name leads where it led when the model was told of it, or nowhere; never elsewhere."""
+        routes = dict(menu.catalog.routes)
+        here = {(route.spec.server, route.spec.tool): route for route in menu.catalog.routes.values()}
+        for name, key in self._meant.items():
+            if key in here:
+                routes[name] = here[key]
+            else:
+                routes.pop(name, None)
+        own = {route.spec.name: route for route in menu.own}
+        own |= {spec.name: Route(self, spec) for spec in tools if spec is _READ or spec is menu.search}
+        return Catalog(menu.catalog.tools, {**routes, **own}, menu.catalog.notes)
 
     def keep(self, text: str) -> str | None:
         """Put a result aside that is too long, and give its id; None where it cannot be kept."""
@@ -178,7 +205,7 @@ class Offering:
         return CallToolResult(content=[TextContent(type="text", text=text)], is_error=is_error)
 
     def _chosen(self, menu: Menu) -> tuple[ToolSpec, ...]:
-        own = (_READ,) if self._can_read_on else ()
+        own = (*(route.spec for route in menu.own), *((_READ,) if self._can_read_on else ()))
         most = self._limits.max_tools
         if not menu.is_long(most, self._window):
             return (*menu.catalog.tools, *own) if own else menu.catalog.tools
@@ -214,7 +241,21 @@ def _called(messages: Iterable[Message]) -> Iterable[str]:
     return (call.name for message in messages for call in message.tool_calls)
 
 
+def shortened(content: Content, max_chars: int, keep: Keep | None) -> Content:
+    """Cut what is too long for the model to a head and a tail, and say how it can read on.
+
+    Args:
+        content: what the model is to read.
+        max_chars: characters of its text that are kept.
+        keep: puts the whole text aside; None where nobody could read it.
+    """
+    text = text_of(content)
+    key = keep(text) if len(text) > max_chars and keep is not None else None
+    more = f'; {READ_RESULT}(id="{key}", offset={max_chars * 3 // 4}) reads on, with search="…" it finds' if key else ""
+    return results.cut(content, max_chars, more)
+
+
 def _kept_in(messages: Iterable[Message]) -> Iterable[str]:
     for message in messages:
-        if message.role is Role.TOOL:
+        if message.role in (Role.TOOL, Role.USER):  # what a person attaches may be too long as well
             yield from _KEPT.findall(message.text)

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypedDict
 
-from dial_client import config
+from dial_client import config, replaying
+from dial_client.approvals import Approver
+from dial_client.connections import Connect
+from dial_client.drawer import Drawer
 from dial_client.errors import ConfigError
 from dial_client.formats import handler_for
 from dial_client.formats.choice import ChosenFormat
+from dial_client.limits import Limits
+from dial_client.login import Login
 from dial_client.model import Provider, ToolFormat
+from dial_client.pinning import Pins
 from dial_client.providers import open_provider
+from dial_client.questions import LOG_LEVELS, Callbacks, Elicit, OnLog, Sample, Sampler
+from dial_client.recording import Recording
+from dial_client.sampling import OwnModel, by_callback
 
 
 def target(name: str, entry: Any) -> Any:
@@ -20,6 +32,58 @@ def target(name: str, entry: Any) -> Any:
         ConfigError: the entry is wrong.
     """
     return config.server_from_mapping(name, entry) if isinstance(entry, Mapping) else entry
+
+
+@dataclass(frozen=True, slots=True)
+class Taped:
+    """A client's edges, with stand-ins for the servers of a recording that is played, or with what writes one."""
+
+    provider: Provider | None
+    targets: Mapping[str, Any]
+    approve: Approver | None
+    connect: Connect = replaying.connect
+    recording: Recording | None = None
+
+
+def taped(
+    provider: Provider | None,
+    servers: Mapping[str, Any],
+    approve: Approver | None,
+    record: str | os.PathLike[str] | None,
+    tool_format: str,
+) -> Taped:
+    """Read the entries, play what the provider plays, and record what is to be recorded.
+
+    Raises:
+        ConfigError: an entry is wrong, or the provider plays a recording that is to be recorded.
+    """
+    targets = {name: target(name, entry) for name, entry in servers.items()}
+    if stand_ins := replaying.stand_ins(provider, targets):
+        targets, approve = stand_ins | targets, replaying.approver(stand_ins, approve)
+    if record is None:
+        return Taped(provider, targets, approve)
+    recording = Recording(record, targets, provider, tool_format)
+    return Taped(recording.heard(provider), targets, recording.approver(approve), recording.connection, recording)
+
+
+CACHE, STATE = "servers", "approved-tools"
+"""Folders of the user's own: for what can be found out again, and for what cannot."""
+
+
+def drawer(where: bool | str | os.PathLike[str], usual: str) -> Drawer | None:  # noqa: FBT001 - as people give it
+    """Open the folder that is named, or for True the user's own; None for none."""
+    if where is not True:
+        return Drawer(where) if where else None
+    import platformdirs
+
+    parent = platformdirs.user_cache_dir if usual == CACHE else platformdirs.user_state_dir
+    return Drawer(Path(parent("dial-client"), usual))
+
+
+def pinned(where: bool | str | os.PathLike[str], servers: Mapping[str, Any]) -> Pins | None:  # noqa: FBT001 - ditto
+    """Open what was approved of the tools of these servers; None where nothing is pinned."""
+    kept = drawer(where, STATE)
+    return None if kept is None else Pins(kept, servers)
 
 
 def model_named(
@@ -34,6 +98,72 @@ def model_named(
     profile = models.get(model) if isinstance(model, str) else None
     said = profile.tool_format if profile else None
     return provider, said or getattr(provider, "tool_format", None)
+
+
+class HostCallbacks(TypedDict, total=False):
+    """What a client does for servers that ask for it. What is not given is not offered to any server."""
+
+    elicit: Elicit | None
+    """Asks the person what a server wants to know."""
+    sample: Sample | Literal["model"] | None
+    """Answers what a server asks of a model. With ``"model"`` the client's own does: while a call is under way, each
+    time with the approver's consent, and no more often and for no more tokens than `Limits` has it."""
+    roots: Iterable[str | os.PathLike[str]]
+    """Folders, or file URIs, servers are told they may use; an entry's own ``roots`` are told in their place."""
+    on_log: OnLog | None
+    """Is told of the servers' log messages."""
+    log_level: str | None
+    """The least level of those messages; ``info`` where there is an `on_log`."""
+    login: Login | None
+    """Lets the person log in to a server behind a URL that asks for it; without it such a server is not available,
+    unless somebody has logged in before (``dial-chat servers login NAME``)."""
+
+
+def callbacks(  # noqa: PLR0913 - what `HostCallbacks` has, each by its name
+    provider: Provider | None,
+    approve: Approver | None,
+    allow: tuple[str, ...],
+    limits: Limits,
+    *,
+    elicit: Elicit | None = None,
+    sample: Sample | Literal["model"] | None = None,
+    roots: Iterable[str | os.PathLike[str]] = (),
+    on_log: OnLog | None = None,
+    log_level: str | None = None,
+    login: Login | None = None,
+) -> Callbacks:
+    """Give what is done for servers that ask for it.
+
+    Raises:
+        ConfigError: there is no such level, or no model.
+    """
+    level = log_level or ("info" if on_log is not None else None)
+    if level not in (None, *LOG_LEVELS):
+        raise ConfigError(f"unknown log level {level!r}", hint=f"one of {', '.join(LOG_LEVELS)}")
+    if sample == "model" and provider is None:
+        raise ConfigError('sample="model" needs a model', hint="give DialClient a model")
+    sampler: Sampler | None = None
+    if sample == "model" and provider is not None:
+        sampler = OwnModel(provider, approve, allow, limits)
+    elif sample is not None and not isinstance(sample, str):
+        sampler = by_callback(sample)
+    return Callbacks(elicit, sampler, tuple(os.fspath(root) for root in roots), on_log, level, login)
+
+
+def narrator(
+    status: str, model: str | Provider | None, models: Mapping[str, config.ModelSettings], provider: Provider | None
+) -> Provider | None:
+    """Give what words the status of running calls; None for the templates alone.
+
+    Raises:
+        ConfigError: there is no such way to word it, or no such model.
+    """
+    if status not in ("template", "model"):
+        raise ConfigError(f"unknown status {status!r}", hint='expected "template" or "model"')
+    named, _ = model_named(model, models, None)
+    # A recording has no replies to spare for sentences.
+    own = None if replaying.is_recording(provider) else provider
+    return (named or own) if status == "model" else None
 
 
 def context_window(

@@ -69,6 +69,22 @@ class TurnRecorder:
         """The text of the reply that is being written, as far as it came."""
         return "".join(self._unfinished_text)
 
+    @property
+    def settled(self) -> tuple[Message, ...]:
+        """All messages so far; the results of a round are among them from when the last of them is known."""
+        results = self.results_so_far
+        return (*self._messages, *results) if len(results) == len(self._unanswered()) else tuple(self._messages)
+
+    @property
+    def servers_at_work(self) -> frozenset[str]:
+        """The servers of the calls that are not over."""
+        return frozenset(started.server for started in self._started.values())
+
+    @property
+    def results_so_far(self) -> tuple[Message, ...]:
+        """The results of the calls that are done and have no message yet."""
+        return tuple(Message.tool(call, record.result) for call, record in self._unanswered() if record)
+
     def settle(self, why: str) -> list[Event]:
         """Give the events that close what is open: calls without an end, results without a message, cut text."""
         events: list[Event] = []
@@ -103,6 +119,10 @@ class TurnRecorder:
     def turn(self, stop_reason: StopReason) -> Turn:
         """Give what the turn came to; its last word is the last thing the model said, else why it said nothing."""
         last = self._messages[-1] if self._messages else None
+        handed_back: tuple[ToolCallRequest, ...] = ()
+        if stop_reason is StopReason.HANDED_BACK:
+            handed_back = tuple(call for call, _ in self._unanswered())
+            last = next((message for message in reversed(self._messages) if message.tool_calls), last)
         unsaid = f"[Unable to complete task: {stop_reason.sentence}]" if last is not None else ""
         return Turn(
             message=last if last is not None and last.role is Role.ASSISTANT else Message.assistant(unsaid),
@@ -114,4 +134,5 @@ class TurnRecorder:
             notes=tuple(self._notes),
             rounds=tuple(self._rounds_used),
             cost_usd=self._cost_usd(),
+            handed_back=handed_back,
         )

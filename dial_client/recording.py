@@ -124,6 +124,7 @@ class Recording:
 
     def connection(self, name: str, target: Target, host: HostSide) -> Connection:
         """Make a connection whose tools and calls are written down."""
+        self._secrets = tuple(sorted({*self._secrets, *_secrets(None, [target])}, key=len, reverse=True))
         return _HeardConnection(self, name, target, host)
 
     def approver(self, approve: Approver | None) -> Approver | None:

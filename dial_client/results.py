@@ -28,7 +28,7 @@ def content_of(result: CallToolResult, remark: str = "") -> Content:
         result: as the server gave it.
         remark: what the model should know of it, behind everything else.
     """
-    parts = [_part(block) for block in result.content]
+    parts = [part_of(block) for block in result.content]
     has_text = any(isinstance(part, TextPart) and part.text.strip() for part in parts)
     if not has_text and result.structured_content is not None:
         parts.append(TextPart(safe(json.dumps(result.structured_content, ensure_ascii=False))))
@@ -45,7 +45,8 @@ def _joined(parts: Iterable[Part]) -> Content:
     return kept
 
 
-def _part(block: Any) -> Part:
+def part_of(block: Any) -> Part:
+    """Turn one block of content into a part: text, an image or a PDF document, else a line that says what it is."""
     match block.type:
         case "text":
             return TextPart(safe(block.text))
@@ -57,12 +58,13 @@ def _part(block: Any) -> Part:
             about = f", {block.mime_type}" if block.mime_type else ""
             return TextPart(safe(f"[resource {block.name}: {block.uri}{about}]"))
         case "resource":
-            return _embedded(block.resource)
+            return resource_part(block.resource)
         case other:
             return TextPart(f"[content of an unknown kind: {other}]")
 
 
-def _embedded(resource: Any) -> Part:
+def resource_part(resource: Any) -> Part:
+    """Turn what was read of a resource (it has `uri`, `mime_type`, and `text` or `blob`) into a part, as `part_of`."""
     text = getattr(resource, "text", None)
     if text is not None:
         return TextPart(safe(f"[resource {resource.uri}]\n{text}"))

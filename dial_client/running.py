@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextvars import ContextVar
+from typing import Protocol
 
 import anyio
 
 from dial_client.errors import DialError, LimitReached, ProviderError
-from dial_client.events import Event, Finished
+from dial_client.events import Event, Finished, MessageCompleted
 from dial_client.limits import StopReason
 from dial_client.recorder import TurnRecorder
 from dial_client.turn import Turn
@@ -19,6 +21,25 @@ BUFFERED_EVENTS = 1024
 """Events that wait for a slow reader before the turn waits for it too."""
 
 
+class Witness(Protocol):
+    """Is told of everything a turn does, by the turn itself: readers may be slow, or none."""
+
+    async def keep(self, recorder: TurnRecorder) -> None:
+        """Put what was recorded where it outlives the program; the turn waits for it. What it raises ends the turn."""
+
+    async def beat(self, recorder: TurnRecorder) -> None:
+        """Run beside the turn, until `end` was called."""
+
+    async def end(self, recorder: TurnRecorder) -> None:
+        """Do as `keep`, for the last time."""
+
+    def heard(self, event: Event) -> None:
+        """Take note of an event that is handed on."""
+
+    def ended(self) -> None:
+        """Take note that there are no more events; the turn's result is there."""
+
+
 class RunningTurn:
     """One turn, run by a task of the client's; made by `DialClient.start`.
 
@@ -26,23 +47,37 @@ class RunningTurn:
     `Turn`, call `cancel` to stop it from anywhere.
     """
 
-    def __init__(self, work: Work, *, watched: bool, raise_at_limits: bool) -> None:
+    def __init__(self, work: Work, *, watched: bool, raise_at_limits: bool, witness: Witness | None = None) -> None:
         self.recorder = TurnRecorder()
         self._work = work
         self._watched = watched
         self._raise_at_limits = raise_at_limits
+        self._witness = witness
         self._scope = anyio.CancelScope()
         self._done = anyio.Event()
         self._turn: Turn | None = None
         self._error: Exception | None = None
-        # What is recorded is always handed on at once, so that the two agree wherever the turn is cut off.
+        # What is recorded is always handed on, so that the two agree wherever the turn is cut off.
         self._send, self._receive = anyio.create_memory_object_stream[Event](math.inf)
         self._unread = 0
         self._room = anyio.Event()
 
+    @property
+    def over(self) -> bool:
+        """Whether it has come to its end."""
+        return self._done.is_set()
+
+    @property
+    def witness(self) -> Witness | None:
+        """Who is told of everything it does."""
+        return self._witness
+
     async def emit(self, event: Event) -> None:
         """Record an event, and hand it to whoever reads, waiting while too many are unread; nobody need read."""
         self.recorder.record(event)
+        if self._witness is not None and isinstance(event, MessageCompleted):
+            with anyio.CancelScope(shield=True):
+                await self._witness.keep(self.recorder)
         self._hand_on(event)
         if self._watched and self._unread >= BUFFERED_EVENTS:
             await self._room.wait()
@@ -53,6 +88,8 @@ class RunningTurn:
             self._hand_on(event)
 
     def _hand_on(self, event: Event) -> None:
+        if self._witness is not None:
+            self._witness.heard(event)
         if self._watched:
             try:
                 self._send.send_nowait(event)
@@ -116,20 +153,45 @@ class RunningTurn:
 
     async def run(self) -> None:
         """Carry the turn out: the body of its task."""
+        _CURRENT.set(self)
+        try:
+            await self._run()
+        except Exception as error:  # noqa: BLE001 - `result` raises it where somebody waits for it
+            self._error = self._error or error
+        finally:
+            self._end()
+
+    async def _run(self) -> None:
+        reason, closing = StopReason.CANCELLED, ""
         try:
             with self._scope:
                 reason = await self._work(self)
-            if self._scope.cancelled_caught:
-                reason = StopReason.CANCELLED
-            self._finish(reason)
         except ProviderError as error:
-            self._settle("the model broke off")
-            error.messages = self.recorder.turn(StopReason.CANCELLED).messages
-            self._error = error
-        except Exception as error:  # noqa: BLE001 - `result` raises it where somebody waits for it
-            self._error = error
-        finally:
-            self._end()
+            self._error, closing = error, "the model broke off"
+        except Exception as error:  # noqa: BLE001 - what was done until then counts
+            self._error, closing = error, "the turn broke off"
+        if self._error is None and reason is StopReason.CANCELLED:
+            closing = reason.sentence
+        last = self.recorder.settle(closing) if closing else []
+        for event in last:
+            self.recorder.record(event)
+        if isinstance(self._error, ProviderError):
+            self._error.messages = self.recorder.turn(reason).messages
+        if self._witness is not None:
+            with anyio.CancelScope(shield=True):
+                await self._witness.end(self.recorder)
+        for event in last:
+            self._hand_on(event)
+        if self._error is None:
+            self._finish(reason)
+
+    def _finish(self, reason: StopReason) -> None:
+        turn = self.recorder.turn(reason)
+        if reason.is_limit and self._raise_at_limits:
+            self._error = LimitReached(reason.sentence, turn)
+        else:
+            self._hand_on(Finished(turn))
+            self._turn = turn
 
     def _end(self) -> None:
         if self._turn is None and self._error is None:
@@ -138,18 +200,13 @@ class RunningTurn:
         self._send.close()
         if not self._watched:
             self._receive.close()
+        if self._witness is not None:
+            self._witness.ended()
 
-    def _finish(self, reason: StopReason) -> None:
-        if reason is StopReason.CANCELLED:
-            self._settle(reason.sentence)
-        turn = self.recorder.turn(reason)
-        if reason.is_limit and self._raise_at_limits:
-            self._error = LimitReached(reason.sentence, turn)
-        else:
-            self._hand_on(Finished(turn))
-            self._turn = turn
 
-    def _settle(self, why: str) -> None:
-        for event in self.recorder.settle(why):
-            self.recorder.record(event)
-            self._hand_on(event)
+_CURRENT: ContextVar[RunningTurn | None] = ContextVar("turn", default=None)
+
+
+def current() -> RunningTurn | None:
+    """Give the turn on whose behalf this runs, for an approver to know which; None outside of any."""
+    return _CURRENT.get()

@@ -294,10 +294,15 @@ def _without_odd_names(top: dict[str, Any]) -> list[str]:
 
 
 class ArgumentCheck:
-    """Checks arguments against a tool's original schema; made once a tool, on its first call."""
+    """Checks arguments against a tool's original schema; made once a tool, on its first call.
 
-    def __init__(self, schema: Mapping[str, Any]) -> None:
-        self._validator = _validator(schema)
+    Args:
+        schema: the original.
+        formats: what it says of ``format`` counts too, which for tools is only a remark (JSON Schema 2020-12).
+    """
+
+    def __init__(self, schema: Mapping[str, Any], *, formats: bool = False) -> None:
+        self._validator = _validator(schema, formats=formats)
 
     def problems(self, arguments: Mapping[str, Any]) -> list[str]:
         """Give what is wrong, each with its place (``count: "x" is not of type "integer"``); at most five."""
@@ -321,7 +326,7 @@ def _within(problem: str) -> str:
     return problem if len(problem) <= MAX_PROBLEM_CHARS else f"{problem[:half]} … {problem[-half:]}"
 
 
-def _validator(schema: Mapping[str, Any]) -> Any:
+def _validator(schema: Mapping[str, Any], *, formats: bool) -> Any:
     """Compile the schema; None where it is itself invalid: then the server is the only judge."""
     import jsonschema_rs
 
@@ -330,6 +335,6 @@ def _validator(schema: Mapping[str, Any]) -> Any:
         raise ValueError(f"remote references are not fetched: {uri}")
 
     try:
-        return jsonschema_rs.validator_for(dict(schema), retriever=refuse)
+        return jsonschema_rs.validator_for(dict(schema), retriever=refuse, validate_formats=formats)
     except (ValueError, TypeError, jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError):
         return None

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from dial_client.questions import ServerLog
+
 MAX_WORDS = 400
 """Characters of a sentence about a server; what servers write has no bound of its own."""
 
@@ -21,6 +23,8 @@ class ServerState(StrEnum):
     """Where a server is in its life."""
 
     STARTING = "starting"
+    SLEEPING = "sleeping"
+    """Not started yet: its tools are those of the last time, and the first call starts it."""
     READY = "ready"
     RESTARTING = "restarting"
     """It was ready and has died; its tools stay on offer, and calls wait for it."""
@@ -48,6 +52,8 @@ class ServerStatus:
     """What is odd about it but harms nothing."""
     stderr: tuple[str, ...] = ()
     """Its last lines on standard error."""
+    logs: tuple[ServerLog, ...] = ()
+    """Its last log messages."""
     instructions: str | None = None
     """What it wants a model to know."""
     server_name: str | None = None
@@ -65,6 +71,7 @@ class ServerStatus:
             "restarts": self.restarts,
             "notes": list(self.notes),
             "stderr": list(self.stderr),
+            "logs": [message.to_dict() for message in self.logs],
             "instructions": self.instructions,
             "server_name": self.server_name,
             "server_version": self.server_version,

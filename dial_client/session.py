@@ -4,25 +4,33 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+import anyio
+
+from dial_client.server_requests import ServerRequests
 from dial_client.settings import Protocol
 
 if TYPE_CHECKING:
     from mcp import Client
     from mcp_types import CallToolResult
 
+LOG_SECONDS = 10.0
+"""Seconds for a server to say that it will send log messages."""
+
 OnMessage = Callable[[object], Awaitable[None]]
 
 
-def client_over(target: Any, protocol: Protocol, on_message: OnMessage) -> Client:
+def client_over(target: Any, protocol: Protocol, on_message: OnMessage, requests: ServerRequests) -> Client:
     """Make the client of one connection; it is not entered yet.
 
     Args:
         target: a transport, or a server object of the SDK in this process.
         protocol: the era to speak.
         on_message: is given what the server says of its own accord.
+        requests: answers what the server asks for; what the host does not do for servers is not offered to it.
     """
     from mcp import Client
     from mcp_types import Implementation
@@ -35,8 +43,24 @@ def client_over(target: Any, protocol: Protocol, on_message: OnMessage) -> Clien
         mode=cast("Any", protocol.value),
         client_info=Implementation(name="dial-client", version=__version__),
         message_handler=cast("Any", on_message),
+        elicitation_callback=requests.elicitation if requests.offers("elicitation") else None,
+        sampling_callback=requests.sampling if requests.offers("sampling") else None,
+        list_roots_callback=requests.roots if requests.offers("roots") else None,
+        logging_callback=requests.logging,
+        log_level=cast("Any", requests.callbacks.log_level),
         cache=None,
     )
+
+
+async def ask_for_logs(client: Client, level: str) -> None:
+    """Ask a server of the older protocol for its log messages; whether it listens is its affair."""
+    from mcp import MCPError
+    from mcp_types import EmptyResult, SetLevelRequest, SetLevelRequestParams
+
+    if client.server_capabilities.logging is not None:
+        request = SetLevelRequest(params=SetLevelRequestParams(level=cast("Any", level)))
+        with anyio.move_on_after(LOG_SECONDS), suppress(MCPError, ValueError):
+            await client.session.send_request(request, EmptyResult)
 
 
 def take_results_as_they_are(client: Client) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from dial_client.model import ToolFormat
 
@@ -38,6 +38,38 @@ class Wire(StrEnum):
     MESSAGES = "messages"
 
 
+class Grant(StrEnum):
+    """How a login is made: by a person, or by the host with a secret of its own."""
+
+    AUTHORIZATION_CODE = "authorization_code"
+    CLIENT_CREDENTIALS = "client_credentials"
+
+
+@dataclass(frozen=True, slots=True)
+class OAuthSettings:
+    """How to log in to a server behind a URL. Whatever may hold a secret is left out of the repr."""
+
+    grant: Grant = Grant.AUTHORIZATION_CODE
+    client_id: str | None = None
+    """As the authorization server knows this host; None to register, or for `client_metadata_url`."""
+    client_secret: str | None = field(default=None, repr=False)
+    private_key: str | None = field(default=None, repr=False)
+    """In PEM, in place of the secret (RFC 7523); for `Grant.CLIENT_CREDENTIALS`."""
+    signing_algorithm: str = "RS256"
+    client_metadata_url: str | None = None
+    """An https address that says who this host is, and is its id where the server takes such (CIMD)."""
+    callback_port: int | None = None
+    """Where the browser is sent back to on this machine; None for any free port."""
+    scopes: tuple[str, ...] | None = None
+    """The only rights that are asked for; None for those the server names."""
+    issuer: str | None = None
+    """The authorization server the id and the secret belong to; None for the one the server names first."""
+    trusted_origins: tuple[str, ...] = ()
+    """Origins (``https://auth.example``) the login may use though they are not the issuer's, or are not public."""
+    auth: Any = field(default=None, repr=False)
+    """What signs all requests in place of all that: an ``httpx2.Auth``, in configurations made in Python."""
+
+
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
     """One server. Whatever may hold a secret is left out of the repr."""
@@ -55,6 +87,8 @@ class ServerSettings:
     """An http or https address, for the other transports."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Fit to be sent: tokens for names, printable ASCII without line breaks for values."""
+    oauth: OAuthSettings | None = None
+    """How to log in; None for the usual way, where the server asks for it and the headers have no token."""
     enabled: bool = True
     """A server that is not enabled keeps its settings as they are written: nothing in them is expanded."""
     auto_approve: tuple[str, ...] = ()
@@ -69,8 +103,16 @@ class ServerSettings:
     protocol: Protocol = Protocol.AUTO
     required: bool = False
     """Without it there is no conversation."""
+    lazy: bool = False
+    """It is started by the first call of one of its tools, where they are remembered from the last time."""
+    roots: tuple[str, ...] | None = None
+    """Absolute folders, or file URIs, it is told it may use; None for those that all servers are told."""
+    instructions: bool = True
+    """The model is given its instructions."""
     pinned: bool = False
     """Its tools are always on offer, however many there are."""
+    resources: Literal["user", "tools"] = "user"
+    """Who may read its resources: the user, by naming one, or the model too, by two tools."""
     trusted: bool = False
     """What it says of its tools (read-only, idempotent) is believed."""
     warnings: tuple[str, ...] = ()

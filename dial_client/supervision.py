@@ -27,8 +27,10 @@ class Death(StrEnum):
     """It ended by itself, or never became ready."""
     UNREACHABLE = "unreachable"
     """Nobody was there: a URL may have somebody behind it later."""
+    REOPENED = "reopened"
+    """It was well, but has to be spoken to in the older protocol."""
     MISCONFIGURED = "misconfigured"
-    """There is no such command or folder: trying again changes nothing."""
+    """There is no such command or folder, or it wants a login: trying again changes nothing."""
 
 
 @dataclass(frozen=True, slots=True)

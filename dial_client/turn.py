@@ -61,6 +61,8 @@ class Turn:
     """Of each request to the model, in their order."""
     cost_usd: float | None = None
     """The price of all of them in US dollars; None where it is not known (see `prices`)."""
+    handed_back: tuple[ToolCallRequest, ...] = ()
+    """Calls of the caller's own tools, which it has to answer (`StopReason.HANDED_BACK`); they are in `messages`."""
 
     @property
     def text(self) -> str:
@@ -74,6 +76,7 @@ class Turn:
 
     def to_dict(self) -> dict[str, Any]:
         """Give JSON types only: what ``dial-chat --output json`` prints."""
+        handed_back = [call.to_dict() for call in self.handed_back]
         return {
             "text": self.text,
             "stop_reason": self.stop_reason.value,
@@ -82,4 +85,4 @@ class Turn:
             "tool_calls": [record.to_dict() for record in self.tool_calls],
             "messages": [message.to_dict() for message in self.messages],
             "notes": list(self.notes),
-        }
+        } | ({"handed_back": handed_back} if handed_back else {})

@@ -36,7 +36,8 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
     """Give an environment whose folders of the user lie in `folder`, without any key."""
     env = {name: value for name, value in os.environ.items() if name not in _KEYS}
     home = {
-        name: str(folder / "home" / name.lower()) for name in ("XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME")
+        name: str(folder / "home" / name.lower())
+        for name in ("XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME")
     }
     return env | home | {"HOME": str(folder / "home"), "PYTHONPATH": str(HERE.parent)} | more
 

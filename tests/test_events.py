@@ -13,6 +13,8 @@ from dial_client.events import (
     Event,
     Finished,
     MessageCompleted,
+    PersonAnswered,
+    PersonAsked,
     ReasoningDelta,
     RoundStarted,
     ServerChanged,
@@ -64,6 +66,14 @@ SAID: list[tuple[Event, dict[str, Any]]] = [
         },
     ),
     (ServerChanged("maths", "ready"), {"type": "server_changed", "name": "maths", "status": "ready"}),
+    (
+        PersonAsked("a1", "approval", {"server": "maths"}),
+        {"type": "person_asked", "id": "a1", "kind": "approval", "about": {"server": "maths"}},
+    ),
+    (
+        PersonAnswered("a1", "approval", "once"),
+        {"type": "person_answered", "id": "a1", "kind": "approval", "answer": "once"},
+    ),
     (Finished(TURN), {"type": "finished", "turn": TURN.to_dict()}),
 ]
 

@@ -57,7 +57,7 @@ async def test_http_sse_works_when_it_is_named_and_when_it_is_not(transport: Tra
 @pytest.mark.parametrize(
     ("behaviour", "error"),
     [
-        ("401", "HTTP 401 (Unauthorized): it wants a login"),
+        ("401", "it needs a login: run `dial-chat servers login it`"),
         ("403", "HTTP 403 (Forbidden)"),
         ("404", "HTTP 404 (Not Found): there is nothing at this URL"),
         ("405", "HTTP 405 (Method Not Allowed)"),
@@ -146,3 +146,10 @@ async def test_a_server_that_does_not_say_goodbye_is_left_all_the_same() -> None
     with web_server("raw_http.py", "SlowGoodbye") as address, anyio.fail_after(LONG):
         async with connection(web(f"{address}/mcp")) as server:
             assert state(server) is ServerState.READY
+
+
+async def test_a_token_of_the_users_own_that_is_not_taken_is_named() -> None:
+    with web_server("raw_http.py", "401") as address:
+        async with connection(web(f"{address}/mcp", headers={"authorization": "Bearer abc"})) as server:
+            assert "is there a valid token in `headers`?" in (server.status.error or "")
+            assert "abc" not in (server.status.error or "")

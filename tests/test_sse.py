@@ -18,6 +18,8 @@ from dial_client.events import (
     Event,
     Finished,
     MessageCompleted,
+    PersonAnswered,
+    PersonAsked,
     ReasoningDelta,
     RoundStarted,
     ServerChanged,
@@ -71,6 +73,22 @@ def name(line: str) -> str:
 NAMED: list[tuple[str, Event, str]] = [
     ("status", StatusChanged("Working…"), 'event: status\ndata: {"text":"Working\\u2026"}\n\n'),
     ("a server", ServerChanged("maths", "ready"), 'event: status\ndata: {"server":"maths","state":"ready"}\n\n'),
+    (
+        "permission asked for",
+        PersonAsked("a1", "approval", {"server": "maths"}),
+        'event: approval\ndata: {"id":"a1","server":"maths"}\n\n',
+    ),
+    (
+        "permission given",
+        PersonAnswered("a1", "approval", "once"),
+        'event: approval_done\ndata: {"id":"a1","decision":"once"}\n\n',
+    ),
+    ("a question", PersonAsked("q1", "question", {"a": 1}), 'event: question\ndata: {"id":"q1","a":1}\n\n'),
+    (
+        "an answer",
+        PersonAnswered("q1", "question", "decline"),
+        'event: question_done\ndata: {"id":"q1","action":"decline"}\n\n',
+    ),
     (
         "a call",
         ToolCallStarted(CALL, "maths", "add.it"),
@@ -132,7 +150,8 @@ async def test_two_turns_have_different_ids() -> None:
 async def test_only_a_turn_that_answered_ended_by_itself(reason: StopReason) -> None:
     ended = Turn(TURN.message, TURN.messages, reason, 0, Usage())
     chunk, done, _ = await encoded(Finished(ended))
-    assert data(chunk)["choices"][0]["finish_reason"] == ("stop" if reason is StopReason.ANSWERED else "length")
+    ends = {StopReason.ANSWERED: "stop", StopReason.HANDED_BACK: "tool_calls"}
+    assert data(chunk)["choices"][0]["finish_reason"] == ends.get(reason, "length")
     assert data(done)["stop_reason"] == reason.value
 
 

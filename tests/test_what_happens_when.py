@@ -21,7 +21,17 @@ import anyio
 import pytest
 from mcp.server import MCPServer
 
-from dial_client import DialClient, Message, ProviderError, ScriptedProvider, StopReason, ToolCallProgress, Turn
+from dial_client import (
+    DialClient,
+    Elicitation,
+    ElicitationAnswer,
+    Message,
+    ProviderError,
+    ScriptedProvider,
+    StopReason,
+    ToolCallProgress,
+    Turn,
+)
 from dial_client.settings import Wire
 from tests.endpoints import Answer, Call, Raw, Recorded, Say, events, model_endpoint, provider_of, refuse
 from tests.programs import entry
@@ -84,6 +94,8 @@ class Row:
     text: str = DONE
     wires: Sequence[Wire] = (Wire.CHAT,)
     streams: Sequence[bool] = (True, False)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Of the client; nearly always none."""
 
 
 def calls(*names: str, **arguments: Any) -> Say:
@@ -134,6 +146,11 @@ def notes(words: str) -> Check:
     return check
 
 
+async def agrees(question: Elicitation) -> ElicitationAnswer:
+    return ElicitationAnswer("accept", {"yes": True})
+
+
+NOBODY_THERE = "a server asks a question and nobody is there"
 NOT_STARTED = "a server does not start, or never answers"
 NO_SUCH_FORM = "a schema is recursive, a name is too long or has odd characters"
 OTHER_CONTENT = "a result has no text, but structured content, resources or links"
@@ -248,10 +265,23 @@ ROWS: dict[str, Row] = {
         has("there is one more", "grown ran"),
     ),
     "ctx.elicit": Row(
-        "a tool asks the user something (`ctx.elicit`)",
+        NOBODY_THERE,
         after(calls("asks")),
-        has("ERROR: The call failed: the server answered with an error: Cannot send 'elicitation/create': "),
+        has("ERROR: The call failed: it wants to ask the user something, and nobody is there to be asked"),
         {"asking": child("asking.py")},
+    ),
+    "a question of 2026-07-28": Row(
+        NOBODY_THERE,
+        after(calls("returns")),
+        has("ERROR: The call failed: it wants to ask the user something, and nobody is there to be asked"),
+        {"questions": child("questions.py")},
+    ),
+    "a question that cannot be pushed": Row(
+        "a server asks in a way its protocol no longer has",
+        after(calls("asks")),
+        has("the user said accept"),
+        {"asking": child("asking.py")},
+        options={"elicit": agrees},
     ),
 }
 CASES = [
@@ -266,7 +296,7 @@ CASES = [
 async def test_a_turn_ends_well_and_the_conversation_goes_on(row: Row, wire: Wire, stream: bool) -> None:
     with model_endpoint([*row.answers, calls("still_there"), Say("It is.")]) as endpoint:
         provider = provider_of(endpoint, wire)
-        async with DialClient({**row.servers, "other": OTHER}, provider) as dial:
+        async with DialClient({**row.servers, "other": OTHER}, provider, **row.options) as dial:
             conversation = [Message.user("Go on.")]
             turn = await ask(dial, conversation, stream=stream)
             assert isinstance(turn, Turn)

@@ -7,8 +7,9 @@ import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, asynccontextmanager
 
-from dial_client.cli import running
-from dial_client.cli.opening import opened, provider_of, say_notes, settings_of
+from dial_client.cli import dialogues, running
+from dial_client.cli.attaching import with_resources
+from dial_client.cli.opening import opened, provider_of, say_notes, settings_of, warn
 from dial_client.cli.options import ExitCode, Options, Output
 from dial_client.cli.permission import approver
 from dial_client.client import DialClient
@@ -16,27 +17,38 @@ from dial_client.conversations import ConversationManager
 from dial_client.errors import ConfigError, DialError
 from dial_client.events import Event, Finished, to_dict
 from dial_client.limits import StopReason
+from dial_client.messages import Message
 from dial_client.sinks import sse
 from dial_client.sinks.terminal import TerminalSink
-from dial_client.store import MemoryStore, SQLStore
+from dial_client.store import Conversation, ConversationSummary
+from dial_client.stores.memory import MemoryStore
+from dial_client.stores.sql import SQLStore
 from dial_client.turn import Turn
 
 
-async def answer(options: Options, question: str) -> int:
-    """Answer `question` in the form that was asked for, and give the exit code."""
+async def answer(options: Options, question: str, typed: str = "") -> int:
+    """Answer `question` in the form that was asked for, and give the exit code.
+
+    The resources that are named in what was `typed` go along with it.
+    """
     settings = settings_of(options)
     provider = provider_of(options, settings)
     sink = TerminalSink(reasoning=options.verbose, usage=options.verbose)
-    async with opened(options, settings, provider, approver(sink)) as dial, conversation(options, dial) as ask:
+    callbacks = dialogues.callbacks(options, sink)
+    async with (
+        opened(options, settings, provider, approver(sink), callbacks) as dial,
+        conversation(options, dial) as ask,
+    ):
         await dial.ready()
         say_notes(dial.notes)
-        async with aclosing(ask(question)) as events:
+        said = await with_resources(dial, question, typed)
+        async with aclosing(ask(said)) as events:
             if options.output is Output.SSE:
                 return await _print_sse(events, provider.name)
             return await _print(events, options, sink)
 
 
-Ask = Callable[[str], AsyncGenerator[Event, None]]
+Ask = Callable[[str | Message], AsyncGenerator[Event, None]]
 
 
 @asynccontextmanager
@@ -56,7 +68,7 @@ async def conversation(options: Options, dial: DialClient) -> AsyncGenerator[Ask
         manager = ConversationManager(dial, store)
         conversation_id = await _known_id(options, manager)
 
-        async def ask(question: str) -> AsyncGenerator[Event, None]:
+        async def ask(question: str | Message) -> AsyncGenerator[Event, None]:
             nonlocal conversation_id
             # A new one begins with its first question: one that was given up before is not worth going on with.
             conversation_id = conversation_id or (await manager.create()).id
@@ -72,14 +84,16 @@ async def conversation(options: Options, dial: DialClient) -> AsyncGenerator[Ask
 
 
 async def _known_id(options: Options, manager: ConversationManager) -> str | None:
+    known: Conversation | ConversationSummary | None = None
     if options.resume:
-        return (await manager.get(options.resume)).id
-    if options.continue_latest:
-        latest = await manager.list(limit=1)
-        if not latest:
+        known = await manager.get(options.resume)
+    elif options.continue_latest:
+        known = next(iter(await manager.list(limit=1)), None)
+        if known is None:
             raise ConfigError("there is no conversation to continue")
-        return latest[0].id
-    return None
+    if known is not None and known.running:
+        warn("a turn of this conversation is under way, or its program was just killed: it is waited for")
+    return None if known is None else known.id
 
 
 async def _print(events: AsyncGenerator[Event, None], options: Options, sink: TerminalSink) -> int:

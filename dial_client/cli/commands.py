@@ -10,10 +10,12 @@ import typer
 
 from dial_client import __version__
 from dial_client.cli import options as o
+from dial_client.errors import ConfigError
 
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
 _MORE = """
-Commands: dial-chat tools | servers | call NAME '{"a": 1}' | conversations; each has its own --help.
+Commands: dial-chat tools | servers [login NAME | logout NAME] | resources | prompts | call NAME '{"a": 1}' |
+conversations | serve; each has its own --help.
 Exit codes: 0 answered; 1 unexpected; 2 bad usage or configuration; 3 the model could not be reached or refused;
 4 stopped by a limit; 5 answered, but a tool call was denied; 130 interrupted.
 """
@@ -43,6 +45,7 @@ def chat(
     allow: o.Allow = None,
     deny: o.Deny = None,
     yes: o.Yes = False,
+    sampling: o.Sampling = False,
     continue_latest: o.Continue = False,
     resume: o.Resume = None,
     no_save: o.NoSave = False,
@@ -76,6 +79,7 @@ def chat(
         save=not no_save,
         record=record,
         verbose=verbose,
+        sampling=sampling,
     )
 
     _run(lambda: _chat(options, prompt), options)
@@ -91,7 +95,7 @@ def _chat(options: o.Options, prompt: str | None) -> Callable[[], Awaitable[int]
         return lambda: talk_with(options)
     from dial_client.cli.answering import answer
 
-    return lambda: answer(options, asked)
+    return lambda: answer(options, asked, prompt or "")
 
 
 @more.command(context_settings=_SETTINGS)
@@ -108,14 +112,48 @@ def tools(config: o.Config = None, as_json: o.AsJson = False, verbose: o.Verbose
 
 
 @more.command(context_settings=_SETTINGS)
-def servers(config: o.Config = None, as_json: o.AsJson = False, verbose: o.Verbose = False) -> None:
-    """List the servers: their state, their tools, and why one is missing."""
+def servers(
+    action: Annotated[str, typer.Argument(help="list, login or logout.")] = "list",
+    name: Annotated[str | None, typer.Argument(help="The server to log in to, or out of.")] = None,
+    config: o.Config = None,
+    as_json: o.AsJson = False,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print where to log in.")] = False,
+    verbose: o.Verbose = False,
+) -> None:
+    """List the servers: their state, their tools, and why one is missing; log in to one, or out of it."""
     options = o.Options(config=config, verbose=verbose)
 
     def choose() -> Callable[[], Awaitable[int]]:
-        from dial_client.cli.listing import list_servers
+        if action == "list" and name is None:
+            from dial_client.cli.listing import list_servers
 
-        return lambda: list_servers(options, as_json=as_json)
+            return lambda: list_servers(options, as_json=as_json)
+        if action not in ("login", "logout") or name is None:
+            raise ConfigError("which server?", hint="dial-chat servers [list | login NAME | logout NAME]")
+        from dial_client.cli.login import log_in, log_out
+
+        return lambda: log_in(options, name, browser=not no_browser) if action == "login" else log_out(options, name)
+
+    _run(choose, options)
+
+
+@more.command(context_settings=_SETTINGS)
+def resources(config: o.Config = None, as_json: o.AsJson = False, verbose: o.Verbose = False) -> None:
+    """List what the servers have to read: @SERVER:URI in a question attaches it."""
+    _list_material("resources", o.Options(config=config, verbose=verbose), as_json=as_json)
+
+
+@more.command(context_settings=_SETTINGS)
+def prompts(config: o.Config = None, as_json: o.AsJson = False, verbose: o.Verbose = False) -> None:
+    """List the prompts of the servers: /SERVER:PROMPT ARG=VALUE in a conversation says one."""
+    _list_material("prompts", o.Options(config=config, verbose=verbose), as_json=as_json)
+
+
+def _list_material(what: str, options: o.Options, *, as_json: bool) -> None:
+    def choose() -> Callable[[], Awaitable[int]]:
+        from dial_client.cli.material import list_material
+
+        return lambda: list_material(options, what, as_json=as_json)
 
     _run(choose, options)
 
@@ -142,21 +180,73 @@ def call(
 
 @more.command(context_settings=_SETTINGS)
 def conversations(
-    action: Annotated[str, typer.Argument(help="list, show or delete.")] = "list",
-    conversation_id: Annotated[str | None, typer.Argument(metavar="ID", help="The conversation.")] = None,
+    action: Annotated[str, typer.Argument(help="list, show, delete, export or import.")] = "list",
+    target: Annotated[str | None, typer.Argument(metavar="ID", help="The conversation; to import, a file.")] = None,
+    search: Annotated[str, typer.Option("--search", metavar="WORDS", help="List those that have all of them.")] = "",
+    limit: Annotated[int, typer.Option("--limit", metavar="N", help="List so many at once.")] = 100,
+    cursor: Annotated[str | None, typer.Option("--cursor", help="List what comes behind a page.")] = None,
+    form: Annotated[str, typer.Option("--format", metavar="FORM", help="Export as markdown or json.")] = "markdown",
     as_json: o.AsJson = False,
 ) -> None:
-    """List, show or delete the conversations that were kept."""
+    """List, show, delete, export or import the conversations that were kept."""
 
     def choose() -> Callable[[], Awaitable[int]]:
-        from dial_client.cli.keeping import manage
+        from dial_client.cli.keeping import Wanted, manage
 
-        return lambda: manage(action, conversation_id, as_json=as_json)
+        return lambda: manage(action, target, Wanted(as_json, search, limit, cursor, form))
 
     _run(choose, o.Options())
 
 
-_RESERVED = ("doctor", "serve")
+@more.command(context_settings=_SETTINGS)
+def serve(
+    host: o.Host = "127.0.0.1",
+    port: o.Port = 8000,
+    token: o.Token = None,
+    no_token: o.NoToken = False,
+    allow_host: o.AllowHost = None,
+    store: o.Store = None,
+    max_turns: o.MaxTurns = 64,
+    config: o.Config = None,
+    model: o.Model = None,
+    base_url: o.BaseUrl = None,
+    tool_format: o.ToolFormat = None,
+    system: o.System = None,
+    max_depth: o.MaxDepth = None,
+    timeout: o.Timeout = None,
+    tool_timeout: o.ToolTimeout = None,
+    allow: o.Allow = None,
+    deny: o.Deny = None,
+    yes: o.Yes = False,
+    no_save: o.NoSave = False,
+    verbose: o.Verbose = False,
+) -> None:
+    """Serve HTTP: an OpenAI-compatible endpoint with the tools behind it, conversations, and a web page."""
+    options = o.Options(
+        config=config,
+        model=model,
+        base_url=base_url,
+        tool_format=tool_format,
+        system=system,
+        max_depth=max_depth,
+        timeout=timeout,
+        tool_timeout=tool_timeout,
+        allow=(*(allow or ()), *(("*",) if yes else ())),
+        deny=tuple(deny or ()),
+        save=not no_save,
+        verbose=verbose,
+    )
+
+    def choose() -> Callable[[], Awaitable[int]]:
+        from dial_client.cli.serving import Address, serve_http
+
+        address = Address(host, port, token, not no_token, tuple(allow_host or ()), store, max_turns)
+        return lambda: serve_http(options, address)
+
+    _run(choose, options)
+
+
+_RESERVED = ("doctor",)
 """Commands to come: a question of these words is asked behind ``--``."""
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+from dial_client.cli import dialogues
 from dial_client.cli.opening import opened, say_notes, settings_of
 from dial_client.cli.options import ExitCode, Options
 from dial_client.errors import ConfigError
-from dial_client.messages import Failure, TextPart, ToolCallResult, describe
+from dial_client.messages import Failure, TextPart, ToolCallResult, ToolSpec, describe
 from dial_client.safe_text import one_line, safe
 from dial_client.server_status import ServerState, ServerStatus
+from dial_client.sinks.terminal import TerminalSink
 
 
 async def list_tools(options: Options, *, as_json: bool) -> int:
@@ -27,6 +29,14 @@ async def list_tools(options: Options, *, as_json: bool) -> int:
                     "title": tool.title,
                     "description": tool.description,
                     "input_schema": tool.input_schema,
+                    "output_schema": tool.output_schema,
+                    "annotations": {
+                        "read_only": tool.read_only,
+                        "idempotent": tool.idempotent,
+                        "destructive": tool.destructive,
+                        "open_world": tool.open_world,
+                    },
+                    "icons": [icon.to_dict() for icon in tool.icons],
                 }
                 for tool in dial.tools
             ]
@@ -35,7 +45,21 @@ async def list_tools(options: Options, *, as_json: bool) -> int:
             width = max((len(tool.name) for tool in dial.tools), default=0)
             for tool in dial.tools:
                 print(f"{tool.name:<{width}}  {one_line(f'{tool.server}: {tool.description}', 120)}")
+                if options.verbose:
+                    print(f"{'':<{width}}  {one_line(_hints(tool), 120)}")
     return ExitCode.ANSWERED
+
+
+def _hints(tool: ToolSpec) -> str:
+    """Say what the server says of a tool, in a line."""
+    words = [
+        *(["read only"] if tool.read_only else []),
+        *(["idempotent"] if tool.idempotent else []),
+        *([] if tool.destructive is None else ["destructive" if tool.destructive else "not destructive"]),
+        *([] if tool.open_world is None else ["open world" if tool.open_world else "closed world"]),
+        *(["structured results"] if tool.output_schema else []),
+    ]
+    return f"{f'{tool.title}: ' if tool.title else ''}{', '.join(words) or 'no hints'}"
 
 
 async def list_servers(options: Options, *, as_json: bool) -> int:
@@ -73,7 +97,8 @@ async def call_tool(options: Options, name: str, arguments: str, *, as_json: boo
     if not isinstance(given, dict):
         raise ConfigError("the arguments are not a JSON object", hint="""like '{"a": 1}'""")
     options = replace(options, allow=("*",))
-    async with opened(options, settings_of(options), None, None) as dial:
+    callbacks = dialogues.callbacks(options, TerminalSink())
+    async with opened(options, settings_of(options), None, None, callbacks) as dial:
         await dial.ready()
         say_notes(dial.notes)
         result = await dial.call(name, given)

@@ -18,6 +18,7 @@ from dial_client.client import DialClient
 from dial_client.errors import ConfigError
 from dial_client.limits import Limits
 from dial_client.model import Provider
+from dial_client.options import HostCallbacks
 from dial_client.providers import open_provider
 from dial_client.safe_text import one_line, safe
 
@@ -41,7 +42,11 @@ def settings_of(options: Options) -> config.Settings:
 
 @asynccontextmanager
 async def opened(
-    options: Options, settings: config.Settings, provider: Provider | None, approve: Approver | None
+    options: Options,
+    settings: config.Settings,
+    provider: Provider | None,
+    approve: Approver | None,
+    callbacks: HostCallbacks | None = None,
 ) -> AsyncGenerator[DialClient, None]:
     """Give a client whose servers are starting; call its `ready` to wait for them."""
     name = options.model or settings.default_model or ""
@@ -56,6 +61,9 @@ async def opened(
         deny=options.deny,
         system=options.system,
         record=options.record,
+        **(callbacks or {}),
+        remember=True,
+        pins="*" not in options.allow,  # whoever allows everything is asked nothing
     )
     await dial.open()
     try:

@@ -61,6 +61,7 @@ class Options:
     save: bool = True
     record: Path | None = None
     verbose: bool = False
+    sampling: bool = False
 
 
 Config = Annotated[
@@ -99,6 +100,10 @@ Deny = Annotated[
     list[str] | None, typer.Option("--deny", metavar="PATTERN", help="Tools that never run; wins. Repeatable.")
 ]
 Yes = Annotated[bool, typer.Option("-y", "--yes", help="Allow all tools.")]
+Sampling = Annotated[
+    bool,
+    typer.Option("--sampling", help="Let servers ask your model, a little in a turn, each time with your consent."),
+]
 Continue = Annotated[bool, typer.Option("--continue", help="Go on with the latest conversation.")]
 Resume = Annotated[str | None, typer.Option("--resume", metavar="ID", help="Go on with this conversation.")]
 NoSave = Annotated[bool, typer.Option("--no-save", help="Do not keep this conversation.")]
@@ -108,3 +113,23 @@ Record = Annotated[
 ]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Say on standard error what is done.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Host = Annotated[
+    str, typer.Option("--host", metavar="ADDRESS", help="Where to listen; elsewhere than on loopback with care.")
+]
+Port = Annotated[int, typer.Option("--port", min=0, max=65535, metavar="N", help="0 picks one that is free.")]
+Token = Annotated[
+    str | None,
+    typer.Option("--token", help="What clients have to show; else DIAL_SERVE_TOKEN, else one is made and printed."),
+]
+NoToken = Annotated[bool, typer.Option("--no-token", help="Let in every program on this machine. On loopback only.")]
+AllowHost = Annotated[
+    list[str] | None,
+    typer.Option("--allow-host", metavar="NAME", help="A name by which clients may call this server. Repeatable."),
+]
+Store = Annotated[
+    str | None,
+    typer.Option("--store", metavar="URL", help="Where conversations are kept: a SQLite file, or postgresql://…"),
+]
+MaxTurns = Annotated[
+    int, typer.Option("--max-turns", min=1, metavar="N", help="Turns at once; more are asked to wait.")
+]

@@ -23,10 +23,15 @@ class Interrupts:
     def __init__(self) -> None:
         self.leaving = anyio.CancelScope()
         self._turn: RunningTurn | None = None
+        self._leave: Callable[[int], None] | None = None
 
     def watch(self, turn: RunningTurn) -> None:
         """Name the turn that the next Ctrl-C cancels."""
         self._turn = turn
+
+    def hand_over(self, leave: Callable[[int], None]) -> None:
+        """Let the program leave in its own way at the first signal; it is given the number. The next one cancels."""
+        self._leave = leave
 
     def interrupt(self) -> None:
         """Do what Ctrl-C does."""
@@ -42,7 +47,10 @@ class Interrupts:
             return
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
             async for number in signals:
-                if number == signal.SIGINT:
+                leave, self._leave = self._leave, None
+                if leave is not None:
+                    leave(number)
+                elif number == signal.SIGINT:
                     self.interrupt()
                 else:
                     self.leaving.cancel()

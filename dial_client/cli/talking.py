@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from contextlib import aclosing
 from pathlib import Path
@@ -10,21 +11,30 @@ from typing import TYPE_CHECKING
 import anyio
 import platformdirs
 
+from dial_client.cli import dialogues, material
 from dial_client.cli.answering import Ask, conversation
+from dial_client.cli.attaching import prompt_called, with_resources
+from dial_client.cli.completing import completer
 from dial_client.cli.opening import opened, provider_of, say_notes, settings_of, warn
 from dial_client.cli.options import ExitCode, Options
 from dial_client.cli.permission import approver
 from dial_client.client import DialClient
 from dial_client.errors import DialError
 from dial_client.events import Finished
+from dial_client.messages import Message
 from dial_client.safe_text import one_line
+from dial_client.server_status import ServerStatus
 from dial_client.sinks.terminal import TerminalSink
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
 
-_HELP = """/tools     the tools on offer
+_HELP = """@server:uri goes along with a question; /server:prompt arg=value says a prompt; Tab completes
+/tools     the tools on offer
+/resources what the servers have to read
+/prompts   what the servers have to say for you
 /servers   the servers and their state
+/restart NAME  starts a server anew
 /help      this
 /quit      leave (also Ctrl-D); Ctrl-C stops an answer"""
 
@@ -35,7 +45,7 @@ async def talk_with(options: Options) -> int:
     provider = provider_of(options, settings)
     sink = TerminalSink(reasoning=options.verbose, usage=options.verbose)
     async with (
-        opened(options, settings, provider, approver(sink)) as dial,
+        opened(options, settings, provider, approver(sink), dialogues.callbacks(options, sink)) as dial,
         conversation(options, dial) as ask,
         anyio.create_task_group() as group,
     ):
@@ -56,7 +66,7 @@ async def _say_when_ready(dial: DialClient) -> None:
 async def _talk(dial: DialClient, ask: Ask, sink: TerminalSink) -> None:
     from prompt_toolkit.patch_stdout import patch_stdout
 
-    session = _prompt_session()
+    session = _prompt_session(dial)
     print("Ask anything; /help for more.", file=sys.stderr)
     while True:
         try:
@@ -68,13 +78,27 @@ async def _talk(dial: DialClient, ask: Ask, sink: TerminalSink) -> None:
             return
         if said in ("/quit", "/exit"):
             return
-        if said.startswith("/"):
-            _command(said, dial)
-        elif said:
-            await _answer(ask, said, sink)
+        question = await _question(said, dial) if said else None
+        if question is not None:
+            await _answer(ask, question, sink)
 
 
-def _prompt_session() -> PromptSession[str]:
+async def _question(said: str, dial: DialClient) -> str | Message | None:
+    """Give what is to be asked; a command is carried out, and asks nothing."""
+    if not said.startswith("/"):
+        return await with_resources(dial, said, said)
+    if said.startswith("/restart "):
+        await _restart(said.removeprefix("/restart ").strip(), dial)
+    elif ":" in said:
+        return await prompt_called(dial, said)
+    elif said in ("/resources", "/prompts"):
+        await material.show(dial, said[1:])
+    else:
+        _command(said, dial)
+    return None
+
+
+def _prompt_session(dial: DialClient) -> PromptSession[str]:
     from prompt_toolkit import PromptSession
     from prompt_toolkit.history import FileHistory
 
@@ -82,7 +106,8 @@ def _prompt_session() -> PromptSession[str]:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     history = folder / "history"
     history.touch(mode=0o600)
-    return PromptSession(history=FileHistory(str(history)))
+    talk = completer(dial, re.findall(r"^(/\w+)", _HELP, re.MULTILINE))
+    return PromptSession(history=FileHistory(str(history)), completer=talk, complete_while_typing=False)
 
 
 def _command(said: str, dial: DialClient) -> None:
@@ -92,15 +117,26 @@ def _command(said: str, dial: DialClient) -> None:
                 print(f"{tool.name}  {one_line(tool.description, 100)}")
         case "/servers":
             for status in dial.servers.values():
-                detail = status.error or f"{len(status.tools)} tools"
-                print(f"{one_line(status.name, 60)}: {status.state.value}: {one_line(detail, 600)}")
+                print(_state(status))
         case "/help":
             print(_HELP)
         case _:
             warn(f"unknown command {said}: /help lists them")
 
 
-async def _answer(ask: Ask, said: str, sink: TerminalSink) -> None:
+async def _restart(name: str, dial: DialClient) -> None:
+    try:
+        print(_state(await dial.restart_server(name)))
+    except DialError as error:
+        warn(str(error))
+
+
+def _state(status: ServerStatus) -> str:
+    detail = status.error or f"{len(status.tools)} tools"
+    return f"{one_line(status.name, 60)}: {status.state.value}: {one_line(detail, 600)}"
+
+
+async def _answer(ask: Ask, said: str | Message, sink: TerminalSink) -> None:
     try:
         async with aclosing(ask(said)) as events:
             async for event in events:

@@ -1,7 +1,8 @@
 """A turn as server-sent events.
 
 Unnamed ``data:`` events in the shape of OpenAI's ``chat.completion.chunk`` carry the text; named events carry the rest:
-``status``, ``tool_call``, ``tool_progress``, ``tool_result``, ``error``, ``done``. The last is always ``data: [DONE]``.
+``status``, ``tool_call``, ``tool_progress``, ``tool_result``, ``error``, ``done``, and where a person is asked
+``approval``, ``approval_done``, ``question``, ``question_done``. The last is always ``data: [DONE]``.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from dial_client.errors import DialError, LimitReached, ProviderError
 from dial_client.events import (
     Event,
     Finished,
+    PersonAnswered,
+    PersonAsked,
     ServerChanged,
     StatusChanged,
     TextDelta,
@@ -33,25 +36,39 @@ log = get_logger(__name__)
 
 DONE = "data: [DONE]\n\n"
 
+_FINISH = {StopReason.ANSWERED: "stop", StopReason.HANDED_BACK: "tool_calls"}
+_ANSWER = {"approval": "decision", "question": "action"}
+
 
 async def encode(events: AsyncGenerator[Event, None], *, model: str) -> AsyncGenerator[str, None]:
     """Encode a turn's events; each string ends in a blank line. Whatever the turn raises is an ``error`` event."""
-    chunk = {"id": f"chatcmpl-{uuid.uuid4().hex}", "object": "chat.completion.chunk", "created": int(time.time())}
-    chunk |= {"model": model}
+    chunk = chunk_of(model, uuid.uuid4().hex)
     try:
         async with aclosing(events):
             async for event in events:
-                for line in _lines(event, chunk):
+                for line in lines(event, chunk):
                     yield line
-    except LimitReached as limit:
-        for line in _lines(Finished(limit.turn), chunk):
-            yield line
     except Exception as error:  # noqa: BLE001 - the reader is owed an end of the stream, whatever was wrong
-        yield _named("error", _error(error))
+        for line in last_lines(error, chunk):
+            yield line
     yield DONE
 
 
-def _lines(event: Event, chunk: dict[str, Any]) -> list[str]:
+def chunk_of(model: str, turn: str) -> dict[str, Any]:
+    """Give what all unnamed events of a turn have in common."""
+    usual = {"object": "chat.completion.chunk", "created": int(time.time())}
+    return {"id": f"chatcmpl-{turn}", **usual, "model": model}
+
+
+def last_lines(error: Exception, chunk: dict[str, Any]) -> list[str]:
+    """Give the server-sent events of what a turn raised, without the last of all."""
+    if isinstance(error, LimitReached):
+        return lines(Finished(error.turn), chunk)
+    return [_named("error", _error(error))]
+
+
+def lines(event: Event, chunk: dict[str, Any]) -> list[str]:
+    """Give the server-sent events of one event: none, one or two."""
     match event:
         case TextDelta(text):
             return [_unnamed(chunk, {"content": text}, None)]
@@ -66,6 +83,10 @@ def _lines(event: Event, chunk: dict[str, Any]) -> list[str]:
             return [_named("tool_progress", about)]
         case ToolCallFinished(result, server, duration):
             return [_named("tool_result", result.to_dict() | {"server": server, "duration_s": round(duration, 4)})]
+        case PersonAsked(id_, kind, about):
+            return [_named(kind, {"id": id_, **about})]
+        case PersonAnswered(id_, kind, answer):
+            return [_named(f"{kind}_done", {"id": id_, _ANSWER.get(kind, "answer"): answer})]
         case Finished(turn):
             return [_unnamed(chunk, {}, _finish(turn)), _named("done", _summary(turn))]
         case _:
@@ -98,7 +119,7 @@ def _finite(value: Any) -> Any:
 
 
 def _finish(turn: Turn) -> str:
-    return "stop" if turn.stop_reason is StopReason.ANSWERED else "length"
+    return _FINISH.get(turn.stop_reason, "length")
 
 
 def _summary(turn: Turn) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from dial_client.events import (
 )
 from dial_client.limits import StopReason
 from dial_client.messages import ToolCallRequest, ToolCallResult
+from dial_client.questions import ServerLog
 from dial_client.safe_text import SafeStream, one_line
 from dial_client.turn import Turn
 
@@ -59,7 +60,8 @@ class TerminalSink:
         self._in_a_thought = False
         self._status_shown = False
         self._asking = False
-        self._waiting: list[Event] = []
+        self._waiting: list[Event | ServerLog] = []
+        self._one_question_at_a_time = anyio.Lock()
         self._calls_shown: dict[str, anyio.Event] = {}
 
     def show(self, event: Event) -> None:
@@ -68,6 +70,14 @@ class TerminalSink:
             self._show(event)
         elif not isinstance(event, StatusChanged | ServerChanged | ToolCallProgress):
             self._waiting.append(event)
+
+    def log(self, message: ServerLog) -> None:
+        """Show a log message of a server's."""
+        if self._asking:
+            self._waiting.append(message)
+        else:
+            logger = f" {message.logger}" if message.logger else ""
+            self._say(one_line(f"{message.server}{logger} ({message.level}): {message.text}", MAX_LINE))
 
     def _show(self, event: Event) -> None:
         match event:
@@ -93,10 +103,20 @@ class TerminalSink:
                 self._end(turn)
 
     @asynccontextmanager
-    async def question(self, call_id: str) -> AsyncGenerator[None, None]:
-        """Keep the screen for a question about a call: shown first is what led to it, and nothing else meanwhile."""
-        with anyio.move_on_after(PATIENCE):
-            await self._shown(call_id).wait()
+    async def question(self, call_id: str | None = None) -> AsyncGenerator[None, None]:
+        """Keep the screen for a question, one at a time, and show nothing else meanwhile.
+
+        Args:
+            call_id: of the call it is about, which is shown first.
+        """
+        if call_id is not None:
+            with anyio.move_on_after(PATIENCE):
+                await self._shown(call_id).wait()
+        async with self._one_question_at_a_time, self._screen():
+            yield
+
+    @asynccontextmanager
+    async def _screen(self) -> AsyncGenerator[None, None]:
         self._asking = True
         self._end_line()
         self._end_thought()
@@ -107,7 +127,10 @@ class TerminalSink:
             self._asking = False
             waiting, self._waiting = self._waiting, []
             for event in waiting:
-                self.show(event)
+                if isinstance(event, ServerLog):
+                    self.log(event)
+                else:
+                    self.show(event)
 
     def _shown(self, call_id: str) -> anyio.Event:
         return self._calls_shown.setdefault(call_id, anyio.Event())
