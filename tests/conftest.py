@@ -6,10 +6,15 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from dial_client.store import ConversationStore
 from tests.browser import WHY_NOT, Browser, browser
 from tests.stores import KINDS, place, store_at
+
+# Nothing is measured by the clock here, whatever else the machine has to do.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 
 @pytest.fixture(params=["asyncio", "trio"])

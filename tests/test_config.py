@@ -517,7 +517,7 @@ def test_a_model_has_sensible_defaults_and_every_key_its_meaning() -> None:
         "user_after_tool": false, "forced_choice": false, "sampling": false, "parallel": false,
         "max_tokens_field": "max_tokens", "stream_usage": true, "tool_name_re": "^[a-z]+$", "tool_name_len": 32,
         "constrain": "grammar",
-        "schema_dialect": "gemini", "strict": false
+        "schema_dialect": "gemini", "strict": false, "tool_search": true
       },
       "known": {"preset": "${P:-groq}"},
       "auto": {"tool_format": "auto", "wire": "${W:-responses}", "api_key": null}
@@ -558,6 +558,7 @@ def test_a_model_has_sensible_defaults_and_every_key_its_meaning() -> None:
         "sampling": False,
         "stream_usage": True,
         "strict": False,
+        "tool_search": True,
     }
     assert quirks.keys() == QUIRKS.keys()
 

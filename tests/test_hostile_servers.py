@@ -121,7 +121,7 @@ anyio.run(main)
 def test_whatever_is_sent_memory_is_bounded(urls: str) -> None:
     command = [sys.executable, "-W", "ignore", "-c", HUGE, urls]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=2 * LONG, check=True)
-    assert int(ran.stdout) < 400, "megabytes, at the peak"
+    assert int(ran.stdout) < 8 * 64, "megabytes, at the peak: some copies of the longest message"
 
 
 def test_there_is_a_row_for_each_behaviour() -> None:

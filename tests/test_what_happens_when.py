@@ -150,7 +150,7 @@ async def agrees(question: Elicitation) -> ElicitationAnswer:
     return ElicitationAnswer("accept", {"yes": True})
 
 
-NOBODY_THERE = "a server asks a question and nobody is there"
+NOBODY_THERE = "a server asks a question"
 NOT_STARTED = "a server does not start, or never answers"
 NO_SUCH_FORM = "a schema is recursive, a name is too long or has odd characters"
 OTHER_CONTENT = "a result has no text, but structured content, resources or links"
@@ -277,7 +277,7 @@ ROWS: dict[str, Row] = {
         {"questions": child("questions.py")},
     ),
     "a question that cannot be pushed": Row(
-        "a server asks in a way its protocol no longer has",
+        "a server asks a question",
         after(calls("asks")),
         has("the user said accept"),
         {"asking": child("asking.py")},
