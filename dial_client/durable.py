@@ -15,6 +15,8 @@ A program that is killed is noticed by its turns' leases, which it no longer ren
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+import sys
 import time
 import uuid
 from contextlib import suppress
@@ -41,6 +43,8 @@ log = get_logger(__name__)
 
 LOOK_EVERY = 2.0
 """Seconds between two looks for turns whose program is gone."""
+SQLITE_IS_TOO_OLD = sys.version_info >= (3, 12) and sqlite3.sqlite_version_info < (3, 42)
+"""DBOS has SQLite tell parts of seconds where Python is 3.12 or newer, and SQLite 3.42 was the first that can."""
 _NAME = "dial_client.turn"
 NOT_BEGUN = 30.0
 """Seconds after which a turn is given up that has not begun, though no other turn is in its way."""
@@ -154,6 +158,9 @@ class DurableTurns:
             from dbos import DBOS
         except ModuleNotFoundError as error:
             raise ConfigError("DBOS is not installed", hint="pip install 'dial-client[durable]'") from error
+        if SQLITE_IS_TOO_OLD and self._database.startswith("sqlite"):
+            problem = f"durable turns need SQLite 3.42 or newer, and this Python has {sqlite3.sqlite_version}"
+            raise ConfigError(problem, hint="use PostgreSQL, or another Python")
         DBOS(
             config={
                 "name": "dial-client",

@@ -18,7 +18,7 @@ import pytest
 from anyio import to_thread
 
 from dial_client import ConversationManager, DialClient, ScriptedProvider, SQLStore
-from dial_client.durable import DurableAnswer, DurableTurns
+from dial_client.durable import SQLITE_IS_TOO_OLD, DurableAnswer, DurableTurns
 from dial_client.errors import ConfigError, ConversationNotFound
 from dial_client.events import RoundStarted
 from dial_client.histories import INTERRUPTED, valid_history
@@ -31,6 +31,7 @@ pytest.importorskip("dbos", reason="DBOS is not installed: pip install 'dial-cli
 pytestmark = pytest.mark.anyio
 
 TURNS = 50
+new_enough = pytest.mark.skipif(SQLITE_IS_TOO_OLD, reason="DBOS needs a newer SQLite than that of this Python")
 ROOT = Path(__file__).parent.parent
 
 
@@ -106,6 +107,7 @@ async def test_what_a_killed_worker_was_doing_is_finished_by_another_and_nothing
     assert {name: count for name, count in asked.items() if count > 2} == {}
 
 
+@new_enough
 async def test_a_turn_is_answered_and_the_answer_can_be_had_again(tmp_path: Path) -> None:
     async with durable(tmp_path, "Hello.") as (manager, turns):
         conversation = await manager.create()
@@ -114,6 +116,7 @@ async def test_a_turn_is_answered_and_the_answer_can_be_had_again(tmp_path: Path
         assert [message.text for message in (await manager.get(conversation.id)).messages] == ["Hi!", "Hello."]
 
 
+@new_enough
 async def test_the_example_in_the_documentation_runs(tmp_path: Path) -> None:
     document = (ROOT / "docs" / "conversations.md").read_text(encoding="utf-8")
     example = next(
@@ -131,6 +134,7 @@ async def test_the_example_in_the_documentation_runs(tmp_path: Path) -> None:
     assert answer == DurableAnswer("Noon.", "answered")
 
 
+@new_enough
 async def test_a_program_that_ends_leaves_its_turns_to_the_next_one(tmp_path: Path) -> None:
     async with durable(tmp_path, {"hang": True}) as (manager, turns):
         conversation = await manager.create()
@@ -148,6 +152,7 @@ async def test_a_program_that_ends_leaves_its_turns_to_the_next_one(tmp_path: Pa
     assert [message.text for message in messages] == ["Hi!", "Hello again."]
 
 
+@new_enough
 async def test_a_model_that_cannot_be_reached_is_an_answer_too(tmp_path: Path) -> None:
     async with durable(tmp_path, {"error": {"message": "the endpoint is busy", "status": 503}}) as (manager, turns):
         conversation = await manager.create()
@@ -156,6 +161,7 @@ async def test_a_model_that_cannot_be_reached_is_an_answer_too(tmp_path: Path) -
     assert "busy" in answer.error
 
 
+@new_enough
 async def test_a_conversation_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:
     async with durable(tmp_path) as (_, turns):
         with pytest.raises(ConversationNotFound):
@@ -167,3 +173,11 @@ async def test_a_database_that_cannot_be_used_is_told_at_once(tmp_path: Path) ->
         manager = ConversationManager(dial, SQLStore(tmp_path / "talk.db"))
         with pytest.raises(ConfigError):
             await DurableTurns(manager, f"sqlite:///{tmp_path / 'missing' / 'turns.db'}").__aenter__()
+
+
+@pytest.mark.skipif(not SQLITE_IS_TOO_OLD, reason="the SQLite of this Python is new enough")
+async def test_a_sqlite_that_is_too_old_is_told_at_once(tmp_path: Path) -> None:
+    async with DialClient({}, ScriptedProvider([])) as dial:
+        manager = ConversationManager(dial, SQLStore(tmp_path / "talk.db"))
+        with pytest.raises(ConfigError, match="need SQLite"):
+            await DurableTurns(manager, f"sqlite:///{tmp_path / 'turns.db'}").__aenter__()
