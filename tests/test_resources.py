@@ -112,10 +112,10 @@ async def test_a_list_is_read_once_and_again_when_it_has_changed(way: str) -> No
         await dial.resources.list()
         await write(dial, "book://new")
         await until_listed(dial, "book://new")
-        before = await asked(dial)
+        before = (await asked(dial)).count("resources/list")
         await dial.resources.list("books")
         await dial.resources.list()
-        assert await asked(dial) == before
+        assert (await asked(dial)).count("resources/list") == before
         await write(dial, "book://newer")
         await until_listed(dial, "book://newer")
 
