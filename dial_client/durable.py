@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, Any, Self
 import anyio
 from anyio import to_thread
 
-from dial_client import __version__
 from dial_client.conversations import ConversationManager
 from dial_client.errors import ConfigError, ConversationNotFound, DialError
 from dial_client.logs import get_logger
@@ -45,6 +44,8 @@ LOOK_EVERY = 2.0
 """Seconds between two looks for turns whose program is gone."""
 SQLITE_IS_TOO_OLD = sys.version_info >= (3, 12) and sqlite3.sqlite_version_info < (3, 42)
 """DBOS has SQLite tell parts of seconds where Python is 3.12 or newer, and SQLite 3.42 was the first that can."""
+WORKFLOW = "dial-client-turns-1"
+"""The form of the workflow: another one once its steps are others."""
 _NAME = "dial_client.turn"
 NOT_BEGUN = 30.0
 """Seconds after which a turn is given up that has not begun, though no other turn is in its way."""
@@ -113,7 +114,7 @@ class DurableTurns:
         nursery, self._nursery = self._nursery, None
         if nursery is not None:
             await nursery.aclose()
-        lives = [self._manager.live(turn.partition(".")[0]) for turn in self._mine]
+        lives = [self._manager.live(turn.partition(".")[0]) for turn in tuple(self._mine)]
         running = [live for live in lives if live is not None and not live.over]
         for live in running:
             live.leave()
@@ -165,8 +166,8 @@ class DurableTurns:
             config={
                 "name": "dial-client",
                 "system_database_url": self._database,
-                # Turns are known by their ids, whoever runs them and in whatever version.
-                "application_version": f"dial-client-{__version__}",
+                # Not the package's version: a worker that was upgraded goes on with the turns of one that was not.
+                "application_version": WORKFLOW,
                 "executor_id": self._executor,
                 "log_level": "ERROR",
             }
@@ -188,6 +189,7 @@ class DurableTurns:
 
         turn = DBOS.workflow_id
         assert turn is not None
+        self._mine.add(turn)  # one that is started again is this program's from here on
         try:
             await DBOS.run_step_async({"name": "begin"}, self._here, self._begin, conversation_id, turn, said)
             return await DBOS.run_step_async({"name": "answer"}, self._here, self._answer, conversation_id, turn, said)
@@ -206,7 +208,6 @@ class DurableTurns:
         """Store what was said, unless that is done, and let the model answer."""
         from dbos import DBOS
 
-        self._mine.add(turn)
         stored = await self._manager.get(conversation_id)
         if _is_of(turn, stored.turn):
             return

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from dial_client.errors import ConfigError, ConversationBusy, ConversationNotFound, DialError, ProviderError
 from dial_client.logs import get_logger
 from dial_client.safe_text import one_line
+from dial_client.sinks.sse import to_json
 
 log = get_logger(__name__)
 
@@ -58,22 +59,6 @@ class Refusal(Exception):
 def answered(said: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """Give an answer in JSON."""
     return Response(to_json(said), status, {"content-type": "application/json", **(headers or {})})
-
-
-def to_json(said: Any) -> str:
-    """Write JSON in ASCII, as what models and servers say may hold lone surrogates; null for what is no number."""
-    try:
-        return json.dumps(said, separators=(",", ":"), allow_nan=False)
-    except ValueError:
-        return json.dumps(_finite(said), separators=(",", ":"))
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _finite(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 async def json_of(request: Request) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from starlette.types import Receive, Scope, Send
 
 from dial_client.events import Event, ServerChanged
 from dial_client.live_turn import LiveTurn
-from dial_client.serve.answers import to_json
 from dial_client.sinks import sse
 
 PING = 15.0
@@ -125,7 +124,7 @@ async def of_turn(live: LiveTurn, after: int, model: str) -> AsyncGenerator[str,
 
 def _lines(event: Event, chunk: dict[str, object]) -> list[str]:
     if isinstance(event, ServerChanged):
-        return [f"event: server\ndata: {to_json({'name': event.name, 'state': event.status})}\n\n"]
+        return [f"event: server\ndata: {sse.to_json({'name': event.name, 'state': event.status})}\n\n"]
     return sse.lines(event, chunk)
 
 

@@ -94,15 +94,15 @@ def lines(event: Event, chunk: dict[str, Any]) -> list[str]:
 
 
 def _unnamed(chunk: dict[str, Any], delta: dict[str, str], finish: str | None) -> str:
-    return f"data: {_json(chunk | {'choices': [{'index': 0, 'delta': delta, 'finish_reason': finish}]})}\n\n"
+    return f"data: {to_json(chunk | {'choices': [{'index': 0, 'delta': delta, 'finish_reason': finish}]})}\n\n"
 
 
 def _named(name: str, data: dict[str, Any]) -> str:
-    return f"event: {name}\ndata: {_json(data)}\n\n"
+    return f"event: {name}\ndata: {to_json(data)}\n\n"
 
 
-def _json(data: Any) -> str:
-    # ASCII only: a lone surrogate from a model or a server must not break the stream where it is encoded.
+def to_json(data: Any) -> str:
+    """Write JSON in ASCII, as what models and servers say may hold lone surrogates; null for what is no number."""
     try:
         return json.dumps(data, separators=(",", ":"), allow_nan=False)
     except ValueError:
