@@ -18,11 +18,9 @@ from dial_client import (
     DialClient,
     Event,
     Finished,
-    LimitReached,
     Limits,
     Message,
     MessageCompleted,
-    ProviderError,
     Role,
     RoundStarted,
     ScriptedProvider,
@@ -36,39 +34,11 @@ from dial_client import (
     ToolSpec,
     Turn,
 )
-from dial_client.model import Delta, ModelRequest, ToolChoice
+from dial_client.model import Delta, ModelRequest
+from tests.clients import ADD, ASK, calculator, call, client
+from tests.stand_ins import virtual_time
 
 pytestmark = pytest.mark.anyio
-
-ASK = [Message.user("go on")]
-
-
-def calculator() -> MCPServer:
-    server = MCPServer("calculator")
-
-    @server.tool()
-    def add(a: int, b: int) -> int:
-        """Add two numbers."""
-        return a + b
-
-    @server.tool()
-    def fail() -> str:
-        """Fail."""
-        raise ValueError("secret detail")
-
-    return server
-
-
-def call(name: str, /, **arguments: Any) -> dict[str, Any]:
-    return {"tool_calls": [{"name": name, "arguments": arguments}]}
-
-
-ADD = call("add", a=17, b=25)
-
-
-def client(*replies: Any, after: str = "error", **options: Any) -> tuple[DialClient, ScriptedProvider]:
-    model = ScriptedProvider(replies, after=after)
-    return DialClient({"calc": calculator()}, model, **({"guidance": ""} | options)), model
 
 
 async def test_a_tool_is_called_and_its_result_is_answered_from() -> None:
@@ -129,67 +99,6 @@ async def test_events_come_in_pairs_and_in_order() -> None:
         MessageCompleted,
         Finished,
     ]
-
-
-async def test_a_model_that_never_stops_calling_ends_at_max_depth_in_words() -> None:
-    class Caller(ScriptedProvider):
-        async def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-            base = "What I have: 42." if request.tool_choice is ToolChoice.NONE else ADD
-            other = ScriptedProvider([base])
-            self.requests.append(request)
-            async with aclosing(other.generate(request)) as deltas:
-                async for delta in deltas:
-                    yield delta
-
-    model = Caller([])
-    async with DialClient({"calc": calculator()}, model, limits=Limits(max_depth=3, max_repeats=9)) as dial:
-        turn = await dial.run(ASK)
-    assert (turn.stop_reason, turn.depth, turn.text) == (StopReason.MAX_DEPTH, 3, "What I have: 42.")
-    assert len(model.requests) == 5
-    assert [record.result.success for record in turn.tool_calls] == [True] * 3
-    assert turn.messages[-2].text.startswith("Not run: too many rounds of tool calls")
-
-
-async def test_a_model_that_calls_even_when_asked_for_words_still_ends_in_words() -> None:
-    dial, _ = client({"text": "Adding."} | ADD, after="repeat", limits=Limits(max_depth=2))
-    async with dial:
-        turn = await dial.run(ASK)
-    assert turn.stop_reason is StopReason.MAX_DEPTH
-    assert turn.text == "Adding."
-    assert turn.message.tool_calls == ()
-
-
-async def test_a_model_that_says_nothing_at_a_limit_is_spoken_for() -> None:
-    dial, _ = client(ADD, after="repeat", limits=Limits(max_depth=1))
-    async with dial:
-        turn = await dial.run(ASK)
-    assert turn.text == "[Unable to complete task: too many rounds of tool calls]"
-
-
-async def test_tools_that_always_fail_end_in_words() -> None:
-    dial, _ = client({"text": "Trying."} | call("fail"), after="repeat")
-    async with dial:
-        turn = await dial.run(ASK)
-    assert (turn.stop_reason, turn.text) == (StopReason.CONSECUTIVE_ERRORS, "Trying.")
-    assert {record.result.success for record in turn.tool_calls} == {False}
-    assert "secret detail" not in json.dumps(turn.to_dict())
-
-
-async def test_a_limit_raises_only_where_that_was_asked_for() -> None:
-    dial, model = client(ADD, after="repeat", limits=Limits(max_depth=1), on_limit="raise")
-    async with dial:
-        with pytest.raises(LimitReached) as reached:
-            await dial.run(ASK)
-    assert reached.value.turn.stop_reason is StopReason.MAX_DEPTH
-    assert len(model.requests) == 2
-
-
-async def test_time_that_is_over_ends_the_turn_with_what_was_said() -> None:
-    dial, _ = client({"text": "I begin", "hang": True}, limits=Limits(timeout=0.2))
-    async with dial:
-        turn = await dial.run(ASK)
-    assert turn.stop_reason is StopReason.TIMEOUT
-    assert turn.text == "I begin\n\n[Unable to complete task: the time for this turn is over]"
 
 
 @pytest.mark.parametrize(
@@ -267,63 +176,16 @@ async def test_permission_for_the_session_is_asked_for_once() -> None:
     assert asked == ["add"]
 
 
+@virtual_time
 async def test_waiting_for_a_person_does_not_count() -> None:
     async def slowly(request: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:
-        await anyio.sleep(0.6)
+        await anyio.sleep(600)
         return Approval("once")
 
-    dial, _ = client(ADD, "It is 42.", approve=slowly, limits=Limits(timeout=0.5))
+    dial, _ = client(ADD, "It is 42.", approve=slowly, limits=Limits(timeout=60))
     async with dial:
         turn = await dial.run(ASK)
     assert turn.text == "It is 42."
-
-
-async def test_the_model_breaking_off_keeps_what_was_done() -> None:
-    dial, _ = client(ADD, {"error": {"message": "overloaded", "status": 529}})
-    async with dial:
-        with pytest.raises(ProviderError, match="overloaded") as broken:
-            await dial.run(ASK)
-    assert broken.value.status == 529
-    assert [m.role for m in broken.value.messages] == [Role.ASSISTANT, Role.TOOL]
-
-
-async def test_leaving_a_stream_after_one_event_cancels_everything() -> None:
-    cancelled = anyio.Event()
-    running = anyio.Event()
-    server = MCPServer("slow")
-
-    @server.tool()
-    async def wait() -> None:
-        """Wait."""
-        running.set()
-        try:
-            await anyio.sleep_forever()
-        finally:
-            cancelled.set()
-
-    model = ScriptedProvider([call("wait")])
-    async with DialClient({"slow": server}, model) as dial:
-        async with aclosing(dial.stream(ASK)) as events:
-            async for event in events:
-                if isinstance(event, ToolCallStarted):
-                    await running.wait()
-                    break
-        with anyio.fail_after(30):
-            await cancelled.wait()
-        assert not dial._running
-
-
-async def test_a_cancelled_turn_says_what_was_said_and_done_until_then() -> None:
-    dial, _ = client({"text": "Let me"} | ADD, {"text": "It is", "hang": True})
-    async with dial:
-        running = dial.start(ASK)
-        async with aclosing(running.events()) as events:
-            async for event in events:
-                if isinstance(event, TextDelta) and event.text == "It is":
-                    running.cancel()
-        turn = await running.result()
-    assert turn.stop_reason is StopReason.CANCELLED
-    assert [m.text for m in turn.messages] == ["Let me", "42", "It is"]
 
 
 async def test_fifty_turns_at_once_keep_apart() -> None:
@@ -455,21 +317,3 @@ async def test_a_configuration_without_a_model_says_what_to_do(tmp_path: Path) -
     config.write_text("{}")
     with pytest.raises(ConfigError, match="no model is named"):
         DialClient.from_config(config)
-
-
-async def test_a_call_that_was_still_waiting_for_permission_is_known_not_to_have_run() -> None:
-    asked = anyio.Event()
-
-    async def approve(call: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:
-        asked.set()
-        await anyio.sleep_forever()
-        raise AssertionError("nobody answers")
-
-    dial, _ = client(ADD, "unused", approve=approve)
-    async with dial:
-        running = dial.start(ASK, watched=False)
-        await asked.wait()
-        running.cancel()
-        turn = await running.result()
-    assert turn.stop_reason is StopReason.CANCELLED
-    assert [message.text for message in turn.messages if message.role is Role.TOOL] == ["Not run: it was cancelled."]

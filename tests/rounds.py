@@ -1,0 +1,59 @@
+"""A round of calls: an executor, servers that do what they are told to, and what was heard of it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from mcp_types import CallToolResult
+
+from dial_client.approvals import Approvals, Approver, Rules
+from dial_client.catalog import catalog_of
+from dial_client.connection import Connection
+from dial_client.deadline import Deadline
+from dial_client.executor import ToolExecutor
+from dial_client.life import OnProgress
+from dial_client.limits import Limits
+from dial_client.messages import ToolCallRequest, ToolCallResult
+from tests.stand_ins import Behaviour, Heard, text_result
+
+STRICT = {
+    "type": "object",
+    "properties": {"count": {"type": "integer"}, "unit": {"type": "string"}},
+    "required": ["count"],
+}
+
+
+class Round:
+    """An executor with servers, and what was heard of the calls."""
+
+    def __init__(
+        self, *servers: Connection, approve: Approver | None = None, rules: Rules | None = None, **limits: Any
+    ) -> None:
+        catalog = catalog_of(servers)
+        self.executor = ToolExecutor(lambda: catalog, Approvals(rules or Rules(), approve), Limits(**limits))
+        self.heard = Heard()
+
+    async def run(self, *calls: ToolCallRequest, seconds: float = 1000) -> tuple[ToolCallResult, ...]:
+        return await self.executor.execute_all(calls, self.heard.emit, Deadline(seconds))
+
+
+def call(name: str, /, *, id_: str = "1", **arguments: Any) -> ToolCallRequest:
+    return ToolCallRequest(id_, name, arguments)
+
+
+def runs(behaviour: Callable[[], Awaitable[object]], said: str = "done") -> Behaviour:
+    """Make a server's behaviour of something that takes neither a name nor arguments."""
+
+    async def answer(tool: str, arguments: Mapping[str, Any], on_progress: OnProgress) -> CallToolResult:
+        await behaviour()
+        return text_result(said)
+
+    return answer
+
+
+def fails(error: Exception) -> Behaviour:
+    async def answer(tool: str, arguments: Mapping[str, Any], on_progress: OnProgress) -> CallToolResult:
+        raise error
+
+    return answer
