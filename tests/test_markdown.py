@@ -171,8 +171,11 @@ def test_nothing_takes_longer_than_its_length_explains(size: int) -> None:
       const some = piece.repeat(Math.ceil(given.size / 8 / piece.length));
       time(some);
       const few = Math.max(2_000, Math.min(time(some), time(some), time(some)));
-      const ratio = time(some.repeat(8)) / few;
-      if (ratio > 32) slow.push([piece, ratio]);
+      const much = some.repeat(8);
+      // The collector of garbage may run in any one of them: what is slow is slow each time.
+      const ratios = [];
+      do ratios.push(time(much) / few); while (ratios.at(-1) > 32 && ratios.length < 3);
+      if (Math.min(...ratios) > 32) slow.push([piece, ratios]);
     }
     console.log(JSON.stringify(slow));
     """
