@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from dial_client.errors import ConfigError
-from dial_client.formats import ReActFormatHandler
+from dial_client.formats import ReActFormatHandler, XMLFormatHandler
 from dial_client.messages import Message, ToolSpec
+from dial_client.model import ToolFormatHandler
 from dial_client.providers.profile import CHAT, with_quirks
 from tests.endpoints import Say, hear, model_endpoint, provider_of, refuse
 from tests.gbnf import accepts
@@ -73,5 +75,26 @@ def test_a_react_reply_is_held_to_its_form(reply: str, is_accepted: bool) -> Non
     assert accepts(request.grammar, reply) is is_accepted
 
 
-def test_where_nothing_is_on_offer_react_is_free() -> None:
-    assert ReActFormatHandler().request([Message.user("Hi")], ()).grammar == ""
+@pytest.mark.parametrize(
+    ("reply", "is_accepted"),
+    [
+        ('<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>', True),
+        ('Let me see.\n<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>', True),
+        (2 * '\n<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>', False),
+        ("\n".join(2 * ['<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>']), True),
+        ("1 < 2, <b>bold</b> and a <table>.\n\n```json\n{}\n```", True),
+        ('<tool_call>\n{"name": "multiply", "arguments": {"a": 1}}\n</tool_call>', False),
+        ('<tool_call>\n{"name": "add", "arguments": {"b": 1}}\n</tool_call>', False),
+        ('Let me see. <tool_call>\n{"name": "add", "arguments": {"b": 1}}\n</tool_call>', False),
+        ('<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>\nIt is 2.', False),
+        ('{"name": "add", "arguments": {"a": 1}}', False),
+    ],
+)
+def test_an_xml_reply_is_held_to_its_form(reply: str, is_accepted: bool) -> None:
+    request = XMLFormatHandler().request([Message.user("What is 1 + 1?")], (ADD,))
+    assert accepts(request.grammar, reply) is is_accepted
+
+
+@pytest.mark.parametrize("handler", [ReActFormatHandler, XMLFormatHandler])
+def test_where_nothing_is_on_offer_a_reply_is_free(handler: Callable[[], ToolFormatHandler]) -> None:
+    assert handler().request([Message.user("Hi")], ()).grammar == ""

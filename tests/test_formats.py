@@ -152,6 +152,26 @@ XML: dict[str, tuple[str, str, list[Call]]] = {
     ),
     "no number": ('<tool_call>{"name": "a", "arguments": {"b": NaN}}</tool_call>', "", [("a", {}, '{"b": NaN}')]),
     "nothing in the tag": ("a<tool_call></tool_call>b", "ab", []),
+    "bare, unknown name": ('{"name": "rm", "arguments": {"a": 1}}', "", [("rm", {"a": 1}, None)]),
+    "bare, misses a required key": ('{"name": "get_time", "arguments": {}}', "", [("get_time", {}, None)]),
+    "bare, with pieces of a schema": (
+        '{"name": "list_all", "arguments": {"type": "object", "required": []}}',
+        "",
+        [("list_all", {"type": "object", "required": []}, None)],
+    ),
+    "bare, one after the other": (f'{UTC_JSON}\n{{"name": "rm", "arguments": {{}}}}', "", [UTC, ("rm", {}, None)]),
+    "a person in JSON": ('{"name": "Mia", "age": 31}', '{"name": "Mia", "age": 31}', []),
+    "a definition in JSON": (
+        '{"name": "rm", "parameters": {"type": "object", "properties": {}}}',
+        '{"name": "rm", "parameters": {"type": "object", "properties": {}}}',
+        [],
+    ),
+    "arguments that are a list": ('{"name": "rm", "arguments": [1]}', '{"name": "rm", "arguments": [1]}', []),
+    "JSON and talk": (
+        '{"name": "rm", "arguments": {}}\nThat is how.',
+        '{"name": "rm", "arguments": {}}\nThat is how.',
+        [],
+    ),
     "tags in code": (f"`<tool_call>{ALL_JSON}</tool_call>`", "``", [ALL]),
 }
 
@@ -214,6 +234,8 @@ REACT: dict[str, tuple[str, str, list[Call]]] = {
     "reasoning first": ("<think>Action: rm</think>Thought: a\nFinal Answer: Noon.", "Noon.", []),
     "tags all the same": (f"Let me look.\n{TAGGED}\nIt is 12.", "Let me look.\n", [UTC]),
     "bare JSON": (UTC_JSON, "", [UTC]),
+    "bare JSON, unknown name": ('{"name": "rm", "arguments": {}}', "", [("rm", {}, None)]),
+    "an answer in JSON": ('Final Answer: {"name": "rm", "arguments": {}}', '{"name": "rm", "arguments": {}}', []),
     "what was shown to people once": (
         DELETION,
         "Done. Next I'm going to delete... ",

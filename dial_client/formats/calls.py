@@ -101,6 +101,16 @@ class Offer:
             calls.append(call)
         return calls
 
+    def meant(self, printed: Sequence[Printed]) -> list[ToolCallRequest]:
+        """Read calls where they were asked for in another form: the executor tells the model what is wrong with them.
+
+        There are none where one of them has no object for its arguments, or is the definition of a tool.
+        """
+        values = [_object(one.arguments) for one in printed[:MAX_CALLS]]
+        if not all(value is not None and "properties" not in value for value in values):
+            return []
+        return [self.request(one.name, value) for one, value in zip(printed, values, strict=False)]
+
     def _rescued(self, printed: Printed) -> ToolCallRequest | None:
         name = self.offered(printed.name)
         value = _object(printed.arguments)

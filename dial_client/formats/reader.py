@@ -165,12 +165,16 @@ class Reading:
         """Read a reply that is nothing but calls; put back whatever else it is."""
         if self._begun or self._calls:
             return
-        if not (yield from self._incoming.look(lambda text: whole.may_begin(text, self._offer))):
+        is_asked = not self._careful
+        if not (yield from self._incoming.look(lambda text: whole.may_begin(text, self._offer, is_asked=is_asked))):
             return
         pieces = Pieces()
         while not pieces.is_too_long and (yield from self._incoming.some(pieces.add)):
             pass
-        calls = [] if pieces.is_too_long else self._offer.rescue(_found_in(whole.read, pieces.text).calls)
+        found = Found() if pieces.is_too_long else _found_in(whole.read, pieces.text)
+        calls = self._offer.rescue(found.calls)
+        if not calls and is_asked:
+            calls = self._offer.meant(found.calls)
         if calls:
             self._found(calls)
         else:

@@ -33,10 +33,11 @@ _START = re.compile(r"(?:```[\w-]{0,32}+\s*+)?(?:functools)?")
 _PYTHON = re.compile(r"\s*+\[\s*+[^\s{\[\"']")
 
 
-def may_begin(text: str, offer: Offer) -> Verdict:
+def may_begin(text: str, offer: Offer, *, is_asked: bool = False) -> Verdict:
     """Whether a reply that begins like this may be calls and nothing else; None where more must be seen.
 
-    What is said of a text holds for every longer one, so it does not matter in which pieces the reply comes.
+    What is said of a text holds for every longer one, so it does not matter in which pieces the reply comes. Where
+    calls in text were asked for, an object with a name may be one, whatever the name.
     """
     squeezed = "".join(text.split())
     if not squeezed:
@@ -44,13 +45,13 @@ def may_begin(text: str, offer: Offer) -> Verdict:
     if not offer or squeezed[0] not in "{[`f":
         return False
     before = next(one for one in _LONGEST_FIRST if squeezed.startswith(one))
-    verdict = _is_opening(squeezed[len(before) :], offer)
+    verdict = _is_opening(squeezed[len(before) :], offer, is_asked=is_asked)
     is_part = any(one.startswith(squeezed) for one in _BEFORES)
     return None if verdict is False and is_part else verdict
 
 
-def _is_opening(squeezed: str, offer: Offer) -> Verdict:
-    if squeezed.startswith(_ANY_CALL):
+def _is_opening(squeezed: str, offer: Offer, *, is_asked: bool) -> Verdict:
+    if squeezed.startswith(_ANY_CALL) or (is_asked and squeezed.startswith(_NAMED_CALL)):
         return True
     for beginning in _NAMED_CALL:
         if squeezed.startswith(beginning):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -17,6 +18,7 @@ from dial_client.formats.history import (
     tool_lines,
 )
 from dial_client.formats.reader import Reading, read_reply
+from dial_client.grammar import Grammar, literal
 from dial_client.logs import get_logger
 from dial_client.messages import Message, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.model import ModelRequest, ReplyReader, ToolFormat
@@ -56,11 +58,13 @@ class XMLFormatHandler:
     def __init__(self) -> None:
         _say_that_it_is_legacy()
         self._instructions = Instructions(self.system_prompt)
+        self._grammar = Instructions(_grammar)
 
     def request(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ModelRequest:
         """Make everything text; where nothing is on offer there are no instructions, and nothing stops the reply."""
         told = as_text(messages, _said, self.format_result)
-        return request_in_text(told, self._instructions.on(tools), self.stop_sequences())
+        request = request_in_text(told, self._instructions.on(tools), self.stop_sequences())
+        return replace(request, grammar=self._grammar.on(tools)) if tools else request
 
     def system_prompt(self, tools: Sequence[ToolSpec]) -> str:
         """Give the instructions: the tools, the tags, an example; empty without tools."""
@@ -87,6 +91,25 @@ class XMLFormatHandler:
         return Reading(tools)
 
 
+def _grammar(tools: Sequence[ToolSpec]) -> str:
+    """Give what a reply may be where it can be held to that: calls that fit, or words and perhaps calls behind them.
+
+    Words do not begin as JSON or a tag does, and no other tag in them begins like that of a call.
+    """
+    rules = Grammar()
+    inputs = [
+        f"{literal(_opening(tool.name))} {rules.object(tool.input_schema, f't{at}')}" for at, tool in enumerate(tools)
+    ]
+    call = f'"<tool_call>\\n" ( {" | ".join(inputs)} ) "}}\\n</tool_call>"'
+    calls = rf'{call} ( "\n" {call} )*'
+    words = r'[^<{\[ \n] ( [^<] | "<" [^t] | "<t" [^o] )*'
+    return rules.text(f"{calls} | {words} ( {calls} )?")
+
+
+def _opening(name: str) -> str:
+    return f'{{"name": {compact(name)}, "arguments": '
+
+
 def _function(tool: ToolSpec) -> dict[str, Any]:
     return {"type": "function", "function": definition(tool)}
 
@@ -96,8 +119,7 @@ def _said(message: Message) -> str:
 
 
 def _call(call: ToolCallRequest) -> str:
-    name, arguments = compact(call.name), arguments_text(call)
-    return f'<tool_call>\n{{"name": {name}, "arguments": {arguments}}}\n</tool_call>'
+    return f"<tool_call>\n{_opening(call.name)}{arguments_text(call)}}}\n</tool_call>"
 
 
 @cache
