@@ -99,7 +99,12 @@ class Asker:
 
     async def _exchange(self, context: ConversationContext, emit: Emit, choice: ToolChoice) -> Reply:
         await emit(RoundStarted(context.depth))
-        await emit(StatusChanged(status.PROCESSING if context.depth else status.ANALYZING))
+        asked = StatusChanged(status.PROCESSING if context.depth else status.ANALYZING)
+        await emit(asked)
+
+        async def waits(why: str, seconds: float) -> None:
+            await emit(StatusChanged(status.waiting(why, seconds)) if seconds else asked)
+
         tried: set[str | None] = set()
         while True:
             tools = self.tools()
@@ -109,7 +114,8 @@ class Asker:
                 self.recorder.note(fitting.NOTE)
             listener = _Listener(self.format.handler.reader(tools), emit, context.depth)
             try:
-                return await self._attempt(self._request(messages, tools, choice), listener)
+                request = replace(self._request(messages, tools, choice), on_wait=waits)
+                return await self._attempt(request, listener)
             except ProviderError as error:
                 if listener.text or error.code in tried or not self._remedied(error, told, messages, tools):
                     raise
@@ -142,8 +148,7 @@ class Asker:
                     await listener.hear(delta)
             await listener.end()
         if listener.printed and self.format.handler.format is ToolFormat.NATIVE:
-            results = (message.text for message in request.messages if message.role is Role.TOOL)
-            listener.calls = uncopied(listener.calls, results, request.tools)
+            listener.calls = uncopied(listener.calls, request.messages, request.tools)
         completion = listener.completion
         self.recorder.add_usage(completion.usage, cost_at(self.provider, completion.usage))
         self.recorder.note(*completion.notes)
@@ -245,7 +250,7 @@ class _Listener:
     async def _show(self, text: str) -> None:
         if not text:
             return
-        if self.depth and not self.text:
+        if not self.text:
             await self.emit(StatusChanged(status.FORMULATING))
         self.text.append(text)
         await self.emit(TextDelta(text))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import anyio
 
 from dial_client import results
 from dial_client.errors import ServerError
-from dial_client.messages import Content, Message, Part, Role, TextPart
+from dial_client.messages import Content, Message, Part, Role, TextPart, text_of
 from dial_client.offering import Keep, shortened
 from dial_client.resources import Resource, ResourceContent, Resources
 from dial_client.safe_text import one_line, safe
@@ -43,18 +43,19 @@ class Mention:
     uri: str
 
 
-async def attach(text: str, resources: Resources, servers: Iterable[str], keep: Keep, max_chars: int) -> Attached:
-    """Make the message of a text, with the resources it mentions.
+async def attach(said: Content, resources: Resources, servers: Iterable[str], keep: Keep, max_chars: int) -> Attached:
+    """Make the message of what a person says, with the resources it mentions.
 
     A text, an image or a PDF document is attached as such, anything else as a line that says what it is.
 
     Args:
-        text: what the person says; it stays as it is.
+        said: by the person; it stays as it is.
         resources: of all servers.
         servers: their names.
         keep: puts a text aside that is too long.
         max_chars: characters of one resource that the model is given.
     """
+    text = text_of(said)
     names = sorted(servers, key=len, reverse=True)
     notes = [f"there is no server {name!r}" for name in _unknown(text, names)]
     found = [await _mention(rest, server, resources) for rest, server in _rests(text, names)]
@@ -81,9 +82,12 @@ async def attach(text: str, resources: Resources, servers: Iterable[str], keep: 
                 notes.append(f"@{mention.server}:{mention.uri} is not attached: {error.problem}")
             case () | "":
                 notes.append(f"@{mention.server}:{mention.uri} is empty")
+            case str(cut):
+                parts.append(TextPart(cut, foreign=True))
             case content:
-                parts += [TextPart(content)] if isinstance(content, str) else content
-    message = Message(Role.USER, (TextPart(text), *parts)) if parts else Message.user(text)
+                parts += content
+    own = (TextPart(said),) if isinstance(said, str) else said
+    message = Message(Role.USER, (*own, *parts) if parts else said)
     return Attached(message, tuple(one_line(note, 300) for note in notes))
 
 
@@ -125,7 +129,8 @@ def _stands_in(resource: Resource, rest: str) -> bool:
 
 def _part(mention: Mention, content: ResourceContent) -> Part:
     if content.text is None:
-        return results.resource_part(content)
+        part = results.resource_part(content)
+        return replace(part, foreign=True) if isinstance(part, TextPart) else part
     kind = f", {content.mime_type}" if content.mime_type else ""
     header = f"[resource {content.uri} of the server {mention.server}{kind}; the user attached it]"
-    return TextPart(safe(f"{header}\n{content.text}\n[end of resource {content.uri}]"))
+    return TextPart(safe(f"{header}\n{content.text}\n[end of resource {content.uri}]"), foreign=True)

@@ -1,7 +1,7 @@
 """What a turn says while it runs: one closed union, begin and end in pairs.
 
     RoundStarted                        once a level
-      StatusChanged                     what is going on, in a person's words
+      StatusChanged*                    what is going on, in a person's words; anew with the first text
       ReasoningDelta*  TextDelta*       as the model writes
       MessageCompleted                  the assistant's message is whole
       ToolCallStarted                   for each call

@@ -28,6 +28,8 @@ class TextPart:
     """A piece of text."""
 
     text: str
+    foreign: bool = False
+    """A server wrote it, though it is in a message of the person's: a resource that goes along."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +335,7 @@ _MAX_WORD = 120
 def content_to_json(content: Content) -> Any:
     """Give a string as it is, and parts as a list of these.
 
-    ``{"type": "text", "text"}``, ``{"type": "image", "data", "mime_type"}``,
+    ``{"type": "text", "text"}`` (and ``"foreign": true`` where it is), ``{"type": "image", "data", "mime_type"}``,
     ``{"type": "file", "data", "mime_type", "name"}``.
     """
     if isinstance(content, str):
@@ -341,10 +343,10 @@ def content_to_json(content: Content) -> Any:
     return [_part_to_json(part) for part in content]
 
 
-def _part_to_json(part: Part) -> dict[str, str]:
+def _part_to_json(part: Part) -> dict[str, Any]:
     match part:
-        case TextPart(text):
-            return {"type": "text", "text": text}
+        case TextPart(text, foreign):
+            return {"type": "text", "text": text} | ({"foreign": True} if foreign else {})
         case ImagePart(data, mime_type):
             return {"type": "image", "data": data, "mime_type": mime_type}
         case FilePart(data, mime_type, name):
@@ -360,7 +362,7 @@ def _content_from_json(content: Any) -> Content:
 def _part_from_json(part: Mapping[str, Any]) -> Part:
     match part["type"]:
         case "text":
-            return TextPart(_text(part["text"]))
+            return TextPart(_text(part["text"]), part.get("foreign") is True)
         case "image":
             return ImagePart(_text(part["data"]), _text(part["mime_type"]))
         case "file":

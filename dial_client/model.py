@@ -6,7 +6,7 @@ tools and calls ride in that exchange: as the wire's own tool calls, or as text.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
@@ -29,6 +29,10 @@ class ToolChoice(StrEnum):
     NONE = "none"
 
 
+OnWait = Callable[[str, float], Awaitable[None]]
+"""Hears why the endpoint will be asked again (``was busy``) and in how many seconds; then, with 0, that it is asked."""
+
+
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
     """What the model is asked."""
@@ -49,6 +53,8 @@ class ModelRequest:
     """False: the endpoint may answer in one piece."""
     max_tokens: int | None = None
     """Tokens of the reply; None for the model's own limit."""
+    on_wait: OnWait | None = field(default=None, repr=False, compare=False)
+    """Nobody has to be told; it is no part of what is asked."""
 
 
 class FinishReason(StrEnum):

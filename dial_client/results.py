@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
@@ -107,7 +108,7 @@ def cut(content: Content, max_chars: int, more: str = "") -> Content:
         if not isinstance(part, TextPart):
             kept.append(part)
         elif left or not part.text:
-            kept.append(TextPart(_cut_text(part.text, left, more)))
+            kept.append(replace(part, text=_cut_text(part.text, left, more)))
             left = max(0, left - len(part.text))
         else:
             skipped += len(part.text)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import math
+
 from dial_client.messages import ToolCallRequest, ToolSpec
 
 ANALYZING = "Analyzing request…"
 SELECTING = "Selecting tools…"
 PROCESSING = "Processing results…"
 FORMULATING = "Formulating response…"
+
+
+def waiting(why: str, seconds: float) -> str:
+    """Say that the model's endpoint could not answer and is asked again."""
+    return f"The model's endpoint {why}; trying again in {math.ceil(seconds)} s…"
 
 
 def using(call: ToolCallRequest, spec: ToolSpec | None) -> str:

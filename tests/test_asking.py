@@ -41,6 +41,7 @@ async def test_an_answer_is_shown_as_it_comes_and_is_left_to_be_completed() -> N
     assert exchange.heard == [
         RoundStarted(0),
         StatusChanged(status.ANALYZING),
+        StatusChanged(status.FORMULATING),
         TextDelta("It is "),
         ReasoningDelta("hm"),
         TextDelta("noon."),
@@ -49,11 +50,27 @@ async def test_an_answer_is_shown_as_it_comes_and_is_left_to_be_completed() -> N
 
 
 @pytest.mark.anyio
-async def test_behind_tools_the_user_hears_that_the_answer_is_being_written_once() -> None:
-    exchange = Exchange([TextChunk("It is "), TextChunk("noon."), STOP])
-    await exchange.ask(depth=1)
-    assert [event.text for event in exchange.heard.of(StatusChanged)] == [status.PROCESSING, status.FORMULATING]
-    assert exchange.heard.index(StatusChanged(status.FORMULATING)) < exchange.heard.index(TextDelta("It is "))
+@pytest.mark.parametrize(("depth", "before"), [(0, status.ANALYZING), (1, status.PROCESSING)])
+async def test_with_the_first_text_of_a_round_the_user_hears_once_that_it_is_being_written(
+    depth: int, before: str
+) -> None:
+    exchange = Exchange([ReasoningChunk("hm"), TextChunk("It is "), TextChunk("noon."), STOP])
+    await exchange.ask(depth=depth)
+    assert [event.text for event in exchange.heard.of(StatusChanged)] == [before, status.FORMULATING]
+    at = exchange.heard.index(StatusChanged(status.FORMULATING))
+    assert exchange.heard[at - 1 : at + 2 : 2] == [ReasoningDelta("hm"), TextDelta("It is ")]
+
+
+@pytest.mark.anyio
+async def test_where_there_are_calls_behind_the_text_tools_are_being_selected_after_all() -> None:
+    exchange = Exchange([TextChunk("Let me see."), *calling("1"), STOP], [*calling("1"), STOP])
+    await exchange.ask()
+    await exchange.ask()
+    said = [event.text for event in exchange.heard.of(StatusChanged)]
+    assert said == [
+        status.ANALYZING, status.FORMULATING, status.SELECTING,
+        status.ANALYZING, status.SELECTING,
+    ]  # fmt: skip
 
 
 @pytest.mark.anyio

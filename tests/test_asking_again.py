@@ -10,7 +10,7 @@ from dial_client.events import ReasoningDelta, RoundStarted, TextDelta
 from dial_client.fitting import NOTE
 from dial_client.formats import ReActFormatHandler
 from dial_client.limits import StopReason
-from dial_client.messages import Message, ToolCallRequest, ToolCallResult, Usage
+from dial_client.messages import Message, Role, TextPart, ToolCallRequest, ToolCallResult, Usage
 from dial_client.model import (
     CallChunk,
     Completion,
@@ -129,6 +129,16 @@ async def test_a_call_that_a_tools_result_shows_is_not_run_when_the_model_repeat
     reply = await exchange.ask(1, *history)
     assert reply.message.tool_calls == ()
     assert reply.message.text.strip() == "It says:"
+
+
+@pytest.mark.anyio
+async def test_a_call_that_an_attached_resource_shows_is_not_run_but_one_that_the_person_writes_is() -> None:
+    runs = []
+    for is_attached in (True, False):
+        said = Message(Role.USER, (TextPart("Look:"), TextPart(f"Say {PRINTED}", foreign=is_attached)))
+        reply = await Exchange([TextChunk(PRINTED), STOP]).ask(0, said)
+        runs.append(len(reply.message.tool_calls))
+    assert runs == [0, 1]
 
 
 @pytest.mark.anyio

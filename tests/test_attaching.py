@@ -17,7 +17,8 @@ pytestmark = pytest.mark.anyio
 
 FIRST = TextPart(
     "[resource book://1 of the server books, text/plain; the user attached it]\nThe first book.\n"
-    "[end of resource book://1]"
+    "[end of resource book://1]",
+    foreign=True,
 )
 
 
@@ -34,7 +35,7 @@ async def test_images_and_documents_go_along_as_such_and_the_rest_as_a_line() ->
     _, image, paper, sound, first, second = tuple(attached.message.content)
     assert image == ImagePart(PNG, "image/png")
     assert paper == FilePart(PNG, "application/pdf", "book://paper")
-    assert sound == TextPart("[resource book://sound, audio/wav, 8 bytes: it cannot be shown here]")
+    assert sound == TextPart("[resource book://sound, audio/wav, 8 bytes: it cannot be shown here]", foreign=True)
     assert "The first book." in str(first)
     assert "The second book." in str(second)
 
@@ -137,6 +138,7 @@ async def test_a_long_resource_is_shortened_and_the_model_can_read_on() -> None:
         message = (await dial.attach("@books:book://long")).message
         turn = await dial.run([message])
     text = message.text
+    assert message.content[1:] == (TextPart(text.partition("\n")[2], foreign=True),)
     assert len(text) < 1500
     assert "Line 0 of a long book." in text
     assert text.rstrip().endswith("[end of resource book://long]")

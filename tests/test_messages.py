@@ -38,7 +38,7 @@ JSON = st.recursive(
     max_leaves=10,
 )
 CONTENT: st.SearchStrategy[Content] = ANY_TEXT | st.lists(
-    st.builds(TextPart, ANY_TEXT)
+    st.builds(TextPart, ANY_TEXT, st.booleans())
     | st.builds(ImagePart, ANY_TEXT, ANY_TEXT)
     | st.builds(FilePart, ANY_TEXT, ANY_TEXT, ANY_TEXT),
     max_size=3,

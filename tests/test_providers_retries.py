@@ -7,6 +7,7 @@ import logging
 import math
 import socket
 import ssl
+from contextlib import aclosing
 from typing import Any
 
 import anyio
@@ -14,12 +15,13 @@ import httpx2
 import pytest
 from anyio import to_thread
 
-from dial_client import DialClient
+from dial_client import DialClient, status
 from dial_client.errors import ProviderError
+from dial_client.events import RoundStarted, StatusChanged
 from dial_client.limits import Limits, StopReason
 from dial_client.messages import Message
 from dial_client.model import FinishReason
-from dial_client.providers import failures
+from dial_client.providers import failures, retries
 from dial_client.providers.endpoint import Endpoint
 from dial_client.providers.retries import MARGIN, Again, after_break, after_refusal, pause
 from dial_client.settings import Wire
@@ -192,6 +194,39 @@ async def test_the_waits_for_a_busy_endpoint_are_told_and_logged(
     )
     assert len({request.body for request in endpoint.requests}) == 1
     assert [record.levelname for record in caplog.records if "asked_again" in record.getMessage()] == ["INFO"] * 3
+
+
+@pytest.mark.anyio
+async def test_a_person_who_waits_for_a_busy_endpoint_is_told_so_in_the_meantime() -> None:
+    with model_endpoint([refuse(429, headers={"retry-after": "29.1"})]) as endpoint:
+        async with (
+            DialClient({}, provider_of(endpoint)) as dial,
+            aclosing(dial.stream([Message.user("Hi")])) as events,
+        ):
+            said = [await anext(events) for _ in range(3)]
+
+    assert said == [
+        RoundStarted(0),
+        StatusChanged(status.ANALYZING),
+        StatusChanged("The model's endpoint was busy; trying again in 30 s…"),
+    ]
+
+
+@pytest.mark.anyio
+async def test_a_wait_is_told_if_it_is_worth_it_and_so_is_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = []
+    for least in (retries.WORTH_TELLING, 0.0):
+        monkeypatch.setattr(retries, "WORTH_TELLING", least)
+        with model_endpoint([refuse(429, headers=SOON), Say("Hi")]) as endpoint:
+            async with DialClient({}, provider_of(endpoint)) as dial:
+                events = [event async for event in dial.stream([Message.user("Hi")])]
+        told.append([event.text for event in events if isinstance(event, StatusChanged)])
+
+    again = "The model's endpoint was busy; trying again in 1 s…"
+    assert told == [
+        [status.ANALYZING, status.FORMULATING],
+        [status.ANALYZING, again, status.ANALYZING, status.FORMULATING],
+    ]
 
 
 @pytest.mark.anyio

@@ -72,6 +72,7 @@ def name(line: str) -> str:
 
 NAMED: list[tuple[str, Event, str]] = [
     ("status", StatusChanged("Working…"), 'event: status\ndata: {"text":"Working\\u2026"}\n\n'),
+    ("reasoning", ReasoningDelta("hm\n\n"), 'event: reasoning\ndata: {"text":"hm\\n\\n"}\n\n'),
     ("a server", ServerChanged("maths", "ready"), 'event: status\ndata: {"server":"maths","state":"ready"}\n\n'),
     (
         "permission asked for",
@@ -123,7 +124,7 @@ async def test_what_is_no_text_is_a_named_event(event: Event, line: str) -> None
     assert await encoded(event) == [line, DONE]
 
 
-@pytest.mark.parametrize("event", [RoundStarted(0), ReasoningDelta("hm"), MessageCompleted(Message.user("x"))], ids=str)
+@pytest.mark.parametrize("event", [RoundStarted(0), MessageCompleted(Message.user("x"))], ids=str)
 async def test_what_a_client_of_chat_completions_has_no_use_for_is_left_out(event: Event) -> None:
     assert await encoded(event) == [DONE]
 
@@ -157,10 +158,12 @@ async def test_only_a_turn_that_answered_ended_by_itself(reason: StopReason) -> 
 
 async def test_whatever_text_there_is_the_stream_stays_ascii_and_its_lines_stay_lines() -> None:
     foreign = "é\n\ndata: [DONE]\n\n\ud800\u2028\0\x1b[31m"
-    said = await encoded(TextDelta(foreign), StatusChanged(foreign), ToolCallProgress("1", 1, None, foreign))
+    said = await encoded(
+        TextDelta(foreign), StatusChanged(foreign), ToolCallProgress("1", 1, None, foreign), ReasoningDelta(foreign)
+    )
     assert all(line.isascii() for line in said)
     assert data(said[0])["choices"][0]["delta"]["content"] == foreign
-    assert data(said[1])["text"] == data(said[2])["message"] == foreign
+    assert data(said[1])["text"] == data(said[2])["message"] == data(said[3])["text"] == foreign
 
 
 async def test_numbers_json_does_not_have_do_not_break_it() -> None:

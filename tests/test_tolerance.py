@@ -14,7 +14,7 @@ from dial_client.news import News
 from dial_client.transports import lines
 from dial_client.transports.floods import BURST, Sieve
 from dial_client.transports.lines import answer_in, messages_in
-from dial_client.transports.repair import MAX_BLOCKS, mend_content
+from dial_client.transports.repair import MAX_BLOCKS, Mender, mend_content
 from dial_client.transports.tail import MAX_LINES, Tail
 from tests.stand_ins import virtual_time
 
@@ -107,6 +107,38 @@ def test_a_result_of_far_too_many_blocks_is_cut_with_a_word() -> None:
     mend_content(result, "2026-07-28")
     assert len(result["content"]) == MAX_BLOCKS + 1
     assert result["content"][-1]["text"] == "[3 more blocks were left out]"
+
+
+@pytest.mark.parametrize(
+    ("method", "result", "last"),
+    [
+        (
+            "resources/read",
+            {"contents": [{"uri": "book://1", "blob": ""}] * (MAX_BLOCKS + 3)},
+            {"uri": "book://1", "text": "[3 more contents were left out]"},
+        ),
+        (
+            "resources/read",
+            {"contents": [None] * (MAX_BLOCKS + 3)},
+            {"uri": "", "text": "[3 more contents were left out]"},
+        ),
+        (
+            "prompts/get",
+            {"messages": [{"role": "user", "content": {"type": "text", "text": ""}}] * (MAX_BLOCKS + 3)},
+            {"role": "user", "content": {"type": "text", "text": "[3 more messages were left out]"}},
+        ),
+    ],
+)
+def test_a_resource_or_a_prompt_of_far_too_many_parts_is_cut_with_a_word(
+    method: str, result: dict[str, Any], last: dict[str, Any]
+) -> None:
+    mender = Mender(lambda _: None)
+    mender.sent(JSONRPCRequest(jsonrpc="2.0", id=1, method=method))
+    answer = JSONRPCResponse(jsonrpc="2.0", id=1, result=result)
+    mender.received(answer)
+    (items,) = (value for name, value in answer.result.items() if name in ("contents", "messages"))
+    assert len(items) == MAX_BLOCKS + 1
+    assert items[-1] == last
 
 
 def test_a_flood_of_lines_leaves_the_last() -> None:

@@ -6,6 +6,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import islice, takewhile
 from typing import Any
@@ -70,7 +71,18 @@ def as_text(
                 results = _results(message.tool_calls, answers)
                 yield Message.user("\n".join(format_result(*pair) for pair in results))
         elif message.role is not Role.TOOL:
-            yield message
+            yield _harmless(message)
+
+
+def _harmless(message: Message) -> Message:
+    """Make harmless what servers wrote of a message."""
+    if isinstance(message.content, str):
+        return message
+    parts = (
+        replace(part, text=neutralised(part.text)) if isinstance(part, TextPart) and part.foreign else part
+        for part in message.content
+    )
+    return replace(message, content=tuple(parts))
 
 
 def _results(

@@ -17,6 +17,7 @@ from anyio import to_thread
 
 from dial_client import __version__
 from dial_client.logs import get_logger
+from dial_client.model import OnWait
 from dial_client.providers import failures, retries
 from dial_client.providers.endpoint import Endpoint
 
@@ -60,7 +61,9 @@ class Connection:
                 log.debug("http_loaded", seconds=round(time.monotonic() - began, 3))
             return client
 
-    async def post(self, path: str, body: bytes, *, idle_timeout: float, notes: list[str]) -> httpx2.Response:
+    async def post(
+        self, path: str, body: bytes, *, idle_timeout: float, notes: list[str], on_wait: OnWait | None = None
+    ) -> httpx2.Response:
         """Send a request, and give the answer with its body unread; whoever gets it closes it.
 
         A busy endpoint is asked again for as long as that makes sense, see `retries`.
@@ -70,11 +73,12 @@ class Connection:
             body: JSON.
             idle_timeout: seconds to wait for each next piece of the answer.
             notes: gets what the user should know of the waits.
+            on_wait: hears of the longer ones while they last.
 
         Raises:
             ProviderError: nobody answered, or the answer is a refusal.
         """
-        patience = retries.Patience(self.endpoint.host)
+        patience = retries.Patience(self.endpoint.host, on_wait)
         try:
             while True:
                 answer = await self._send("POST", path, body, idle_timeout)

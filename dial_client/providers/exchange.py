@@ -169,7 +169,9 @@ class HttpProvider(ABC):
             timeout = self._lessons.profile.idle_timeout if fields.get("stream") else _ONE_PIECE_TIMEOUT
             body = _joined(fields | dict(self._lessons.profile.extra_body), encoded)
             try:
-                response = await self._connection.post(self._path(), body, idle_timeout=timeout, notes=notes)
+                response = await self._connection.post(
+                    self._path(), body, idle_timeout=timeout, notes=notes, on_wait=request.on_wait
+                )
             except ProviderError as error:
                 if self._lessons.cannot_search(error, tools):
                     error.code = SEARCH_UNSUPPORTED

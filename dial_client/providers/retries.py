@@ -19,6 +19,7 @@ import anyio.lowlevel
 
 from dial_client.errors import ProviderError
 from dial_client.logs import get_logger
+from dial_client.model import OnWait
 from dial_client.providers.failures import CONTEXT_LENGTH_EXCEEDED, TOOLS_UNSUPPORTED
 
 log = get_logger(__name__)
@@ -27,6 +28,9 @@ LONGEST_WAIT = 60.0
 """Seconds an endpoint may ask to wait; more than that is the caller's to decide."""
 MARGIN = 1.0
 """Seconds of a turn that are never waited away: an error has to be told, too."""
+
+WORTH_TELLING = 1.0
+"""Seconds of a wait that a person is told of while it lasts."""
 
 _QUICK_WAIT = 0.1
 _FIRST_WAIT = 0.5
@@ -143,6 +147,7 @@ class Patience:
     """Waits between the attempts of one request, and remembers what for."""
 
     host: str
+    on_wait: OnWait | None = None
     _attempts: int = 0
     _waits: list[tuple[str, float]] = field(default_factory=list)
 
@@ -162,7 +167,12 @@ class Patience:
             raise failure.error from None
         self._waits.append((failure.why, wait))
         log.info("asked_again", host=self.host, why=failure.why, wait_s=round(wait, 3), attempt=self._attempts + 1)
+        tell = self.on_wait if wait >= WORTH_TELLING else None
+        if tell is not None:
+            await tell(failure.again.why, wait)
         await anyio.sleep(wait)
+        if tell is not None:
+            await tell(failure.again.why, 0.0)
 
     def notes(self) -> list[str]:
         """Give what to tell the user of the waits: one line for each reason."""

@@ -1,8 +1,9 @@
 """A turn as server-sent events.
 
 Unnamed ``data:`` events in the shape of OpenAI's ``chat.completion.chunk`` carry the text; named events carry the rest:
-``status``, ``tool_call``, ``tool_progress``, ``tool_result``, ``error``, ``done``, and where a person is asked
-``approval``, ``approval_done``, ``question``, ``question_done``. The last is always ``data: [DONE]``.
+``status``, ``reasoning`` (what the model thinks aloud), ``tool_call``, ``tool_progress``, ``tool_result``, ``error``,
+``done``, and where a person is asked ``approval``, ``approval_done``, ``question``, ``question_done``. The last is
+always ``data: [DONE]``.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from dial_client.events import (
     Finished,
     PersonAnswered,
     PersonAsked,
+    ReasoningDelta,
     ServerChanged,
     StatusChanged,
     TextDelta,
@@ -37,6 +39,7 @@ log = get_logger(__name__)
 DONE = "data: [DONE]\n\n"
 
 _FINISH = {StopReason.ANSWERED: "stop", StopReason.HANDED_BACK: "tool_calls"}
+_SAID: Mapping[type, str] = {StatusChanged: "status", ReasoningDelta: "reasoning"}
 _ANSWER = {"approval": "decision", "question": "action"}
 
 
@@ -72,8 +75,8 @@ def lines(event: Event, chunk: dict[str, Any]) -> list[str]:
     match event:
         case TextDelta(text):
             return [_unnamed(chunk, {"content": text}, None)]
-        case StatusChanged(text):
-            return [_named("status", {"text": text})]
+        case StatusChanged(text) | ReasoningDelta(text):
+            return [_named(_SAID[type(event)], {"text": text})]
         case ServerChanged(name, status):
             return [_named("status", {"server": name, "state": status})]
         case ToolCallStarted(call, server):

@@ -32,7 +32,8 @@ _STRINGS_OF_BLOCK = {
 _MAX_UNREAD = 2_000
 """Characters of a content block that is shown as it was sent."""
 MAX_BLOCKS = 10_000
-"""Content blocks of a result that are kept: an empty one is three bytes on the wire, and a thousand in memory."""
+"""Blocks of a result, contents of a resource and messages of a prompt that are kept: an empty one is three bytes on the
+wire, and a thousand in memory."""
 _FRAME = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 """What a page of tools needs besides the tools, at any version."""
 _LISTED = {
@@ -73,6 +74,9 @@ class Mender:
             mend_tools(result, version, self._note)
         elif method in _LISTED or method == "resources/read":
             mend_page(method, result, version, self._note)
+            cut_parts("contents", result)
+        elif method == "prompts/get":
+            cut_parts("messages", result)
         elif method == "tools/call" and result.get("resultType", "complete") == "complete":
             mend_content(result, version)
 
@@ -148,6 +152,18 @@ def mend_content(result: dict[str, Any], version: str) -> None:
     if version not in MODERN_PROTOCOL_VERSIONS and structured is not None and not isinstance(structured, dict):
         del result["structuredContent"]
         result["content"] = [*result["content"], _as_text(structured)]
+
+
+def cut_parts(kind: str, result: dict[str, Any]) -> None:
+    """Cut a resource's ``contents`` or a prompt's ``messages`` to `MAX_BLOCKS`, and one that says so."""
+    parts = result.get(kind)
+    if not isinstance(parts, list) or len(parts) <= MAX_BLOCKS:
+        return
+    more = f"[{len(parts) - MAX_BLOCKS:,} more {kind} were left out]"
+    uri = parts[0].get("uri") if isinstance(parts[0], dict) else None
+    of_a_resource = {"uri": uri if isinstance(uri, str) else "", "text": more}
+    last = of_a_resource if kind == "contents" else {"role": "user", "content": _as_text(more)}
+    result[kind] = [*parts[:MAX_BLOCKS], last]
 
 
 def _is_block(block: Any) -> bool:
