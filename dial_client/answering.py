@@ -68,6 +68,8 @@ class Wanted:
     """The caller's own tools."""
     max_tokens: int | None = None
     """Of each reply; None for the model's own limit."""
+    depth: int = 0
+    """Rounds that lie behind already: of a turn that is gone on with."""
 
 
 async def answer(host: Host, messages: tuple[Message, ...], turn: RunningTurn, wanted: Wanted) -> StopReason:
@@ -119,7 +121,7 @@ async def answer(host: Host, messages: tuple[Message, ...], turn: RunningTurn, w
         return results
 
     emit = _with_status(turn.emit, offering.catalog)
-    context = ConversationContext(messages, host.limits.max_depth)
+    context = ConversationContext(messages, host.limits.max_depth, min(wanted.depth, host.limits.max_depth))
     outcome = await resolve(context, handed_back.ending(asker), call_tools, emit)
     reason = await land(outcome, asker, emit, ask_again=host.lands_softly)
     log.debug("turn", stop_reason=reason.value, depth=outcome.context.depth)

@@ -25,7 +25,7 @@ from dial_client.fitting import Window
 from dial_client.host_side import HostSide
 from dial_client.limits import Limits, StopReason
 from dial_client.logs import get_logger
-from dial_client.messages import Message, ToolCallRequest, ToolCallResult, ToolSpec
+from dial_client.messages import Content, Message, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.model import Provider, ToolFormat
 from dial_client.nursery import Nursery
 from dial_client.offering import Menu
@@ -288,6 +288,7 @@ class DialClient:
         witness: Witness | None = None,
         handed_back: Sequence[ToolSpec] = (),
         max_tokens: int | None = None,
+        depth: int = 0,
     ) -> RunningTurn:
         """Start a turn without waiting for it.
 
@@ -298,6 +299,7 @@ class DialClient:
             witness: is told of everything the turn does, and keeps it.
             handed_back: tools of the caller's own, which hide others of their names: a call of one ends the turn.
             max_tokens: of each of the model's replies.
+            depth: rounds of tool calls at the end of `messages` that count as this turn's.
         """
         if self._nursery is None:
             raise RuntimeError("the client is not open: use `async with DialClient(…) as dial`")
@@ -305,7 +307,7 @@ class DialClient:
             raise ConfigError("no model is named", hint="give DialClient a model")
 
         async def work(turn: RunningTurn) -> StopReason:
-            wanted = answering.Wanted(stream, tuple(handed_back), max_tokens)
+            wanted = answering.Wanted(stream, tuple(handed_back), max_tokens, depth)
             return await self._carry_out(provider, tuple(messages), turn, wanted)
 
         turn = RunningTurn(work, watched=watched, raise_at_limits=self._raise_at_limits, witness=witness)
@@ -324,9 +326,9 @@ class DialClient:
         request = ToolCallRequest("call_1", name, arguments)
         return await self._executor.execute(request, unheard, Deadline(self._limits.timeout))
 
-    async def attach(self, text: str) -> Attached:
+    async def attach(self, said: Content) -> Attached:
         """Make a message of what a person says; a resource that it names (``@server:uri``) goes along with it."""
-        return await attach(text, self.resources, self._connections, self._shelf.keep, self._limits.max_result_chars)
+        return await attach(said, self.resources, self._connections, self._shelf.keep, self._limits.max_result_chars)
 
     async def _warm(self) -> None:
         """Get the model ready; what goes wrong here goes wrong again, in words, when it is asked."""

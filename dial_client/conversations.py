@@ -42,7 +42,7 @@ from dial_client import exporting
 from dial_client.client import DialClient
 from dial_client.errors import ConfigError, ConversationBusy
 from dial_client.events import Event
-from dial_client.histories import as_it_stands, is_answered, missing, valid_history, without_words
+from dial_client.histories import as_it_stands, is_answered, missing, rounds_of_last, valid_history, without_words
 from dial_client.live_turn import LiveTurn
 from dial_client.messages import Message, Role
 from dial_client.running import RunningTurn
@@ -97,6 +97,11 @@ class ConversationManager:
         # A place is kept by the turns that use it, and goes with the last of them.
         self._places: WeakValueDictionary[str, _Place] = WeakValueDictionary()
         self._ended: OrderedDict[str, LiveTurn] = OrderedDict()
+
+    @property
+    def store(self) -> ConversationStore:
+        """Keeps the conversations."""
+        return self._store
 
     async def create(self, title: str | None = None) -> Conversation:
         """Begin a conversation; without a title it gets one from the first words that are said."""
@@ -250,7 +255,8 @@ class ConversationManager:
     async def carry_on(self, conversation_id: str, *, stream: bool = True, turn: str | None = None) -> LiveTurn | None:
         """Go on with a turn whose program was killed, from what is stored of it; None where the last one ended well.
 
-        What it had finished is not done again. Of calls that were under way the model is told that they may have run.
+        What it had finished is not done again, and counts against `Limits.max_depth`; other limits begin anew. Of calls
+        that were under way the model is told that they may have run.
         Arguments and errors are those of `start`.
         """
         try:
@@ -292,7 +298,8 @@ class ConversationManager:
             raise
         place.turn = live
         try:
-            live.begun(self._dial.start(history, stream=stream, watched=watched, witness=live))
+            depth = 0 if message is not None else rounds_of_last(history)
+            live.begun(self._dial.start(history, stream=stream, watched=watched, witness=live, depth=depth))
         except Exception:
             place.turn = None
             place.free.release()

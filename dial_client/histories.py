@@ -38,6 +38,12 @@ def is_answered(messages: tuple[Message, ...]) -> bool:
     return bool(messages) and messages[-1].role is Role.ASSISTANT and not messages[-1].tool_calls
 
 
+def rounds_of_last(messages: tuple[Message, ...]) -> int:
+    """Count the replies with calls since a person said something."""
+    said = max((at for at, message in enumerate(messages) if message.role is Role.USER), default=0)
+    return sum(bool(message.tool_calls) for message in messages[said:])
+
+
 def without_words(conversation: Conversation) -> Conversation:
     """Give a conversation without the text that was being written: it is going to be written anew."""
     results = tuple(message for message in conversation.unfinished if message.role is Role.TOOL)

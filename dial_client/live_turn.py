@@ -9,7 +9,8 @@ from itertools import islice
 
 import anyio
 
-from dial_client.events import Event
+from dial_client.errors import ConversationBusy
+from dial_client.events import Event, Finished
 from dial_client.keeper import Keeper
 from dial_client.recorder import TurnRecorder
 from dial_client.running import RunningTurn
@@ -69,14 +70,12 @@ class LiveTurn:
         reader by more than are kept, it goes on with the oldest there is: the jump of the position tells.
 
         Raises:
-            ProviderError, LimitReached: as `result`, behind the last event.
+            ProviderError, LimitReached, ConversationBusy: as `result`, behind the last event.
         """
         while True:
-            at = max(after, self._last - len(self._events))
-            for event in list(islice(self._events, at - self._last + len(self._events), None)):
-                at += 1
+            for at, event in self.since(after):
+                after = at
                 yield at, event
-            after = at
             if after >= self._last:
                 if self._over:
                     break
@@ -84,9 +83,23 @@ class LiveTurn:
                 await self._news.wait()
         await self.result()
 
+    def since(self, after: int, most: int | None = None) -> list[tuple[int, Event]]:
+        """Give the events that are there behind a position, or the first so many of them, each with its position."""
+        at = max(after, self._last - len(self._events))
+        first = at - self._last + len(self._events)
+        return list(enumerate(islice(self._events, first, None if most is None else first + most), at + 1))
+
     async def result(self) -> Turn:
-        """Wait for the end. Raises as `RunningTurn.result`."""
-        return await self.running.result()
+        """Wait for the end.
+
+        Raises:
+            ProviderError, LimitReached: as `RunningTurn.result`.
+            ConversationBusy: it was left: another turn goes on with it.
+        """
+        turn = await self.running.result()
+        if self.is_left:
+            raise ConversationBusy("this program is being stopped: another one goes on with the turn")
+        return turn
 
     def cancel(self) -> None:
         """Stop the turn; what was said and done until then is stored. Does nothing to one that is over."""
@@ -94,8 +107,12 @@ class LiveTurn:
             self._running.cancel()
 
     def leave(self) -> None:
-        """Cancel the turn, and leave it in the store as a killed program would: another one may go on with it."""
-        self._keeper.is_left = True
+        """Cancel the turn, and leave it in the store as a killed program would: another one may go on with it.
+
+        Its events and its result end in `ConversationBusy`.
+        """
+        if not self._over:
+            self._keeper.is_left = True
         self.cancel()
 
     @property
@@ -121,6 +138,8 @@ class LiveTurn:
 
     def heard(self, event: Event) -> None:
         """See `running.Witness`."""
+        if self.is_left and isinstance(event, Finished):
+            return
         self._events.append(event)
         self._last += 1
         self._tell()

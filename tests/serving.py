@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, closing
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,15 +12,19 @@ import anyio
 import httpx2
 
 from dial_client.client import DialClient
+from dial_client.conversations import ConversationManager
+from dial_client.durable import DurableTurns, beside
 from dial_client.model import Provider
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.serve.app import House, application
 from dial_client.serve.asking_people import PATIENCE, Desk
 from dial_client.serve.door import MAX_BODY, Rules
+from dial_client.serve.elsewhere import Elsewhere
 from dial_client.serve.listening import GRACE, HEAD_PATIENCE, Listener, bound
 from dial_client.serve.turns import MAX_TURNS, Turns
 from dial_client.store import ConversationStore
 from dial_client.stores.memory import MemoryStore
+from dial_client.stores.sql import SQLStore
 
 LONG = 60.0
 """Seconds: a guard against waiting for ever, never a measure."""
@@ -63,30 +67,49 @@ async def served(
     most: int = MAX_TURNS,
     grace: float = GRACE,
     head_patience: int = HEAD_PATIENCE,
+    durable: bool = False,
     **options: Any,
 ) -> AsyncIterator[Served]:
-    """Serve until this is left, which cancels what still runs."""
+    """Serve until this is left, which cancels what still runs, or leaves it to others where turns are durable."""
     provider = ScriptedProvider(model) if isinstance(model, Sequence) else model
-    turns = Turns(most)
-    desk = Desk(turns, patience)
+    turns = Turns(most, leaves=durable)
     kept = store or MemoryStore()
+    elsewhere = Elsewhere(kept, turns, MODEL)
+    desk = Desk(turns, elsewhere, patience=patience, servers=servers)
     listener = bound("127.0.0.1", 0)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     auth = {"Authorization": f"Bearer {TOKEN}"}
     with closing(listener), anyio.fail_after(LONG):
         async with (
             DialClient(servers or {}, provider, approve=desk, elicit=desk.elicit, **options) as dial,
+            AsyncExitStack() as stack,
             anyio.create_task_group() as group,
             httpx2.AsyncClient(base_url=url, headers=auth, timeout=LONG, trust_env=False, verify=False) as http,
         ):
-            app = application(House(dial, kept, desk, turns, MODEL), rules or Rules(TOKEN, max_body=MAX_BODY))
+            lasting = await stack.enter_async_context(durable_turns(dial, kept, turns)) if durable else None
+            house = House(dial, kept, desk, turns, MODEL, lasting, elsewhere=elsewhere)
+            app = application(house, rules or Rules(TOKEN, max_body=MAX_BODY))
             server = Listener(app, listener, turns, grace=grace, patience=head_patience)
             group.start_soon(server.run, lambda: None)
+            group.start_soon(elsewhere.run)
             yield Served(url, http, dial, kept, turns, server, provider)
             await http.aclose()
             await turns.end(0.0)
             server.leave()
+            elsewhere.leave()
     await kept.aclose()
+
+
+def durable_turns(dial: DialClient, kept: ConversationStore, turns: Turns) -> DurableTurns:
+    assert isinstance(kept, SQLStore)
+    manager = ConversationManager(dial, kept, when_busy="refuse")
+    return DurableTurns(
+        manager,
+        beside(kept.where),
+        look_every=0.1,
+        on_begun=lambda live: turns.keep(live.running),
+        is_leaving=lambda: turns.is_leaving,
+    )
 
 
 @dataclass(frozen=True)

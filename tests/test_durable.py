@@ -8,7 +8,7 @@ import subprocess
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,14 @@ import anyio
 import pytest
 from anyio import to_thread
 
-from dial_client import ConversationManager, DialClient, ScriptedProvider, SQLStore
-from dial_client.durable import SQLITE_IS_TOO_OLD, DurableAnswer, DurableTurns
-from dial_client.errors import ConfigError, ConversationNotFound
-from dial_client.events import RoundStarted
+import dial_client
+from dial_client import ConversationManager, DialClient, Limits, Message, ScriptedProvider, SQLStore
+from dial_client.durable import SQLITE_IS_TOO_OLD, DurableAnswer, DurableTurns, beside
+from dial_client.errors import ConfigError, ConversationBusy, ConversationNotFound, DialError
+from dial_client.events import Finished, RoundStarted
 from dial_client.histories import INTERRUPTED, valid_history
-from dial_client.messages import Role
+from dial_client.live_turn import LiveTurn
+from dial_client.messages import ImagePart, Role, TextPart
 from tests.durable_worker import ROUNDS
 from tests.programs import LONG, environment
 from tests.stores import database_url, needs_postgres
@@ -31,6 +33,7 @@ pytest.importorskip("dbos", reason="DBOS is not installed: pip install 'dial-cli
 pytestmark = pytest.mark.anyio
 
 TURNS = 50
+ROUND = {"text": "Let me see.", "tool_calls": [{"name": "look", "arguments": {}}]}
 new_enough = pytest.mark.skipif(SQLITE_IS_TOO_OLD, reason="DBOS needs a newer SQLite than that of this Python")
 ROOT = Path(__file__).parent.parent
 
@@ -54,13 +57,35 @@ def worker(folder: Path, url: str, name: str, conversations: list[str]) -> Itera
 
 
 @asynccontextmanager
-async def durable(folder: Path, *replies: object) -> AsyncIterator[tuple[ConversationManager, DurableTurns]]:
-    store = SQLStore(folder / "talk.db")
-    async with DialClient({}, ScriptedProvider(list(replies))) as dial:
-        manager = ConversationManager(dial, store)
-        async with DurableTurns(manager, f"sqlite:///{folder / 'turns.db'}") as turns:
+async def durable(
+    folder: Path,
+    *replies: object,
+    limits: Limits | None = None,
+    is_leaving: Callable[[], bool] = lambda: False,
+    kind: type[SQLStore] = SQLStore,
+) -> AsyncIterator[tuple[ConversationManager, DurableTurns]]:
+    """Be one program of several, one after the other."""
+    store = kind(folder / "talk.db")
+    async with DialClient({}, ScriptedProvider(list(replies)), limits=limits) as dial:
+        manager = ConversationManager(dial, store, when_busy="refuse")
+        async with DurableTurns(manager, beside(store.where), look_every=0.1, is_leaving=is_leaving) as turns:
             yield manager, turns
     await store.aclose()
+
+
+async def asked_for(manager: ConversationManager, conversation: str) -> LiveTurn:
+    """Wait until the model is asked for the reply of a turn that was given another program, or the workflow."""
+    with anyio.fail_after(LONG):
+        while (live := manager.live(conversation)) is None:  # noqa: ASYNC110 - until the workflow has begun it
+            await anyio.sleep(0.01)
+    async for _, event in live.events():
+        if isinstance(event, RoundStarted):
+            break
+    return live
+
+
+async def said(manager: ConversationManager, conversation: str) -> list[str]:
+    return [message.text for message in (await manager.get(conversation)).messages]
 
 
 def first_line(process: subprocess.Popen[str]) -> str:
@@ -139,17 +164,163 @@ async def test_a_program_that_ends_leaves_its_turns_to_the_next_one(tmp_path: Pa
     async with durable(tmp_path, {"hang": True}) as (manager, turns):
         conversation = await manager.create()
         turn = await turns.start(conversation.id, "Hi!")
-        with anyio.fail_after(LONG):
-            while (live := manager.live(conversation.id)) is None:  # noqa: ASYNC110 - until the workflow has begun it
-                await anyio.sleep(0.01)
-        async for _, event in live.events():
-            if isinstance(event, RoundStarted):
-                break
+        await asked_for(manager, conversation.id)
     async with durable(tmp_path, "Hello again.") as (manager, turns):
         with anyio.fail_after(LONG):
             assert await turns.answer(turn) == DurableAnswer("Hello again.", "answered")
-        messages = (await manager.get(conversation.id)).messages
-    assert [message.text for message in messages] == ["Hi!", "Hello again."]
+        assert await said(manager, conversation.id) == ["Hi!", "Hello again."]
+
+
+@new_enough
+async def test_a_program_that_ends_leaves_also_the_turns_it_had_taken_over(tmp_path: Path) -> None:
+    async with durable(tmp_path, {"hang": True}) as (manager, turns):
+        conversation = await manager.create()
+        turn = await turns.start(conversation.id, "Hi!")
+        await asked_for(manager, conversation.id)
+    async with durable(tmp_path, {"hang": True}) as (manager, _):
+        await asked_for(manager, conversation.id)
+    async with durable(tmp_path, "Hello at last.") as (manager, turns):
+        with anyio.fail_after(LONG):
+            assert await turns.answer(turn) == DurableAnswer("Hello at last.", "answered")
+        assert await said(manager, conversation.id) == ["Hi!", "Hello at last."]
+
+
+@new_enough
+async def test_a_program_that_is_about_to_end_takes_nothing_over(tmp_path: Path) -> None:
+    from dbos import DBOS
+
+    async with durable(tmp_path, {"hang": True}) as (manager, turns):
+        conversation = await manager.create()
+        turn = await turns.start(conversation.id, "Hi!")
+        await asked_for(manager, conversation.id)
+    async with durable(tmp_path, "Too late.", is_leaving=lambda: True) as (manager, turns):
+        await DBOS.resume_workflow_async(turn)  # as another program does that has seen it, and is not asked to run it
+        with anyio.fail_after(LONG):
+            while turn not in turns._left:  # noqa: ASYNC110 - DBOS gives it to whoever looks first
+                await anyio.sleep(0.02)
+        assert manager.live(conversation.id) is None
+    async with durable(tmp_path, "Hello again.") as (manager, turns):
+        with anyio.fail_after(LONG):
+            assert await turns.answer(turn) == DurableAnswer("Hello again.", "answered")
+        assert await said(manager, conversation.id) == ["Hi!", "Hello again."]
+
+
+class FailsOnce(SQLStore):
+    """Is locked by another program when the first turn begins."""
+
+    has_failed = False
+
+    async def begin(self, *arguments: Any, **more: Any) -> bool:
+        if not self.has_failed:
+            self.has_failed = True
+            raise DialError("another program keeps the database locked")
+        return await super().begin(*arguments, **more)
+
+
+@new_enough
+async def test_a_store_that_fails_for_a_moment_does_not_keep_a_turn_from_being_gone_on_with(tmp_path: Path) -> None:
+    async with durable(tmp_path, {"hang": True}) as (manager, turns):
+        conversation = await manager.create()
+        turn = await turns.start(conversation.id, "Hi!")
+        await asked_for(manager, conversation.id)
+    async with durable(tmp_path, "Hello again.", kind=FailsOnce) as (manager, turns):
+        with anyio.fail_after(LONG):
+            assert await turns.answer(turn) == DurableAnswer("Hello again.", "answered")
+
+
+@new_enough
+async def test_a_newer_version_goes_on_with_the_turns_of_an_older_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with durable(tmp_path, {"hang": True}) as (manager, turns):
+        conversation = await manager.create()
+        turn = await turns.start(conversation.id, "Hi!")
+        await asked_for(manager, conversation.id)
+    # By itself DBOS would leave turns alone that were begun by other code, or with another DBOS.
+    monkeypatch.setattr("dbos._utils.GlobalParams.dbos_version", "99.0")
+    monkeypatch.setattr(dial_client, "__version__", "99.0")
+    async with durable(tmp_path, "Hello again.") as (manager, turns):
+        with anyio.fail_after(LONG):
+            assert await turns.answer(turn) == DurableAnswer("Hello again.", "answered")
+
+
+@new_enough
+async def test_a_turn_that_runs_here_is_read_as_any_other_and_waited_for_by_none(tmp_path: Path) -> None:
+    async with durable(tmp_path, "Hello.", {"hang": True}) as (manager, turns):
+        conversation = await manager.create()
+        live = await turns.begin(conversation.id, "Hi!")
+        events = [event async for _, event in live.events()]
+        assert isinstance(events[-1], Finished)
+        assert manager.live(conversation.id, live.id) is live
+        await turns.begin(conversation.id, "And now?")
+        with pytest.raises(ConversationBusy):
+            await turns.begin(conversation.id, "Quick!")
+        assert await said(manager, conversation.id) == ["Hi!", "Hello.", "And now?"]
+        with pytest.raises(ConversationNotFound):
+            await turns.begin("nobody", "Hi!")
+
+
+@new_enough
+async def test_of_a_turn_that_ran_here_nothing_stays_beside_its_conversation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dbos import DBOS
+
+    monkeypatch.setattr("dial_client.durable.turns.KEPT", 0.0)
+    async with durable(tmp_path, "Hello.") as (manager, turns):
+        conversation = await manager.create()
+        live = await turns.begin(conversation.id, "A secret.")
+        (written,) = await DBOS.list_workflows_async()
+        assert "secret" not in str(written.input)
+        await live.result()
+        with anyio.fail_after(LONG):
+            while await DBOS.list_workflows_async():  # noqa: ASYNC110 - they are swept now and then
+                await anyio.sleep(0.02)
+
+
+@new_enough
+async def test_a_turn_that_is_left_is_gone_on_with_and_until_then_nobody_gets_in_between(tmp_path: Path) -> None:
+    picture = (TextPart("What is this?"), ImagePart("aGVsbG8=", "image/png"))
+    async with durable(tmp_path, {"hang": True}) as (manager, turns):
+        conversation = await manager.create()
+        live = await turns.begin(conversation.id, Message(Role.USER, picture))
+        live.leave()
+        with pytest.raises(ConversationBusy):
+            await live.result()
+        waiting = await turns.get(conversation.id)
+        assert (waiting.running, waiting.turn) == (True, live.id)
+        with pytest.raises(ConversationBusy):
+            await turns.begin(conversation.id, "Never mind.")
+    async with durable(tmp_path, "A cat.") as (manager, turns):
+        with anyio.fail_after(LONG):
+            while (await turns.get(conversation.id)).running:  # noqa: ASYNC110 - the workflow ends by itself
+                await anyio.sleep(0.02)
+        messages = (await turns.get(conversation.id)).messages
+    assert [message.content for message in messages] == [picture, "A cat."]
+
+
+@new_enough
+async def test_what_is_said_may_have_attachments_before_it_is_in_the_conversation(tmp_path: Path) -> None:
+    picture = Message(Role.USER, (TextPart("What is this?"), ImagePart("aGVsbG8=", "image/png")))
+    async with durable(tmp_path, "A cat.") as (manager, turns):
+        conversation = await manager.create()
+        assert await turns.answer(await turns.start(conversation.id, picture)) == DurableAnswer("A cat.", "answered")
+        assert (await manager.get(conversation.id)).messages == (picture, Message.assistant("A cat."))
+
+
+@new_enough
+async def test_rounds_before_it_was_left_count_against_the_depth(tmp_path: Path) -> None:
+    limits = Limits(max_depth=2)
+    async with durable(tmp_path, ROUND, {"hang": True}, limits=limits) as (manager, turns):
+        conversation = await manager.create()
+        live = await turns.begin(conversation.id, "Look!")
+        async for _, event in live.events():
+            if isinstance(event, RoundStarted) and event.depth == 1:
+                break
+    async with durable(tmp_path, ROUND, ROUND, "That is all I saw.", limits=limits) as (manager, turns):
+        turn = await asked_for(manager, conversation.id)
+        ended = await turn.result()
+    assert (ended.stop_reason, ended.depth, ended.text) == ("max_depth", 2, "That is all I saw.")
 
 
 @new_enough
@@ -172,7 +343,10 @@ async def test_a_database_that_cannot_be_used_is_told_at_once(tmp_path: Path) ->
     async with DialClient({}, ScriptedProvider([])) as dial:
         manager = ConversationManager(dial, SQLStore(tmp_path / "talk.db"))
         with pytest.raises(ConfigError):
-            await DurableTurns(manager, f"sqlite:///{tmp_path / 'missing' / 'turns.db'}").__aenter__()
+            await DurableTurns(manager, "mysql://nobody@127.0.0.1/turns").__aenter__()
+        (tmp_path / "file").touch()
+        with pytest.raises(ConfigError):
+            await DurableTurns(manager, f"sqlite:///{tmp_path / 'file' / 'turns.db'}").__aenter__()
 
 
 @pytest.mark.skipif(not SQLITE_IS_TOO_OLD, reason="the SQLite of this Python is new enough")

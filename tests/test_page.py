@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
 from typing import Any
 
 from tests.browser import Browser
-from tests.pages import DONE, harmless, opened, relayed, say, served, shown, two_servers
+from tests.pages import DONE, harmless, opened, relayed, say, served, server, shown, two_servers
+from tests.programs import HERE
 
 ASK = "document.querySelector('.ask')"
 LAST = ".turn:last-child"
+DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+CHIPS = "[...document.querySelectorAll('.file-name')].map(e => e.textContent)"
+DOTS = "[...document.querySelectorAll('.person img')].map(e => e.naturalWidth)"
 
 
 def calls(name: str, **arguments: Any) -> dict[str, Any]:
@@ -46,6 +51,11 @@ def test_a_tool_call_is_a_folded_line_with_arguments_and_result_within(chromium:
         tab.until(DONE)
         assert tab.run("document.querySelector('.tool').open") is False
         assert tab.run("document.querySelector('.tool').dataset.state") == "done"
+        assert tab.run("document.querySelector('.reasoning').open") is False
+        assert shown(tab, ".reasoning summary") == "Thoughts"
+        tab.click(".reasoning summary")
+        tab.until("document.querySelector('.reasoning-text').checkVisibility()")
+        assert shown(tab, ".reasoning-text") == "Hm, echo."
         assert "echo" in shown(tab, ".tool summary")
         assert "library" in shown(tab, ".tool summary")
         tab.click(".tool summary")
@@ -55,6 +65,54 @@ def test_a_tool_call_is_a_folded_line_with_arguments_and_result_within(chromium:
         tab.reload()
         assert "library" in shown(tab, ".tool summary")
         assert shown(tab, ".tool-result pre") == "hello <b>there</b>"
+        harmless(tab, address)
+
+
+def handed_over(event: str, name: str) -> str:
+    """Give a script that pastes or drops an image, as a browser tells a page of it."""
+    kind, member = {"paste": ("ClipboardEvent", "clipboardData"), "drop": ("DragEvent", "dataTransfer")}[event]
+    return (
+        f"(() => {{ const bytes = Uint8Array.from(atob('{DOT}'), (char) => char.charCodeAt(0)); "
+        f"const {member} = new DataTransfer(); "
+        f"{member}.items.add(new File([bytes], '{name}', {{type: 'image/png'}})); "
+        f"const event = new {kind}('{event}', {{{member}, bubbles: true, cancelable: true}}); "
+        "document.getElementById('message').dispatchEvent(event); return event.defaultPrevented; })()"
+    )
+
+
+def test_images_and_documents_go_along_with_a_message(chromium: Browser, tmp_path: Path) -> None:
+    pdf, image, script = (tmp_path / name for name in ("a report.pdf", "<b>dot.png", "run.html"))
+    pdf.write_bytes(b"%PDF-1.7")
+    image.write_bytes(base64.b64decode(DOT))
+    script.write_text("<script>alert(1)</script>")
+    books = server(str(HERE / "servers" / "library.py"), "stdio")
+    with served(tmp_path, ["I see a dot.", "Again."], {"books": books}) as address:
+        tab = opened(chromium, address)
+        for path in (pdf, image, script):
+            tab.choose_file("#attach-input", path)
+        assert "run.html is not sent" in shown(tab, ".toast")
+        assert tab.run(f"({CHIPS})") == ["a report.pdf", "<b>dot.png"]
+        assert tab.run(handed_over("paste", "pasted.png")) is True
+        assert tab.run(handed_over("drop", "dropped.png")) is True
+        tab.until(f"({CHIPS}).length === 4")
+        tab.click("[aria-label='Remove a report.pdf']")
+        assert tab.run(f"({CHIPS})") == ["<b>dot.png", "pasted.png", "dropped.png"]
+        say(tab, "What is it? @books:book://1")
+        tab.until(DONE)
+        assert tab.run(f"({CHIPS})") == []
+        for _ in range(2):
+            tab.until(f"({DOTS}).join() === '1,1,1'")
+            assert shown(tab, ".said") == "What is it? @books:book://1"
+            tab.reload()
+            tab.until(DONE)
+        assert shown(tab, ".attached summary").startswith("[resource book://1 of the server books")
+        assert "The first book." in shown(tab, ".attached .reasoning-text")
+        assert tab.run("document.querySelector('.attached').open") is False
+        tab.choose_file("#attach-input", pdf)
+        tab.until("!document.getElementById('send').disabled")
+        tab.click("#send")
+        assert "a report.pdf" in shown(tab, f"{LAST} .person .quiet")
+        tab.until(f"document.querySelector('{LAST} .prose')?.textContent === 'Again.'")
         harmless(tab, address)
 
 

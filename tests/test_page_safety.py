@@ -134,7 +134,10 @@ def test_a_line_of_a_megabyte_is_cut_and_whole_when_asked_for(chromium: Browser,
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_everything_can_be_read(chromium: Browser, tmp_path: Path, theme: str) -> None:
     replies: list[Any] = [
-        {"text": "# H\n\ntext [a](https://b.test) `code`\n\n```py\nx\n```\n\n> quote\n\n| a | b |\n|-|-|\n| 1 | 2 |"},
+        {
+            "reasoning": "Hm.",
+            "text": "# H\n\ntext [a](https://b.test) `code`\n\n```py\nx\n```\n\n> quote\n\n| a | b |\n|-|-|\n| 1 | 2 |",
+        },
         {"text": "Now:", "tool_calls": [{"name": "echo", "arguments": {"text": "x"}}]},
         {"text": "so", "error": {"message": "it broke", "status": 400}},
     ]
@@ -142,9 +145,12 @@ def test_everything_can_be_read(chromium: Browser, tmp_path: Path, theme: str) -
     with served(tmp_path, replies, servers) as address:
         tab = opened(chromium, address, prefers_color_scheme=theme)
         assert tab.run("document.documentElement.dataset.theme") == theme
+        tab.choose_file("#attach-input", a_document(tmp_path))
+        tab.until("document.querySelector('.file')")
         assert tab.run(CONTRASTS) == []
         say(tab, "Show all")
         tab.until(DONE)
+        tab.click(".reasoning summary")
         say(tab, "Use a tool")
         tab.until("document.querySelector('.ask')")
         assert tab.run(CONTRASTS) == []
@@ -166,6 +172,9 @@ def test_whatever_can_be_used_has_a_name(chromium: Browser, tmp_path: Path) -> N
     replies = ["```py\nx\n```", {"tool_calls": [{"name": "asks", "arguments": {}}]}]
     with served(tmp_path, replies, two_servers()) as address:
         tab = opened(chromium, address)
+        tab.choose_file("#attach-input", a_document(tmp_path))
+        tab.until("document.querySelector('.file')")
+        assert nameless(tab) == []
         say(tab, "Code")
         tab.until(DONE)
         assert nameless(tab) == []
@@ -183,6 +192,13 @@ def test_whatever_can_be_used_has_a_name(chromium: Browser, tmp_path: Path) -> N
         tab.until("!document.getElementById('servers').open")
         tab.press("Escape")
         tab.until("document.querySelector('.stopped')")
+
+
+def a_document(folder: Path) -> Path:
+    """Give a file that can be attached."""
+    path = folder / "report.pdf"
+    path.write_bytes(b"%PDF-1.7")
+    return path
 
 
 def nameless(tab: Tab) -> list[Any]:

@@ -11,10 +11,12 @@ import anyio.lowlevel
 import pytest
 from mcp.server import MCPServer
 
-from dial_client.messages import Message
+from dial_client.messages import ImagePart, Message
 from dial_client.model import Completion, Delta, FinishReason, ModelRequest, TextChunk
+from dial_client.providers.scripted import ScriptedProvider
 from dial_client.stores.memory import MemoryStore
 from dial_client.stores.sql import SQLStore
+from tests.servers.library import PNG, library
 from tests.serving import Gate, Heard, Served, heard, served, text_of
 
 pytestmark = pytest.mark.anyio
@@ -74,6 +76,26 @@ async def test_without_streaming_the_answer_is_the_turn() -> None:
         turn = await server.json("POST", f"{where}/chat", json={"text": "1 + 2?", "stream": False})
     assert (turn["text"], turn["stop_reason"], turn["depth"]) == ("It is 3.", "answered", 1)
     assert [call["content"] for call in turn["tool_calls"]] == ["3"]
+
+
+async def test_images_and_documents_are_said_in_parts_and_kept() -> None:
+    provider = ScriptedProvider(["I see.", "I still see."])
+    said = [
+        {"type": "text", "text": "Look at @books:book://1"},
+        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}},
+        {"type": "file", "file": {"filename": "a.pdf", "file_data": f"data:application/pdf;base64,{PNG}"}},
+    ]
+    async with served(provider, {"books": library()}) as server:
+        where = await server.conversation()
+        await server.json("POST", f"{where}/chat", json={"content": said, "stream": False})
+        await server.json("POST", f"{where}/chat", json={"content": said[1:2], "stream": False})
+        first, _, second, _ = (await server.json("GET", where))["messages"]
+    image = {"type": "image", "data": PNG, "mime_type": "image/png"}
+    document = {"type": "file", "data": PNG, "mime_type": "application/pdf", "name": "a.pdf"}
+    assert first["content"][:3] == [{"type": "text", "text": "Look at @books:book://1"}, image, document]
+    assert "The first book." in first["content"][3]["text"]
+    assert second["content"] == [image]
+    assert provider.requests[1].messages[-1].content == (ImagePart(PNG, "image/png"),)
 
 
 async def test_tool_calls_are_events_between_the_text() -> None:
@@ -270,6 +292,15 @@ WRONG: dict[str, tuple[str, str, Any]] = {
     "no text": ("POST", "/chat", b"{}"),
     "nothing said": ("POST", "/chat", b'{"text": "  "}'),
     "text that is none": ("POST", "/chat", b'{"text": 1}'),
+    "parts without anything": ("POST", "/chat", b'{"content": [{"type": "text", "text": " "}]}'),
+    "no parts": ("POST", "/chat", b'{"content": []}'),
+    "parts beside a text": ("POST", "/chat", b'{"text": "Hi", "content": [{"type": "text", "text": "Hi"}]}'),
+    "parts there are not": ("POST", "/chat", b'{"content": [{"type": "audio"}]}'),
+    "an image elsewhere": (
+        "POST",
+        "/chat",
+        b'{"content": [{"type": "image_url", "image_url": {"url": "https://x.test/a.png"}}]}',
+    ),
     "no title": ("PATCH", "", b"{}"),
     "a fork at no number": ("POST", "/fork", b'{"at": "2"}'),
     "a fork beyond the end": ("POST", "/fork", b'{"at": 9}'),

@@ -207,6 +207,7 @@ def serve(
     allow_host: o.AllowHost = None,
     store: o.Store = None,
     max_turns: o.MaxTurns = 64,
+    durable: o.Durable = False,
     config: o.Config = None,
     model: o.Model = None,
     base_url: o.BaseUrl = None,
@@ -240,7 +241,7 @@ def serve(
     def choose() -> Callable[[], Awaitable[int]]:
         from dial_client.cli.serving import Address, serve_http
 
-        address = Address(host, port, token, not no_token, tuple(allow_host or ()), store, max_turns)
+        address = Address(host, port, token, not no_token, tuple(allow_host or ()), store, max_turns, durable)
         return lambda: serve_http(options, address)
 
     _run(choose, options)

@@ -130,6 +130,12 @@ Store = Annotated[
     str | None,
     typer.Option("--store", metavar="URL", help="Where conversations are kept: a SQLite file, or postgresql://…"),
 ]
+Durable = Annotated[
+    bool,
+    typer.Option(
+        "--durable", help="Answer what was asked, whichever process dies; with pip install 'dial-client[durable]'."
+    ),
+]
 MaxTurns = Annotated[
     int, typer.Option("--max-turns", min=1, metavar="N", help="Turns at once; more are asked to wait.")
 ]

@@ -6,6 +6,7 @@ import os
 import secrets
 import signal
 import sys
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,11 +16,14 @@ from dial_client.cli import running
 from dial_client.cli.opening import opened, provider_of, say_notes, settings_of, warn
 from dial_client.cli.options import ExitCode, Options
 from dial_client.client import DialClient
+from dial_client.conversations import ConversationManager
+from dial_client.durable import DurableTurns, beside
 from dial_client.errors import ConfigError, DialError
 from dial_client.options import HostCallbacks
 from dial_client.serve.app import House, application
 from dial_client.serve.asking_people import Desk
 from dial_client.serve.door import is_loopback, rules_for
+from dial_client.serve.elsewhere import Elsewhere
 from dial_client.serve.listening import Listener, bound
 from dial_client.serve.turns import Turns
 from dial_client.stores.memory import MemoryStore
@@ -41,6 +45,8 @@ class Address:
     store: str | None = None
     """A file or a database's URL; None for the user's own file."""
     max_turns: int = 64
+    durable: bool = False
+    """Whether turns of conversations are gone on with when their process is gone."""
 
 
 async def serve_http(options: Options, address: Address) -> int:
@@ -53,26 +59,41 @@ async def serve_http(options: Options, address: Address) -> int:
     token = _token(address)
     settings = settings_of(options)
     provider = provider_of(options, settings)
-    turns = Turns(address.max_turns)
-    desk = Desk(turns, say=warn)
+    turns = Turns(address.max_turns, leaves=address.durable)
     store = _store(options, address)
-    listener = bound(address.host, address.port)
     name = options.model or settings.default_model or str(getattr(provider, "model", provider.name))
+    elsewhere = Elsewhere(store, turns, name)
+    desk = Desk(turns, elsewhere, servers=settings.servers, say=warn)
+    listener = bound(address.host, address.port)
     try:
-        async with opened(options, settings, provider, desk, HostCallbacks(elicit=desk.elicit)) as dial:
+        async with AsyncExitStack() as stack:
+            asked = HostCallbacks(elicit=desk.elicit)
+            dial = await stack.enter_async_context(opened(options, settings, provider, desk, asked))
+            durable = None
             if isinstance(store, SQLStore):
                 await store.warm()
-            app = application(
-                House(dial, store, desk, turns, name), rules_for(address.host, token, address.allowed_hosts)
-            )
-            return await _serve(Listener(app, listener, turns), dial, _shown(listener.getsockname(), token))
+                durable = await stack.enter_async_context(_durable(dial, store, turns)) if address.durable else None
+            house = House(dial, store, desk, turns, name, durable, elsewhere=elsewhere)
+            app = application(house, rules_for(address.host, token, address.allowed_hosts))
+            shown = _shown(listener.getsockname(), token)
+            return await _serve(Listener(app, listener, turns), dial, elsewhere, shown)
     finally:
         listener.close()
         with anyio.CancelScope(shield=True):
             await store.aclose()
 
 
-async def _serve(server: Listener, dial: DialClient, shown: str) -> int:
+def _durable(dial: DialClient, store: SQLStore, turns: Turns) -> DurableTurns:
+    manager = ConversationManager(dial, store, when_busy="refuse")
+    return DurableTurns(
+        manager,
+        beside(store.where),
+        on_begun=lambda live: turns.keep(live.running),
+        is_leaving=lambda: turns.is_leaving,
+    )
+
+
+async def _serve(server: Listener, dial: DialClient, elsewhere: Elsewhere, shown: str) -> int:
     code: int = ExitCode.ANSWERED
     failed: DialError | None = None
 
@@ -93,6 +114,7 @@ async def _serve(server: Listener, dial: DialClient, shown: str) -> int:
     running.interrupts.hand_over(leave)
     async with anyio.create_task_group() as group:
         group.start_soon(start)
+        group.start_soon(elsewhere.run)
         await server.run(lambda: print(f"dial-chat: listening on {shown}", file=sys.stderr, flush=True))
         group.cancel_scope.cancel()
     if failed is not None:
@@ -115,8 +137,9 @@ def _token(address: Address) -> str | None:
 
 def _store(options: Options, address: Address) -> SQLStore | MemoryStore:
     if not options.save:
-        if address.store:
-            raise ConfigError("--store does not go with --no-save")
+        for option in ("store", "durable"):
+            if getattr(address, option):
+                raise ConfigError(f"--{option} does not go with --no-save")
         return MemoryStore()
     if address.store is None:
         return SQLStore.sqlite()

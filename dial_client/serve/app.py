@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from starlette.requests import Request
@@ -12,14 +12,18 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dial_client.client import DialClient
 from dial_client.conversations import ConversationManager
+from dial_client.durable import DurableTurns
 from dial_client.serve.answers import Refusal, answered, json_of
 from dial_client.serve.asking_people import APPROVAL, QUESTION, Desk
 from dial_client.serve.completions import Completions
 from dial_client.serve.door import HEALTH, Door, Rules
+from dial_client.serve.elsewhere import Elsewhere
+from dial_client.serve.others import Others
 from dial_client.serve.pages import Pages
 from dial_client.serve.talking import Talking
 from dial_client.serve.turns import Turns
 from dial_client.store import ConversationStore
+from dial_client.stores.sql import SQLStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +37,25 @@ class House:
     turns: Turns
     model: str
     """The name by which its model is known here."""
+    durable: DurableTurns | None = None
+    """Carries out the turns of conversations; None where they end with this process."""
+    elsewhere: Elsewhere = field(kw_only=True)
+    """The other processes; it knows the turns, and the desk knows it."""
 
 
 def application(house: House, rules: Rules) -> ASGIApp:
     """Give the ASGI application."""
-    manager = ConversationManager(house.dial, house.store, when_busy="refuse")
+    durable = house.durable
+    manager = durable.manager if durable else ConversationManager(house.dial, house.store, when_busy="refuse")
+    shared = house.store if isinstance(house.store, SQLStore) else None
+    others = Others(shared, house.elsewhere) if shared else None
     pages = Pages()
     routes = [
         Route(HEALTH, _health),
         Route("/", pages.index),
         Route("/assets/{name}", pages.asset),
-        *Completions(house.dial, house.turns, house.model).routes(),
-        *Talking(house.dial, manager, house.turns, house.model).routes(),
+        *Completions(house.dial, house.turns, house.model, shared.board if shared else None).routes(),
+        *Talking(house.dial, manager, house.turns, house.model, durable, others).routes(),
         *_Host(house.dial).routes(),
         *_People(house.desk).routes(),
     ]
@@ -111,17 +122,17 @@ class _People:
         ]
 
     async def _approvals(self, request: Request) -> Response:  # noqa: ARG002
-        return answered({"approvals": self._desk.pending(APPROVAL)})
+        return answered({"approvals": await self._desk.pending(APPROVAL)})
 
     async def _questions(self, request: Request) -> Response:  # noqa: ARG002
-        return answered({"questions": self._desk.pending(QUESTION)})
+        return answered({"questions": await self._desk.pending(QUESTION)})
 
     async def _decide(self, request: Request) -> Response:
         said = await json_of(request)
-        self._desk.decide(request.path_params["id"], said.get("decision"), said.get("reason", ""))
+        await self._desk.decide(request.path_params["id"], said.get("decision"), said.get("reason", ""))
         return Response(status_code=204)
 
     async def _answer(self, request: Request) -> Response:
         said = await json_of(request)
-        self._desk.answer(request.path_params["id"], said.get("action"), said.get("content") or {})
+        await self._desk.answer(request.path_params["id"], said.get("action"), said.get("content") or {})
         return Response(status_code=204)

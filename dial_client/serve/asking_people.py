@@ -1,14 +1,16 @@
 """What waits for a person: permission for a call, and what servers want to know.
 
-It is announced in the stream of the turn it belongs to, listed for whoever asks, and answered by whoever answers first.
-A turn of a conversation waits for that, though not for ever, and its clock stands still meanwhile. Other turns have
-nobody to ask: they are told no at once.
+It is announced in the stream of the turn it belongs to, listed for whoever asks, and answered by whoever answers first,
+at whichever process of the service (`slips`). A turn of a conversation waits for that, though not for ever, and its
+clock stands still meanwhile. Other turns have nobody to ask: they are told no at once.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,35 +18,49 @@ import anyio
 
 from dial_client import running
 from dial_client.approvals import Approval, Decision
+from dial_client.drawer import identity
 from dial_client.elicitation import Form
+from dial_client.errors import DialError
 from dial_client.events import PersonAnswered, PersonAsked
 from dial_client.live_turn import LiveTurn
+from dial_client.logs import get_logger
 from dial_client.messages import ToolCallRequest, ToolSpec
+from dial_client.pinning import definition
 from dial_client.questions import Elicitation, ElicitationAction, ElicitationAnswer
 from dial_client.safe_text import safe
 from dial_client.serve.answers import Refusal
+from dial_client.serve.elsewhere import Elsewhere
+from dial_client.serve.slips import Slip, Slips
 from dial_client.serve.turns import Turns
+from dial_client.settings import ServerSettings
+
+log = get_logger(__name__)
 
 PATIENCE = 300.0
 """Seconds a person has to answer."""
 
 APPROVAL, QUESTION = "approval", "question"
 
+_LATE = 3.0
+"""Seconds an answer may be on its way that was given when nobody was expected to give one any more."""
+
 
 @dataclass(eq=False)
 class _Waiting:
-    """One thing that waits."""
+    """One thing that waits in this process."""
 
-    kind: str
+    slip: Slip
     turns: tuple[LiveTurn, ...]
-    about: Mapping[str, Any]
-    asked: ToolSpec | Elicitation
-    id: str = field(default_factory=lambda: uuid.uuid4().hex)
     answer: Approval | ElicitationAnswer | None = None
+    is_withdrawn: bool = False
     answered: anyio.Event = field(default_factory=anyio.Event)
 
-    def give(self, answer: Approval | ElicitationAnswer) -> None:
-        self.answer = answer
+    def give(self, said: Mapping[str, Any]) -> None:
+        """Take an answer as `Desk.decide` and `Desk.answer` make it."""
+        if self.slip.kind == APPROVAL:
+            self.answer = Approval(said["decision"], said["reason"])
+        else:
+            self.answer = ElicitationAnswer(said["action"], said["content"])
         self.answered.set()
 
 
@@ -53,21 +69,38 @@ class Desk:
 
     Args:
         turns: those that are under way.
+        elsewhere: the other processes, whose questions are answered here and the other way round.
         patience: seconds a question waits.
+        servers: how each server is reached: what is granted to one in all processes is not granted to another of its
+            name.
         say: is told, in a line, of what was refused because nobody could be asked.
     """
 
     side_by_side = True
     """See `approvals.Approver`."""
 
-    def __init__(self, turns: Turns, patience: float = PATIENCE, say: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        turns: Turns,
+        elsewhere: Elsewhere,
+        *,
+        patience: float = PATIENCE,
+        servers: Mapping[str, Any] | None = None,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._turns = turns
+        self._slips = Slips(elsewhere)
         self._patience = patience
+        self._servers = servers or {}
         self._say = say
         self._waiting: dict[str, _Waiting] = {}
+        elsewhere.on_said = self._hear
 
     async def __call__(self, call: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:
         """Ask for permission: an `approvals.Approver`."""
+        key = self._key(tool, server)
+        if await self._slips.is_granted(key):
+            return Approval(Decision.ONCE)
         turn = running.current()
         talk = turn.witness if turn is not None else None
         if not isinstance(talk, LiveTurn):
@@ -84,8 +117,10 @@ class Desk:
             "read_only": tool.read_only,
             "change": tool.change,
         }
-        answer = await self._ask(_Waiting(APPROVAL, (talk,), about, tool))
+        answer = await self._ask(Slip(uuid.uuid4().hex, APPROVAL, about, key), (talk,))
         if isinstance(answer, Approval):
+            if answer.decision is Decision.SESSION:
+                await self._slips.grant(key)
             return answer
         return Approval(Decision.DENY, "nobody answered whether it may run")
 
@@ -106,61 +141,122 @@ class Desk:
             "defaults": dict(question.defaults),
             "warnings": list(question.warnings),
         }
-        answer = await self._ask(_Waiting(QUESTION, talks, about, question))
+        answer = await self._ask(Slip(uuid.uuid4().hex, QUESTION, about), talks)
         return answer if isinstance(answer, ElicitationAnswer) else ElicitationAnswer(ElicitationAction.CANCEL)
 
-    async def _ask(self, waiting: _Waiting) -> Approval | ElicitationAnswer | None:
-        self._waiting[waiting.id] = waiting
-        for talk in waiting.turns:
-            talk.running.announce(PersonAsked(waiting.id, waiting.kind, waiting.about))
+    async def _ask(self, slip: Slip, talks: tuple[LiveTurn, ...]) -> Approval | ElicitationAnswer | None:
+        # Whoever is told of it may answer at once, at any process: it is pinned before.
+        waiting = _Waiting(await self._slips.pinned(slip), talks)
+        self._waiting[slip.id] = waiting
+        for talk in talks:
+            talk.running.announce(PersonAsked(slip.id, slip.kind, slip.about))
         try:
             with anyio.move_on_after(self._patience):
                 await waiting.answered.wait()
+            if waiting.answer is None and not await self._is_withdrawn(waiting):
+                with anyio.move_on_after(_LATE):
+                    await waiting.answered.wait()
         finally:
-            self._waiting.pop(waiting.id, None)
-            for talk in waiting.turns:
-                talk.running.announce(PersonAnswered(waiting.id, waiting.kind, _word(waiting)))
+            self._waiting.pop(slip.id, None)
+            self._slips.let_go(waiting.slip)
+            with anyio.CancelScope(shield=True):
+                await self._is_withdrawn(waiting)
+            for talk in talks:
+                talk.running.announce(PersonAnswered(slip.id, slip.kind, _word(waiting)))
         return waiting.answer
 
-    def pending(self, kind: str) -> list[dict[str, Any]]:
-        """Give what waits, the oldest first, in JSON types only."""
-        return [{"id": one.id, **one.about} for one in self._waiting.values() if one.kind == kind]
+    async def _is_withdrawn(self, waiting: _Waiting) -> bool:
+        """Ask no more; False where somebody has answered just now, elsewhere."""
+        if waiting.answer is not None or waiting.is_withdrawn:
+            return True
+        try:
+            waiting.is_withdrawn = await self._slips.take(waiting.slip)
+        except DialError as error:
+            log.warning("not_withdrawn", error=type(error).__name__)
+            return True
+        return waiting.is_withdrawn
 
-    def decide(self, id_: str, decision: Any, reason: Any) -> None:
+    def _key(self, tool: ToolSpec, server: str) -> str:
+        entry = self._servers.get(server)
+        reached = identity(entry) if isinstance(entry, ServerSettings) else ""
+        return hashlib.sha256(json.dumps([server, reached, definition(tool)]).encode()).hexdigest()
+
+    async def pending(self, kind: str) -> list[dict[str, Any]]:
+        """Give what waits, the oldest first, in JSON types only.
+
+        Raises:
+            DialError: the database failed.
+        """
+        return [{"id": slip.id, **slip.about} for slip in await self._all(kind)]
+
+    async def decide(self, id_: str, decision: Any, reason: Any) -> None:
         """Answer an approval; one for the session answers all that wait for the same tool.
 
         Raises:
             Refusal: it is gone, or this is no answer.
+            DialError: the database failed.
         """
-        waiting = self._found(id_, APPROVAL)
+        slips = await self._all(APPROVAL)
+        slip = _found(slips, id_, APPROVAL)
         if decision not in ("once", "session", "deny") or not isinstance(reason, str):
             raise Refusal(400, 'decision is one of "once", "session", "deny"', "bad_decision", param="decision")
-        why = reason or "the user said no"
-        others = [one for one in self._waiting.values() if decision == "session" and one.asked == waiting.asked]
-        for one in (waiting, *others):
-            one.give(Approval(decision, why if decision == "deny" else ""))
+        why = (reason or "the user said no") if decision == "deny" else ""
+        answer = {"decision": decision, "reason": why}
+        if not await self._give(slip, answer):
+            raise _gone(APPROVAL)
+        for other in slips:
+            if decision == "session" and other.key == slip.key and other is not slip:
+                await self._give(other, answer)
 
-    def answer(self, id_: str, action: Any, content: Any) -> None:
+    async def answer(self, id_: str, action: Any, content: Any) -> None:
         """Answer a question.
 
         Raises:
             Refusal: it is gone, this is no answer, or it does not fit the form.
+            DialError: the database failed.
         """
-        waiting = self._found(id_, QUESTION)
-        assert isinstance(waiting.asked, Elicitation)
+        slip = _found(await self._all(QUESTION), id_, QUESTION)
         if action not in tuple(ElicitationAction) or not isinstance(content, Mapping):
             raise Refusal(400, 'action is one of "accept", "decline", "cancel"', "bad_answer", param="action")
-        if action == ElicitationAction.ACCEPT and waiting.asked.schema is not None:
-            form = Form(waiting.asked.schema)
+        schema = slip.about["schema"]
+        if action == ElicitationAction.ACCEPT and schema is not None:
+            form = Form(schema)
             if problems := form.problems(form.filled(content)):
                 raise Refusal(400, "; ".join(problems), "bad_answer", param="content")
-        waiting.give(ElicitationAnswer(action, content))
+        if not await self._give(slip, {"action": action, "content": content}):
+            raise _gone(QUESTION)
 
-    def _found(self, id_: str, kind: str) -> _Waiting:
-        waiting = self._waiting.get(id_)
-        if waiting is None or waiting.kind != kind or waiting.answer is not None:
-            raise Refusal(404, f"there is no such {kind}, or it has been answered", "not_found")
-        return waiting
+    async def _all(self, kind: str) -> list[Slip]:
+        slips = await self._slips.of_others(kind)
+        slips += [one.slip for one in self._waiting.values() if one.slip.kind == kind and one.answer is None]
+        return sorted(slips, key=lambda slip: slip.note or 0)
+
+    async def _give(self, slip: Slip, answer: Mapping[str, Any]) -> bool:
+        """Give an answer to whoever waits for it; False where another was faster."""
+        waiting = self._waiting.get(slip.id)
+        if waiting is None:
+            return await self._slips.answer(slip, answer)
+        if waiting.answer is not None or not await self._slips.take(slip):
+            return False
+        waiting.give(answer)
+        return True
+
+    def _hear(self, said: Any) -> None:
+        """Take an answer that was given at another process, and looked at there."""
+        waiting = self._waiting.get(said["id"])
+        if waiting is not None:
+            waiting.give(said)
+
+
+def _found(slips: Sequence[Slip], id_: str, kind: str) -> Slip:
+    found = next((slip for slip in slips if slip.id == id_), None)
+    if found is None:
+        raise _gone(kind)
+    return found
+
+
+def _gone(kind: str) -> Refusal:
+    return Refusal(404, f"there is no such {kind}, or it has been answered", "not_found")
 
 
 def _word(waiting: _Waiting) -> str:
@@ -170,4 +266,4 @@ def _word(waiting: _Waiting) -> str:
         case ElicitationAnswer(action):
             return str(action)
         case None:
-            return "deny" if waiting.kind == APPROVAL else "cancel"
+            return "deny" if waiting.slip.kind == APPROVAL else "cancel"

@@ -2,7 +2,8 @@
 
 A client sees one answer. The servers' calls are made here, and so are as many requests to the model as it takes; tools
 the client brings along are offered beside them and handed back when the model calls them. A client that goes away
-cancels its turn. Nothing is stored. There is nobody to ask for permission: what is not allowed is denied.
+cancels its turn. No conversation is kept; what a turn did that handed calls back is, for a while. There is nobody to
+ask for permission: what is not allowed is denied.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from dial_client.serve.streams import EventStream, gone
 from dial_client.serve.threads import Threads
 from dial_client.serve.turns import Turns
 from dial_client.sinks.sse import DONE, to_json
+from dial_client.stores.board import Board
 from dial_client.turn import Turn
 
 _FINISH = {
@@ -48,13 +50,14 @@ class Completions:
         dial: answers; open.
         turns: those that are under way.
         model: the name by which the model is known here.
+        board: where other processes find what a turn did that handed calls back; None where there is none.
     """
 
-    def __init__(self, dial: DialClient, turns: Turns, model: str) -> None:
+    def __init__(self, dial: DialClient, turns: Turns, model: str, board: Board | None) -> None:
         self._dial = dial
         self._turns = turns
         self._model = model
-        self._threads = Threads()
+        self._threads = Threads(board)
         self._since = int(time.time())
 
     def routes(self) -> list[Route]:
@@ -81,7 +84,7 @@ class Completions:
         headers = {"x-ignored-parameters": ", ".join(asked.ignored)[:500]} if asked.ignored else {}
         with self._turns.place():
             turn = self._dial.start(
-                self._threads.taken_up(asked.messages),
+                await self._threads.taken_up(asked.messages),
                 stream=asked.stream,
                 watched=asked.stream,
                 handed_back=asked.tools,
@@ -90,10 +93,10 @@ class Completions:
             self._turns.keep(turn)
         if asked.stream:
             return EventStream(self._streamed(turn, asked), headers, turn.cancel)
-        return answered(self._whole(await _result(turn, request.receive)), headers=headers)
+        return answered(await self._whole(await _result(turn, request.receive)), headers=headers)
 
-    def _whole(self, turn: Turn) -> dict[str, Any]:
-        calls = self._threads.hand_out(turn)
+    async def _whole(self, turn: Turn) -> dict[str, Any]:
+        calls = await self._threads.hand_out(turn)
         message: dict[str, Any] = {"role": "assistant", "content": turn.text or None, "refusal": None}
         if calls:
             message["tool_calls"] = [_call(call) for call in calls]
@@ -112,7 +115,7 @@ class Completions:
                         case TextDelta(text):
                             yield stream.text(text)
                         case Finished(whole):
-                            for line in stream.end(whole, self._threads.hand_out(whole)):
+                            for line in stream.end(whole, await self._threads.hand_out(whole)):
                                 yield line
         except Exception as error:
             if not stream.has_begun:

@@ -123,7 +123,7 @@ def _message(given: Any, where: str) -> Message:
     role = _ROLES.get(str(given.get("role"))) if isinstance(given, Mapping) else None
     if role is None:
         raise _wrong(f"{where}.role", f"is one of {', '.join(_ROLES)}")
-    content = _content(given.get("content"), f"{where}.content")
+    content = content_of(given.get("content"), f"{where}.content")
     if role is Role.TOOL:
         call = given.get("tool_call_id")
         if not isinstance(call, str):
@@ -149,7 +149,12 @@ def _call(given: Any, where: str) -> ToolCallRequest:
     return ToolCallRequest(id_, name, said) if isinstance(said, dict) else ToolCallRequest(id_, name, {}, arguments)
 
 
-def _content(given: Any, where: str) -> Content:
+def content_of(given: Any, where: str) -> Content:
+    """Read a message's content: a text, or parts of type ``text``, ``image_url`` and ``file``; None is no text.
+
+    Raises:
+        Refusal: it is none; `where` says where it stands in the request.
+    """
     if given is None or isinstance(given, str):
         return given or ""
     if not isinstance(given, Sequence):

@@ -18,6 +18,9 @@ PING = 15.0
 SEND_PATIENCE = 60.0
 """Seconds a client may take to read what was sent."""
 
+BEGUN = ": this turn\n\n"
+"""The first line: with it leaves the head of an answer, and who comes back to a silent turn sees that it is there."""
+
 _HEADERS = {"content-type": "text/event-stream; charset=utf-8", "x-accel-buffering": "no"}
 
 
@@ -105,21 +108,28 @@ async def gone(receive: Receive) -> None:
 async def of_turn(live: LiveTurn, after: int, model: str) -> AsyncGenerator[str, None]:
     """Give the events of a conversation's turn behind a position, each with an id by which it can be gone on from."""
     chunk = sse.chunk_of(model, live.id)
-    # The head of an answer leaves with its first line: who comes back to a turn that is silent sees that it is there.
-    yield ": this turn\n\n"
+    yield BEGUN
     try:
         async with aclosing(live.events(after)) as events:
             async for at, event in events:
-                # Behind the last line of an event's is where a client goes on that has read all of it.
-                *first, last = _lines(event, chunk) or ("",)
-                for line in first:
-                    yield line
-                if last:
-                    yield f"id: {live.id}:{at}\n{last}"
+                if text := text_of(event, f"{live.id}:{at}", chunk):
+                    yield text
     except Exception as error:  # noqa: BLE001 - the reader is owed an end of the stream, whatever was wrong
-        for line in sse.last_lines(error, chunk):
-            yield line
-    yield sse.DONE
+        yield end_of(error, chunk)
+    else:
+        yield end_of(None, chunk)
+
+
+def text_of(event: Event, id_: str, chunk: dict[str, object]) -> str:
+    """Give an event as it is sent, empty where nothing is sent of it."""
+    # Behind the last line of an event's is where a client goes on that has read all of it.
+    *first, last = _lines(event, chunk) or ("",)
+    return "".join((*first, f"id: {id_}\n{last}")) if last else ""
+
+
+def end_of(error: Exception | None, chunk: dict[str, object]) -> str:
+    """Give the end of a stream: in words, where something was wrong."""
+    return "".join(sse.last_lines(error, chunk) if error is not None else ()) + sse.DONE
 
 
 def _lines(event: Event, chunk: dict[str, object]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from typing import Any, Literal, cast
 
 from starlette.requests import Request
@@ -10,9 +11,13 @@ from starlette.routing import Route
 
 from dial_client.client import DialClient
 from dial_client.conversations import ConversationManager
+from dial_client.durable import DurableTurns
 from dial_client.events import StatusChanged
 from dial_client.live_turn import LiveTurn
+from dial_client.messages import Content, TextPart, text_of
 from dial_client.serve.answers import Refusal, answered, json_of
+from dial_client.serve.openai_requests import content_of
+from dial_client.serve.others import Others
 from dial_client.serve.streams import EventStream, of_turn, position
 from dial_client.serve.turns import Turns
 from dial_client.store import Conversation, ConversationSummary
@@ -29,13 +34,26 @@ class Talking:
         manager: keeps the conversations.
         turns: those that are under way.
         model: the name by which the model is known here.
+        durable: carries them out where they outlive this process; its manager is this one.
+        others: the turns of other processes; None where there are none.
     """
 
-    def __init__(self, dial: DialClient, manager: ConversationManager, turns: Turns, model: str) -> None:
+    def __init__(
+        self,
+        dial: DialClient,
+        manager: ConversationManager,
+        turns: Turns,
+        model: str,
+        durable: DurableTurns | None = None,
+        others: Others | None = None,
+    ) -> None:
         self._dial = dial
         self._manager = manager
+        self._start = manager.start if durable is None else durable.begin
+        self._read = manager.get if durable is None else durable.get
         self._turns = turns
         self._model = model
+        self._others = others
 
     def routes(self) -> list[Route]:
         """Give the addresses."""
@@ -73,7 +91,7 @@ class Talking:
         return answered(_whole(await self._manager.import_json(text)), 201)
 
     async def _get(self, request: Request) -> Response:
-        return answered(_whole(await self._manager.get(_id(request))))
+        return answered(_whole(await self._read(_id(request))))
 
     async def _rename(self, request: Request) -> Response:
         await self._manager.rename(_id(request), _text(await json_of(request), "title"))
@@ -101,12 +119,10 @@ class Talking:
 
     async def _chat(self, request: Request) -> Any:
         said = await json_of(request)
-        text, stream = _text(said, "text"), said.get("stream", True)
-        if not text.strip():
-            raise Refusal(400, "text is what is said", "nothing_said", param="text")
+        content, stream = _said(said), said.get("stream", True)
         with self._turns.place():
-            attached = await self._dial.attach(text)
-            live = await self._manager.start(_id(request), attached.message, stream=bool(stream))
+            attached = await self._dial.attach(content)
+            live = await self._start(_id(request), attached.message, stream=bool(stream))
             self._turns.keep(live.running)
         for note in attached.notes:
             live.running.announce(StatusChanged(note))
@@ -117,22 +133,26 @@ class Talking:
 
     async def _stop(self, request: Request) -> Response:
         live = self._manager.live(_id(request))
-        if live is None or live.over:
-            conversation = await self._manager.get(_id(request))
-            if conversation.running:
-                raise Refusal(409, "the turn runs in another process: ask that one", "runs_elsewhere")
-        else:
+        if live is not None and not live.over:
             live.cancel()
+            return Response(status_code=204)
+        others = self._others
+        over = await others.stop(_id(request)) if others else not (await self._manager.get(_id(request))).running
+        if not over:
+            raise Refusal(409, "the turn runs in a program that hears of no other: stop it there", "runs_elsewhere")
         return Response(status_code=204)
 
     async def _events(self, request: Request) -> EventStream:
         turn = request.path_params["turn"]
         live: LiveTurn | None = self._manager.live(_id(request), turn)
-        if live is None:
-            raise Refusal(404, "this turn is over, or runs elsewhere: read the conversation", "turn_not_found")
-        return EventStream(
-            of_turn(live, position(request.headers.get("last-event-id"), turn), self._model), {"x-turn-id": live.id}
-        )
+        after = position(request.headers.get("last-event-id"), turn)
+        if live is not None:
+            lines: AsyncGenerator[str, None] | None = of_turn(live, after, self._model)
+        else:
+            lines = await self._others.events(_id(request), turn, after) if self._others is not None else None
+        if lines is None:
+            raise Refusal(404, "the events of this turn are not to be had: read the conversation", "turn_not_found")
+        return EventStream(lines, {"x-turn-id": turn})
 
 
 def _id(request: Request) -> str:
@@ -144,6 +164,20 @@ def _text(said: dict[str, Any], name: str, otherwise: str | None = None) -> str:
     if not isinstance(value, str):
         raise Refusal(400, f"{name} is a text", "bad_text", param=name)
     return value
+
+
+def _said(said: dict[str, Any]) -> Content:
+    """Read what is said: a text, or ``content`` as OpenAI's clients send it, images and documents in it."""
+    if said.get("content") is None:
+        content: Content = _text(said, "text")
+    elif said.get("text") is None:
+        content = content_of(said["content"], "content")
+    else:
+        raise Refusal(400, "it is said either in text or in content", "said_twice", param="content")
+    is_text = isinstance(content, str) or all(isinstance(part, TextPart) for part in content)
+    if is_text and not text_of(content).strip():
+        raise Refusal(400, "text or content is what is said", "nothing_said", param="text")
+    return content
 
 
 def _heading(one: Conversation | ConversationSummary) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a turn did before it handed calls back, for when their results come.
+"""What a turn did before it handed calls back, for when their results come, to whichever process.
 
 The client sees only its own calls, and sends back only those. Without this the model would have forgotten what the
 servers' tools had said in the same turn, and what its provider wants echoed.
@@ -6,18 +6,32 @@ servers' tools had said in the same turn, and what its provider wants echoed.
 
 from __future__ import annotations
 
+import json
+import re
 import uuid
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from dial_client.errors import DialError
 from dial_client.histories import valid_history
+from dial_client.logs import get_logger
 from dial_client.messages import Message, Role, ToolCallRequest
+from dial_client.sinks.sse import to_json
+from dial_client.stores.board import Board
 from dial_client.turn import Turn
+
+log = get_logger(__name__)
 
 MAX_TURNS = 128
 MAX_CHARS = 500_000
 """Characters of one turn; a longer one is forgotten, and the model has what the client sends."""
+MAX_PINNED = 8 * MAX_CHARS
+"""Characters of one as other processes find it, images included."""
+HOUR = 3600.0
+"""Seconds for which they do."""
+
+_OURS = re.compile("call_[0-9a-f]{32}")
 
 NO_RESULT = "[no result was sent for this call]"
 
@@ -30,23 +44,29 @@ class _Thread:
 
 
 class Threads:
-    """Remembers the latest turns that handed calls back; one it has forgotten is gone on with all the same."""
+    """Remembers the latest turns that handed calls back; one it has forgotten is gone on with all the same.
 
-    def __init__(self) -> None:
+    Args:
+        board: where those of other processes are found, and they find this one's; None where there is none.
+    """
+
+    def __init__(self, board: Board | None = None) -> None:
+        self._board = board
         self._threads: OrderedDict[str, _Thread] = OrderedDict()
 
-    def hand_out(self, turn: Turn) -> tuple[ToolCallRequest, ...]:
+    async def hand_out(self, turn: Turn) -> tuple[ToolCallRequest, ...]:
         """Give the calls a turn has handed back, with ids of their own: a model's are unique in a reply only."""
         calls = tuple(replace(call, id=f"call_{uuid.uuid4().hex}") for call in turn.handed_back)
         if calls and sum(len(message.text) for message in turn.messages) <= MAX_CHARS:
             inner: dict[str | None, str] = {out.id: call.id for out, call in zip(calls, turn.handed_back, strict=True)}
-            self._threads[calls[0].id] = _Thread(turn.messages, inner)
-            if len(self._threads) > MAX_TURNS:
-                self._threads.popitem(last=False)
+            thread = _Thread(turn.messages, inner)
+            self._keep(calls[0].id, thread)
+            await self._pin(calls[0].id, thread)
         return calls
 
-    def taken_up(self, messages: Sequence[Message]) -> tuple[Message, ...]:
+    async def taken_up(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """Give a conversation as it was for the model, and valid: one result for each call."""
+        await self._find([message.tool_calls[0].id for message in messages if message.tool_calls])
         whole: list[Message] = []
         inner: dict[str | None, str] = {}
         names: dict[str | None, str] = {}
@@ -59,6 +79,42 @@ class Threads:
                 whole.append(_answering(message, inner, names))
             names |= {call.id: call.name for call in message.tool_calls}
         return valid_history(whole, NO_RESULT)
+
+    def _keep(self, first: str, thread: _Thread) -> None:
+        self._threads[first] = thread
+        if len(self._threads) > MAX_TURNS:
+            self._threads.popitem(last=False)
+
+    async def _pin(self, first: str, thread: _Thread) -> None:
+        said = {"messages": [message.to_dict() for message in thread.messages], "inner": thread.inner}
+        text = to_json(said) if self._board is not None else ""
+        if self._board is None or len(text) > MAX_PINNED:
+            return
+        try:
+            await self._board.pin([(_topic(first), text)], HOUR)
+        except DialError as error:
+            log.warning("thread_not_pinned", error=type(error).__name__)
+
+    async def _find(self, firsts: Sequence[str]) -> None:
+        """Look for turns that other processes have handed calls back of, or this one and has forgotten."""
+        wanted = {_topic(id_): id_ for id_ in firsts if id_ not in self._threads and _OURS.fullmatch(id_)}
+        try:
+            notes = await self._board.read(dict.fromkeys(wanted, 0)) if self._board is not None else ()
+        except DialError as error:
+            log.warning("threads_not_found", error=type(error).__name__)
+            return
+        for note in notes[-MAX_TURNS:]:
+            said = json.loads(note.body)
+            try:
+                messages = tuple(Message.from_dict(message) for message in said["messages"])
+            except (TypeError, ValueError) as error:  # another version's
+                log.warning("thread_unreadable", error=type(error).__name__)
+                continue
+            self._keep(wanted[note.topic], _Thread(messages, said["inner"]))
+
+
+def _topic(first: str) -> str:
+    return f"thread:{first}"
 
 
 def _answering(message: Message, inner: dict[str | None, str], names: dict[str | None, str]) -> Message:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 import anyio
@@ -19,13 +19,22 @@ class Turns:
 
     Args:
         most: turns at once; whoever asks for one more is asked to come again.
+        leaves: those of conversations are left to other processes in the end, where they would be cancelled.
     """
 
-    def __init__(self, most: int = MAX_TURNS) -> None:
+    def __init__(self, most: int = MAX_TURNS, *, leaves: bool = False) -> None:
         self._most = most
+        self._leaves = leaves
         self._running: set[RunningTurn] = set()
         self._asking = 0
         self._is_leaving = False
+        self.on_begun: Callable[[], None] = lambda: None
+        """Is called when a turn has begun."""
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether no further turn may begin."""
+        return self._is_leaving
 
     @property
     def talks(self) -> tuple[LiveTurn, ...]:
@@ -53,19 +62,23 @@ class Turns:
     def keep(self, turn: RunningTurn) -> None:
         """Count a turn until it is over."""
         self._running.add(turn)
+        self.on_begun()
 
     def leave(self) -> None:
         """Let no further turn begin."""
         self._is_leaving = True
 
     async def end(self, grace: float) -> None:
-        """Give the turns so many seconds to come to their ends, then cancel them: what they did is stored."""
+        """Give the turns so many seconds to come to their ends, then cancel or leave them: what they did is stored."""
         self.leave()
         running = self._now()
         with anyio.move_on_after(grace):
             for turn in running:
                 with suppress(Exception):  # whoever asked for it is told
                     await turn.result()
+        for turn in running:
+            if self._leaves and isinstance(turn.witness, LiveTurn):
+                turn.witness.leave()
         for turn in running:
             await turn.stopped()
 

@@ -87,7 +87,7 @@ def _sqlite(url: URL, patience: float) -> AsyncEngine:
 
     if url.database in (None, "", ":memory:"):
         raise ConfigError("this database has no file", hint="a MemoryStore keeps conversations in memory")
-    path = _private_file(Path(url.database or ""))
+    path = private_file(Path(url.database or ""))
     _switch_to_wal(path, patience)
     engine = create_async_engine(
         url.set(drivername=_SQLITE, database=str(path)),
@@ -136,7 +136,7 @@ def _switch_to_wal(path: Path, patience: float) -> None:
                 return
 
 
-def _private_file(path: Path) -> Path:
+def private_file(path: Path) -> Path:
     """Make the file where there is none, for its owner only whatever the umask, and give its whole path.
 
     SQLite's side files take after it. An existing file is never opened here: closing it would drop the locks that

@@ -1,8 +1,8 @@
 """The tables of a database of conversations, and how those of each older version become those of the next.
 
-In SQL that every database takes. Times are ISO 8601 in UTC with microseconds, which sort as text; ``held_until`` is in
-seconds by the database's own clock. A message is JSON in ASCII: what text columns refuse (NUL, lone surrogates) is
-escaped in it. ``words`` is what a search looks at (`store.folded`).
+In SQL that every database takes. Times are ISO 8601 in UTC with microseconds, which sort as text; ``held_until`` and
+``until`` are in seconds by the database's own clock. A message is JSON in ASCII: what text columns refuse (NUL, lone
+surrogates) is escaped in it. ``words`` is what a search looks at (`store.folded`).
 """
 
 from __future__ import annotations
@@ -80,7 +80,19 @@ def _words_of_text(message: str) -> str:
         return ""  # a damaged one is damaged still
 
 
+def _add_notes(connection: Connection) -> None:
+    """Make the table of `board.Board`: its ids ascend, and none is given twice."""
+    ascending = {"sqlite": "INTEGER PRIMARY KEY AUTOINCREMENT", "postgresql": "BIGSERIAL PRIMARY KEY"}
+    connection.exec_driver_sql(f"""CREATE TABLE notes (
+        id {ascending[connection.dialect.name]},
+        topic TEXT NOT NULL,
+        body TEXT NOT NULL,
+        until DOUBLE PRECISION NOT NULL
+    )""")
+    connection.exec_driver_sql("CREATE INDEX notes_by_topic ON notes (topic, id)")
+
+
 Step = str | Callable[["Connection"], None]
 
-MIGRATIONS: tuple[Sequence[Step], ...] = (_CONVERSATIONS, (*_TURNS, *_SEARCH, _find_words))
+MIGRATIONS: tuple[Sequence[Step], ...] = (_CONVERSATIONS, (*_TURNS, *_SEARCH, _find_words), (_add_notes,))
 """The steps that make each version of the schema out of the one before; the first group makes version 1."""

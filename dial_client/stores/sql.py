@@ -21,9 +21,11 @@ from dial_client.store import (
     read_cursor,
     search_words,
 )
+from dial_client.stores.board import Board
 from dial_client.stores.changing import Change, ChangingStore
 from dial_client.stores.database import Database, clock_of
 from dial_client.stores.migrations import words_of
+from dial_client.stores.reading import Reader
 from dial_client.stores.writing import Packed, Writer, execute
 
 if TYPE_CHECKING:
@@ -52,8 +54,13 @@ class SQLStore(ChangingStore):
 
     def __init__(self, where: str | Path, *, patience: float = PATIENCE) -> None:
         super().__init__()
+        self.where = where
+        """A file, or a database's URL."""
         self._database = Database(where, patience=patience)
+        self._reader = Reader(self._database)
         self._writer = Writer(self._database)
+        self.board = Board(self._database)
+        """Where programs that use the database tell each other something."""
 
     @classmethod
     def sqlite(cls, path: str | os.PathLike[str] | None = None) -> SQLStore:
@@ -70,26 +77,12 @@ class SQLStore(ChangingStore):
 
     async def get(self, conversation_id: str) -> Conversation:
         """See `ConversationStore.get`. A message that cannot be read is left out, and a note says so."""
-
-        async def work(connection: AsyncConnection) -> tuple[Any, Sequence[Any]]:
-            id_ = {"id": _key(conversation_id)}
-            found = await execute(
-                connection,
-                "SELECT id, title, created_at, updated_at, turn, unfinished, message_count,"  # noqa: S608
-                f" (turn <> '' AND held_until > {clock_of(connection)}) AS running"
-                " FROM conversations WHERE id = :id",
-                id_,
-            )
-            rows = await execute(
-                connection, "SELECT position, message FROM messages WHERE conversation_id = :id ORDER BY position", id_
-            )
-            return found.one_or_none(), rows.all()
-
-        found, rows = await self._database.run(work, writes=False)
-        if found is None:
+        rows = await self._reader.read(_key(conversation_id))
+        if rows is None:
             raise not_found(conversation_id)
+        found = rows.record
         # A turn may have stored more between the two statements: what was counted is what was there.
-        messages, notes = _decode_all(rows[: found.message_count])
+        messages, notes = _decode_all(rows.messages[: found.message_count])
         return Conversation(
             found.id,
             found.title,
@@ -102,6 +95,25 @@ class SQLStore(ChangingStore):
             unfinished=_unfinished(found.unfinished),
             message_count=found.message_count,
         )
+
+    async def turn_of(self, conversation_id: str) -> tuple[str, bool]:
+        """Give `Conversation.turn` and `Conversation.running` alone, without reading what was said.
+
+        Raises:
+            ConversationNotFound: there is none with this id.
+        """
+
+        async def work(connection: AsyncConnection) -> Any:
+            statement = (
+                f"SELECT turn, (turn <> '' AND held_until > {clock_of(connection)}) FROM conversations WHERE id = :id"  # noqa: S608
+            )
+            return (await execute(connection, statement, {"id": _key(conversation_id)})).one_or_none()
+
+        found = await self._database.run(work, writes=False)
+        if found is None:
+            raise not_found(conversation_id)
+        turn, running = found
+        return turn, bool(running)
 
     async def list(self, limit: int = 50, *, cursor: str | None = None, search: str = "") -> Page:
         """See `ConversationStore.list`."""
@@ -125,6 +137,7 @@ class SQLStore(ChangingStore):
 
     async def aclose(self) -> None:
         """See `ConversationStore.aclose`."""
+        await self._reader.aclose()
         await self._writer.aclose()
         await self._database.aclose()
 

@@ -7,18 +7,16 @@ change is made in Python on the conversation's row, which is locked; what came o
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
-
-import anyio
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dial_client.errors import DialError
 from dial_client.store import folded, time_text
 from dial_client.stores.changing import Change, Record, Slot
 from dial_client.stores.database import Database, clock_of
+from dial_client.stores.together import Together, Wish
 
 if TYPE_CHECKING:
     from sqlalchemy import CursorResult
@@ -39,28 +37,20 @@ class Packed:
     words: str
 
 
-class _Wish(Generic[T]):
-    """A change that is asked for, and what came of it."""
+class _Change(Wish[T]):
+    """A change that is asked for."""
 
     def __init__(self, conversation_id: str, change: Change[T]) -> None:
-        self.conversation_id = conversation_id
-        self.change = change
-        self.over = anyio.Event()
-        self.result: T | None = None
-        self.error: Exception | None = None
+        super().__init__(conversation_id)
+        self._change = change
 
     def carry_out(self, slot: Slot) -> None:
         """Make the change; what is wrong with it concerns no other."""
         self.error = None
         try:
-            self.result = self.change(slot)
+            self.result = self._change(slot)
         except DialError as error:
             self.error = error
-
-    def end(self, error: Exception | None = None) -> None:
-        """Let go of whoever waits."""
-        self.error = error or self.error
-        self.over.set()
 
 
 class Writer:
@@ -68,8 +58,7 @@ class Writer:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._wishes: list[_Wish[Any]] = []
-        self._writing: asyncio.Task[None] | None = None
+        self._together = Together[_Change[Any]](self._grant)
 
     async def change(self, conversation_id: str, change: Change[T]) -> T:
         """Carry a change out, all of it or none. Once begun it is finished, even if the caller is cancelled meanwhile.
@@ -78,36 +67,15 @@ class Writer:
             DialError: the change itself did, or the database failed.
         """
         await self._database.open()
-        wish = _Wish(conversation_id, change)
-        self._wishes.append(wish)
-        if self._writing is None or self._writing.done():
-            # A task of its own: a caller that is cancelled takes nobody else's changes with it.
-            self._writing = asyncio.create_task(self._write())
-        with anyio.CancelScope(shield=True):
-            await wish.over.wait()
-        if wish.error is not None:
-            raise wish.error
+        wish = _Change(conversation_id, change)
+        await self._together.ask(wish)
         return wish.result  # type: ignore[return-value]  # where there is no error the change has given it
 
     async def aclose(self) -> None:
         """Wait until what was asked for is written."""
-        if self._writing is not None:
-            with anyio.CancelScope(shield=True):
-                await asyncio.wait([self._writing])
+        await self._together.aclose()
 
-    async def _write(self) -> None:
-        wishes: list[_Wish[Any]] = []
-        try:
-            while self._wishes:
-                wishes, self._wishes = self._wishes, []
-                await self._grant(wishes)
-        finally:
-            # Cancelled with its event loop: nothing waits for ever.
-            for wish in (*wishes, *self._wishes):
-                if not wish.over.is_set():
-                    wish.end(DialError("the program ended before this was stored"))
-
-    async def _grant(self, wishes: Sequence[_Wish[Any]]) -> None:
+    async def _grant(self, wishes: Sequence[_Change[Any]]) -> None:
         async def work(connection: AsyncConnection) -> None:
             slots = await _load(connection, {wish.conversation_id for wish in wishes})
             before = {id_: slot.record for id_, slot in slots.items()}

@@ -117,14 +117,14 @@ async function over(one) {
   else threads.delete(one.id);
 }
 
-/** Say something in the open conversation; whether the server took it. */
-async function send(text) {
+/** Say something, {text, files}, in the open conversation; whether the server took it. */
+async function send(said) {
   const one = thread;
   await one.ready;
   if (one.isRunning) return false;
   const before = one.count;
   try {
-    await one.send(text);
+    await one.send(said);
     sidebar.refresh();
     return true;
   } catch (error) {
@@ -142,14 +142,14 @@ async function fork(number) {
 }
 
 /** Ask something otherwise: a new conversation of what was before it, with the words in the field. */
-async function edit(number, text) {
+async function edit(number, said) {
   if (number === 0) {
-    composer.prepare("", text);
+    composer.prepare("", said);
     go("");
     return;
   }
   const at = await endOf(number - 1);
-  if (at !== null) await sidebar.fork(thread.id, at, text);
+  if (at !== null) await sidebar.fork(thread.id, at, said);
 }
 
 /** Count the messages up to the end of a question's answer, as the server has them; null where it does not say. */
@@ -254,7 +254,7 @@ function wire() {
   addEventListener("keydown", keys);
   document.addEventListener("visibilitychange", () => document.hidden || sidebar.refresh());
   for (const picture of document.querySelectorAll("[data-icon]")) picture.prepend(icon(picture.dataset.icon));
-  const example = (text) => el("button.example", { type: "button", onclick: () => send(text) }, text);
+  const example = (text) => el("button.example", { type: "button", onclick: () => send({ text, files: [] }) }, text);
   byId("examples").append(...EXAMPLES.map(example));
 }
 

@@ -1,6 +1,9 @@
 // The field for messages: grows with what is in it, keeps what was not sent, and becomes the stop button.
+//
+// What is said is {text, files}; files stay for as long as the page is open, text in the browser's storage.
 
 import { byId, icon, say } from "./dom.js";
+import { Files } from "./files.js";
 
 const DRAFT = "dial-draft:";
 
@@ -10,8 +13,9 @@ export class Composer {
   #hooks;
   #key = "";
   #isRunning = false;
+  #files = new Files(() => this.#show());
 
-  /** `hooks`: {send(text), stop()}. */
+  /** `hooks`: {send(said), stop()}. */
   constructor(hooks) {
     this.#hooks = hooks;
     byId("composer").addEventListener("submit", (event) => {
@@ -37,18 +41,24 @@ export class Composer {
   open(key) {
     this.#key = key;
     this.text = kept(DRAFT + key);
+    this.#files.open(key);
   }
 
   /** Lay something ready for when a conversation is opened. */
-  prepare(key, text) {
+  prepare(key, { text, files }) {
     keep(DRAFT + key, text);
+    this.#files.set(key, files);
   }
 
   /** A new conversation has its name now: what is being typed belongs to it. */
   name(key) {
+    const files = this.#files.all;
     keep(DRAFT + this.#key, "");
+    this.#files.set(this.#key, []);
     this.#key = key;
     keep(DRAFT + key, this.#field.value);
+    this.#files.open(key);
+    this.#files.set(key, files);
   }
 
   set text(text) {
@@ -69,11 +79,19 @@ export class Composer {
   }
 
   async #send() {
-    const text = this.#field.value;
-    if (!text.trim()) return;
+    await this.#files.read;
+    if (this.#isEmpty || this.#isRunning) return;
+    const said = { text: this.#field.value, files: this.#files.all };
     this.text = "";
+    this.#files.set(this.#key, []);
     // What is not taken comes back, unless something else is there by now.
-    if (!(await this.#hooks.send(text)) && !this.#field.value) this.text = text;
+    if ((await this.#hooks.send(said)) || !this.#isEmpty) return;
+    this.text = said.text;
+    this.#files.set(this.#key, said.files);
+  }
+
+  get #isEmpty() {
+    return !this.#field.value.trim() && !this.#files.all.length;
   }
 
   #show(isStopping = false) {
@@ -83,7 +101,7 @@ export class Composer {
       this.#button.setAttribute("aria-label", words);
       this.#button.title = words;
     }
-    this.#button.disabled = this.#isRunning ? isStopping : !this.#field.value.trim();
+    this.#button.disabled = this.#isRunning ? isStopping : this.#isEmpty;
   }
 
   #grow() {

@@ -28,6 +28,8 @@ const SHAPES = {
   copy: "M9 9h10v11H9zM5 15V4h10",
   check: "M5 12.5l4.5 4.5L19 7.5",
   cross: "M6 6l12 12M18 6L6 18",
+  attach: "M20 11l-8.5 8.5a5 5 0 0 1-7-7L13 4a3.4 3.4 0 0 1 4.8 4.8L9.5 17a1.7 1.7 0 0 1-2.4-2.4L15 6.8",
+  file: "M6 3h8l4 4v14H6zM14 3v4h4",
   fork: "M6 4v6a4 4 0 0 0 4 4h8M14 10l4 4-4 4",
   edit: "M5 19l1-4L16 5l3 3L9 18zM14 7l3 3",
   down: "M12 5v14M6 13l6 6 6-6",

@@ -18,6 +18,7 @@ const FIRST = 10;
 export async function follow(api, { conversation, turn, answer }, take, { lost, signal }) {
   const reading = { id: null, isWhole: true };
   let tries = 0;
+  let isLeft = false;
   while (!signal.aborted) {
     try {
       answer ??= await again(api, conversation, turn, reading.id, signal);
@@ -28,7 +29,14 @@ export async function follow(api, { conversation, turn, answer }, take, { lost, 
         if (reading.id === null && event.id) reading.isWhole = Number(event.id.split(":").at(-1)) <= FIRST;
         reading.id = event.id ?? reading.id;
         if (event.data === "[DONE]") return reading.isWhole;
-        take({ name: event.name, data: JSON.parse(event.data) });
+        const data = JSON.parse(event.data);
+        if (event.name === "error" && data.type === "ConversationBusy") {
+          // Its server is about to leave, and another one goes on with it; one that stays says so again.
+          if (isLeft) return false;
+          isLeft = true;
+          break;
+        }
+        take({ name: event.name, data });
       }
     } catch (error) {
       if (signal.aborted) break;

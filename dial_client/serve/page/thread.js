@@ -2,7 +2,7 @@
 
 import { el, say } from "./dom.js";
 import { follow, pause } from "./follow.js";
-import { TurnView, textOf } from "./turn.js";
+import { TurnView, saidIn } from "./turn.js";
 import { sentence } from "./words.js";
 
 /** Turns that are shown at first of a long conversation; the earlier ones are a button away. */
@@ -55,17 +55,17 @@ export class Thread extends EventTarget {
     await Promise.all(["approval", "question"].map((kind) => this.#pending(kind)));
   }
 
-  /** Say something. What the server does not take is thrown, and not shown. */
-  async send(text) {
+  /** Say something: {text, files}. What the server does not take is thrown, and not shown. */
+  async send(said) {
     this.isRunning = true;
     this.#setStatus("Sending…");
-    const turn = this.#add(text);
+    const turn = this.#add(said);
     try {
       if (this.id === null) {
         this.id = (await this.#api.json("POST", "conversations", {})).id;
         this.dispatchEvent(new Event("named"));
       }
-      const answer = await this.#api.ask("POST", this.#path("/chat"), { body: { text, stream: true } });
+      const answer = await this.#api.ask("POST", this.#path("/chat"), { body: { ...asSent(said), stream: true } });
       this.#go({ turn: answer.headers.get("X-Turn-Id"), answer });
     } catch (error) {
       turn.element.remove();
@@ -126,7 +126,7 @@ export class Thread extends EventTarget {
     // A running turn's events are told again from its beginning.
     if (isRunning && turns.length && turns.at(-1)[0].role === "user") {
       turns.at(-1).length = 1;
-      makers[makers.length - 1] = () => new TurnView(textOf(turns.at(-1)[0].content), number - 1, this.#actions);
+      makers[makers.length - 1] = () => new TurnView(saidIn(turns.at(-1)[0].content), number - 1, this.#actions);
     }
     this.#earlier = makers.splice(0, Math.max(0, makers.length - SHOWN));
     this.#turns = makers.map((make) => make());
@@ -136,7 +136,7 @@ export class Thread extends EventTarget {
   }
 
   #made(first, rest, number) {
-    const turn = new TurnView(number === null ? null : textOf(first.content), number, this.#actions);
+    const turn = new TurnView(number === null ? null : saidIn(first.content), number, this.#actions);
     for (const message of number === null ? [first, ...rest] : rest) turn.addMessage(message, this.#serverOf);
     turn.finish();
     return turn;
@@ -159,8 +159,8 @@ export class Thread extends EventTarget {
     this.element.prepend(button);
   }
 
-  #add(text) {
-    const turn = new TurnView(text, this.count, this.#actions);
+  #add(said) {
+    const turn = new TurnView(said, this.count, this.#actions);
     this.count += 1;
     this.#turns.push(turn);
     this.element.append(turn.element);
@@ -269,4 +269,16 @@ export class Thread extends EventTarget {
   #changed() {
     this.dispatchEvent(new Event("change"));
   }
+}
+
+/** Give what is said as the server reads it: a text, or parts as OpenAI's clients send them. */
+function asSent({ text, files }) {
+  if (!files.length) return { text };
+  const parts = files.map(({ type, data, mime_type: kind, name }) => {
+    const url = `data:${kind};base64,${data}`;
+    return type === "image"
+      ? { type: "image_url", image_url: { url } }
+      : { type: "file", file: { filename: name, file_data: url } };
+  });
+  return { content: [...(text.trim() ? [{ type: "text", text }] : []), ...parts] };
 }

@@ -1,10 +1,9 @@
 // One tool call: a line while it is folded; its arguments, progress and result when it is not.
 
 import { asJson, copyButton, el, icon, setText, visible } from "./dom.js";
+import { partNode } from "./parts.js";
 import { seconds } from "./words.js";
 
-/** Images a browser shows without running anything, and that come within the result itself. */
-const SHOWN = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
 const STATES = {
   running: "running",
   waiting: "waiting for permission",
@@ -116,13 +115,7 @@ function parts(content, success) {
   const title = success ? "Result" : "What went wrong";
   if (typeof content === "string") return [section(title, pretty(content), !success)];
   return content.map((part) => {
-    if (part.type === "text") return section(title, pretty(part.text), !success);
-    const size = `${Math.max(1, Math.round((part.data.length * 3) / 4000))} kB`;
-    if (part.type === "image" && SHOWN.has(part.mime_type) && /^[A-Za-z0-9+/=\s]+$/.test(part.data)) {
-      const image = el("img", { src: `data:${part.mime_type};base64,${part.data}`, alt: "Image of the tool's result" });
-      return el("figure", {}, image, el("figcaption", {}, `${part.mime_type}, ${size}`));
-    }
-    return el("p.quiet", {}, `${visible(part.name ?? "") || "A file"}: ${visible(part.mime_type)}, ${size}`);
+    return part.type === "text" ? section(title, pretty(part.text), !success) : partNode(part, "Image of the tool's result");
   });
 }
 

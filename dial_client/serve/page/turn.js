@@ -1,6 +1,7 @@
 // One turn as it is shown: what the person said, and all that came of it. Fed by events, or by stored messages.
 
 import { copyButton, count, el, icon, iconButton, say, setText, visible } from "./dom.js";
+import { partNode } from "./parts.js";
 import { MarkdownView } from "./render.js";
 import { ToolCard } from "./tool.js";
 import { stopped, took } from "./words.js";
@@ -18,14 +19,16 @@ export class TurnView {
   #actions;
   #number;
 
-  /** `actions`: {fork(number), edit(number, text), again(text)}; `number` counts what the person said, from 0. */
+  /**
+   * `said`: {text, files, attached}, as `saidIn` gives it; null where the person said nothing. `number` counts what the
+   * person said, from 0. `actions`: {fork(number), edit(number, said), again(said)}.
+   */
   constructor(said, number, actions) {
     this.said = said;
     this.#number = number;
     this.#actions = actions;
-    const bubble = el("div.said");
-    const spoken = said === null ? null : el("div.person", {}, el("span.unseen", {}, "You said: "), bubble, this.#edits());
-    setText(bubble, said ?? "", bubble);
+    const begin = el("span.unseen", {}, "You said: ");
+    const spoken = said === null ? null : el("div.person", {}, begin, ...spokenNodes(said), this.#edits());
     const label = said === null ? "Beginning" : `Question ${number + 1} and its answer`;
     this.element = el("section.turn", { "aria-label": label }, spoken, this.#answer);
   }
@@ -145,7 +148,7 @@ export class TurnView {
   #edits() {
     const onclick = () => this.#actions.edit(this.#number, this.said);
     const edit = iconButton("edit", "Ask this otherwise, in a new conversation", onclick);
-    return el("div.person-foot", {}, copyButton(() => this.said, "Copy what you said"), edit);
+    return el("div.person-foot", {}, copyButton(() => this.said.text, "Copy what you said"), edit);
   }
 
   #endText() {
@@ -159,8 +162,35 @@ export class TurnView {
   }
 }
 
+function spokenNodes({ text, files, attached = [] }) {
+  const bubble = el("div.said");
+  setText(bubble, text, bubble);
+  const shown = files.map((file) => partNode(file, "Image you sent"));
+  return [...shown, ...(text.trim() || !files.length ? [bubble] : []), ...attached.map(attachedNode)];
+}
+
+/** A resource that went along: a line that unfolds; its text begins with a line that says what it is. */
+function attachedNode(text) {
+  const end = text.indexOf("\n");
+  const inside = el("div.reasoning-text");
+  const title = visible(text.slice(0, end < 0 ? 200 : Math.min(end, 200)));
+  const node = el("details.attached", {}, el("summary", {}, el("span", {}, title), icon("chevron")), inside);
+  setText(inside, visible(text.slice(end + 1)), node);
+  return node;
+}
+
+/** Give what a person's message says: its text, its images and documents, and the texts of the resources it names. */
+export function saidIn(content) {
+  if (typeof content === "string") return { text: content, files: [] };
+  const [texts, files] = [content.filter(isText), content.filter((part) => !isText(part))];
+  const attached = texts.filter((part) => part.foreign).map((part) => part.text);
+  return { text: textOf(texts.filter((part) => !part.foreign)), files, attached };
+}
+
+const isText = (part) => part.type === "text";
+
 /** Give the text of a message's content; what else is in it as a word in brackets. */
-export function textOf(content) {
+function textOf(content) {
   if (typeof content === "string") return content;
-  return content.map((part) => (part.type === "text" ? part.text : `[${part.name || part.mime_type}]`)).join("\n\n");
+  return content.map((part) => (isText(part) ? part.text : `[${part.name || part.mime_type}]`)).join("\n\n");
 }
