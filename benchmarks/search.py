@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks.report import machine
 from benchmarks.search_data import Question, questions, tools
 from dial_client.messages import ToolSpec
-from dial_client.tool_index import ToolIndex
+from dial_client.tools.index import ToolIndex
 
 DEPTHS = (1, 3, 5, 10)
 OFFERED = 5

@@ -9,8 +9,6 @@ from importlib import import_module
 __version__ = "0.1.0"
 
 _HOMES = {
-    "approvals": ("Approval", "Approver"),
-    "attaching": ("Attached",),
     "client": ("DialClient",),
     "conversations": ("ConversationManager",),
     "errors": (
@@ -40,9 +38,8 @@ _HOMES = {
         "ToolCallStarted",
     ),
     "formats": ("NativeFormatHandler", "ReActFormatHandler", "XMLFormatHandler"),
+    "keeping.live_turn": ("LiveTurn",),
     "limits": ("Limits", "StopReason"),
-    "live_turn": ("LiveTurn",),
-    "login": ("Login", "LoginFailed", "LoginRequest"),
     "messages": (
         "FilePart",
         "ImagePart",
@@ -55,11 +52,8 @@ _HOMES = {
         "Usage",
     ),
     "model": ("ModelRequest", "Provider", "ToolFormat", "ToolFormatHandler"),
-    "news": ("Subscription",),
-    "prompts": ("Prompt", "PromptArgument"),
-    "providers.scripted": ("ScriptedProvider",),
-    "resources": ("Resource", "ResourceContent", "ResourceTemplate"),
-    "questions": (
+    "people.login": ("Login", "LoginFailed", "LoginRequest"),
+    "people.questions": (
         "Elicit",
         "Elicitation",
         "ElicitationAction",
@@ -70,12 +64,18 @@ _HOMES = {
         "SamplingRequest",
         "ServerLog",
     ),
-    "running": ("RunningTurn",),
-    "server_status": ("ServerState", "ServerStatus"),
+    "providers.scripted": ("ScriptedProvider",),
+    "servers.news": ("Subscription",),
+    "servers.resources": ("Resource", "ResourceContent", "ResourceTemplate"),
+    "servers.status": ("ServerState", "ServerStatus"),
     "store": ("Conversation", "ConversationStore", "ConversationSummary", "Page"),
     "stores.memory": ("MemoryStore",),
     "stores.sql": ("SQLStore",),
+    "tools.approvals": ("Approval", "Approver"),
+    "tools.prompts": ("Prompt", "PromptArgument"),
     "turn": ("ToolCallRecord", "Turn"),
+    "turns.attaching": ("Attached",),
+    "turns.running": ("RunningTurn",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

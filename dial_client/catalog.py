@@ -16,12 +16,12 @@ from itertools import chain, count
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dial_client import schemas
-from dial_client.connection import Connection
 from dial_client.icons import icons_of
-from dial_client.life import OnProgress
 from dial_client.messages import ToolSpec
 from dial_client.safe_text import safe
-from dial_client.settings import ServerSettings
+from dial_client.servers.connection import Connection
+from dial_client.servers.life import OnProgress
+from dial_client.settings.entries import ServerSettings
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, Tool

@@ -11,32 +11,34 @@ from typing import Any, Literal, Self, Unpack
 import anyio
 from anyio import to_thread
 
-from dial_client import answering, config, instructions, options, prices, replaying
-from dial_client.approvals import Approvals, Approver, Rules
-from dial_client.attaching import Attached, attach
+from dial_client import config, options, prices
 from dial_client.catalog import Catalog, catalog_of
-from dial_client.connection import Connection
 from dial_client.connections import AutoApproved, Connections
 from dial_client.deadline import Deadline
 from dial_client.errors import ConfigError
 from dial_client.events import Event, ServerChanged
 from dial_client.executor import ToolExecutor
-from dial_client.fitting import Window
-from dial_client.host_side import HostSide
 from dial_client.limits import Limits, StopReason
 from dial_client.logs import get_logger
 from dial_client.messages import Content, Message, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.model import Provider, ToolFormat
 from dial_client.nursery import Nursery
-from dial_client.offering import Menu
-from dial_client.prompts import Prompts
-from dial_client.resource_tools import ResourceTools
-from dial_client.resources import Resources
-from dial_client.running import RunningTurn, Witness
-from dial_client.server_status import ServerStatus
-from dial_client.shelf import Shelf
+from dial_client.recordings import replaying
+from dial_client.servers.connection import Connection
+from dial_client.servers.host_side import HostSide
+from dial_client.servers.resources import Resources
+from dial_client.servers.status import ServerStatus
 from dial_client.sinks import sse
+from dial_client.tools.approvals import Approvals, Approver, Rules
+from dial_client.tools.offering import Menu
+from dial_client.tools.prompts import Prompts
+from dial_client.tools.resource_tools import ResourceTools
+from dial_client.tools.shelf import Shelf
 from dial_client.turn import Turn
+from dial_client.turns import answering, instructions
+from dial_client.turns.attaching import Attached, attach
+from dial_client.turns.fitting import Window
+from dial_client.turns.running import RunningTurn, Witness
 
 log = get_logger(__name__)
 

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from dial_client.config_oauth import oauth
 from dial_client.errors import ConfigError
-from dial_client.jsonfile import Node, did_you_mean, one_of, quoted, read
 from dial_client.model import ToolFormat
-from dial_client.settings import ModelSettings, Protocol, ServerSettings, Settings, Transport, Wire
-from dial_client.variables import Variables, env_file, variables
+from dial_client.settings.entries import ModelSettings, Protocol, ServerSettings, Settings, Transport, Wire
+from dial_client.settings.jsonfile import Node, did_you_mean, one_of, quoted, read
+from dial_client.settings.oauth import oauth
+from dial_client.settings.variables import Variables, env_file, variables
 
 __all__ = [
     "QUIRKS",

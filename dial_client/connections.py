@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Mapping
 
 import anyio
 
-from dial_client.connection import Connection
 from dial_client.errors import ConfigError, ServerStartError
-from dial_client.host_side import HostSide
-from dial_client.life import FRESH_SECONDS, Target
 from dial_client.nursery import Nursery
-from dial_client.server_status import ServerState, ServerStatus
+from dial_client.servers.connection import Connection
+from dial_client.servers.host_side import HostSide
+from dial_client.servers.life import FRESH_SECONDS, Target
+from dial_client.servers.status import ServerState, ServerStatus
 
 Connect = Callable[[str, Target, HostSide], Connection]
 """Makes the connection to one server; it is not started yet."""

@@ -38,16 +38,16 @@ from weakref import WeakValueDictionary
 
 import anyio
 
-from dial_client import exporting
 from dial_client.client import DialClient
 from dial_client.errors import ConfigError, ConversationBusy
 from dial_client.events import Event
 from dial_client.histories import as_it_stands, is_answered, missing, rounds_of_last, valid_history, without_words
-from dial_client.live_turn import LiveTurn
+from dial_client.keeping import exporting
+from dial_client.keeping.live_turn import LiveTurn
 from dial_client.messages import Message, Role
-from dial_client.running import RunningTurn
 from dial_client.store import Conversation, ConversationStore, Page
 from dial_client.turn import Turn
+from dial_client.turns.running import RunningTurn
 
 WhenBusy = Literal["wait", "refuse"]
 

@@ -12,20 +12,21 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.lowlevel
 
-from dial_client import arguments, errand, results
-from dial_client.approvals import Approvals
+from dial_client import arguments, errand
 from dial_client.catalog import Catalog, Route
-from dial_client.connection import Connection
 from dial_client.deadline import Deadline
 from dial_client.errand import Errand, Spend
 from dial_client.errors import ServerError, ServerGone
 from dial_client.events import Emit, ToolCallFinished, ToolCallProgress, ToolCallStarted
-from dial_client.life import OnProgress
 from dial_client.limits import Limits
 from dial_client.logs import get_logger
 from dial_client.messages import NOT_ALLOWED, Failure, ToolCallRequest, ToolCallResult, text_of
-from dial_client.offering import Keep, shortened
-from dial_client.pinning import definition, difference
+from dial_client.servers.connection import Connection
+from dial_client.servers.life import OnProgress
+from dial_client.servers.pinning import definition, difference
+from dial_client.tools import results
+from dial_client.tools.approvals import Approvals
+from dial_client.tools.offering import Keep, shortened
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult

@@ -8,21 +8,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
-from dial_client import config, replaying
-from dial_client.approvals import Approver
+from dial_client import config
 from dial_client.connections import Connect
-from dial_client.drawer import Drawer
 from dial_client.errors import ConfigError
 from dial_client.formats import handler_for
 from dial_client.formats.choice import ChosenFormat
 from dial_client.limits import Limits
-from dial_client.login import Login
 from dial_client.model import Provider, ToolFormat
-from dial_client.pinning import Pins
+from dial_client.people.login import Login
+from dial_client.people.questions import LOG_LEVELS, Callbacks, Elicit, OnLog, Sample, Sampler
 from dial_client.providers import open_provider
-from dial_client.questions import LOG_LEVELS, Callbacks, Elicit, OnLog, Sample, Sampler
-from dial_client.recording import Recording
-from dial_client.sampling import OwnModel, by_callback
+from dial_client.recordings import replaying
+from dial_client.recordings.recording import Recording
+from dial_client.servers.drawer import Drawer
+from dial_client.servers.pinning import Pins
+from dial_client.tools.approvals import Approver
+from dial_client.turns.sampling import OwnModel, by_callback
 
 
 def target(name: str, entry: Any) -> Any:

@@ -25,7 +25,7 @@ from dial_client.messages import Echo, Message, Role, ToolCallRequest
 from dial_client.model import CallChunk, Completion, FinishReason, ModelRequest, Provider, ReasoningChunk, TextChunk
 from dial_client.providers import open_provider
 from dial_client.providers.exchange import HttpProvider
-from dial_client.settings import ModelSettings, Wire
+from dial_client.settings.entries import ModelSettings, Wire
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dial_client.asking import Asker
 from dial_client.context import ConversationContext
 from dial_client.deadline import Deadline
-from dial_client.fitting import Window
 from dial_client.formats import NativeFormatHandler
 from dial_client.formats.choice import ChosenFormat
 from dial_client.limits import Limits
@@ -17,8 +15,10 @@ from dial_client.model import (
     FinishReason,
     ToolFormatHandler,
 )
-from dial_client.recorder import TurnRecorder
 from dial_client.resolution import Reply
+from dial_client.turns.asking import Asker
+from dial_client.turns.fitting import Window
+from dial_client.turns.recorder import TurnRecorder
 from tests.stand_ins import Heard, Model, Step
 
 QUESTION = Message.user("What time is it?")

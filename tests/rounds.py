@@ -7,14 +7,14 @@ from typing import Any
 
 from mcp_types import CallToolResult
 
-from dial_client.approvals import Approvals, Approver, Rules
 from dial_client.catalog import catalog_of
-from dial_client.connection import Connection
 from dial_client.deadline import Deadline
 from dial_client.executor import ToolExecutor
-from dial_client.life import OnProgress
 from dial_client.limits import Limits
 from dial_client.messages import ToolCallRequest, ToolCallResult
+from dial_client.servers.connection import Connection
+from dial_client.servers.life import OnProgress
+from dial_client.tools.approvals import Approvals, Approver, Rules
 from tests.stand_ins import Behaviour, Heard, text_result
 
 STRICT = {

@@ -10,23 +10,23 @@ import anyio
 import anyio.lowlevel
 from mcp_types import CallToolResult
 
-from dial_client.approvals import Approvals, Approver, Rules
-from dial_client.asking import Asker
 from dial_client.catalog import catalog_of
 from dial_client.context import ConversationContext
 from dial_client.deadline import Deadline
 from dial_client.events import Emit, Event, MessageCompleted
 from dial_client.executor import ToolExecutor
-from dial_client.fitting import Window
 from dial_client.formats import NativeFormatHandler
 from dial_client.formats.choice import ChosenFormat
-from dial_client.landing import land
-from dial_client.life import OnProgress
 from dial_client.limits import Limits, StopReason
 from dial_client.messages import Message, Role, ToolCallRequest
 from dial_client.model import CallChunk, Completion, FinishReason
 from dial_client.resolution import resolve
-from dial_client.running import RunningTurn, Work
+from dial_client.servers.life import OnProgress
+from dial_client.tools.approvals import Approvals, Approver, Rules
+from dial_client.turns.asking import Asker
+from dial_client.turns.fitting import Window
+from dial_client.turns.landing import land
+from dial_client.turns.running import RunningTurn, Work
 from tests.stand_ins import Model, Step, server, text_result
 
 QUESTION = Message.user("What time is it?")

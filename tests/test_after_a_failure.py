@@ -16,7 +16,7 @@ import pytest
 from mcp.server import MCPServer
 
 from dial_client import DialClient, Finished, Limits, Message, ProviderError, StopReason, Turn
-from dial_client.settings import Wire
+from dial_client.settings.entries import Wire
 from tests.endpoints import (
     Answer,
     Bytes,

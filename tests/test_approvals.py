@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dial_client.approvals import Approval, Approvals, Decision, Rules
 from dial_client.catalog import offered_names
 from dial_client.messages import ToolCallRequest, ToolSpec
+from dial_client.tools.approvals import Approval, Approvals, Decision, Rules
 from tests.stand_ins import unhurried
 
 CALL = ToolCallRequest("1", "now", {})

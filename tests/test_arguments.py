@@ -9,7 +9,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dial_client.approvals import Approvals, Rules
 from dial_client.arguments import MAX_DEPTH, MAX_LENIENT_CHARS, coerced, read
 from dial_client.catalog import catalog_of
 from dial_client.deadline import Deadline
@@ -18,6 +17,7 @@ from dial_client.executor import ToolExecutor
 from dial_client.limits import Limits
 from dial_client.messages import Failure, ToolCallRequest, ToolCallResult
 from dial_client.schemas import ArgumentCheck
+from dial_client.tools.approvals import Approvals, Rules
 from tests.stand_ins import Heard, server, text_result, tool_named, unhurried
 
 VALUES = st.recursive(

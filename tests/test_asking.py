@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dial_client import asking, status
 from dial_client.context import ConversationContext
 from dial_client.errors import ProviderError
 from dial_client.events import MessageCompleted, ReasoningDelta, RoundStarted, StatusChanged, TextDelta
@@ -25,6 +24,7 @@ from dial_client.model import (
     ToolChoice,
 )
 from dial_client.resolution import Reply, resolve
+from dial_client.turns import asking, status
 from tests.exchanges import NOW, QUESTION, STOP, Exchange
 from tests.stand_ins import Step, unhurried, virtual_time
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dial_client.asking import GUIDANCE
 from dial_client.errors import ProviderError
 from dial_client.events import ReasoningDelta, RoundStarted, TextDelta
-from dial_client.fitting import NOTE
 from dial_client.formats import ReActFormatHandler
 from dial_client.limits import StopReason
 from dial_client.messages import Message, Role, TextPart, ToolCallRequest, ToolCallResult, Usage
@@ -18,6 +16,8 @@ from dial_client.model import (
     TextChunk,
 )
 from dial_client.providers.failures import CONTEXT_LENGTH_EXCEEDED, TOOLS_UNSUPPORTED
+from dial_client.turns.asking import GUIDANCE
+from dial_client.turns.fitting import NOTE
 from tests.exchanges import NOW, QUESTION, STOP, Exchange
 
 NO_TOOLS = ProviderError("here are no tools", status=400, code=TOOLS_UNSUPPORTED)

@@ -8,7 +8,7 @@ import pytest
 
 from dial_client.config import server_from_mapping
 from dial_client.errors import ConfigError
-from dial_client.settings import Grant, OAuthSettings
+from dial_client.settings.entries import Grant, OAuthSettings
 
 CREDENTIALS = {"grantType": "client_credentials", "clientId": "me"}
 

@@ -16,13 +16,13 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 
 from dial_client.config import Protocol
-from dial_client.connection import Connection
 from dial_client.connections import Connections
 from dial_client.errors import ServerError, ServerGone
-from dial_client.host_side import HostSide
-from dial_client.life import Target
 from dial_client.nursery import Nursery
-from dial_client.server_status import ServerState, ServerStatus
+from dial_client.servers.connection import Connection
+from dial_client.servers.host_side import HostSide
+from dial_client.servers.life import Target
+from dial_client.servers.status import ServerState, ServerStatus
 from tests.servers.running import LONG, asked, connection, connections, raw, said, script, state, until
 
 pytestmark = pytest.mark.anyio

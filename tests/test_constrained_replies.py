@@ -87,7 +87,9 @@ def test_a_react_reply_is_held_to_its_form(reply: str, is_accepted: bool) -> Non
         ('<tool_call>\n{"name": "add", "arguments": {"b": 1}}\n</tool_call>', False),
         ('Let me see. <tool_call>\n{"name": "add", "arguments": {"b": 1}}\n</tool_call>', False),
         ('<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>\nIt is 2.', False),
-        ('{"name": "add", "arguments": {"a": 1}}', False),
+        ('{"name": "add", "arguments": {"a": 1}}', True),
+        ('{"name": "add", "arguments": {"b": 1}}', False),
+        ('{"name": "multiply", "arguments": {"a": 1}}', False),
     ],
 )
 def test_an_xml_reply_is_held_to_its_form(reply: str, is_accepted: bool) -> None:

@@ -17,11 +17,11 @@ from dial_client.histories import INTERRUPTED
 from dial_client.limits import StopReason
 from dial_client.messages import ImagePart, Message, Role, TextPart
 from dial_client.providers.scripted import ScriptedProvider
-from dial_client.running import BUFFERED_EVENTS, RunningTurn
 from dial_client.store import ConversationStore
 from dial_client.stores.changing import Change
 from dial_client.stores.memory import MemoryStore
 from dial_client.stores.sql import SQLStore
+from dial_client.turns.running import BUFFERED_EVENTS, RunningTurn
 from tests.stores import query
 from tests.talks import ADD, WAIT, Calculator, Echo, assert_valid, dialogue, managed, read
 

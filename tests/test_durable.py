@@ -23,7 +23,7 @@ from dial_client.durable import SQLITE_IS_TOO_OLD, DurableAnswer, DurableTurns, 
 from dial_client.errors import ConfigError, ConversationBusy, ConversationNotFound, DialError
 from dial_client.events import Finished, RoundStarted
 from dial_client.histories import INTERRUPTED, valid_history
-from dial_client.live_turn import LiveTurn
+from dial_client.keeping.live_turn import LiveTurn
 from dial_client.messages import ImagePart, Role, TextPart
 from tests.durable_worker import ROUNDS
 from tests.programs import LONG, environment

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from mcp_types import CallToolResult
 
-from dial_client.approvals import Approval, Approver, Rules
 from dial_client.deadline import Deadline
 from dial_client.errors import ServerGone
 from dial_client.events import ToolCallFinished, ToolCallStarted
-from dial_client.life import OnProgress
 from dial_client.messages import Failure, ImagePart, ToolCallRequest, ToolCallResult, ToolSpec
+from dial_client.servers.life import OnProgress
+from dial_client.tools.approvals import Approval, Approver, Rules
 from tests.rounds import STRICT, Round, call, fails
 from tests.stand_ins import Behaviour, server, text_result, tool_named
 

@@ -10,11 +10,11 @@ import anyio.lowlevel
 import pytest
 from mcp_types import CallToolResult
 
-from dial_client.approvals import Rules
 from dial_client.errors import ServerError, ServerGone
 from dial_client.events import ToolCallFinished, ToolCallStarted
-from dial_client.life import OnProgress
 from dial_client.messages import Failure
+from dial_client.servers.life import OnProgress
+from dial_client.tools.approvals import Rules
 from tests.rounds import STRICT, Round, call, fails, runs
 from tests.stand_ins import server, text_result, tool_named
 

@@ -11,12 +11,12 @@ import anyio.lowlevel
 import pytest
 from mcp_types import CallToolResult
 
-from dial_client.approvals import Approval, Rules
-from dial_client.connection import Connection
 from dial_client.events import ToolCallFinished, ToolCallProgress
-from dial_client.life import OnProgress
 from dial_client.messages import Failure, ToolCallRequest, ToolSpec
-from dial_client.settings import ServerSettings, Transport
+from dial_client.servers.connection import Connection
+from dial_client.servers.life import OnProgress
+from dial_client.settings.entries import ServerSettings, Transport
+from dial_client.tools.approvals import Approval, Rules
 from tests.rounds import Round, call, runs
 from tests.stand_ins import Behaviour, server, text_result, virtual_time
 

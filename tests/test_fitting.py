@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dial_client.fitting import Window
 from dial_client.messages import ImagePart, Message, Role, TextPart, ToolCallRequest, ToolCallResult, ToolSpec
+from dial_client.turns.fitting import Window
 from tests.stand_ins import unhurried
 
 NOW = ToolSpec("now", "Tells the time.", {"type": "object", "properties": {}})

@@ -7,12 +7,12 @@ from pathlib import Path
 import anyio
 import pytest
 
-from dial_client import supervision
 from dial_client.config import Protocol
-from dial_client.connection import Connection
 from dial_client.errors import ServerGone
 from dial_client.nursery import Nursery
-from dial_client.server_status import ServerState
+from dial_client.servers import supervision
+from dial_client.servers.connection import Connection
+from dial_client.servers.status import ServerState
 from tests.servers.running import said, state, until, web, web_server
 
 pytestmark = pytest.mark.anyio

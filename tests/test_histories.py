@@ -22,13 +22,13 @@ from mcp_types import BlobResourceContents, EmbeddedResource, ImageContent, Text
 from trio.testing import MockClock
 
 from dial_client import DialClient, Finished, Limits, Message, ProviderError, Role, ScriptedProvider, StopReason
-from dial_client.approvals import Approval
 from dial_client.events import Event, MessageCompleted, TextDelta, ToolCallFinished, ToolCallStarted
 from dial_client.messages import ToolCallRequest, ToolSpec
 from dial_client.model import Delta, ModelRequest
 from dial_client.providers import chat, messages, responses
 from dial_client.providers.profile import ANTHROPIC, CHAT, OPENAI, Profile
-from dial_client.running import RunningTurn
+from dial_client.tools.approvals import Approval
+from dial_client.turns.running import RunningTurn
 from tests.stand_ins import unhurried
 from tests.test_images_and_documents import PDF, PNG
 from tests.test_providers_history import chat_echo, messages_echo, responses_echo

@@ -11,8 +11,9 @@ from typing import Any
 import anyio
 import pytest
 
-from dial_client import DialClient, Message, ScriptedProvider, StopReason, listing
-from dial_client.transports import process
+from dial_client import DialClient, Message, ScriptedProvider, StopReason
+from dial_client.servers import listing
+from dial_client.servers.transports import process
 from tests.hostile_rows import ADD, ERAS, ROOT, ROWS, URL_ROWS, Row, entry, seen_of, url_entry
 from tests.programs import dial_chat, write_config
 from tests.servers import hostile_calls, hostile_http, hostile_starts  # noqa: F401 (two of them fill MOVES)

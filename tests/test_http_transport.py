@@ -10,8 +10,8 @@ import pytest
 
 from dial_client.config import Transport
 from dial_client.errors import ServerError, ServerGone
-from dial_client.server_status import ServerState
-from dial_client.transports import http
+from dial_client.servers.status import ServerState
+from dial_client.servers.transports import http
 from tests.servers.running import LONG, connection, connections, raw, said, state, until, web, web_server
 
 pytestmark = pytest.mark.anyio

@@ -13,7 +13,7 @@ from mcp.server import MCPServer
 from mcp_types import BlobResourceContents, EmbeddedResource, ImageContent, TextContent
 
 from dial_client import ConversationManager, DialClient, FilePart, ImagePart, Message, Role, SQLStore, TextPart, Turn
-from dial_client.settings import Wire
+from dial_client.settings.entries import Wire
 from dial_client.store import Conversation
 from tests.endpoints import Call, ModelEndpoint, Say, model_endpoint, provider_of
 

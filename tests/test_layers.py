@@ -71,9 +71,9 @@ def test_a_function_keeps_to_its_budget(path: Path) -> None:
 
 # These are imported by nobody at the top: a link loads them when its server is being connected.
 LOADED_LATE = {
-    PACKAGE / "transports" / f"{name}.py"
+    PACKAGE / "servers" / "transports" / f"{name}.py"
     for name in ("faults", "floods", "http", "lines", "repair", "stdio", "windows")
-} | {PACKAGE / "oauth" / f"{name}.py" for name in ("badge", "machines", "providers")}
+} | {PACKAGE / "servers" / "oauth" / f"{name}.py" for name in ("badge", "choice", "machines", "providers")}
 
 
 @pytest.mark.parametrize("path", [f for f in FILES if f not in LOADED_LATE], ids=lambda p: str(p.relative_to(PACKAGE)))

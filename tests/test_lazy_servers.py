@@ -12,7 +12,7 @@ import pytest
 
 from dial_client import Approval, DialClient, Message, ScriptedProvider
 from dial_client.messages import Failure, ToolCallRequest, ToolSpec, text_of
-from dial_client.server_status import ServerState
+from dial_client.servers.status import ServerState
 from tests.programs import dial_chat, write_config
 from tests.servers.changes import TWICE, Changing, changing, tool
 from tests.servers.running import LONG, script

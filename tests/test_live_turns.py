@@ -7,11 +7,11 @@ from contextlib import aclosing
 import anyio
 import pytest
 
-from dial_client import live_turn
 from dial_client.errors import ProviderError
 from dial_client.events import Event, Finished, RoundStarted, TextDelta, ToolCallFinished
+from dial_client.keeping import live_turn
+from dial_client.keeping.live_turn import LiveTurn
 from dial_client.limits import StopReason
-from dial_client.live_turn import LiveTurn
 from dial_client.messages import Message
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.store import ConversationStore

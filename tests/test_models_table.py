@@ -18,7 +18,7 @@ from dial_client.model import ModelRequest, ToolChoice
 from dial_client.providers import open_provider
 from dial_client.providers.presets import PRESETS
 from dial_client.providers.renaming import Renaming
-from dial_client.settings import ModelSettings, Wire
+from dial_client.settings.entries import ModelSettings, Wire
 from tests.endpoints import (
     Answer,
     Call,

@@ -13,8 +13,8 @@ from dial_client.errors import ProviderError
 from dial_client.events import Emit, ToolCallFinished, ToolCallStarted
 from dial_client.messages import ToolCallRequest, ToolCallResult, Usage
 from dial_client.model import Completion, FinishReason, TextChunk
-from dial_client.narrating import MAX_TOKENS, Narrator
 from dial_client.prices import Billing, cost_usd
+from dial_client.turns.narrating import MAX_TOKENS, Narrator
 from tests.stand_ins import Heard, Model, virtual_time
 
 pytestmark = pytest.mark.anyio

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from dial_client import DialClient, ServerState
-from dial_client.login import LoginFailed
-from dial_client.oauth.addresses import Territory, for_a_browser
+from dial_client.people.login import LoginFailed
+from dial_client.servers.oauth.addresses import Territory, for_a_browser
 from tests.logins import Person, at_home
 from tests.servers.login import RESOURCE, WELL_KNOWN, Guarded, guarded
 from tests.servers.running import raw

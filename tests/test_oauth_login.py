@@ -13,9 +13,9 @@ import anyio
 import httpx2
 import pytest
 
-from dial_client.login import LoginFailed
-from dial_client.oauth.loopback import Loopback
-from dial_client.oauth.vault import Record, Vault
+from dial_client.people.login import LoginFailed
+from dial_client.servers.oauth.loopback import Loopback
+from dial_client.servers.oauth.vault import Record, Vault
 from tests.logins import at_home, kept
 from tests.programs import LONG, dial_chat, started, write_config
 from tests.servers.login import Guarded, guarded

@@ -10,11 +10,11 @@ import pytest
 from mcp.server import MCPServer
 
 from dial_client import DialClient, Limits, Message, ScriptedProvider, StopReason, Turn
-from dial_client.approvals import Approval
 from dial_client.catalog import catalog_of
 from dial_client.messages import ToolCallRequest, ToolSpec
-from dial_client.offering import MAX_OFFERED, Menu, Offering
-from dial_client.shelf import Shelf
+from dial_client.tools.approvals import Approval
+from dial_client.tools.offering import MAX_OFFERED, Menu, Offering
+from dial_client.tools.shelf import Shelf
 from tests.programs import entry
 from tests.stand_ins import server, tool_named
 

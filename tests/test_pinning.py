@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from dial_client.approvals import Approval, Approvals, Decision, Rules
-from dial_client.drawer import MAX_BYTES, Drawer
 from dial_client.messages import ToolCallRequest, ToolSpec
-from dial_client.pinning import MAX_TEXT, Pins
-from dial_client.settings import ServerSettings, Transport
+from dial_client.servers.drawer import MAX_BYTES, Drawer
+from dial_client.servers.pinning import MAX_TEXT, Pins
+from dial_client.settings.entries import ServerSettings, Transport
+from dial_client.tools.approvals import Approval, Approvals, Decision, Rules
 
 pytestmark = pytest.mark.anyio
 

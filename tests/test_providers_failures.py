@@ -16,7 +16,7 @@ from dial_client.messages import Message, ToolSpec
 from dial_client.model import FinishReason, ModelRequest, TextChunk
 from dial_client.providers import failures
 from dial_client.providers.endpoint import Endpoint
-from dial_client.settings import Wire
+from dial_client.settings.entries import Wire
 from tests.endpoints import ModelEndpoint, Raw, Say, events, hear, model_endpoint, one_json, provider_of, refuse
 
 pytestmark = pytest.mark.anyio

@@ -12,7 +12,7 @@ from dial_client.providers.dial import DialProvider
 from dial_client.providers.endpoint import Endpoint
 from dial_client.providers.presets import PRESETS
 from dial_client.providers.profile import Profile
-from dial_client.settings import Wire
+from dial_client.settings.entries import Wire
 from tests.endpoints import Recorded, Say, hear, model_endpoint
 from tests.test_providers_opening import endpoint_of, opened, settings
 

@@ -15,7 +15,7 @@ from dial_client.model import Completion, Delta
 from dial_client.providers.calls import to_bytes
 from dial_client.providers.exchange import HttpProvider
 from dial_client.providers.reading import Reading
-from dial_client.settings import Wire
+from dial_client.settings.entries import Wire
 from tests.endpoints import Call, Recorded, Say, _written, provider_of
 
 pytestmark = pytest.mark.anyio

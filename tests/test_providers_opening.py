@@ -21,7 +21,7 @@ from dial_client.providers.messages import MessagesProvider
 from dial_client.providers.presets import PRESETS, UNKNOWN, of_url
 from dial_client.providers.profile import CHAT, Profile, with_quirks
 from dial_client.providers.responses import ResponsesProvider
-from dial_client.settings import ModelSettings, Wire
+from dial_client.settings.entries import ModelSettings, Wire
 
 OPENAI_KEY = {"OPENAI_API_KEY": "sk-openai"}
 ANTHROPIC_KEY = {"ANTHROPIC_API_KEY": "sk-anthropic"}

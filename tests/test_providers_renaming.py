@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dial_client.messages import Message, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.model import ModelRequest
 from dial_client.providers.renaming import Renaming
-from dial_client.settings import Wire
+from dial_client.settings.entries import Wire
 from tests.endpoints import Call, Say, hear, model_endpoint, provider_of, refuse
 
 WIRES = pytest.mark.parametrize("wire", list(Wire))

@@ -15,7 +15,7 @@ import httpx2
 import pytest
 from anyio import to_thread
 
-from dial_client import DialClient, status
+from dial_client import DialClient
 from dial_client.errors import ProviderError
 from dial_client.events import RoundStarted, StatusChanged
 from dial_client.limits import Limits, StopReason
@@ -24,7 +24,8 @@ from dial_client.model import FinishReason
 from dial_client.providers import failures, retries
 from dial_client.providers.endpoint import Endpoint
 from dial_client.providers.retries import MARGIN, Again, after_break, after_refusal, pause
-from dial_client.settings import Wire
+from dial_client.settings.entries import Wire
+from dial_client.turns import status
 from tests.endpoints import Answer, Bytes, Raw, Say, hear, model_endpoint, one_json, provider_of, refuse
 
 WIRES = pytest.mark.parametrize("wire", list(Wire))

@@ -18,7 +18,7 @@ from dial_client.model import Completion
 from dial_client.providers import chat, messages, responses
 from dial_client.providers.profile import ANTHROPIC, CHAT, OPENAI, Profile
 from dial_client.providers.shown import MAX_IMAGE, MAX_SHOWN, MAX_TOGETHER, too_old
-from dial_client.settings import Wire
+from dial_client.settings.entries import Wire
 from tests.endpoints import Say, hear, model_endpoint, provider_of
 from tests.test_providers_rules import check_chat, check_messages, check_responses
 

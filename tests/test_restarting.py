@@ -12,15 +12,16 @@ from pathlib import Path
 import anyio
 import pytest
 
-import dial_client.connection
 import dial_client.connections
-from dial_client import DialClient, Message, ScriptedProvider, life, supervision
-from dial_client.connection import Connection
+import dial_client.servers.connection
+from dial_client import DialClient, Message, ScriptedProvider
 from dial_client.connections import Connections
 from dial_client.errors import ServerError, ServerGone
 from dial_client.nursery import Nursery
-from dial_client.server_status import ServerState, ServerStatus
-from dial_client.supervision import MAX_DEATHS, Death, Ending
+from dial_client.servers import life, supervision
+from dial_client.servers.connection import Connection
+from dial_client.servers.status import ServerState, ServerStatus
+from dial_client.servers.supervision import MAX_DEATHS, Death, Ending
 from tests.servers.running import (
     LONG,
     asked,
@@ -169,7 +170,7 @@ async def test_a_server_that_knew_only_the_older_era_is_not_asked_for_the_newer_
 async def test_what_a_server_comes_back_with_is_on_offer_in_the_next_round(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (dial_client.connection, dial_client.connections):
+    for module in (dial_client.servers.connection, dial_client.connections):
         monkeypatch.setattr(module, "FRESH_SECONDS", LONG)
     args = ["-W", "ignore", str(Path(__file__).parent / "servers" / "raw.py"), "ComesBackOther"]
     servers = {"it": {"command": sys.executable, "args": [*args, "--folder", str(tmp_path)]}}
@@ -313,7 +314,7 @@ async def test_a_restart_that_hangs_ends_and_so_do_the_calls_that_wait_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with connection(raw("LivesOnce", "--folder", tmp_path, "--hangs")) as server:
-        for module in (life, dial_client.connection):
+        for module in (life, dial_client.servers.connection):
             monkeypatch.setattr(module, "startup_seconds", lambda _: 0.5)
         for problem in ("out of cheese", r"it is being started again: (not ready within 0.5 seconds|.*SIGKILL)"):
             with pytest.raises(ServerGone, match=problem):

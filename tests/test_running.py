@@ -23,7 +23,7 @@ from dial_client.events import (
 from dial_client.limits import StopReason
 from dial_client.messages import Message
 from dial_client.model import TextChunk
-from dial_client.running import BUFFERED_EVENTS, RunningTurn
+from dial_client.turns.running import BUFFERED_EVENTS, RunningTurn
 from tests.running_turns import STOP, Hang, Pipeline, calling, check_history, heard, started
 
 pytestmark = pytest.mark.anyio

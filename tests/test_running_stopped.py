@@ -14,8 +14,8 @@ import pytest
 from dial_client.events import Finished, MessageCompleted, TextDelta, ToolCallFinished, ToolCallStarted
 from dial_client.limits import StopReason
 from dial_client.model import TextChunk
-from dial_client.running import BUFFERED_EVENTS, RunningTurn
 from dial_client.turn import Turn
+from dial_client.turns.running import BUFFERED_EVENTS, RunningTurn
 from tests.running_turns import STOP, Hang, Pipeline, calling, check_history, heard, started
 
 pytestmark = pytest.mark.anyio

@@ -12,7 +12,7 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from pydantic import BaseModel
 
-from dial_client.server_status import ServerState
+from dial_client.servers.status import ServerState
 from tests.serving import Heard, Served, heard, served
 
 pytestmark = pytest.mark.anyio

@@ -11,7 +11,7 @@ import pytest
 from starlette.types import Message
 
 from dial_client.errors import ProviderError
-from dial_client.live_turn import LiveTurn
+from dial_client.keeping.live_turn import LiveTurn
 from dial_client.serve import streams
 from dial_client.serve.streams import EventStream, of_turn
 from dial_client.stores.memory import MemoryStore

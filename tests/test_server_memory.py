@@ -15,11 +15,12 @@ import anyio
 import pytest
 from mcp_types import Tool
 
-from dial_client import DialClient, drawer
-from dial_client.drawer import MAX_BYTES, Drawer, identity
-from dial_client.server_memory import REPROBE_SECONDS, ServerMemory
-from dial_client.server_status import ServerState
-from dial_client.settings import Protocol, ServerSettings, Transport
+from dial_client import DialClient
+from dial_client.servers import drawer
+from dial_client.servers.drawer import MAX_BYTES, Drawer, identity
+from dial_client.servers.memory import REPROBE_SECONDS, ServerMemory
+from dial_client.servers.status import ServerState
+from dial_client.settings.entries import Protocol, ServerSettings, Transport
 from tests.servers.changes import changing, tool
 from tests.servers.running import LONG
 from tests.stand_ins import tool_named
@@ -155,8 +156,8 @@ def test_tools_too_large_to_be_kept_cost_only_themselves(tmp_path: Path) -> None
 
 WRITER = """
 import sys
-from dial_client.drawer import Drawer
-from dial_client.settings import ServerSettings, Transport
+from dial_client.servers.drawer import Drawer
+from dial_client.settings.entries import ServerSettings, Transport
 drawer, server = Drawer(sys.argv[1]), ServerSettings("it", Transport.STDIO, "it")
 for n in range(100):
     assert drawer.write(server, {"by": sys.argv[2], "n": n, "text": sys.argv[2] * 50_000})

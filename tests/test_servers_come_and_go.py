@@ -17,7 +17,7 @@ from dial_client.errors import ConfigError
 from dial_client.events import ServerChanged
 from dial_client.messages import Failure, ToolCallRequest, ToolSpec, text_of
 from dial_client.model import CallChunk, Completion, FinishReason, TextChunk
-from dial_client.server_status import ServerState
+from dial_client.servers.status import ServerState
 from dial_client.turn import Turn
 from tests.servers.changes import changing, tool
 from tests.servers.running import LONG, is_alive, raw, until

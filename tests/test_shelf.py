@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dial_client.shelf import MAX_MATCHES, Shelf
+from dial_client.tools.shelf import MAX_MATCHES, Shelf
 from tests.stand_ins import unhurried
 
 

@@ -19,13 +19,13 @@ from mcp import Client, MCPError
 from mcp_types import JSONRPCError, JSONRPCResponse
 
 from dial_client.errors import ServerGone, ServerStartError
-from dial_client.server_status import ServerState
-from dial_client.transports.environment import child_environment, find_program
-from dial_client.transports.lines import LineSplitter, LineTooLong, messages_in
-from dial_client.transports.process import ServerProcess
-from dial_client.transports.stdio import StdioTransport
-from dial_client.transports.tail import MAX_LINE_BYTES, MAX_LINES, Tail
-from dial_client.transports.windows import WindowsStdioTransport
+from dial_client.servers.status import ServerState
+from dial_client.servers.transports.environment import child_environment, find_program
+from dial_client.servers.transports.lines import LineSplitter, LineTooLong, messages_in
+from dial_client.servers.transports.process import ServerProcess
+from dial_client.servers.transports.stdio import StdioTransport
+from dial_client.servers.transports.tail import MAX_LINE_BYTES, MAX_LINES, Tail
+from dial_client.servers.transports.windows import WindowsStdioTransport
 from tests.servers.running import LONG, asked, connection, is_alive, raw, said, script, until
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there the SDK runs the process")
@@ -279,7 +279,7 @@ async def test_a_server_that_is_still_starting_is_ended_when_its_start_is_cancel
 def test_processes_nobody_stopped_end_with_the_interpreter(tmp_path: Path) -> None:
     program = tmp_path / "host.py"
     program.write_text(
-        "import anyio\nfrom dial_client.transports.process import ServerProcess\n"
+        "import anyio\nfrom dial_client.servers.transports.process import ServerProcess\n"
         "from tests.servers.running import raw\nasync def main():\n"
         "    print(ServerProcess(raw('Stubborn')).pid)\nanyio.run(main)\n"
     )

@@ -8,13 +8,13 @@ import pytest
 from mcp_types import CallToolResult
 
 from dial_client import DialClient, Message, ScriptedProvider
-from dial_client.approvals import Approvals, Rules
 from dial_client.catalog import catalog_of
 from dial_client.deadline import Deadline
 from dial_client.executor import ToolExecutor
-from dial_client.life import OnProgress
 from dial_client.limits import Limits
 from dial_client.messages import ToolCallRequest, ToolCallResult
+from dial_client.servers.life import OnProgress
+from dial_client.tools.approvals import Approvals, Rules
 from tests.programs import entry
 from tests.stand_ins import Heard, server, tool_named
 

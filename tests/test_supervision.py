@@ -10,10 +10,19 @@ from itertools import pairwise
 import anyio
 import pytest
 
-from dial_client.connection import Connection
-from dial_client.host_side import HostSide
-from dial_client.server_status import ServerState
-from dial_client.supervision import FIRST_PAUSE, LATER, MAX_DEATHS, MAX_PAUSE, Death, Ending, Supervisor, Verdict
+from dial_client.servers.connection import Connection
+from dial_client.servers.host_side import HostSide
+from dial_client.servers.status import ServerState
+from dial_client.servers.supervision import (
+    FIRST_PAUSE,
+    LATER,
+    MAX_DEATHS,
+    MAX_PAUSE,
+    Death,
+    Ending,
+    Supervisor,
+    Verdict,
+)
 from tests.servers.running import (
     web,
 )

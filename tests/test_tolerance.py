@@ -9,13 +9,13 @@ import anyio
 import pytest
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
-from dial_client.listing import ToolWatch
-from dial_client.news import News
-from dial_client.transports import lines
-from dial_client.transports.floods import BURST, Sieve
-from dial_client.transports.lines import answer_in, messages_in
-from dial_client.transports.repair import MAX_BLOCKS, Mender, mend_content
-from dial_client.transports.tail import MAX_LINES, Tail
+from dial_client.servers.listing import ToolWatch
+from dial_client.servers.news import News
+from dial_client.servers.transports import lines
+from dial_client.servers.transports.floods import BURST, Sieve
+from dial_client.servers.transports.lines import answer_in, messages_in
+from dial_client.servers.transports.repair import MAX_BLOCKS, Mender, mend_content
+from dial_client.servers.transports.tail import MAX_LINES, Tail
 from tests.stand_ins import virtual_time
 
 PROGRESS = "notifications/progress"

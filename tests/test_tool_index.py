@@ -21,7 +21,7 @@ from dial_client.messages import Message, ToolSpec
 from dial_client.providers.chat import ChatProvider
 from dial_client.providers.endpoint import Endpoint
 from dial_client.providers.profile import CHAT
-from dial_client.tool_index import MAX_QUERY, MAX_SCHEMAS, ToolIndex
+from dial_client.tools.index import MAX_QUERY, MAX_SCHEMAS, ToolIndex
 from tests.endpoints import Say, hear, model_endpoint
 from tests.stand_ins import unhurried
 
@@ -225,7 +225,7 @@ def test_of_two_tools_with_one_name_the_first_counts() -> None:
 
 def test_the_order_is_the_same_in_every_process() -> None:
     program = (
-        "from benchmarks.search_data import questions, tools; from dial_client.tool_index import ToolIndex; "
+        "from benchmarks.search_data import questions, tools; from dial_client.tools.index import ToolIndex; "
         "index = ToolIndex(tools()); "
         "print([tool.name for q in questions('tuning') for tool in index.search(q.text.replace('e', 'a'), 9)])"
     )

@@ -9,7 +9,7 @@ from dial_client.cli.opening import say_notes, warn
 from dial_client.client import DialClient
 from dial_client.errors import ServerError
 from dial_client.messages import Message, Part, Role, TextPart
-from dial_client.prompts import Prompt
+from dial_client.tools.prompts import Prompt
 
 
 async def with_resources(dial: DialClient, asked: str, typed: str) -> str | Message:

@@ -8,13 +8,13 @@ from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dial_client.attaching import MENTION
 from dial_client.client import DialClient
 from dial_client.errors import ServerError
-from dial_client.prompts import Prompt
-from dial_client.resources import ResourceTemplate
 from dial_client.safe_text import one_line
-from dial_client.server_status import ServerState
+from dial_client.servers.resources import ResourceTemplate
+from dial_client.servers.status import ServerState
+from dial_client.tools.prompts import Prompt
+from dial_client.turns.attaching import MENTION
 
 if TYPE_CHECKING:
     from prompt_toolkit.completion import Completer

@@ -9,9 +9,9 @@ from typing import Any
 from dial_client.cli.keyboard import Unanswered, is_there, typed
 from dial_client.cli.opening import warn
 from dial_client.cli.options import Options
-from dial_client.elicitation import Form, FormField
 from dial_client.options import HostCallbacks
-from dial_client.questions import Elicit, Elicitation, ElicitationAction, ElicitationAnswer
+from dial_client.people.elicitation import Form, FormField
+from dial_client.people.questions import Elicit, Elicitation, ElicitationAction, ElicitationAnswer
 from dial_client.safe_text import one_line, safe
 from dial_client.sinks.terminal import TerminalSink
 

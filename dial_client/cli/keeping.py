@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dial_client import exporting
 from dial_client.cli.opening import say_notes, warn
 from dial_client.cli.options import ExitCode
 from dial_client.errors import ConfigError
 from dial_client.histories import as_it_stands, valid_history
+from dial_client.keeping import exporting
 from dial_client.safe_text import one_line, safe
 from dial_client.store import Conversation, ConversationSummary
 from dial_client.stores.sql import SQLStore

@@ -11,7 +11,7 @@ from dial_client.cli.options import ExitCode, Options
 from dial_client.errors import ConfigError
 from dial_client.messages import Failure, TextPart, ToolCallResult, ToolSpec, describe
 from dial_client.safe_text import one_line, safe
-from dial_client.server_status import ServerState, ServerStatus
+from dial_client.servers.status import ServerState, ServerStatus
 from dial_client.sinks.terminal import TerminalSink
 
 

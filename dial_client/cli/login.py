@@ -17,12 +17,12 @@ from dial_client.cli.opening import settings_of, warn
 from dial_client.cli.options import ExitCode, Options
 from dial_client.client import DialClient
 from dial_client.errors import ConfigError
-from dial_client.jsonfile import did_you_mean
-from dial_client.login import LoginFailed, LoginRequest
-from dial_client.oauth.loopback import Loopback
-from dial_client.oauth.vault import Vault
+from dial_client.people.login import LoginFailed, LoginRequest
 from dial_client.safe_text import one_line, safe
-from dial_client.server_status import ServerState
+from dial_client.servers.oauth.loopback import Loopback
+from dial_client.servers.oauth.vault import Vault
+from dial_client.servers.status import ServerState
+from dial_client.settings.jsonfile import did_you_mean
 
 LOGIN_SECONDS = 600.0
 """For the person, and all the rest of it."""

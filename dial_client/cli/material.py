@@ -10,10 +10,10 @@ from dial_client.cli import dialogues
 from dial_client.cli.opening import opened, say_notes, settings_of
 from dial_client.cli.options import ExitCode, Options
 from dial_client.client import DialClient
-from dial_client.prompts import Prompt
-from dial_client.resources import Resource, ResourceTemplate
 from dial_client.safe_text import one_line, safe
+from dial_client.servers.resources import Resource, ResourceTemplate
 from dial_client.sinks.terminal import TerminalSink
+from dial_client.tools.prompts import Prompt
 
 _MAX_NAME = 300
 _MAX_ABOUT = 120

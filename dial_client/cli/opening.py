@@ -11,8 +11,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from dial_client import config, replaying
-from dial_client.approvals import Approver
+from dial_client import config
 from dial_client.cli.options import Options
 from dial_client.client import DialClient
 from dial_client.errors import ConfigError
@@ -20,7 +19,9 @@ from dial_client.limits import Limits
 from dial_client.model import Provider
 from dial_client.options import HostCallbacks
 from dial_client.providers import open_provider
+from dial_client.recordings import replaying
 from dial_client.safe_text import one_line, safe
+from dial_client.tools.approvals import Approver
 
 _MODEL_OF_KEY = {"ANTHROPIC_API_KEY": "anthropic:claude-sonnet-5-5", "OPENAI_API_KEY": "openai:gpt-6-luna"}
 """What is used where no model is named but one of these keys is in the environment."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import sys
 
-from dial_client.approvals import Approval, Approver, Decision
 from dial_client.cli.keyboard import Unanswered, is_there, typed
 from dial_client.cli.opening import warn
 from dial_client.messages import ToolCallRequest, ToolSpec
 from dial_client.safe_text import safe
-from dial_client.sampling import SAMPLING
 from dial_client.sinks.terminal import TerminalSink
+from dial_client.tools.approvals import Approval, Approver, Decision
+from dial_client.turns.sampling import SAMPLING
 
 _ANSWERS = {"y": Decision.ONCE, "yes": Decision.ONCE, "a": Decision.SESSION, "always": Decision.SESSION}
 

@@ -13,8 +13,8 @@ import anyio
 
 from dial_client.cli.options import ExitCode
 from dial_client.errors import ConfigError, ConversationNotFound, DialError, ProviderError
-from dial_client.running import RunningTurn
 from dial_client.safe_text import safe
+from dial_client.turns.running import RunningTurn
 
 
 class Interrupts:

@@ -23,7 +23,7 @@ from dial_client.errors import DialError
 from dial_client.events import Finished
 from dial_client.messages import Message
 from dial_client.safe_text import one_line
-from dial_client.server_status import ServerStatus
+from dial_client.servers.status import ServerStatus
 from dial_client.sinks.terminal import TerminalSink
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from dial_client.durable import answers
 from dial_client.durable.answers import DurableAnswer, attempt_at, conversation_of, is_of, turn_id
 from dial_client.durable.database import url_of
 from dial_client.errors import ConfigError, ConversationBusy, ConversationNotFound, DialError
-from dial_client.live_turn import LiveTurn
+from dial_client.keeping.live_turn import LiveTurn
 from dial_client.logs import get_logger
 from dial_client.messages import Message
 from dial_client.nursery import Nursery

@@ -94,16 +94,18 @@ class XMLFormatHandler:
 def _grammar(tools: Sequence[ToolSpec]) -> str:
     """Give what a reply may be where it can be held to that: calls that fit, or words and perhaps calls behind them.
 
-    Words do not begin as JSON or a tag does, and no other tag in them begins like that of a call.
+    A small model leaves the tags out, and answers in words where it must not: so a call may stand bare. Words do not begin
+    as JSON or a tag does, and no other tag in them begins like that of a call.
     """
     rules = Grammar()
     inputs = [
         f"{literal(_opening(tool.name))} {rules.object(tool.input_schema, f't{at}')}" for at, tool in enumerate(tools)
     ]
-    call = f'"<tool_call>\\n" ( {" | ".join(inputs)} ) "}}\\n</tool_call>"'
+    bare = f'( {" | ".join(inputs)} ) "}}"'
+    call = rf'"<tool_call>\n" {bare} "\n</tool_call>"'
     calls = rf'{call} ( "\n" {call} )*'
     words = r'[^<{\[ \n] ( [^<] | "<" [^t] | "<t" [^o] )*'
-    return rules.text(f"{calls} | {words} ( {calls} )?")
+    return rules.text(f"{bare} | {calls} | {words} ( {calls} )?")
 
 
 def _opening(name: str) -> str:

@@ -23,7 +23,7 @@ from dial_client.model import Provider
 from dial_client.providers.endpoint import NO_KEY, Endpoint, checked_key, checked_url, ollama_url, same_origin
 from dial_client.providers.presets import PRESETS, Preset, named, of_url
 from dial_client.providers.profile import Profile, with_quirks
-from dial_client.settings import ModelSettings, Wire
+from dial_client.settings.entries import ModelSettings, Wire
 
 _NO_MODELS: Mapping[str, ModelSettings] = MappingProxyType({})
 

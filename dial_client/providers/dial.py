@@ -29,7 +29,7 @@ from dial_client.providers.messages import MessagesProvider
 from dial_client.providers.profile import MESSAGES, Profile
 from dial_client.providers.reading import RawBody
 from dial_client.providers.responses import ResponsesProvider
-from dial_client.settings import Wire
+from dial_client.settings.entries import Wire
 
 log = get_logger(__name__)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from dial_client.providers.dialects import Schema, Subset
+from dial_client.providers.subsets import Schema, Subset
 
 _FORM = ("type", "properties", "required", "items", "enum")
 """Keywords that cannot stand beside ``anyOf``."""

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from dial_client.errors import ConfigError
 from dial_client.providers.profile import ANTHROPIC, CHAT, DIAL, MESSAGES, OLLAMA, OPENAI, Profile
-from dial_client.settings import Wire
+from dial_client.settings.entries import Wire
 
 _LOCAL = Profile(idle_timeout=600.0)
 """A server on a machine of one's own may read a long prompt for minutes before it says a word."""

@@ -15,7 +15,7 @@ from typing import Any
 from dial_client.errors import ConfigError, ProviderError
 from dial_client.messages import ToolCallRequest, Usage
 from dial_client.model import FinishReason
-from dial_client.settings import Wire
+from dial_client.settings.entries import Wire
 
 VERSION = 1
 """Of recordings."""

@@ -64,7 +64,7 @@ from dial_client.providers.profile import CHAT, Profile
 from dial_client.providers.reading import BrokeOff, RawBody, Reading, Reply
 from dial_client.providers.renaming import Renaming
 from dial_client.providers.script import RecordedServer, Script, ScriptedReply, WireReply, read_file, read_replies
-from dial_client.settings import Wire
+from dial_client.settings.entries import Wire
 
 __all__ = ["RecordedServer", "ScriptedProvider", "ScriptedReply"]
 

@@ -16,23 +16,23 @@ from typing import Any
 
 import anyio
 
-from dial_client import running
-from dial_client.approvals import Approval, Decision
-from dial_client.drawer import identity
-from dial_client.elicitation import Form
 from dial_client.errors import DialError
 from dial_client.events import PersonAnswered, PersonAsked
-from dial_client.live_turn import LiveTurn
+from dial_client.keeping.live_turn import LiveTurn
 from dial_client.logs import get_logger
 from dial_client.messages import ToolCallRequest, ToolSpec
-from dial_client.pinning import definition
-from dial_client.questions import Elicitation, ElicitationAction, ElicitationAnswer
+from dial_client.people.elicitation import Form
+from dial_client.people.questions import Elicitation, ElicitationAction, ElicitationAnswer
 from dial_client.safe_text import safe
 from dial_client.serve.answers import Refusal
 from dial_client.serve.elsewhere import Elsewhere
 from dial_client.serve.slips import Slip, Slips
 from dial_client.serve.turns import Turns
-from dial_client.settings import ServerSettings
+from dial_client.servers.drawer import identity
+from dial_client.servers.pinning import definition
+from dial_client.settings.entries import ServerSettings
+from dial_client.tools.approvals import Approval, Decision
+from dial_client.turns import running
 
 log = get_logger(__name__)
 

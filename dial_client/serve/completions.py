@@ -25,7 +25,6 @@ from dial_client.client import DialClient
 from dial_client.events import Finished, RoundStarted, TextDelta
 from dial_client.limits import StopReason
 from dial_client.messages import ToolCallRequest, Usage
-from dial_client.running import RunningTurn
 from dial_client.serve.answers import Refusal, answered, json_of, refusal_of
 from dial_client.serve.openai_requests import Asked, read
 from dial_client.serve.streams import EventStream, gone
@@ -34,6 +33,7 @@ from dial_client.serve.turns import Turns
 from dial_client.sinks.sse import DONE, to_json
 from dial_client.stores.board import Board
 from dial_client.turn import Turn
+from dial_client.turns.running import RunningTurn
 
 _FINISH = {
     StopReason.ANSWERED: "stop",

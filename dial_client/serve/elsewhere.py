@@ -18,7 +18,7 @@ from typing import Any
 
 import anyio
 
-from dial_client.live_turn import LiveTurn
+from dial_client.keeping.live_turn import LiveTurn
 from dial_client.logs import get_logger
 from dial_client.serve.streams import end_of, text_of
 from dial_client.serve.turns import Turns

@@ -10,7 +10,7 @@ from anyio.abc import TaskGroup
 from starlette.types import Receive, Scope, Send
 
 from dial_client.events import Event, ServerChanged
-from dial_client.live_turn import LiveTurn
+from dial_client.keeping.live_turn import LiveTurn
 from dial_client.sinks import sse
 
 PING = 15.0

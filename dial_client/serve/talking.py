@@ -13,7 +13,7 @@ from dial_client.client import DialClient
 from dial_client.conversations import ConversationManager
 from dial_client.durable import DurableTurns
 from dial_client.events import StatusChanged
-from dial_client.live_turn import LiveTurn
+from dial_client.keeping.live_turn import LiveTurn
 from dial_client.messages import Content, TextPart, text_of
 from dial_client.serve.answers import Refusal, answered, json_of
 from dial_client.serve.openai_requests import content_of

@@ -7,9 +7,9 @@ from contextlib import contextmanager, suppress
 
 import anyio
 
-from dial_client.live_turn import LiveTurn
-from dial_client.running import RunningTurn
+from dial_client.keeping.live_turn import LiveTurn
 from dial_client.serve.answers import Refusal
+from dial_client.turns.running import RunningTurn
 
 MAX_TURNS = 64
 

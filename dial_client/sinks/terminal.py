@@ -28,7 +28,7 @@ from dial_client.events import (
 )
 from dial_client.limits import StopReason
 from dial_client.messages import ToolCallRequest, ToolCallResult
-from dial_client.questions import ServerLog
+from dial_client.people.questions import ServerLog
 from dial_client.safe_text import SafeStream, one_line
 from dial_client.turn import Turn
 

@@ -19,9 +19,9 @@ import anyio
 import httpx2
 
 from dial_client import DialClient, ElicitationAnswer, ServerState, config
-from dial_client.login import LoginFailed, LoginRequest
-from dial_client.questions import Elicitation
-from dial_client.settings import OAuthSettings
+from dial_client.people.login import LoginFailed, LoginRequest
+from dial_client.people.questions import Elicitation
+from dial_client.settings.entries import OAuthSettings
 
 SCENARIO = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
 CONTEXT: Mapping[str, Any] = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")

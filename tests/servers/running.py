@@ -13,12 +13,12 @@ from typing import Any
 import anyio
 
 from dial_client.config import ServerSettings, Transport
-from dial_client.connection import Connection
 from dial_client.connections import Connections
-from dial_client.host_side import HostSide
-from dial_client.life import Target
 from dial_client.nursery import Nursery
-from dial_client.server_status import OnChange, ServerState
+from dial_client.servers.connection import Connection
+from dial_client.servers.host_side import HostSide
+from dial_client.servers.life import Target
+from dial_client.servers.status import OnChange, ServerState
 
 HERE = Path(__file__).parent
 LONG = 60.0

@@ -1,0 +1,82 @@
+"""What is known of a server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from dial_client.people.questions import ServerLog
+
+MAX_WORDS = 400
+"""Characters of a sentence about a server; what servers write has no bound of its own."""
+
+
+def one_line(text: str) -> str:
+    """Give a text as one line, cut where it is longer than `MAX_WORDS`."""
+    line = " ".join(text.split())
+    return line if len(line) <= MAX_WORDS else f"{line[:MAX_WORDS]}…"
+
+
+class ServerState(StrEnum):
+    """Where a server is in its life."""
+
+    STARTING = "starting"
+    SLEEPING = "sleeping"
+    """Not started yet: its tools are those of the last time, and the first call starts it."""
+    READY = "ready"
+    RESTARTING = "restarting"
+    """It was ready and has died; its tools stay on offer, and calls wait for it."""
+    FAILED = "failed"
+    STOPPED = "stopped"
+    DISABLED = "disabled"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerStatus:
+    """What is known of a server at one moment. Its own words are as it wrote them, but bounded in length."""
+
+    name: str
+    """As in the configuration."""
+    state: ServerState
+    era: str | None = None
+    """The protocol version that was agreed upon."""
+    tools: tuple[str, ...] = ()
+    """By the server's own names."""
+    error: str | None = None
+    """Why it failed or, where it was started again, why it last died: one line a person can act on."""
+    restarts: int = 0
+    """How often it was started again, whether it came up or not."""
+    notes: tuple[str, ...] = ()
+    """What is odd about it but harms nothing."""
+    stderr: tuple[str, ...] = ()
+    """Its last lines on standard error."""
+    logs: tuple[ServerLog, ...] = ()
+    """Its last log messages."""
+    instructions: str | None = None
+    """What it wants a model to know."""
+    server_name: str | None = None
+    """What it calls itself; not unique."""
+    server_version: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give JSON types only."""
+        return {
+            "name": self.name,
+            "state": self.state.value,
+            "era": self.era,
+            "tools": list(self.tools),
+            "error": self.error,
+            "restarts": self.restarts,
+            "notes": list(self.notes),
+            "stderr": list(self.stderr),
+            "logs": [message.to_dict() for message in self.logs],
+            "instructions": self.instructions,
+            "server_name": self.server_name,
+            "server_version": self.server_version,
+        }
+
+
+OnChange = Callable[[str, ServerStatus], None]
+"""Told the name and the status after every change of the state or of the tools."""

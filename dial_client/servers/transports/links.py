@@ -1,0 +1,190 @@
+"""The ways to reach a server, as far as whoever owns a connection has to know them.
+
+Making a link may start a process but loads no SDK: the process boots while the SDK is imported, in `Link.target`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from dial_client.config import ServerSettings, Transport
+from dial_client.people.login import Login
+from dial_client.servers.transports.tail import Tail
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """Whom a link tells what it sees."""
+
+    note: Callable[[str], None]
+    """Something odd that harms nothing, in words."""
+    ended: Callable[[str | None], None]
+    """The connection is no more; with the reason, where it is known by then."""
+    leaving: Callable[[BaseException], Awaitable[None]]
+    """The client is left on account of this error; it may take seconds until it is."""
+
+
+class Link(Protocol):
+    """One way to one server. `aclose` has to be called, whether the target was used or not."""
+
+    is_streamable_http: bool
+    """Whether there are sessions a server may forget, and the older HTTP+SSE is worth trying when this is refused."""
+
+    @property
+    def stderr(self) -> tuple[str, ...]:
+        """The last lines on its standard error."""
+
+    def target(self, hooks: Hooks) -> Any:
+        """Give what `mcp.Client` takes."""
+
+    async def last_words(self) -> str:
+        """Say why the connection ended, in words."""
+
+    async def aclose(self) -> None:
+        """Leave nothing behind."""
+
+
+def links_to(settings: ServerSettings, login: Login | None = None) -> Iterator[Link]:
+    """Give the ways to a server, each made when the one before it was refused; `login` is for those behind a URL.
+
+    A URL is first taken for streamable HTTP, then for HTTP+SSE (MCP specification, "Backwards Compatibility").
+
+    Raises:
+        ServerStartError: its process cannot be started.
+    """
+    if settings.transport is Transport.STDIO:
+        yield WindowsStdioLink(settings) if sys.platform == "win32" else StdioLink(settings)
+        return
+    if settings.transport is Transport.HTTP:
+        yield HTTPLink(settings, login)
+    yield SSELink(settings, login)
+
+
+class InProcessLink:
+    """A server object in this very process."""
+
+    is_streamable_http = False
+    stderr: tuple[str, ...] = ()
+
+    def __init__(self, server: Any) -> None:
+        self._server = server
+
+    def target(self, hooks: Hooks) -> Any:  # noqa: ARG002 (it has nothing to tell that the SDK does not)
+        """Give the server itself."""
+        return self._server
+
+    async def last_words(self) -> str:
+        """Say that it stopped: there is no more to know."""
+        return "the server has stopped"
+
+    async def aclose(self) -> None:
+        """Do nothing: the server belongs to whoever made it."""
+
+
+class StdioLink:
+    """A process of our own (POSIX). Making it starts the process."""
+
+    is_streamable_http = False
+
+    def __init__(self, settings: ServerSettings) -> None:
+        from dial_client.servers.transports.process import ServerProcess
+
+        self._process = ServerProcess(settings)
+        self._last_words: Callable[[], Awaitable[str]] | None = None
+
+    @property
+    def stderr(self) -> tuple[str, ...]:
+        """The last lines on its standard error."""
+        return self._process.stderr.lines
+
+    def target(self, hooks: Hooks) -> Any:
+        """Give its standard input and output as a transport."""
+        from dial_client.servers.transports.stdio import StdioTransport
+
+        transport = StdioTransport(self._process, hooks.note)
+        self._last_words = transport.last_words
+        return _mending(transport, hooks)
+
+    async def last_words(self) -> str:
+        """Say how the process ended and what it said last."""
+        return await self._last_words() if self._last_words is not None else "the server was not reached"
+
+    async def aclose(self) -> None:
+        """End the process and all its group."""
+        await self._process.stop()
+        self._process.close()
+
+
+class WindowsStdioLink:
+    """A process of our own on Windows, run by the SDK, which puts it into a job object."""
+
+    is_streamable_http = False
+
+    def __init__(self, settings: ServerSettings) -> None:
+        self._settings = settings
+        self._tail = Tail()
+
+    @property
+    def stderr(self) -> tuple[str, ...]:
+        """The last lines on its standard error."""
+        return self._tail.lines
+
+    def target(self, hooks: Hooks) -> Any:
+        """Give its standard input and output as a transport."""
+        from dial_client.servers.transports.windows import WindowsStdioTransport
+
+        return _mending(WindowsStdioTransport(self._settings, self._tail), hooks)
+
+    async def last_words(self) -> str:
+        """Say what the process said last."""
+        said = self._tail.last
+        return f"the server ended; it last said: {said}" if said else "the server ended and said nothing"
+
+    async def aclose(self) -> None:
+        """Do nothing: the SDK has ended the process."""
+
+
+class HTTPLink:
+    """A URL that speaks streamable HTTP."""
+
+    is_streamable_http = True
+    stderr: tuple[str, ...] = ()
+
+    def __init__(self, settings: ServerSettings, login: Login | None = None) -> None:
+        self._settings = settings
+        self._login = login
+
+    def target(self, hooks: Hooks) -> Any:
+        """Give the URL as a transport whose faults stay with the request they belong to."""
+        from dial_client.servers.transports.http import StreamableHTTPTransport
+
+        return _mending(StreamableHTTPTransport(self._settings, self._login), hooks)
+
+    async def last_words(self) -> str:
+        """Say that the connection is closed: there is no more to know."""
+        return "the connection was closed"
+
+    async def aclose(self) -> None:
+        """Do nothing: the transport has closed its connections."""
+
+
+class SSELink(HTTPLink):
+    """A URL that speaks the older HTTP+SSE."""
+
+    is_streamable_http = False
+
+    def target(self, hooks: Hooks) -> Any:
+        """Give the URL as a transport that ends, with the reason, when a message cannot be sent."""
+        from dial_client.servers.transports.http import SSETransport
+
+        return _mending(SSETransport(self._settings, hooks.ended, self._login), hooks)
+
+
+def _mending(transport: Any, hooks: Hooks) -> Any:
+    from dial_client.servers.transports.floods import Sieve
+    from dial_client.servers.transports.repair import Mender, MendingTransport
+
+    return MendingTransport(transport, Mender(hooks.note), Sieve(hooks.note), lambda: hooks.ended(None), hooks.leaving)

@@ -1,0 +1,157 @@
+"""The standard input and output of a server's process as the SDK's streams.
+
+The SDK's own transport reads in quadratic time, knows no limit to a message, hides the process, and leaves a server's
+children alive when the server leaves by itself (mcp 2.3, `mcp.client.stdio`).
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from types import TracebackType
+
+import anyio
+import anyio.lowlevel
+from anyio.abc import TaskGroup
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.shared.message import SessionMessage
+from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCRequest
+
+from dial_client.servers.transports.lines import LineSplitter, LineTooLong, messages_in
+from dial_client.servers.transports.process import ServerProcess
+
+MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+_BUFFERED = 16
+"""Messages between a pipe and the session; each is bounded by `MAX_MESSAGE_BYTES`."""
+_FLUSH = 0.5
+"""Seconds for what was said last (a cancellation, perhaps) to be written before the pipe is closed."""
+_LINGER = 0.5
+"""Seconds for what a process that has ended wrote last to be read."""
+
+Incoming = MemoryObjectSendStream[SessionMessage | Exception]
+
+
+class StdioTransport:
+    """What `mcp.Client` takes: entered, it gives the streams; left, the process and all its group are gone.
+
+    ``note`` is called once at most, when the server writes what is no message; such lines are skipped.
+    """
+
+    def __init__(
+        self, process: ServerProcess, note: Callable[[str], None], max_message_bytes: int = MAX_MESSAGE_BYTES
+    ) -> None:
+        self.fault: str | None = None
+        """Why the connection was given up, where it was not the process that ended."""
+        self._process = process
+        self._note = note
+        self._noted = False
+        self._max = max_message_bytes
+        self._closed = "its output"
+        self._pumps: TaskGroup = anyio.create_task_group()
+        self._flushed = anyio.Event()
+        self._stderr_read = anyio.Event()
+
+    async def __aenter__(
+        self,
+    ) -> tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]:
+        incoming, self._read = anyio.create_memory_object_stream[SessionMessage | Exception](_BUFFERED)
+        self._write, outgoing = anyio.create_memory_object_stream[SessionMessage](_BUFFERED)
+        await self._pumps.__aenter__()
+        self._pumps.start_soon(self._pump_in, incoming)
+        self._pumps.start_soon(self._pump_out, outgoing, incoming)
+        self._pumps.start_soon(self._pump_stderr)
+        self._pumps.start_soon(self._watch, incoming)
+        return self._read, self._write
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        with anyio.CancelScope(shield=True):
+            self._read.close()
+            self._write.close()
+            with anyio.move_on_after(_FLUSH):
+                await self._flushed.wait()
+            # The pumps run on meanwhile: a server that finds its output pipe full cannot leave.
+            await self._process.stop()
+        self._pumps.cancel_scope.cancel()
+        return await self._pumps.__aexit__(kind, error, trace)
+
+    async def last_words(self) -> str:
+        """Say why the connection ended, in one line; waits a second at most for the process to end, too."""
+        if self.fault is not None:
+            return self.fault
+        await self._process.exited(within=1.0)
+        with anyio.move_on_after(0.3):
+            await self._stderr_read.wait()
+        code = self._process.exit_code()
+        how = f"closed {self._closed}" if code is None else f"ended {_how(code)}"
+        said = self._process.stderr.last
+        return f"the server {how}; it last said: {said}" if said else f"the server {how} and said nothing"
+
+    async def _pump_in(self, incoming: Incoming) -> None:
+        lines = LineSplitter(self._max)
+        with incoming:
+            try:
+                while chunk := await self._process.read():
+                    for line in lines.feed(chunk):
+                        await self._deliver(line, incoming)
+                await self._deliver(lines.rest(), incoming)
+            except LineTooLong:
+                self.fault = f"the server sent a message of more than {self._max:,} bytes"
+            except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+                pass  # the session has left
+        while await self._process.read():
+            pass
+
+    async def _deliver(self, line: bytes, incoming: Incoming) -> None:
+        messages = messages_in(line)
+        if not messages and not self._noted and line.strip():
+            self._noted = True
+            self._note("it writes to its standard output what is no MCP message; those lines are skipped")
+        for message in messages:
+            await incoming.send(message)
+        if not messages and b"{" in line:
+            await anyio.lowlevel.checkpoint()  # words without end must not keep everybody else waiting
+
+    async def _pump_out(self, outgoing: MemoryObjectReceiveStream[SessionMessage], incoming: Incoming) -> None:
+        try:
+            with outgoing:
+                async for message in outgoing:
+                    await self._send(message, incoming)
+        except (OSError, anyio.ClosedResourceError, anyio.BrokenResourceError):
+            # It reads no more: ending the other direction, too, tells the session.
+            self._closed = "its input"
+            incoming.close()
+        finally:
+            self._flushed.set()
+
+    async def _send(self, message: SessionMessage, incoming: Incoming) -> None:
+        try:
+            text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+        except ValueError as error:  # lone surrogates in a model's arguments
+            if isinstance(message.message, JSONRPCRequest):
+                data = ErrorData(code=INTERNAL_ERROR, message=f"the request cannot be written as JSON: {error}")
+                await incoming.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=message.message.id, error=data)))
+            return
+        await self._process.write(text.encode() + b"\n")
+
+    async def _watch(self, incoming: Incoming) -> None:
+        """End the connection when the process ends, even if a child of it holds the pipe open."""
+        await self._process.gone()
+        await anyio.sleep(_LINGER)
+        incoming.close()
+
+    async def _pump_stderr(self) -> None:
+        try:
+            await self._process.read_stderr()
+        finally:
+            self._stderr_read.set()
+
+
+def _how(code: int) -> str:
+    if code >= 0:
+        return f"with exit code {code}"
+    try:
+        return f"by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"by signal {-code}"

@@ -1,0 +1,1 @@
+"""What a servers.json says: its `entries`, with `oauth`, read by `jsonfile` and `variables`."""

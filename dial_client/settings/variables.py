@@ -1,0 +1,95 @@
+"""What ``${…}`` means in a configuration, and files of variables.
+
+Each method that reads raises `ConfigError`, which names the variable and the place, and shows no value.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dial_client.errors import ConfigError
+from dial_client.settings.jsonfile import Node
+
+_REFERENCE = re.compile(r"\$\{([^{}]*)\}|\$\{")
+
+
+@dataclass(frozen=True, slots=True)
+class Variables:
+    """What ``${…}`` means. Values are put in once, and not looked through again."""
+
+    environ: Mapping[str, str] = field(repr=False)
+    folder: Path
+
+    def expanded(self, node: Node, *, home: bool = False) -> Node:
+        """Give the same node with its variables replaced, and with `home` a leading ``~`` too."""
+        return node.with_strings(lambda leaf: self.text(leaf, home=home))
+
+    def text(self, node: Node, *, home: bool = False) -> str:
+        """Give one string with its variables replaced."""
+        written = node.string()
+        text = _REFERENCE.sub(lambda found: self._value(node, found[1]), written)
+        if home and re.match(r"~(?:[/\\]|$)", written):
+            text = self._home(node) + text[1:]
+        if "\0" in text:
+            raise node.error("a NUL character cannot be passed on")
+        return text
+
+    def _value(self, node: Node, inside: str | None) -> str:
+        if inside in ("userHome", "workspaceFolder"):
+            return self._home(node) if inside == "userHome" else str(self.folder)
+        name, has_default, default = (inside or "").partition(":-")
+        name = name.removeprefix("env:")
+        if name.startswith("input:"):
+            raise node.error("${input:…} is not asked for here", "set an environment variable and write ${NAME}")
+        if not name or ":" in name or not name.isprintable():
+            known = "${VAR}, ${VAR:-default}, ${env:VAR}, ${userHome} and ${workspaceFolder}, none inside another"
+            raise node.error("this ${…} is not known", f"there are {known}")
+        value = self.environ.get(name)
+        if value is None and not has_default:
+            shown = name[:60]
+            raise node.error(f"the variable {shown} is not set", f"set it, or give a default: ${{{shown}:-…}}")
+        return value or default
+
+    def _home(self, node: Node) -> str:
+        try:
+            return self.environ.get("USERPROFILE" if os.name == "nt" else "HOME") or str(Path.home())
+        except RuntimeError:
+            raise node.error("the user's home folder is not known") from None
+
+
+def variables(environ: Mapping[str, str] | None, folder: str | os.PathLike[str]) -> Variables:
+    """Give the variables of this environment, or of the process's own, for a file in this folder."""
+    try:
+        return Variables(os.environ if environ is None else environ, Path(folder).absolute())
+    except OSError:
+        raise ConfigError("the current folder does not exist any more") from None
+
+
+_ENV_LINE = re.compile(
+    r"""\s*(?:(?:export\s+)?([^\s=#"']+)\s*=\s*(?:'([^']*)'|"((?:[^"\\]|\\.)*)"|([^\s"'#]\S*(?:\s+[^\s#]\S*)*))?)?"""
+    r"""\s*(?:#.*)?"""
+)
+_ESCAPED = {r"\n": "\n", r"\r": "\r", r"\t": "\t", r"\"": '"', r"\\": "\\", r"\$": "$"}
+
+
+def env_file(node: Node, path: Path) -> dict[str, str]:
+    """Read lines of KEY=VALUE, with ``export``, quotes and comments; nothing in them is expanded."""
+    try:
+        text = path.read_bytes().decode("utf-8-sig") if path.is_file() else "\0"
+    except (OSError, ValueError):
+        text = "\0"
+    if "\0" in text:
+        raise node.error("there is no such file, or it cannot be read", "expected lines of KEY=VALUE in UTF-8")
+    found: dict[str, str] = {}
+    for number, line in enumerate(text.split("\n"), 1):
+        parts = _ENV_LINE.fullmatch(line)
+        if not parts:
+            raise ConfigError("expected KEY=VALUE", "a quote is closed in its line", node.string(), number, 1)
+        key, single, double, bare = parts.groups("")
+        if key:
+            found[key] = single or bare or re.sub(r"\\.", lambda escape: _ESCAPED.get(escape[0], escape[0]), double)
+    return found
