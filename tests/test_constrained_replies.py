@@ -9,7 +9,7 @@ import pytest
 
 from dial_client.errors import ConfigError
 from dial_client.formats import ReActFormatHandler, XMLFormatHandler
-from dial_client.messages import Message, ToolSpec
+from dial_client.messages import Message, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.model import ToolFormatHandler
 from dial_client.providers.profile import CHAT, with_quirks
 from tests.endpoints import Say, hear, model_endpoint, provider_of, refuse
@@ -95,6 +95,15 @@ def test_a_react_reply_is_held_to_its_form(reply: str, is_accepted: bool) -> Non
 def test_an_xml_reply_is_held_to_its_form(reply: str, is_accepted: bool) -> None:
     request = XMLFormatHandler().request([Message.user("What is 1 + 1?")], (ADD,))
     assert accepts(request.grammar, reply) is is_accepted
+
+
+def test_behind_results_an_xml_call_stands_in_its_tags() -> None:
+    call = ToolCallRequest("1", "add", {"a": 1})
+    asked = [Message.user("1 + 1?"), Message.assistant("", (call,)), Message.tool(call, ToolCallResult("1", True, "2"))]
+    grammar = XMLFormatHandler().request(asked, (ADD,)).grammar
+    assert not accepts(grammar, '{"name": "add", "arguments": {"a": 1}}')
+    assert accepts(grammar, '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>')
+    assert accepts(grammar, "It is 2.")
 
 
 @pytest.mark.parametrize("handler", [ReActFormatHandler, XMLFormatHandler])

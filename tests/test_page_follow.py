@@ -12,6 +12,7 @@ import pytest
 
 FOLLOW = Path(__file__).parent.parent / "dial_client" / "serve" / "page" / "follow.js"
 NODE = shutil.which("node")
+GONE = 'event: error\ndata: {"type": "TurnGone", "message": "nobody knows"}\n\ndata: [DONE]\n\n'
 LEFT = 'event: error\ndata: {"type": "ConversationBusy", "message": "another one goes on"}\n\ndata: [DONE]\n\n'
 ENDED = 'event: done\ndata: {"stop_reason": "answered"}\n\ndata: [DONE]\n\n'
 
@@ -50,6 +51,11 @@ def test_a_turn_that_is_left_to_another_process_is_asked_for_again_and_then_read
     assert followed(begun + LEFT, 0, 404) == {"isWhole": False, "asked": ["t:1"] * 2, "taken": ["status"], "left": 0}
     # It is still there and says the same: the conversation was taken by another turn.
     assert followed(begun + LEFT, LEFT, ENDED) == {"isWhole": False, "asked": ["t:1"], "taken": ["status"], "left": 1}
+
+
+def test_a_turn_whose_process_is_gone_is_read_from_the_conversation() -> None:
+    begun = 'id: t:1\nevent: status\ndata: {"text": "…"}\n\n'
+    assert followed(begun + GONE) == {"isWhole": False, "asked": [], "taken": ["status"], "left": 0}
 
 
 def test_another_error_is_the_end() -> None:

@@ -336,6 +336,7 @@ async def test_a_stream_whose_server_is_gone_ends_in_words(
             rest = [event async for event in events]
     assert (first.id, first.data) == ("a-turn:1", 1)
     assert [event.name for event in rest] == ["error", ""]
+    assert rest[0].data["type"] == "TurnGone"
     assert "the conversation has what was done" in rest[0].data["message"]
     assert rest[1].data == "[DONE]"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from dial_client.formats.history import (
@@ -20,7 +20,7 @@ from dial_client.formats.history import (
 from dial_client.formats.reader import Reading, read_reply
 from dial_client.grammar import Grammar, literal
 from dial_client.logs import get_logger
-from dial_client.messages import Message, ToolCallRequest, ToolCallResult, ToolSpec
+from dial_client.messages import Message, Role, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.model import ModelRequest, ReplyReader, ToolFormat
 
 log = get_logger(__name__)
@@ -58,13 +58,18 @@ class XMLFormatHandler:
     def __init__(self) -> None:
         _say_that_it_is_legacy()
         self._instructions = Instructions(self.system_prompt)
-        self._grammar = Instructions(_grammar)
+        self._grammar = Instructions(partial(_grammar, bare=True))
+        self._grammar_behind_results = Instructions(partial(_grammar, bare=False))
 
     def request(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ModelRequest:
         """Make everything text; where nothing is on offer there are no instructions, and nothing stops the reply."""
         told = as_text(messages, _said, self.format_result)
         request = request_in_text(told, self._instructions.on(tools), self.stop_sequences())
-        return replace(request, grammar=self._grammar.on(tools)) if tools else request
+        if not tools:
+            return request
+        is_behind_results = bool(messages) and messages[-1].role is Role.TOOL
+        grammar = self._grammar_behind_results if is_behind_results else self._grammar
+        return replace(request, grammar=grammar.on(tools))
 
     def system_prompt(self, tools: Sequence[ToolSpec]) -> str:
         """Give the instructions: the tools, the tags, an example; empty without tools."""
@@ -91,21 +96,23 @@ class XMLFormatHandler:
         return Reading(tools)
 
 
-def _grammar(tools: Sequence[ToolSpec]) -> str:
+def _grammar(tools: Sequence[ToolSpec], *, bare: bool) -> str:
     """Give what a reply may be where it can be held to that: calls that fit, or words and perhaps calls behind them.
 
-    A small model leaves the tags out, and answers in words where it must not: so a call may stand bare. Words do not begin
-    as JSON or a tag does, and no other tag in them begins like that of a call.
+    A small model leaves the tags out and, where it must not, answers in words instead: so a call may stand `bare`.
+    Behind results it would go on calling. Words do not begin as JSON or a tag does, and no other tag in them begins as
+    that of a call does.
     """
     rules = Grammar()
     inputs = [
         f"{literal(_opening(tool.name))} {rules.object(tool.input_schema, f't{at}')}" for at, tool in enumerate(tools)
     ]
-    bare = f'( {" | ".join(inputs)} ) "}}"'
-    call = rf'"<tool_call>\n" {bare} "\n</tool_call>"'
+    object_ = f'( {" | ".join(inputs)} ) "}}"'
+    call = rf'"<tool_call>\n" {object_} "\n</tool_call>"'
     calls = rf'{call} ( "\n" {call} )*'
     words = r'[^<{\[ \n] ( [^<] | "<" [^t] | "<t" [^o] )*'
-    return rules.text(f"{bare} | {calls} | {words} ( {calls} )?")
+    replies = [calls, f"{words} ( {calls} )?", *([object_] if bare else [])]
+    return rules.text(" | ".join(replies))
 
 
 def _opening(name: str) -> str:

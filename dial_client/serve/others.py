@@ -110,6 +110,10 @@ class Others:
             return "", False
 
 
+class TurnGone(DialError):
+    """The process that ran a turn is gone, or has not said how the turn ended."""
+
+
 class _Doubt:
     """Whether a turn that is silent will still say how it ended."""
 
@@ -121,7 +125,7 @@ class _Doubt:
         """Take note of the turn that holds the conversation, or held it last, and of whether it still does.
 
         Raises:
-            DialError: it is not this one any more, and this one has said nothing.
+            TurnGone: it is not this one any more, and this one has said nothing.
         """
         now = anyio.current_time()
         if holder == (self._turn, True):
@@ -129,4 +133,4 @@ class _Doubt:
             return
         self._since = self._since or now
         if holder[0] == self._turn or now - self._since >= GRACE:
-            raise DialError("how this turn ended is not known here; the conversation has what was done until then")
+            raise TurnGone("how this turn ended is not known here; the conversation has what was done until then")

@@ -108,13 +108,10 @@ function named(one) {
   composer.name(one.id);
 }
 
-async function over(one) {
+function over(one) {
   running.delete(one.id);
-  await sidebar.refresh();
-  const { title } = await api.json("GET", `conversations/${encodeURIComponent(one.id)}`).catch(() => one);
-  one.title = title;
-  if (one === thread) show();
-  else threads.delete(one.id);
+  sidebar.refresh();
+  if (one !== thread) threads.delete(one.id);
 }
 
 /** Say something, {text, files}, in the open conversation; whether the server took it. */

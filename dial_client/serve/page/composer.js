@@ -52,13 +52,10 @@ export class Composer {
 
   /** A new conversation has its name now: what is being typed belongs to it. */
   name(key) {
-    const files = this.#files.all;
     keep(DRAFT + this.#key, "");
-    this.#files.set(this.#key, []);
     this.#key = key;
     keep(DRAFT + key, this.#field.value);
-    this.#files.open(key);
-    this.#files.set(key, files);
+    this.#files.name(key);
   }
 
   set text(text) {

@@ -63,6 +63,14 @@ export class Files {
     this.#draw();
   }
 
+  /** A new conversation has its name now: what lies ready belongs to it. */
+  name(key) {
+    const { all } = this;
+    this.set(this.#key, []);
+    this.#key = key;
+    this.set(key, all);
+  }
+
   /** Put these and no others to a conversation's next message. */
   set(key, files) {
     if (files.length) this.#kept.set(key, files);

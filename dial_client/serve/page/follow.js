@@ -9,8 +9,8 @@ const LONGEST_PAUSE = 8_000;
 const FIRST = 10;
 
 /**
- * Hand each event of a turn to `take({name, data})`; true when the turn is over, false when its events are gone and
- * the conversation has to be read instead, or the first of them are: a server keeps so many and no more.
+ * Hand each event of a turn to `take({name, data})`; true when the turn is over, false when the conversation has to be
+ * read instead: the turn's process is gone, or its events are, or the first of them (a server keeps so many and no more).
  *
  * `answer` is the answer that already carries the events, or null to ask for all of them from the beginning.
  * `lost(isLost)` hears when the connection breaks, and when it is back.
@@ -22,14 +22,15 @@ export async function follow(api, { conversation, turn, answer }, take, { lost, 
   while (!signal.aborted) {
     try {
       answer ??= await again(api, conversation, turn, reading.id, signal);
-      if (answer === null) return false;
       lost(false);
+      if (answer === null) return false;
       for await (const event of eventsOf(answer)) {
         tries = 0;
         if (reading.id === null && event.id) reading.isWhole = Number(event.id.split(":").at(-1)) <= FIRST;
         reading.id = event.id ?? reading.id;
         if (event.data === "[DONE]") return reading.isWhole;
         const data = JSON.parse(event.data);
+        if (event.name === "error" && data.type === "TurnGone") return false;
         if (event.name === "error" && data.type === "ConversationBusy") {
           // Its server is about to leave, and another one goes on with it; one that stays says so again.
           if (isLeft) return false;

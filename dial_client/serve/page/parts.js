@@ -1,4 +1,4 @@
-// Images and documents, as messages and results have them: shown where a browser shows them without running anything.
+// The parts of messages and results: texts, and images and documents, shown where that runs nothing.
 
 import { el, visible } from "./dom.js";
 
@@ -16,4 +16,12 @@ export function partNode(part, alt) {
     return el("figure", {}, image, el("figcaption", {}, about));
   }
   return el("p.quiet", {}, `${visible(part.name ?? "") || "A file"}: ${about}`);
+}
+
+export const isText = (part) => part.type === "text";
+
+/** Give the text of a message's content; what else is in it as a word in brackets. */
+export function textOf(content) {
+  if (typeof content === "string") return content;
+  return content.map((part) => (isText(part) ? part.text : `[${part.name || part.mime_type}]`)).join("\n\n");
 }

@@ -2,7 +2,8 @@
 
 import { el, say } from "./dom.js";
 import { follow, pause } from "./follow.js";
-import { TurnView, saidIn } from "./turn.js";
+import { asSent, saidIn } from "./said.js";
+import { TurnView } from "./turn.js";
 import { sentence } from "./words.js";
 
 /** Turns that are shown at first of a long conversation; the earlier ones are a button away. */
@@ -45,14 +46,14 @@ export class Thread extends EventTarget {
 
   /** Read the conversation, and go on with the turn that is running. */
   async load() {
-    const { title, messages, notes, running } = await this.#api.json("GET", this.#path());
-    this.title = title;
-    this.#show(messages, Boolean(running));
-    for (const note of notes ?? []) this.#last?.addNote(note);
+    const stored = await this.#read();
+    this.title = stored.title;
+    this.#show(stored);
+    for (const note of stored.notes) this.#last?.addNote(note);
     this.#changed();
-    if (!running) return;
-    this.#go({ turn: running === true ? null : running, answer: null });
-    await Promise.all(["approval", "question"].map((kind) => this.#pending(kind)));
+    if (!stored.running) return;
+    this.#go({ turn: stored.running, answer: null });
+    await Promise.all(["approval", "question"].map((kind) => this.#pending(kind, stored.running)));
   }
 
   /** Say something: {text, files}. What the server does not take is thrown, and not shown. */
@@ -109,36 +110,32 @@ export class Thread extends EventTarget {
     return `conversations/${encodeURIComponent(this.id)}${rest}`;
   }
 
-  #show(messages, isRunning) {
-    this.#turns = [];
-    this.#earlier = [];
-    this.element.replaceChildren();
-    const turns = [];
-    for (const message of messages) {
-      if (message.role === "user" || turns.length === 0) turns.push([]);
-      turns.at(-1).push(message);
-    }
+  #read(signal) {
+    return this.#api.json("GET", this.#path(), undefined, signal);
+  }
+
+  /** Show what is stored; of a turn that runs so many calls and what was before them, as its events tell the rest. */
+  #show({ messages, running }, calls = 0) {
+    const turns = turnsOf(messages);
+    if (running && turns.length) turns.push(upTo(turns.pop(), calls));
     let number = 0;
-    const makers = turns.map(([first, ...rest]) => {
-      const own = first.role === "user" ? number++ : null;
-      return () => this.#made(first, rest, own);
+    const makers = turns.map((turn) => {
+      const own = turn[0].role === "user" ? number++ : null;
+      const isOver = !running || turn !== turns.at(-1);
+      return () => this.#made(turn, own, isOver);
     });
-    // A running turn's events are told again from its beginning.
-    if (isRunning && turns.length && turns.at(-1)[0].role === "user") {
-      turns.at(-1).length = 1;
-      makers[makers.length - 1] = () => new TurnView(saidIn(turns.at(-1)[0].content), number - 1, this.#actions);
-    }
     this.#earlier = makers.splice(0, Math.max(0, makers.length - SHOWN));
     this.#turns = makers.map((make) => make());
-    this.element.append(...this.#turns.map((turn) => turn.element));
+    this.element.replaceChildren(...this.#turns.map((turn) => turn.element));
     this.count = number;
     this.#offerEarlier();
   }
 
-  #made(first, rest, number) {
-    const turn = new TurnView(number === null ? null : saidIn(first.content), number, this.#actions);
-    for (const message of number === null ? [first, ...rest] : rest) turn.addMessage(message, this.#serverOf);
-    turn.finish();
+  #made(messages, number, isOver) {
+    const [said, rest] = number === null ? [null, messages] : [saidIn(messages[0].content), messages.slice(1)];
+    const turn = new TurnView(said, number, this.#actions);
+    for (const message of rest) turn.addMessage(message, this.#serverOf);
+    if (isOver) turn.finish();
     return turn;
   }
 
@@ -172,41 +169,61 @@ export class Thread extends EventTarget {
     const { signal } = (this.#ending = new AbortController());
     this.isRunning = true;
     this.#changed();
-    const view = this.#last;
+    try {
+      await this.#follow(turn, answer, signal);
+    } catch (error) {
+      if (!signal.aborted) this.#last?.addFailure(sentence(error));
+    }
+    if (signal.aborted) return;
+    this.#last?.finish();
+    this.#over();
+    this.#last?.readAloud();
+    this.dispatchEvent(new Event("over"));
+    await this.#check().catch(() => {});
+  }
+
+  /** Follow a turn to its end; where its process is gone, show what is stored, and follow the turn that goes on with it. */
+  async #follow(turn, answer, signal) {
     const lost = (isLost) => {
       if (isLost === this.isLost) return;
       this.isLost = isLost;
       this.#changed();
     };
-    try {
-      const about = { conversation: this.id, turn, answer };
-      const isWhole = turn && (await follow(this.#api, about, (event) => this.#take(view, event), { lost, signal }));
-      if (!isWhole) await this.#wait(signal);
-    } catch (error) {
-      if (!signal.aborted) view?.addFailure(sentence(error));
-    }
-    if (signal.aborted) return;
-    view?.finish();
-    this.#over();
-    view?.readAloud();
-    this.dispatchEvent(new Event("over"));
-  }
-
-  /** Wait for a turn whose events are not to be had here, and show what it came to. */
-  async #wait(signal) {
-    for (;;) {
-      const { messages, notes, running } = await this.#api.json("GET", this.#path(), undefined, signal);
-      if (!running) {
-        this.#show(messages, false);
-        for (const note of notes ?? []) this.#last?.addNote(note);
+    const take = (event) => this.#take(event);
+    while (!(await follow(this.#api, { conversation: this.id, turn, answer }, take, { lost, signal }))) {
+      const stored = await this.#wait(turn, signal);
+      this.#reset();
+      const isSame = stored.messages.filter(({ role }) => role === "user").length === this.count;
+      this.#show(stored, isSame ? this.#last?.calls : 0);
+      if (!stored.running) {
+        if (stored.notes.length) this.#last?.addFailure(stored.notes.join("; "));
         return;
       }
+      this.#changed();
+      [turn, answer] = [stored.running, null];
+    }
+  }
+
+  /** Wait until a turn whose events are not to be had is not running any more; give what is stored then. */
+  async #wait(turn, signal) {
+    for (;;) {
+      const stored = await this.#read(signal);
+      if (stored.running !== turn) return stored;
       this.#setStatus("The answer is being written elsewhere…");
       await pause(LOOK, signal);
     }
   }
 
-  #take(view, { name, data }) {
+  /** Read what came of the turn that is over: the title, and what its events do not tell of, as another began it. */
+  async #check() {
+    const stored = await this.#read();
+    this.title = stored.title;
+    const isOver = !stored.running && !this.isRunning;
+    if (isOver && callsIn(turnsOf(stored.messages).at(-1) ?? []) > this.#last?.calls) this.#show(stored);
+    this.#changed();
+  }
+
+  #take({ name, data }) {
     switch (name) {
       case "status":
         if (data.text && !this.isStopping) this.#setStatus(data.text);
@@ -223,7 +240,7 @@ export class Thread extends EventTarget {
         this.#settled(data.id);
         break;
       default:
-        view?.take({ name, data });
+        this.#last?.take({ name, data });
     }
   }
 
@@ -236,11 +253,11 @@ export class Thread extends EventTarget {
     this.#changed();
   }
 
-  /** Read what is being asked for; a turn's own events tell of it only once. */
-  async #pending(kind) {
+  /** Read what a turn asks for; its own events tell of it only once. */
+  async #pending(kind, turn) {
     const found = await this.#api.json("GET", `${kind}s`).catch(() => null);
     for (const ask of found?.[`${kind}s`] ?? []) {
-      if (ask.conversation === this.id && this.isRunning) this.#ask({ ...ask, kind });
+      if (ask.turn === turn && this.isRunning) this.#ask({ ...ask, kind });
     }
   }
 
@@ -254,11 +271,15 @@ export class Thread extends EventTarget {
 
   #over() {
     this.isRunning = false;
+    this.#reset();
+    this.#changed();
+  }
+
+  #reset() {
     this.isStopping = false;
     this.isLost = false;
     this.asks.clear();
     this.status = "";
-    this.#changed();
   }
 
   #setStatus(text) {
@@ -271,14 +292,22 @@ export class Thread extends EventTarget {
   }
 }
 
-/** Give what is said as the server reads it: a text, or parts as OpenAI's clients send them. */
-function asSent({ text, files }) {
-  if (!files.length) return { text };
-  const parts = files.map(({ type, data, mime_type: kind, name }) => {
-    const url = `data:${kind};base64,${data}`;
-    return type === "image"
-      ? { type: "image_url", image_url: { url } }
-      : { type: "file", file: { filename: name, file_data: url } };
-  });
-  return { content: [...(text.trim() ? [{ type: "text", text }] : []), ...parts] };
+/** Part messages into turns: what the person says, and all that comes of it. */
+function turnsOf(messages) {
+  const turns = [];
+  for (const message of messages) {
+    if (message.role === "user" || turns.length === 0) turns.push([]);
+    turns.at(-1).push(message);
+  }
+  return turns;
+}
+
+/** Count the calls of a turn's messages. */
+const callsIn = (messages) => messages.reduce((sum, { tool_calls: calls }) => sum + (calls?.length ?? 0), 0);
+
+/** Give the beginning of a turn: what was said, and replies until there are so many calls, with their results. */
+function upTo(messages, calls) {
+  const isFurther = ({ role }, at) => at > 0 && role !== "tool" && callsIn(messages.slice(0, at)) >= calls;
+  const end = messages.findIndex(isFurther);
+  return end < 0 ? messages : messages.slice(0, end);
 }

@@ -1,8 +1,9 @@
 // One turn as it is shown: what the person said, and all that came of it. Fed by events, or by stored messages.
 
-import { copyButton, count, el, icon, iconButton, say, setText, visible } from "./dom.js";
-import { partNode } from "./parts.js";
+import { copyButton, count, el, icon, iconButton, say, visible } from "./dom.js";
+import { textOf } from "./parts.js";
 import { MarkdownView } from "./render.js";
+import { saidNodes } from "./said.js";
 import { ToolCard } from "./tool.js";
 import { stopped, took } from "./words.js";
 
@@ -18,17 +19,19 @@ export class TurnView {
   #cost = "";
   #actions;
   #number;
+  /** Calls of tools that are shown. */
+  calls = 0;
 
   /**
-   * `said`: {text, files, attached}, as `saidIn` gives it; null where the person said nothing. `number` counts what the
-   * person said, from 0. `actions`: {fork(number), edit(number, said), again(said)}.
+   * `said`: as in said.js; null where the person said nothing. `number` counts what the person said, from 0. `actions`:
+   * {fork(number), edit(number, said), again(said)}.
    */
   constructor(said, number, actions) {
     this.said = said;
     this.#number = number;
     this.#actions = actions;
     const begin = el("span.unseen", {}, "You said: ");
-    const spoken = said === null ? null : el("div.person", {}, begin, ...spokenNodes(said), this.#edits());
+    const spoken = said === null ? null : el("div.person", {}, begin, ...saidNodes(said), this.#edits());
     const label = said === null ? "Beginning" : `Question ${number + 1} and its answer`;
     this.element = el("section.turn", { "aria-label": label }, spoken, this.#answer);
   }
@@ -65,6 +68,7 @@ export class TurnView {
     this.#endReasoning();
     const card = new ToolCard(call, server);
     this.#cards.set(call.id, card);
+    this.calls += 1;
     this.#answer.append(card.element);
     if (live) card.run();
   }
@@ -84,34 +88,32 @@ export class TurnView {
     this.#answer.append(el("div.failed", { role: "alert" }, el("p", {}, visible(text)), this.said === null ? null : again));
   }
 
-  /** Show an event of the turn's stream; give whether this view knows it. */
+  /** Show an event of the turn's stream. */
   take({ name, data }) {
     switch (name) {
       case "message":
         if (data.choices?.[0]?.delta?.content) this.addText(data.choices[0].delta.content);
-        return true;
+        break;
       case "reasoning":
         this.addReasoning(data.text);
-        return true;
+        break;
       case "tool_call":
         this.addCall(data, data.server, { live: true });
-        return true;
+        break;
       case "tool_progress":
         this.card(data.id)?.progress(data);
-        return true;
+        break;
       case "tool_result":
         this.card(data.tool_call_id)?.finish({ ...data, duration: data.duration_s });
-        return true;
+        break;
       case "error":
         this.addFailure(data.message);
-        return true;
+        break;
       case "done":
         for (const note of data.notes ?? []) this.addNote(note);
         if (stopped(data.stop_reason)) this.addNote(stopped(data.stop_reason), "stopped");
         this.#cost = took(data);
-        return true;
-      default:
-        return false;
+        break;
     }
   }
 
@@ -160,37 +162,4 @@ export class TurnView {
     if (this.#reasoning) this.#reasoning.title.textContent = "Thoughts";
     this.#reasoning = null;
   }
-}
-
-function spokenNodes({ text, files, attached = [] }) {
-  const bubble = el("div.said");
-  setText(bubble, text, bubble);
-  const shown = files.map((file) => partNode(file, "Image you sent"));
-  return [...shown, ...(text.trim() || !files.length ? [bubble] : []), ...attached.map(attachedNode)];
-}
-
-/** A resource that went along: a line that unfolds; its text begins with a line that says what it is. */
-function attachedNode(text) {
-  const end = text.indexOf("\n");
-  const inside = el("div.reasoning-text");
-  const title = visible(text.slice(0, end < 0 ? 200 : Math.min(end, 200)));
-  const node = el("details.attached", {}, el("summary", {}, el("span", {}, title), icon("chevron")), inside);
-  setText(inside, visible(text.slice(end + 1)), node);
-  return node;
-}
-
-/** Give what a person's message says: its text, its images and documents, and the texts of the resources it names. */
-export function saidIn(content) {
-  if (typeof content === "string") return { text: content, files: [] };
-  const [texts, files] = [content.filter(isText), content.filter((part) => !isText(part))];
-  const attached = texts.filter((part) => part.foreign).map((part) => part.text);
-  return { text: textOf(texts.filter((part) => !part.foreign)), files, attached };
-}
-
-const isText = (part) => part.type === "text";
-
-/** Give the text of a message's content; what else is in it as a word in brackets. */
-function textOf(content) {
-  if (typeof content === "string") return content;
-  return content.map((part) => (isText(part) ? part.text : `[${part.name || part.mime_type}]`)).join("\n\n");
 }
