@@ -62,14 +62,15 @@ class DialClient:
         on_limit: ``"answer"`` ends a turn in words whatever limit is met; ``"raise"`` raises `LimitReached`.
         system: instructions put before every conversation that does not begin with its own.
         guidance: what the model is told of how to go about tools, beside any instructions; empty for nothing. None for
-            `asking.GUIDANCE`, where the conversation has no instructions of its own.
+            `turns.asking.GUIDANCE`, where the conversation has no instructions of its own.
         status: who words `StatusChanged`: with ``"template"`` the tools' titles, with ``"model"`` also the model, which
             says what each call does while it runs, if it is quick enough (20 tokens, 2 seconds).
         status_model: says it in place of the model: a smaller one.
         base_url: the endpoint, in place of the model's own.
         models: profiles that `model` may name.
-        record: a file to write the conversation to, for a bug report or a test; `recording` has its form. As a model,
-            ``scripted:FILE``, it brings stand-ins for its servers; one in `servers` of the same name is used instead.
+        record: a file to write the conversation to, for a bug report or a test, in the form of `recordings.recording`.
+            As a model, ``scripted:FILE``, it brings stand-ins for its servers; one in `servers` of the same name is
+            used instead.
         resource_tools: the model may list and read the resources of all servers; else of those whose entry says so.
         remember: a folder for what is remembered of servers from run to run: their tools, for entries with ``"lazy"``,
             and how to open them; True for the user's own.

@@ -17,7 +17,7 @@
 What is stored when:
 
 * the person's message before the model is asked;
-* whatever the turn adds as soon as it is whole, before its event is handed on, by the turn itself (`keeper`);
+* whatever the turn adds as soon as it is whole, before its event is handed on, by the turn itself (`keeping.keeper`);
 * the partial text of a turn that was cancelled or broke off, and an answer to each of its open calls.
 
 What is stored is never rewritten. Where the program was killed, the conversation has what was unfinished a second ago:

@@ -1,7 +1,7 @@
 """The endpoints that are known: where each is, and what is different about it.
 
 An endpoint is known by its host's name, by the prefix of a model's name, or because a profile says ``preset``; never by
-its port, which anything may listen on. docs/models.md is the same table in words, and says where each fact is from.
+its port, which anything may listen on. docs/models.md is the same table in words.
 """
 
 from __future__ import annotations

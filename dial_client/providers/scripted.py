@@ -41,8 +41,8 @@ A REPLY with ``wire`` is the answer of an endpoint, read by the code that reads 
 
 What pauses (`pause_turn` of the Messages API) goes on with the next reply.
 
-A *recording* (``DialClient(record=FILE)``, ``dial-chat --record FILE``) is a script too. It is JSON lines; `recording`
-has the form. It brings its servers along: `DialClient` puts stand-ins in their places.
+A *recording* (``DialClient(record=FILE)``, ``dial-chat --record FILE``) is a script too. It is JSON lines;
+`recordings.recording` has the form. It brings its servers along: `DialClient` puts stand-ins in their places.
 """
 
 from __future__ import annotations
