@@ -110,9 +110,13 @@ def _grammar(tools: Sequence[ToolSpec], *, bare: bool) -> str:
     object_ = f'( {" | ".join(inputs)} ) "}}"'
     call = rf'"<tool_call>\n" {object_} "\n</tool_call>"'
     calls = rf'{call} ( "\n" {call} )*'
-    words = r'[^<{\[ \n] ( [^<] | "<" [^t] | "<t" [^o] )*'
+    words = rf'[^{_NO_WORD}] ( [^<] | "<" [^t] | "<t" [^o] )*'
     replies = [calls, f"{words} ( {calls} )?", *([object_] if bare else [])]
     return rules.text(" | ".join(replies))
+
+
+_NO_WORD = r"<>{}()\[\]`,;:=/|&^%@!+~\\ \t\n"
+"""Characters with which no answer begins, but what is left of a call when its first character was not allowed."""
 
 
 def _opening(name: str) -> str:
