@@ -31,7 +31,7 @@ after the other, whoever asks for them. A turn's events are in the process that 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Literal
 from weakref import WeakValueDictionary
@@ -97,6 +97,8 @@ class ConversationManager:
         # A place is kept by the turns that use it, and goes with the last of them.
         self._places: WeakValueDictionary[str, _Place] = WeakValueDictionary()
         self._ended: OrderedDict[str, LiveTurn] = OrderedDict()
+        self.is_owed: Callable[[Conversation], Awaitable[bool]] = nobody_waits
+        """Whether its latest turn, which nobody runs, will be gone on with: until then it counts as running."""
 
     @property
     def store(self) -> ConversationStore:
@@ -288,14 +290,19 @@ class ConversationManager:
         message = Message.user(said) if isinstance(said, str) else said
         until = anyio.current_time() + self._patience
         place = self._places.setdefault(conversation_id, _Place())
-        if not await place.taken(until):
-            raise _busy(conversation_id)
         live = LiveTurn(self._store, conversation_id, self._lease, lambda: self._end(place, conversation_id), turn)
-        try:
-            history = await self._begun(live, message, until)
-        except BaseException:
-            place.free.release()
-            raise
+        while True:
+            if not await place.taken(until):
+                raise _busy(conversation_id)
+            try:
+                history = await self._begun(live, message, until)
+                break
+            except _Owed:
+                place.free.release()  # whoever goes on with that turn needs it
+            except BaseException:
+                place.free.release()
+                raise
+            await anyio.sleep(_LOOK_AGAIN)
         place.turn = live
         try:
             depth = 0 if message is not None else rounds_of_last(history)
@@ -308,13 +315,20 @@ class ConversationManager:
         return live
 
     async def _begun(self, live: LiveTurn, message: Message | None, until: float) -> tuple[Message, ...]:
-        """Store the message, and give the history that ends with it, once no other program's turn is in the way."""
+        """Store the message, and give the history that ends with it, once no other program's turn is in the way.
+
+        Raises:
+            _Owed: another turn has to be gone on with first.
+        """
         while True:
             stored = await self._store.get(live.conversation_id)
             added = await self._left_over(stored) if message is None else (*missing(stored), message)
-            if stored.running:
+            is_owed = message is not None and bool(stored.turn) and not stored.running and await self.is_owed(stored)
+            if stored.running or is_owed:
                 if anyio.current_time() >= until:
                     raise _busy(live.conversation_id)
+                if is_owed:
+                    raise _Owed
                 await anyio.sleep(_LOOK_AGAIN)
             elif await self._store.begin(
                 live.conversation_id,
@@ -348,8 +362,17 @@ class ConversationManager:
         place.free.release()
 
 
+async def nobody_waits(stored: Conversation) -> bool:  # noqa: ARG001 - see `ConversationManager.is_owed`
+    """Say that no turn is gone on with: whose program is killed is at its end."""
+    return False
+
+
 class _NothingLeft(Exception):
     """There is no turn to go on with. Never leaves the module."""
+
+
+class _Owed(Exception):
+    """A turn that nobody runs is before this one. Never leaves the module."""
 
 
 class _Place:

@@ -68,6 +68,7 @@ async def served(
     grace: float = GRACE,
     head_patience: int = HEAD_PATIENCE,
     durable: bool = False,
+    look_every: float = 0.1,
     **options: Any,
 ) -> AsyncIterator[Served]:
     """Serve until this is left, which cancels what still runs, or leaves it to others where turns are durable."""
@@ -86,7 +87,7 @@ async def served(
             anyio.create_task_group() as group,
             httpx2.AsyncClient(base_url=url, headers=auth, timeout=LONG, trust_env=False, verify=False) as http,
         ):
-            lasting = await stack.enter_async_context(durable_turns(dial, kept, turns)) if durable else None
+            lasting = await stack.enter_async_context(durable_turns(dial, kept, turns, look_every)) if durable else None
             house = House(dial, kept, desk, turns, MODEL, lasting, elsewhere=elsewhere)
             app = application(house, rules or Rules(TOKEN, max_body=MAX_BODY))
             server = Listener(app, listener, turns, grace=grace, patience=head_patience)
@@ -100,13 +101,13 @@ async def served(
     await kept.aclose()
 
 
-def durable_turns(dial: DialClient, kept: ConversationStore, turns: Turns) -> DurableTurns:
+def durable_turns(dial: DialClient, kept: ConversationStore, turns: Turns, look_every: float) -> DurableTurns:
     assert isinstance(kept, SQLStore)
     manager = ConversationManager(dial, kept, when_busy="refuse")
     return DurableTurns(
         manager,
         beside(kept.where),
-        look_every=0.1,
+        look_every=look_every,
         on_begun=lambda live: turns.keep(live.running),
         is_leaving=lambda: turns.is_leaving,
     )

@@ -19,6 +19,7 @@ from anyio import to_thread
 
 import dial_client
 from dial_client import ConversationManager, DialClient, Limits, Message, ScriptedProvider, SQLStore
+from dial_client.conversations import WhenBusy
 from dial_client.durable import SQLITE_IS_TOO_OLD, DurableAnswer, DurableTurns, beside
 from dial_client.errors import ConfigError, ConversationBusy, ConversationNotFound, DialError
 from dial_client.events import Finished, RoundStarted
@@ -63,11 +64,12 @@ async def durable(
     limits: Limits | None = None,
     is_leaving: Callable[[], bool] = lambda: False,
     kind: type[SQLStore] = SQLStore,
+    when_busy: WhenBusy = "refuse",
 ) -> AsyncIterator[tuple[ConversationManager, DurableTurns]]:
     """Be one program of several, one after the other."""
     store = kind(folder / "talk.db")
     async with DialClient({}, ScriptedProvider(list(replies)), limits=limits) as dial:
-        manager = ConversationManager(dial, store, when_busy="refuse")
+        manager = ConversationManager(dial, store, when_busy=when_busy)
         async with DurableTurns(manager, beside(store.where), look_every=0.1, is_leaving=is_leaving) as turns:
             yield manager, turns
     await store.aclose()
@@ -355,3 +357,14 @@ async def test_a_sqlite_that_is_too_old_is_told_at_once(tmp_path: Path) -> None:
         manager = ConversationManager(dial, SQLStore(tmp_path / "talk.db"))
         with pytest.raises(ConfigError, match="need SQLite"):
             await DurableTurns(manager, f"sqlite:///{tmp_path / 'turns.db'}").__aenter__()
+
+
+@new_enough
+async def test_a_turn_that_was_left_is_answered_before_another_one_begins(tmp_path: Path) -> None:
+    async with durable(tmp_path, {"hang": True}) as (manager, turns):
+        conversation = await manager.create()
+        await turns.start(conversation.id, "One?")
+        await asked_for(manager, conversation.id)
+    async with durable(tmp_path, "One.", "Two.", when_busy="wait") as (manager, turns):
+        assert (await turns.answer(await turns.start(conversation.id, "Two?"))).text == "Two."
+        assert await said(manager, conversation.id) == ["One?", "One.", "Two?", "Two."]

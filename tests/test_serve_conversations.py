@@ -344,3 +344,16 @@ async def test_servers_and_tools_are_listed_and_a_server_is_started_anew() -> No
         "read_only": False,
     }
     assert again["servers"][0]["state"] == "ready"
+
+
+async def test_of_a_conversation_that_is_deleted_while_a_turn_runs_the_events_are_gone_too() -> None:
+    maths = Maths()
+    waits = {"tool_calls": [{"name": "wait", "arguments": {}}]}
+    async with served([waits], {"maths": maths.server}, allow=["*"]) as server:
+        where = await server.conversation()
+        async with server.http.stream("POST", f"{where}/chat", json={"text": "Hello?"}) as answer:
+            await maths.gate.begun.wait()
+            await server.json("DELETE", where, 204)
+            assert (await answer.aread()).endswith(b"data: [DONE]\n\n")
+        events = f"{where}/turns/{answer.headers['x-turn-id']}/events"
+        assert (await server.json("GET", events, 404))["error"]["code"] == "conversation_not_found"

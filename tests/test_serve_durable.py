@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import signal
+import sqlite3
 import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import anyio
@@ -11,11 +14,13 @@ import httpx2
 import pytest
 
 from dial_client.cli.commands import run
+from dial_client.durable import turns as durable_turns
 from dial_client.histories import INTERRUPTED
+from dial_client.messages import Message
 from dial_client.stores.sql import SQLStore
 from tests.programs import LONG, entry, environment, write_config
 from tests.serving import Heard, served, text_of
-from tests.stores import database_url, needs_postgres
+from tests.stores import database_url, needs_postgres, query
 from tests.test_durable import new_enough
 from tests.test_serve_conversations import Maths, chat
 from tests.test_serve_leaving import ask, no_signals, serving
@@ -66,6 +71,10 @@ async def test_a_turn_that_does_not_end_in_time_is_left_to_the_next_process(tmp_
             await maths.gate.begun.wait()
             server.listener.leave()
     assert (events[-2].name, events[-2].data["type"], events[-1].data) == ("error", "ConversationBusy", "[DONE]")
+    async with served([], store=SQLStore(tmp_path / "kept.db"), durable=True, look_every=LONG) as server:
+        assert (await server.json("GET", where))["running"]
+        refused = await server.json("POST", f"{where}/stop", 409)
+        assert refused["error"]["code"] == "not_running_yet"
     async with served(["Here I am."], store=SQLStore(tmp_path / "kept.db"), durable=True) as server:
         read = await server.json("GET", where)
         assert read["running"]
@@ -73,6 +82,38 @@ async def test_a_turn_that_does_not_end_in_time_is_left_to_the_next_process(tmp_
             await anyio.sleep(0.05)
     said = [message["content"] for message in read["messages"]]
     assert said == ["Go!", "Let me see.", INTERRUPTED, "Here I am."]
+
+
+@new_enough
+@pytest.mark.anyio
+@pytest.mark.parametrize("is_locked", [False, True])
+async def test_a_database_of_durable_turns_that_fails_is_told_in_words_and_waited_for_with_a_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_locked: bool
+) -> None:
+    monkeypatch.setattr(durable_turns, "_WRITE", 0.3)
+    file = tmp_path / "kept.db-turns"
+    async with served([], store=SQLStore(tmp_path / "kept.db"), durable=True) as server:
+        made = await server.store.create()
+        await server.store.begin(made.id, "killed.1", [Message.user("Hi")], behind=0, seconds=0.0, title="")
+        with broken(file, is_locked=is_locked):
+            read = await server.json("GET", f"/conversations/{made.id}", 500)
+            said = await server.json("POST", f"/conversations/{made.id}/chat", 500, json={"text": "Hello?"})
+        assert (await server.json("GET", f"/conversations/{made.id}"))["running"] is None
+    assert (read["error"]["code"], said["error"]["code"]) == ("failed", "failed")
+    assert "the database for durable turns failed" in read["error"]["message"]
+
+
+@contextmanager
+def broken(file: Path, *, is_locked: bool) -> Iterator[None]:
+    if is_locked:
+        with closing(sqlite3.connect(file, isolation_level=None)) as other:
+            other.execute("BEGIN EXCLUSIVE")
+            yield
+            other.execute("ROLLBACK")
+    else:
+        query(file, "ALTER TABLE workflow_status RENAME TO away")
+        yield
+        query(file, "ALTER TABLE away RENAME TO workflow_status")
 
 
 @needs_postgres

@@ -20,6 +20,7 @@ from dial_client.serve import elsewhere, others
 from dial_client.serve.elsewhere import events as events_of
 from dial_client.stores.sql import SQLStore
 from tests.programs import LONG
+from tests.servers.running import raw
 from tests.serving import MODEL, Heard, Served, heard, served, text_of
 from tests.stores import query
 from tests.test_serve_conversations import Maths
@@ -142,6 +143,30 @@ async def test_a_turn_of_many_events_is_written_down_in_pieces(tmp_path: Path, m
             told_here = [event async for event in events]
     assert [event.id for event in told] == [event.id for event in told_here]
     assert text_of(told) == text_of(told_here)
+
+
+async def test_who_comes_at_the_very_end_of_a_turn_reads_it_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(elsewhere, "LOOK", 0.6)  # the turn ends before it is looked what others wish
+    maths = Maths()
+    async with two(tmp_path, [WAITS, "Done."], servers={"maths": maths.server}, allow=["*"]) as (here, there):
+        where = await here.conversation()
+        async with talking(here, where) as (events, answer), anyio.create_task_group() as group:
+            turn = answer.headers["x-turn-id"]
+            await maths.gate.begun.wait()
+            told: list[Heard] = []
+
+            async def read() -> None:
+                async with reading(there, where, turn) as (foreign, _):
+                    told.extend([event async for event in foreign])
+
+            group.start_soon(read)
+            while not notes(tmp_path):  # noqa: ASYNC110 - the other server's wish
+                await anyio.sleep(0.01)
+            maths.gate.open.set()
+            told_here = [event async for event in events]
+    assert [event.id for event in told] == [event.id for event in told_here]
 
 
 async def test_a_turn_is_stopped_at_the_other_server(tmp_path: Path) -> None:
@@ -281,6 +306,24 @@ async def test_a_grant_is_for_the_tool_as_it_was_and_ends_with_the_server_it_was
             async with served([CALL], {"pen": changed}, store=SQLStore(tmp_path / "both.db")) as other:
                 assert await asks(other)
         assert await asks(there)
+
+
+async def test_a_grant_does_not_hold_for_a_server_that_is_started_in_another_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    echo = {"tool_calls": [{"name": "echo", "arguments": {}}]}
+    asked: list[str] = []
+    async with AsyncExitStack() as stack:
+        for name in ("one", "other"):
+            (tmp_path / name).mkdir()
+            monkeypatch.chdir(tmp_path / name)  # of the server it is not said where it is started: here
+            store = SQLStore(tmp_path / "both.db")
+            server = await stack.enter_async_context(served([echo, "Done."], {"it": raw("Server")}, store=store))
+            async with talking(server, await server.conversation()) as (events, _):
+                asked.append((await until(events, "approval")).data["id"])
+                await server.json("POST", f"/approvals/{asked[-1]}", 204, json=SESSION)
+                await until(events, "done")
+    assert len(asked) == 2
 
 
 async def test_what_a_turn_did_before_it_handed_calls_back_is_known_at_the_other_server(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from dataclasses import dataclass
 
@@ -41,6 +42,16 @@ def ended(stored: Conversation, said: Message) -> dict[str, str]:
             break
         answer = message.text if message.role is Role.ASSISTANT and not message.tool_calls and not answer else answer
     return {"text": answer, "stop_reason": ""}
+
+
+def read(said: str) -> Message:
+    """Give what was said, as a workflow holds it: JSON, or nothing where the conversation has it."""
+    return Message.from_dict(json.loads(said)) if said else Message.user("")
+
+
+def failed(error: Exception) -> DialError:
+    """Make the error that says that what DBOS keeps cannot be had."""
+    return DialError(f"the database for durable turns failed: {type(error).__name__}")
 
 
 def turn_id(conversation_id: str, name: str = "") -> str:

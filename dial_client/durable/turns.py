@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, Self
 import anyio
 from anyio import to_thread
 
-from dial_client.conversations import ConversationManager
+from dial_client.conversations import ConversationManager, nobody_waits
 from dial_client.durable import answers
 from dial_client.durable.answers import DurableAnswer, attempt_at, conversation_of, is_of, turn_id
 from dial_client.durable.database import url_of
-from dial_client.errors import ConfigError, ConversationBusy, ConversationNotFound, DialError
+from dial_client.errors import ConfigError, ConversationNotFound, DialError
 from dial_client.keeping.live_turn import LiveTurn
 from dial_client.logs import get_logger
 from dial_client.messages import Message
@@ -47,7 +47,7 @@ NOT_BEGUN = 30.0
 _WAIT = 0.5
 """Seconds between two looks whether another program has let go of a turn."""
 _WRITE = 10.0
-"""Seconds in which a turn has to be written down."""
+"""Seconds in which a turn has to be written down, or looked up."""
 _SETTLE = 2.0
 """Seconds for what came of turns to be written down when the program ends."""
 KEPT = 60.0
@@ -103,6 +103,7 @@ class DurableTurns:
         await to_thread.run_sync(self._launch)
         self._nursery = await Nursery.open()
         self._nursery.start_soon(self._look)
+        self.manager.is_owed = self._is_owed
         return self
 
     async def __aexit__(
@@ -113,6 +114,7 @@ class DurableTurns:
 
         nursery, self._nursery = self._nursery, None
         self._is_leaving = lambda: True
+        self.manager.is_owed = nobody_waits
         with anyio.CancelScope(shield=True):
             if nursery is not None:
                 await nursery.aclose()
@@ -154,8 +156,6 @@ class DurableTurns:
             ConversationBusy: another turn of it is under way, or waits to be gone on with.
             DialError: a database failed; the turn is cancelled, if it had begun.
         """
-        if await self._is_owed(conversation_id, await self._holder(conversation_id)):
-            raise ConversationBusy(f"a turn of the conversation {conversation_id!r} is about to be gone on with")
         turn = turn_id(conversation_id)
         self._mine.add(turn)
         try:
@@ -172,10 +172,14 @@ class DurableTurns:
         return live
 
     async def get(self, conversation_id: str) -> Conversation:
-        """Give a conversation as `ConversationManager.get`; it is running also while it waits to be gone on with."""
+        """Give a conversation as `ConversationManager.get`; it is running also while it waits to be gone on with.
+
+        Raises:
+            ConversationNotFound: there is none with this id.
+            DialError: a database failed.
+        """
         stored = await self.manager.get(conversation_id)
-        is_owed = await self._is_owed(conversation_id, (stored.turn, stored.running))
-        return replace(stored, running=True) if is_owed else stored
+        return replace(stored, running=True) if await self._is_owed(stored) else stored
 
     async def answer(self, turn: str) -> DurableAnswer:
         """Wait for what comes of a turn that `start` has given, whichever program runs it.
@@ -233,7 +237,7 @@ class DurableTurns:
             with anyio.fail_after(_WRITE), SetWorkflowID(turn):
                 await DBOS.start_workflow_async(self._begun_workflow, live.conversation_id)
         except Exception as error:
-            raise DialError(f"the database for durable turns failed: {type(error).__name__}") from error
+            raise answers.failed(error) from error
 
     async def _carried_out(self, conversation_id: str, said: str) -> dict[str, str]:
         """Carry a turn out: the workflow. What is killed in the middle of a step begins that step again."""
@@ -280,14 +284,14 @@ class DurableTurns:
         status = await DBOS.get_workflow_status_async(turn)
         if status is None or status.executor_id != self._executor:
             raise DialError("another program has taken the turn over")
-        self._on_begun(await self.manager.start(conversation_id, _read(said), turn=attempt_at(turn)))
+        self._on_begun(await self.manager.start(conversation_id, answers.read(said), turn=attempt_at(turn)))
 
     async def _answer(self, conversation_id: str, turn: str, said: str = "") -> dict[str, str]:
         """Give what comes of a turn that has begun, wherever that was."""
         try:
             live = await self._live(conversation_id, turn)
             if live is None:
-                return answers.ended(await self.manager.get(conversation_id), _read(said))
+                return answers.ended(await self.manager.get(conversation_id), answers.read(said))
         except DialError as error:
             return answers.broken(error)
         try:
@@ -334,14 +338,17 @@ class DurableTurns:
         stored = await store.get(conversation_id)
         return stored.turn, stored.running
 
-    async def _is_owed(self, conversation_id: str, holder: tuple[str, bool]) -> bool:
+    async def _is_owed(self, stored: Conversation) -> bool:
         """Whether nobody runs a conversation's latest turn, and somebody will."""
         from dbos import DBOS
 
-        latest, is_running = holder
-        if not latest or is_running:
+        if not stored.turn or stored.running:
             return False
-        status = await DBOS.get_workflow_status_async(answers.tried_by(latest, conversation_id))
+        try:
+            with anyio.fail_after(_WRITE):  # DBOS itself would wait until the database is back
+                status = await DBOS.get_workflow_status_async(answers.tried_by(stored.turn, stored.id))
+        except Exception as error:
+            raise answers.failed(error) from error
         return status is not None and status.status in ("PENDING", "ENQUEUED")
 
     async def _look(self) -> None:
@@ -383,10 +390,6 @@ class DurableTurns:
         if await DBOS.list_workflow_steps_async(turn):
             return True
         return time.time() - (found.updated_at or 0) / 1000 > self._not_begun
-
-
-def _read(said: str) -> Message:
-    return Message.from_dict(json.loads(said)) if said else Message.user("")
 
 
 async def _coroutine(work: Any, arguments: tuple[str, ...]) -> Any:

@@ -125,19 +125,19 @@ class LiveTurn:
         self._running = running
 
     async def keep(self, recorder: TurnRecorder) -> None:
-        """See `running.Witness`."""
+        """See `turns.running.Witness`."""
         await self._keeper.keep(recorder)
 
     async def beat(self, recorder: TurnRecorder) -> None:
-        """See `running.Witness`."""
+        """See `turns.running.Witness`."""
         await self._keeper.beat(recorder)
 
     async def end(self, recorder: TurnRecorder) -> None:
-        """See `running.Witness`."""
+        """See `turns.running.Witness`."""
         await self._keeper.end(recorder)
 
     def heard(self, event: Event) -> None:
-        """See `running.Witness`."""
+        """See `turns.running.Witness`."""
         if self.is_left and isinstance(event, Finished):
             return
         self._events.append(event)
@@ -145,7 +145,7 @@ class LiveTurn:
         self._tell()
 
     def ended(self) -> None:
-        """See `running.Witness`."""
+        """See `turns.running.Witness`."""
         self._over = True
         self._keeper.rest()
         self._tell()

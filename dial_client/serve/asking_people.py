@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -77,7 +78,7 @@ class Desk:
     """
 
     side_by_side = True
-    """See `approvals.Approver`."""
+    """See `tools.approvals.Approver`."""
 
     def __init__(
         self,
@@ -92,12 +93,13 @@ class Desk:
         self._slips = Slips(elsewhere)
         self._patience = patience
         self._servers = servers or {}
+        self._folder = os.getcwd()  # noqa: PTH109 - a text
         self._say = say
         self._waiting: dict[str, _Waiting] = {}
         elsewhere.on_said = self._hear
 
     async def __call__(self, call: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:
-        """Ask for permission: an `approvals.Approver`."""
+        """Ask for permission: a `tools.approvals.Approver`."""
         key = self._key(tool, server)
         if await self._slips.is_granted(key):
             return Approval(Decision.ONCE)
@@ -125,7 +127,7 @@ class Desk:
         return Approval(Decision.DENY, "nobody answered whether it may run")
 
     async def elicit(self, question: Elicitation) -> ElicitationAnswer:
-        """Ask what a server wants to know: a `questions.Elicit`."""
+        """Ask what a server wants to know: a `people.questions.Elicit`."""
         talks = tuple(talk for talk in self._turns.talks if question.server in talk.running.recorder.servers_at_work)
         if not talks:
             self._say(f"{question.server} asks something and is declined: no conversation waits for it")
@@ -178,8 +180,12 @@ class Desk:
 
     def _key(self, tool: ToolSpec, server: str) -> str:
         entry = self._servers.get(server)
-        reached = identity(entry) if isinstance(entry, ServerSettings) else ""
+        reached = self._reached(entry) if isinstance(entry, ServerSettings) else ()
         return hashlib.sha256(json.dumps([server, reached, definition(tool)]).encode()).hexdigest()
+
+    def _reached(self, entry: ServerSettings) -> tuple[str, str]:
+        # One and the same program works on other files where it is started in another folder.
+        return identity(entry), (entry.cwd or self._folder) if entry.command else ""
 
     async def pending(self, kind: str) -> list[dict[str, Any]]:
         """Give what waits, the oldest first, in JSON types only.
@@ -236,10 +242,16 @@ class Desk:
         waiting = self._waiting.get(slip.id)
         if waiting is None:
             return await self._slips.answer(slip, answer)
-        if waiting.answer is not None or not await self._slips.take(slip):
+        if waiting.answer is not None or not (await self._slips.take(slip) or await self._is_unanswered(waiting)):
             return False
         waiting.give(answer)
         return True
+
+    async def _is_unanswered(self, waiting: _Waiting) -> bool:
+        """Whether nobody has taken a slip that is not there: its time may be over, as where the machine slept."""
+        with anyio.move_on_after(_LATE):
+            await waiting.answered.wait()
+        return waiting.answer is None and self._waiting.get(waiting.slip.id) is waiting
 
     def _hear(self, said: Any) -> None:
         """Take an answer that was given at another process, and looked at there."""

@@ -65,6 +65,8 @@ class Elsewhere:
         self._turns = turns
         self._model = model
         self._told: dict[str, _Told] = {}
+        self._known: tuple[LiveTurn, ...] = ()
+        """Those that ran at the last look: what was wished of them since may have been wished before they ended."""
         self._ears: set[Ear] = set()
         self._held: set[int] = set()
         self._renewed = -math.inf
@@ -121,9 +123,10 @@ class Elsewhere:
         if self._told or self._ears:
             is_behind = any(told.is_behind for told in self._told.values())
             return 0.0 if is_behind and not self._is_failing else BATCH
-        if self._turns.talks:
+        if self._turns.talks or self._known:
             return LOOK
-        return max(0.0, self._renewed + LIFE / 3 - anyio.current_time()) if self._held else math.inf
+        # Not at once where it is due: it has failed then, and may again.
+        return max(LOOK, self._renewed + LIFE / 3 - anyio.current_time()) if self._held else math.inf
 
     async def _look(self) -> bool:
         await self._hear()
@@ -132,7 +135,8 @@ class Elsewhere:
         return True
 
     async def _hear(self) -> None:
-        talks = {wishes(talk.id): talk for talk in self._turns.talks}
+        running = self._turns.talks
+        talks = {wishes(talk.id): talk for talk in (*self._known, *running)}
         ears = tuple(self._ears)  # one that comes meanwhile may be behind what is asked for
         if self.board is None or not (talks or ears):
             return
@@ -145,6 +149,7 @@ class Elsewhere:
         notes = [note for note in found if note.topic == self.address or note.topic in talks]
         # What is taken is done: who wished it, and sees that it was taken, need wait no longer.
         taken = await self.board.take(*(note.id for note in notes))
+        self._known = running
         for note in notes:
             if note.id in taken:
                 self._heed(note, talks.get(note.topic))
@@ -153,7 +158,7 @@ class Elsewhere:
         if talk is None:
             try:
                 self.on_said(json.loads(note.body))
-            except (KeyError, ValueError) as error:  # another version's
+            except (KeyError, TypeError, ValueError) as error:  # another version's
                 log.warning("answer_unreadable", error=type(error).__name__)
         elif note.body == STOP:
             talk.cancel()
@@ -256,12 +261,16 @@ class _Told:
         """Give what has happened since the last one; None for nothing. The first says at least that there is one."""
         is_over, at = self.live.over, self._at
         lines: list[tuple[int | None, str]] = []
-        for at, event in self.live.since(self._at, MOST):
-            if text := text_of(event, f"{self.live.id}:{at}", self._chunk):
-                lines.append((at, text))
-        is_last = is_over and at >= self.live.last
+        try:
+            for at, event in self.live.since(self._at, MOST):
+                if text := text_of(event, f"{self.live.id}:{at}", self._chunk):
+                    lines.append((at, text))
+            is_last = is_over and at >= self.live.last
+            end = await self._end() if is_last else ""
+        except Exception as error:  # noqa: BLE001 - an event that cannot be written is the end, as it is for who reads here
+            is_last, end = True, end_of(error, self._chunk)
         if is_last:
-            lines.append((None, await self._end()))
+            lines.append((None, end))
         if lines or not self.notes:
             return _Batch(lines, at, is_last)
         self._at = at

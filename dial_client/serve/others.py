@@ -96,7 +96,7 @@ class Others:
                             after = at
                             yield text
                     if not found:
-                        doubt.grows(await self._holder(conversation_id))
+                        doubt.grows(await self._likely_holder(conversation_id))
             except Exception as error:  # noqa: BLE001 - the reader is owed an end of the stream, whatever was wrong
                 yield end_of(error, {})
 
@@ -107,6 +107,12 @@ class Others:
         try:
             return await self._store.turn_of(conversation_id)
         except ConversationNotFound:
+            return "", False
+
+    async def _likely_holder(self, conversation_id: str) -> tuple[str, bool]:
+        try:
+            return await self._holder(conversation_id)
+        except DialError:  # the database may be back before the doubt is too great
             return "", False
 
 

@@ -15,6 +15,7 @@ from dial_client.errors import DialError
 from dial_client.logs import get_logger
 from dial_client.serve.elsewhere import LIFE, WISHED, Elsewhere
 from dial_client.sinks import sse
+from dial_client.stores.board import Note
 
 log = get_logger(__name__)
 
@@ -66,8 +67,7 @@ class Slips:
             DialError: the database failed.
         """
         notes = await self._board.read({_topic(kind): 0}) if self._board is not None else ()
-        said = [(json.loads(note.body), note.id) for note in notes]
-        slips = [Slip(one["id"], kind, one["about"], one["key"], one["to"], note) for one, note in said]
+        slips = [slip for note in notes if (slip := _slip(kind, note)) is not None]
         return [slip for slip in slips if slip.to != self._elsewhere.address]
 
     async def take(self, slip: Slip) -> bool:
@@ -112,6 +112,15 @@ class Slips:
             return None
         self._elsewhere.hold(note)
         return note
+
+
+def _slip(kind: str, note: Note) -> Slip | None:
+    try:
+        said = json.loads(note.body)
+        return Slip(said["id"], kind, said["about"], said["key"], said["to"], note.id)
+    except (KeyError, TypeError, ValueError) as error:  # another version's
+        log.warning("slip_unreadable", error=type(error).__name__)
+        return None
 
 
 def _topic(kind: str) -> str:

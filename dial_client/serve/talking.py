@@ -136,9 +136,11 @@ class Talking:
         if live is not None and not live.over:
             live.cancel()
             return Response(status_code=204)
-        others = self._others
-        over = await others.stop(_id(request)) if others else not (await self._manager.get(_id(request))).running
-        if not over:
+        if not (await self._manager.get(_id(request))).running:
+            if (await self._read(_id(request))).running:
+                why = "the turn waits for a process to go on with it: ask again when it runs"
+                raise Refusal(409, why, "not_running_yet", headers={"retry-after": "2"})
+        elif self._others is None or not await self._others.stop(_id(request)):
             raise Refusal(409, "the turn runs in a program that hears of no other: stop it there", "runs_elsewhere")
         return Response(status_code=204)
 
@@ -146,6 +148,8 @@ class Talking:
         turn = request.path_params["turn"]
         live: LiveTurn | None = self._manager.live(_id(request), turn)
         after = position(request.headers.get("last-event-id"), turn)
+        if live is not None and live.over:
+            await self._manager.get(_id(request))  # of one that was deleted nothing is read any more
         if live is not None:
             lines: AsyncGenerator[str, None] | None = of_turn(live, after, self._model)
         else:

@@ -66,12 +66,12 @@ class Threads:
 
     async def taken_up(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """Give a conversation as it was for the model, and valid: one result for each call."""
-        await self._find([message.tool_calls[0].id for message in messages if message.tool_calls])
+        threads = await self._found([message.tool_calls[0].id for message in messages if message.tool_calls])
         whole: list[Message] = []
         inner: dict[str | None, str] = {}
         names: dict[str | None, str] = {}
         for message in messages:
-            thread = self._threads.get(message.tool_calls[0].id) if message.tool_calls else None
+            thread = threads.get(message.tool_calls[0].id) if message.tool_calls else None
             if thread is not None and [call.id for call in message.tool_calls] == list(thread.inner):
                 whole += thread.messages
                 inner |= thread.inner
@@ -95,22 +95,26 @@ class Threads:
         except DialError as error:
             log.warning("thread_not_pinned", error=type(error).__name__)
 
-    async def _find(self, firsts: Sequence[str]) -> None:
-        """Look for turns that other processes have handed calls back of, or this one and has forgotten."""
-        wanted = {_topic(id_): id_ for id_ in firsts if id_ not in self._threads and _OURS.fullmatch(id_)}
+    async def _found(self, firsts: Sequence[str]) -> dict[str, _Thread]:
+        """Give the latest of these turns, also those that other processes have handed calls back of."""
+        latest = firsts[-MAX_TURNS:]
+        found = {id_: self._threads[id_] for id_ in latest if id_ in self._threads}
+        wanted = {_topic(id_): id_ for id_ in latest if id_ not in found and _OURS.fullmatch(id_)}
         try:
             notes = await self._board.read(dict.fromkeys(wanted, 0)) if self._board is not None else ()
         except DialError as error:
             log.warning("threads_not_found", error=type(error).__name__)
-            return
-        for note in notes[-MAX_TURNS:]:
-            said = json.loads(note.body)
+            return found
+        for note in notes:
             try:
-                messages = tuple(Message.from_dict(message) for message in said["messages"])
-            except (TypeError, ValueError) as error:  # another version's
+                said = json.loads(note.body)
+                thread = _Thread(tuple(Message.from_dict(message) for message in said["messages"]), said["inner"])
+            except (KeyError, TypeError, ValueError) as error:  # another version's
                 log.warning("thread_unreadable", error=type(error).__name__)
                 continue
-            self._keep(wanted[note.topic], _Thread(messages, said["inner"]))
+            found[wanted[note.topic]] = thread
+            self._keep(wanted[note.topic], thread)
+        return found
 
 
 def _topic(first: str) -> str:

@@ -28,6 +28,7 @@ class Turns:
         self._running: set[RunningTurn] = set()
         self._asking = 0
         self._is_leaving = False
+        self._is_over = False
         self.on_begun: Callable[[], None] = lambda: None
         """Is called when a turn has begun."""
 
@@ -63,6 +64,8 @@ class Turns:
         """Count a turn until it is over."""
         self._running.add(turn)
         self.on_begun()
+        if self._is_over:  # it was being started when the others were ended
+            self._let_go(turn)
 
     def leave(self) -> None:
         """Let no further turn begin."""
@@ -76,11 +79,17 @@ class Turns:
             for turn in running:
                 with suppress(Exception):  # whoever asked for it is told
                     await turn.result()
+        self._is_over = True
         for turn in running:
-            if self._leaves and isinstance(turn.witness, LiveTurn):
-                turn.witness.leave()
+            self._let_go(turn)
         for turn in running:
             await turn.stopped()
+
+    def _let_go(self, turn: RunningTurn) -> None:
+        if self._leaves and isinstance(turn.witness, LiveTurn):
+            turn.witness.leave()
+        else:
+            turn.cancel()
 
     def _now(self) -> tuple[RunningTurn, ...]:
         self._running = {turn for turn in self._running if not turn.over}

@@ -71,7 +71,8 @@ class Together(Generic[W]):
                 wishes, self._wishes = self._wishes, []
                 await self._grant(wishes)
         finally:
-            # Cancelled with its event loop: nothing waits for ever.
-            for wish in (*wishes, *self._wishes):
+            # Cancelled with its event loop: nothing waits for ever, and nothing is granted that was called off.
+            left, self._wishes = self._wishes, []
+            for wish in (*wishes, *left):
                 if not wish.over.is_set():
                     wish.end(DialError("the program ended before the database answered"))
