@@ -14,7 +14,7 @@ DEMO = $(VENV)/demo.installed
 TEST = $(VENV)/test.installed
 NPM = build/npm/installed
 SUITE = build/conformance/installed
-# Tests wait more than they compute: several at once; who is done takes from the others.
+# Tests wait more than they compute: several at once, those of one file one after the other.
 JOBS ?= 5
 QUESTION ?= What time is it in Tokyo?
 
@@ -27,7 +27,7 @@ demo: $(DEMO)  ## ask the embedded model a question that needs a tool
 	$(BIN)/dial-chat --config servers.json --model local --no-save "$(QUESTION)"
 
 test: $(TEST) $(NPM)  ## run the tests
-	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile $(PYTEST_ARGS)
 
 conformance: $(TEST) $(SUITE)  ## the official conformance suite for hosts, at both revisions of MCP
 	$(BIN)/python -m tests.conformance $(CONFORMANCE_ARGS)
