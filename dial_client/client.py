@@ -76,7 +76,7 @@ class DialClient:
             and how to open them; True for the user's own.
         pins: a folder for the definitions of tools that were approved; True for the user's own. A tool that has changed
             since is asked about whatever else allows it, and refused without `approve`.
-        callbacks: what is done for servers that ask for it: `options.HostCallbacks` has them, each by its name.
+        more: the options that `options.ClientOptions` lists, such as what is done for servers that ask for it.
 
     Raises:
         ConfigError: an entry, the model's name or an option is wrong.
@@ -103,7 +103,7 @@ class DialClient:
         remember: bool | str | os.PathLike[str] = False,
         pins: bool | str | os.PathLike[str] = False,
         resource_tools: bool = False,
-        **callbacks: Unpack[options.HostCallbacks],
+        **more: Unpack[options.ClientOptions],
     ) -> None:
         self._provider, own_format = options.model_named(model, models or {}, base_url)
         self._format = options.format_chosen(tool_format or own_format)
@@ -113,7 +113,7 @@ class DialClient:
         self._raise_at_limits = on_limit == "raise"
         self._system = system
         self._guidance = getattr(self._provider, "guidance", None) if guidance is None else guidance
-        asked = options.callbacks(self._provider, approve, tuple(allow), self._limits, **callbacks)
+        asked = options.callbacks(self._provider, approve, tuple(allow), self._limits, **options.host_callbacks(more))
         taped = options.taped(self._provider, servers, approve, record, str(tool_format or own_format or "auto"))
         self._provider, self._recording = taped.provider, taped.recording
         memory = options.drawer(remember if record is None else False, options.CACHE)  # no server sleeps in a recording

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict, cast
 
 from dial_client import config
 from dial_client.connections import Connect
@@ -118,6 +118,15 @@ class HostCallbacks(TypedDict, total=False):
     login: Login | None
     """Lets the person log in to a server behind a URL that asks for it; without it such a server is not available,
     unless somebody has logged in before (``dial-chat servers login NAME``)."""
+
+
+class ClientOptions(HostCallbacks, total=False):
+    """The options of a `DialClient` that its constructor does not spell out."""
+
+
+def host_callbacks(chosen: ClientOptions) -> HostCallbacks:
+    """Return those of the options that are callbacks."""
+    return cast("HostCallbacks", {name: chosen[name] for name in HostCallbacks.__annotations__ if name in chosen})  # type: ignore[literal-required]  # names of keys
 
 
 def callbacks(  # noqa: PLR0913 - what `HostCallbacks` has, each by its name

@@ -10,9 +10,9 @@ import typer
 
 from dial_client import __version__
 from dial_client.cli import options as o
+from dial_client.cli.app import SETTINGS, more, run_command, talk
 from dial_client.errors import ConfigError
 
-_SETTINGS = {"help_option_names": ["-h", "--help"]}
 _MORE = """
 Commands: dial-chat tools | servers [login NAME | logout NAME] | resources | prompts | call NAME '{"a": 1}' |
 conversations | serve; each has its own --help.
@@ -20,16 +20,8 @@ Exit codes: 0 answered; 1 unexpected; 2 bad usage or configuration; 3 the model 
 4 stopped by a limit; 5 answered, but a tool call was denied; 130 interrupted.
 """
 
-talk = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-more = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
-
-@more.callback()
-def _more() -> None:
-    """The commands beside the chat itself."""
-
-
-@talk.command(context_settings=_SETTINGS, epilog=_MORE)
+@talk.command(context_settings=SETTINGS, epilog=_MORE)
 def chat(
     prompt: Annotated[str | None, typer.Argument(help="The question; without one, talk in the terminal.")] = None,
     config: o.Config = None,
@@ -82,7 +74,7 @@ def chat(
         sampling=sampling,
     )
 
-    _run(lambda: _chat(options, prompt), options)
+    run_command(lambda: _chat(options, prompt), options)
 
 
 def _chat(options: o.Options, prompt: str | None) -> Callable[[], Awaitable[int]]:
@@ -98,7 +90,7 @@ def _chat(options: o.Options, prompt: str | None) -> Callable[[], Awaitable[int]
     return lambda: answer(options, asked, prompt or "")
 
 
-@more.command(context_settings=_SETTINGS)
+@more.command(context_settings=SETTINGS)
 def tools(config: o.Config = None, as_json: o.AsJson = False, verbose: o.Verbose = False) -> None:
     """List the tools as they are offered to the model."""
     options = o.Options(config=config, verbose=verbose)
@@ -108,10 +100,10 @@ def tools(config: o.Config = None, as_json: o.AsJson = False, verbose: o.Verbose
 
         return lambda: list_tools(options, as_json=as_json)
 
-    _run(choose, options)
+    run_command(choose, options)
 
 
-@more.command(context_settings=_SETTINGS)
+@more.command(context_settings=SETTINGS)
 def servers(
     action: Annotated[str, typer.Argument(help="list, login or logout.")] = "list",
     name: Annotated[str | None, typer.Argument(help="The server to log in to, or out of.")] = None,
@@ -134,16 +126,16 @@ def servers(
 
         return lambda: log_in(options, name, browser=not no_browser) if action == "login" else log_out(options, name)
 
-    _run(choose, options)
+    run_command(choose, options)
 
 
-@more.command(context_settings=_SETTINGS)
+@more.command(context_settings=SETTINGS)
 def resources(config: o.Config = None, as_json: o.AsJson = False, verbose: o.Verbose = False) -> None:
     """List what the servers have to read: @SERVER:URI in a question attaches it."""
     _list_material("resources", o.Options(config=config, verbose=verbose), as_json=as_json)
 
 
-@more.command(context_settings=_SETTINGS)
+@more.command(context_settings=SETTINGS)
 def prompts(config: o.Config = None, as_json: o.AsJson = False, verbose: o.Verbose = False) -> None:
     """List the prompts of the servers: /SERVER:PROMPT ARG=VALUE in a conversation says one."""
     _list_material("prompts", o.Options(config=config, verbose=verbose), as_json=as_json)
@@ -155,10 +147,10 @@ def _list_material(what: str, options: o.Options, *, as_json: bool) -> None:
 
         return lambda: list_material(options, what, as_json=as_json)
 
-    _run(choose, options)
+    run_command(choose, options)
 
 
-@more.command(context_settings=_SETTINGS)
+@more.command(context_settings=SETTINGS)
 def call(
     name: Annotated[str, typer.Argument(help="The tool, as `dial-chat tools` names it.")],
     arguments: Annotated[str, typer.Argument(help="A JSON object.")] = "{}",
@@ -175,10 +167,10 @@ def call(
 
         return lambda: call_tool(options, name, arguments, as_json=as_json)
 
-    _run(choose, options)
+    run_command(choose, options)
 
 
-@more.command(context_settings=_SETTINGS)
+@more.command(context_settings=SETTINGS)
 def conversations(
     action: Annotated[str, typer.Argument(help="list, show, delete, export or import.")] = "list",
     target: Annotated[str | None, typer.Argument(metavar="ID", help="The conversation; to import, a file.")] = None,
@@ -195,10 +187,10 @@ def conversations(
 
         return lambda: manage(action, target, Wanted(as_json, search, limit, cursor, form))
 
-    _run(choose, o.Options())
+    run_command(choose, o.Options())
 
 
-@more.command(context_settings=_SETTINGS)
+@more.command(context_settings=SETTINGS)
 def serve(
     host: o.Host = "127.0.0.1",
     port: o.Port = 8000,
@@ -244,7 +236,7 @@ def serve(
         address = Address(host, port, token, not no_token, tuple(allow_host or ()), store, max_turns, durable)
         return lambda: serve_http(options, address)
 
-    _run(choose, options)
+    run_command(choose, options)
 
 
 _RESERVED = ("doctor",)
@@ -285,11 +277,3 @@ def _arranged(words: list[str]) -> tuple[str | None, list[str]]:
         else:
             return (word, words[:at] + words[at + 1 :]) if word in commands else (None, words)
     return None, words
-
-
-def _run(choose: Callable[[], Callable[[], Awaitable[int]]], options: o.Options) -> None:
-    from dial_client.cli.running import run_to_exit_code
-
-    code = run_to_exit_code(choose, verbose=options.verbose)
-    sys.stdout.flush()
-    raise typer.Exit(code)
