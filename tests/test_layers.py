@@ -8,11 +8,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "dial_client"
 FILES = sorted(PACKAGE.rglob("*.py"))
+TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
 BESIDE = sorted(path for folder in ("tests", "evals", "benchmarks") for path in (ROOT / folder).rglob("*.py"))
 
 MAX_FILE = 400
@@ -34,6 +33,10 @@ HEAVY = (
 )
 
 
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
 def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -48,25 +51,17 @@ def length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return (function.end_lineno or 0) - function.lineno + 1 - said
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_a_file_keeps_to_its_budget(path: Path) -> None:
-    lines = len(path.read_text(encoding="utf-8").splitlines())
-    assert lines <= (MAX_RESOLUTION if path.name == "resolution.py" else MAX_FILE)
-    assert path.stem not in VAGUE_NAMES
+def test_every_file_keeps_to_its_budget() -> None:
+    lines = {name(path): len(path.read_text(encoding="utf-8").splitlines()) for path in FILES + BESIDE}
+    assert {file: count for file, count in lines.items() if count > MAX_FILE} == {}
+    assert lines["dial_client/resolution.py"] <= MAX_RESOLUTION
+    assert [file for file in lines if Path(file).stem in VAGUE_NAMES] == []
 
 
-def test_files_beside_the_package_keep_to_the_same_budget() -> None:
-    lines = {str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines()) for path in BESIDE}
-    assert {name: count for name, count in lines.items() if count > MAX_FILE} == {}
-    assert [str(path.relative_to(ROOT)) for path in BESIDE if path.stem in VAGUE_NAMES] == []
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_a_function_keeps_to_its_budget(path: Path) -> None:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+def test_every_function_keeps_to_its_budget() -> None:
     # The command line's signature is its list of options: one line an option.
-    too_long = {f.name: length(f) for f in functions(tree) if length(f) > MAX_FUNCTION}
-    assert too_long == {}
+    lengths = {f"{name(path)}: {f.name}": length(f) for path, tree in TREES.items() for f in functions(tree)}
+    assert {function: count for function, count in lengths.items() if count > MAX_FUNCTION} == {}
 
 
 # These are imported by nobody at the top: a link loads them when its server is being connected.
@@ -76,27 +71,27 @@ LOADED_LATE = {
 } | {PACKAGE / "servers" / "oauth" / f"{name}.py" for name in ("badge", "choice", "machines", "providers")}
 
 
-@pytest.mark.parametrize("path", [f for f in FILES if f not in LOADED_LATE], ids=lambda p: str(p.relative_to(PACKAGE)))
-def test_heavy_packages_are_imported_where_they_are_used(path: Path) -> None:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+def test_heavy_packages_are_imported_where_they_are_used() -> None:
     at_the_top = [
-        name
+        f"{name(path)}: {module}"
+        for path, tree in TREES.items()
+        if path not in LOADED_LATE
         for node in tree.body
         if isinstance(node, ast.Import | ast.ImportFrom)
-        for name in ([alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""])
+        for module in ([alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""])
+        if module.split(".")[0] in HEAVY
     ]
-    assert [name for name in at_the_top if name.split(".")[0] in HEAVY] == []
+    assert at_the_top == []
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_type_checking_imports_are_for_other_peoples_packages_only(path: Path) -> None:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    blocks = [n for n in ast.walk(tree) if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.unparse(n.test)]
+def test_type_checking_imports_are_for_other_peoples_packages_only() -> None:
     ours = [
-        n
-        for block in blocks
-        for n in ast.walk(block)
-        if isinstance(n, ast.ImportFrom) and "dial_client" in (n.module or "")
+        f"{name(path)}: {imported.module}"
+        for path, tree in TREES.items()
+        for block in ast.walk(tree)
+        if isinstance(block, ast.If) and "TYPE_CHECKING" in ast.unparse(block.test)
+        for imported in ast.walk(block)
+        if isinstance(imported, ast.ImportFrom) and "dial_client" in (imported.module or "")
     ]
     assert ours == []
 
