@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict, cast
 
 from dial_client import config
-from dial_client.connections import Connect
+from dial_client.connections import AutoApproved, Connect, Connections
 from dial_client.errors import ConfigError
 from dial_client.formats import handler_for
 from dial_client.formats.choice import ChosenFormat
@@ -22,7 +22,9 @@ from dial_client.recordings import replaying
 from dial_client.recordings.recording import Recording
 from dial_client.servers.drawer import Drawer
 from dial_client.servers.pinning import Pins
-from dial_client.tools.approvals import Approver
+from dial_client.settings.policy import Policy, policy_from
+from dial_client.tools.approvals import Approvals, Approver, Rules
+from dial_client.tools.grants import GrantStore
 from dial_client.turns.sampling import OwnModel, by_callback
 
 
@@ -30,9 +32,13 @@ def target(name: str, entry: Any) -> Any:
     """Give how a server is reached.
 
     Raises:
-        ConfigError: the entry is wrong.
+        ConfigError: the entry is wrong, or the name holds a ``/``.
     """
-    return config.server_from_mapping(name, entry) if isinstance(entry, Mapping) else entry
+    if isinstance(entry, Mapping):
+        return config.server_from_mapping(name, entry)
+    if "/" in name:
+        raise ConfigError(f"{name!r}: the name of a server holds no /", "patterns of tools are SERVER/TOOL")
+    return entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +93,33 @@ def pinned(where: bool | str | os.PathLike[str], servers: Mapping[str, Any]) -> 
     return None if kept is None else Pins(kept, servers)
 
 
+def approvals(
+    servers: Connections,
+    approve: Approver | None,
+    allow: tuple[str, ...],
+    deny: tuple[str, ...],
+    pins: bool | str | os.PathLike[str],  # noqa: FBT001 - as people give it
+    chosen: ClientOptions,
+) -> Approvals:
+    """Return what every call passes before it runs.
+
+    Raises:
+        ConfigError: the policy cannot be read, or something in it is wrong.
+    """
+    rules = Rules(allow, deny, AutoApproved(servers), policy_from(chosen.get("policy")))
+    entries = servers.targets
+    return Approvals(rules, approve, pinned(pins, entries), entries, grant_store(chosen.get("grants", False)))
+
+
+def grant_store(where: bool | str | os.PathLike[str]) -> GrantStore | None:  # noqa: FBT001 - ditto
+    """Return the grants that are kept in a folder, or for True those of the user; None for none."""
+    if where is not True:
+        return GrantStore(where) if where else None
+    import platformdirs
+
+    return GrantStore(Path(platformdirs.user_data_dir("dial-client"), "grants"))
+
+
 def model_named(
     model: str | Provider | None, models: Mapping[str, config.ModelSettings], base_url: str | None
 ) -> tuple[Provider | None, ToolFormat | str | None]:
@@ -122,6 +155,12 @@ class HostCallbacks(TypedDict, total=False):
 
 class ClientOptions(HostCallbacks, total=False):
     """The options of a `DialClient` that its constructor does not spell out."""
+
+    policy: Policy | str | os.PathLike[str] | list[Any]
+    """Rules for calls: a file, or a list as ``"policy"`` in servers.json has it. They come before those of the file
+    that `DialClient.from_config` reads."""
+    grants: bool | str | os.PathLike[str]
+    """A folder for what a person allows for always; True for the user's own. Without it that holds as for a session."""
 
 
 def host_callbacks(chosen: ClientOptions) -> HostCallbacks:
