@@ -120,7 +120,7 @@ class DialClient:
         self._connections = Connections(taped.targets, HostSide(self._server_changed, memory, asked), taped.connect)
         rules = Rules(tuple(allow), tuple(deny), AutoApproved(self._connections))
         self._approvals = Approvals(rules, taped.approve, options.pinned(pins, self._connections.targets))
-        self._executor = ToolExecutor(self._current_catalog, self._approvals, self._limits)
+        self._executor = ToolExecutor(self._current_catalog, self._approvals, self._limits, audit=asked.audit)
         self.resources = Resources(self._connections)
         """What the servers have to read."""
         self.prompts = Prompts(self._connections)
@@ -373,6 +373,7 @@ class DialClient:
             guidance=self._guidance,
             words=instructions.said_by(self._connections.values()),
             system=self._system,
+            audit=self._executor.audit,
         )
         reason = await answering.answer(host, messages, turn, wanted)
         turn.recorder.note(*self.notes, *self._connections.notes_since(restarts))

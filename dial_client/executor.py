@@ -13,6 +13,7 @@ import anyio
 import anyio.lowlevel
 
 from dial_client import arguments, errand
+from dial_client.audit.call_audit import CallAudit, TurnAudit
 from dial_client.catalog import Catalog, Route
 from dial_client.deadline import Deadline
 from dial_client.errand import Errand, Spend
@@ -51,6 +52,7 @@ class ToolExecutor:
         keep: where results go whole that are too long for the model; None where nobody could read them.
         unallowed: has the ids of calls that wait for permission, also when they are cancelled there.
         spend: is told what servers make a model read and write for a call.
+        audit: records each decision and each call.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class ToolExecutor:
         keep: Keep | None = None,
         unallowed: set[str] | None = None,
         spend: Spend | None = None,
+        audit: TurnAudit | None = None,
     ) -> None:
         self._catalog = catalog
         self._approvals = approvals
@@ -68,6 +71,7 @@ class ToolExecutor:
         self._keep = keep
         self._unallowed = set() if unallowed is None else unallowed
         self._spend = spend
+        self.audit = audit or TurnAudit()
 
     async def execute_all(
         self, calls: Sequence[ToolCallRequest], emit: Emit, deadline: Deadline
@@ -103,13 +107,15 @@ class ToolExecutor:
         await emit(ToolCallStarted(call, server, route.spec.tool if route else ""))
         result: ToolCallResult | None = None
         began = time.monotonic()
-        with deadline.scope():
-            route, result = (None, self._beyond(call)) if too_many else await self._cleared(call, deadline)
-            began = time.monotonic()
-            if result is None and route is not None:
-                result = await self._call(call, route, emit, deadline)
-        if result is None:
-            result = ToolCallResult.failed(call.id, Failure.TIMEOUT, "Stopped: the time for this turn is over.")
+        with self.audit.call(call, route.spec if route else None) as audit:
+            with deadline.scope():
+                route, result = (None, self._beyond(call)) if too_many else await self._cleared(call, deadline, audit)
+                began = time.monotonic()
+                if result is None and route is not None:
+                    result = await self._call(call, route, emit, deadline)
+            if result is None:
+                result = ToolCallResult.failed(call.id, Failure.TIMEOUT, "Stopped: the time for this turn is over.")
+            audit.finished(result)
         result = self._cut(result)
         duration = time.monotonic() - began
         log.debug("tool_call", tool=call.name, server=server, ok=result.success, seconds=round(duration, 4))
@@ -123,7 +129,7 @@ class ToolExecutor:
         return ToolCallResult.failed(call.id, Failure.NOT_RUN, why)
 
     async def _cleared(
-        self, call: ToolCallRequest, deadline: Deadline
+        self, call: ToolCallRequest, deadline: Deadline, audit: CallAudit
     ) -> tuple[Route, None] | tuple[None, ToolCallResult]:
         """Find, check and ask until the tool that is there is the one that was asked about, and its server runs.
 
@@ -135,7 +141,7 @@ class ToolExecutor:
             route = catalog.routes.get(call.name)
             if route is not None and change:
                 route = Route(route.connection, replace(route.spec, change=change))
-            refusal = await self._refusal(call, route, catalog, deadline)
+            refusal = await self._refusal(call, route, catalog, deadline, audit)
             if refusal is not None:
                 return None, refusal
             assert route is not None
@@ -148,7 +154,7 @@ class ToolExecutor:
         return None, ToolCallResult.failed(call.id, Failure.SERVER, "The call failed: the tool does not stop changing.")
 
     async def _refusal(
-        self, call: ToolCallRequest, route: Route | None, catalog: Catalog, deadline: Deadline
+        self, call: ToolCallRequest, route: Route | None, catalog: Catalog, deadline: Deadline, audit: CallAudit
     ) -> ToolCallResult | None:
         """Find, check, ask permission; None where nothing speaks against the call."""
         if route is None:
@@ -158,9 +164,11 @@ class ToolExecutor:
         approval = self._approvals.decided(route.spec)
         if approval is None:
             self._unallowed.add(call.id)
+            audit.asking()
             with deadline.waiting_for_a_person():
                 approval = await self._approvals.ask(call, route.spec)
             self._unallowed.discard(call.id)
+        audit.decided(is_allowed=approval.allowed, decided_by=approval.decided_by)
         if not approval.allowed:
             why = f": {approval.reason}" if approval.reason else ""
             return ToolCallResult.failed(call.id, Failure.DENIED, f"{NOT_ALLOWED}{why}.")
@@ -170,7 +178,7 @@ class ToolExecutor:
         await anyio.lowlevel.checkpoint_if_cancelled()  # nothing is begun when the time is over
         seconds = self._seconds(route)
         own = Deadline(seconds, max(seconds, self._limits.tool_timeout_max))
-        with own.scope() as scope, errand.on(Errand(deadline, own, self._spend)):
+        with own.scope() as scope, errand.on(Errand(deadline, own, self._spend, self.audit.origin)):
             over = False
 
             async def on_progress(progress: float, total: float | None, message: str | None) -> None:

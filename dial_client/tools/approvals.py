@@ -41,6 +41,8 @@ class Approval:
 
     decision: Decision | str
     reason: str = ""
+    decided_by: str = ""
+    """Who or which rule decided, for the audit log; empty where the approver does not say."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "decision", Decision(self.decision))
@@ -182,4 +184,4 @@ class Approvals:
 def _changed(spec: ToolSpec) -> Approval:
     said = f"{spec.server!r} describes its tool {spec.tool!r} otherwise than when it was approved"
     log.warning("tool_changed", server=spec.server, tool=spec.tool)
-    return Approval(Decision.DENY, f"{said}, and nobody is there to be asked about it")
+    return Approval(Decision.DENY, f"{said}, and nobody is there to be asked about it", "changed definition")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
+from dial_client.audit.call_audit import TurnAudit
 from dial_client.catalog import Catalog
 from dial_client.context import ConversationContext
 from dial_client.deadline import Deadline
@@ -56,6 +57,8 @@ class Host:
     """What the servers say of themselves."""
     system: str | None = None
     """Instructions for conversations that do not begin with their own."""
+    audit: TurnAudit = field(default_factory=TurnAudit)
+    """Records what is decided and called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +105,13 @@ async def answer(host: Host, messages: tuple[Message, ...], turn: RunningTurn, w
         host.words,
     )
     executor = ToolExecutor(
-        offering.catalog, host.approvals, host.limits, offering.keep, recorder.unallowed, recorder.add_usage
+        offering.catalog,
+        host.approvals,
+        host.limits,
+        offering.keep,
+        recorder.unallowed,
+        recorder.add_usage,
+        host.audit.for_turn(turn.origin),
     )
 
     def narrated(usage: Usage) -> None:
