@@ -62,6 +62,10 @@ class Options:
     record: Path | None = None
     verbose: bool = False
     sampling: bool = False
+    audit: bool = True
+    audit_arguments: bool = False
+    command: str = "dial-chat"
+    """As the audit log names the program."""
 
 
 Config = Annotated[
@@ -113,6 +117,12 @@ Record = Annotated[
 ]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Say on standard error what is done.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+NoAudit = Annotated[
+    bool, typer.Option("--no-audit", help="Write no audit log of tool calls; DIAL_AUDIT=off does the same.")
+]
+AuditArguments = Annotated[
+    bool, typer.Option("--audit-arguments", help="Write the arguments of tool calls into the audit log.")
+]
 Host = Annotated[
     str, typer.Option("--host", metavar="ADDRESS", help="Where to listen; elsewhere than on loopback with care.")
 ]
