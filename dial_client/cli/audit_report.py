@@ -68,18 +68,15 @@ async def show(folder: Path | None, filters: Filters, *, as_json: bool) -> int:
 
 async def tail(folder: Path | None, filters: Filters, lines: int, *, follow: bool, as_json: bool) -> int:
     """Print the last entries that are wanted, and with `follow` those that come, until the program is interrupted."""
-    where = _existing(folder) if not follow else folder or audit_folder()
-    position = _end_of(where)
-    for fields in deque(_entries(where, filters), maxlen=lines):
+    where = folder or audit_folder() if follow else _existing(folder)
+    reader = _Reader(where)
+    for fields in deque(filter(filters.match, reader.read()), maxlen=lines):
         _print(fields, as_json=as_json)
     while follow:
         sys.stdout.flush()
         await anyio.sleep(_LOOK_EVERY)
-        position, texts = _new_lines(where, position)
-        for text in texts:
-            line = Line(where, 0, text, is_whole=True)
-            if line.fields is not None and filters.match(line.fields):
-                _print(line.fields, as_json=as_json)
+        for fields in filter(filters.match, reader.read()):
+            _print(fields, as_json=as_json)
     return ExitCode.ANSWERED
 
 
@@ -132,29 +129,31 @@ def _entries(folder: Path, filters: Filters) -> Iterator[dict[str, Any]]:
             yield fields
 
 
-Position = tuple[Path | None, int]
-"""A file, and bytes of it that were read."""
+class _Reader:
+    """Reads a log from its beginning, and later what has come since."""
 
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._file = ""
+        self._offset = 0
 
-def _end_of(folder: Path) -> Position:
-    files = log_files(folder)
-    return (files[-1], files[-1].stat().st_size) if files else (None, 0)
+    def read(self) -> Iterator[dict[str, Any]]:
+        """Return the records behind the last one that was returned; a line that is not whole yet comes later."""
+        for path in log_files(self._folder):
+            if path.name > self._file:
+                self._file, self._offset = path.name, 0
+            if path.name == self._file:
+                yield from self._rest_of(path)
 
-
-def _new_lines(folder: Path, position: Position) -> tuple[Position, list[bytes]]:
-    """Return the whole lines behind a position, and where they end."""
-    lines: list[bytes] = []
-    path, offset = position
-    for file in log_files(folder):
-        if path is not None and file.name < path.name:
-            continue
-        start = offset if file == path else 0
-        with file.open("rb") as opened:
-            opened.seek(start)
-            *whole, _ = opened.read().split(b"\n")
-        lines += whole
-        position = file, start + sum(len(line) + 1 for line in whole)
-    return position, lines
+    def _rest_of(self, path: Path) -> Iterator[dict[str, Any]]:
+        with path.open("rb") as file:
+            file.seek(self._offset)
+            for text in file:
+                if not text.endswith(b"\n"):
+                    return
+                self._offset += len(text)
+                if (fields := Line(path, 0, text, is_whole=True).fields) is not None:
+                    yield fields
 
 
 def _print(fields: dict[str, Any], *, as_json: bool) -> None:
