@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -28,7 +28,7 @@ def record(recorder: AuditRecorder | None, entry: AuditEntry) -> None:
 
 def new_id() -> str:
     """Return a random id for an entry."""
-    return secrets.token_hex(8)
+    return os.urandom(8).hex()
 
 
 class TurnAudit:

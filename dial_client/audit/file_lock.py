@@ -21,8 +21,9 @@ class FileLock:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._path = os.fspath(path)
         self._handle = -1
+        self._inode = 0
 
     @contextmanager
     def held(self, patience: float) -> Iterator[None]:
@@ -57,10 +58,11 @@ class FileLock:
         if self._handle < 0:
             flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
             self._handle = os.open(self._path, flags, 0o600)
+            self._inode = os.fstat(self._handle).st_ino
         if not _lock(self._handle):
             return False
         with suppress(OSError):
-            if os.path.samestat(os.fstat(self._handle), self._path.stat()):
+            if os.stat(self._path).st_ino == self._inode:  # noqa: PTH116 - with each line, and twice as fast
                 return True
         # Somebody has removed the file: whoever comes now locks another one.
         self.close()

@@ -40,6 +40,8 @@ class _End:
     """Where the chain ends: the file, its size, and its last line."""
 
     path: Path
+    name: str
+    """The same as a text."""
     identity: tuple[int, int]
     """Device and inode."""
     size: int
@@ -151,7 +153,7 @@ class AuditLog:
         end = self._end
         if end is not None:
             with suppress(FileNotFoundError):
-                found = end.path.stat()
+                found = os.stat(end.name)  # noqa: PTH116 - with each line, and twice as fast
                 if (found.st_dev, found.st_ino) == end.identity and found.st_size == end.size:
                     return
         self._release()
@@ -199,7 +201,7 @@ class AuditLog:
     def _begin(self, path: Path, before: _End | None) -> None:
         self._open(path)
         n, digest = (before.n, before.digest) if before is not None else (0, "")
-        self._end = _End(path, _identity(self._handle), 0, n, digest)
+        self._end = _End(path, str(path), _identity(self._handle), 0, n, digest)
         fields = {"event": "begin", "format": FORMAT, "file": path.name} | self._about
         if before is not None:
             fields["previous_file"] = before.path.name
@@ -218,7 +220,8 @@ class AuditLog:
             raise OSError(None, "the disk is full")
         line = data.strip(b"\n")
         digest = line[-66:-2].decode()
-        self._end = _End(self._end.path, self._end.identity, self._end.size + len(data), self._end.n + 1, digest)
+        end = self._end
+        self._end = _End(end.path, end.name, end.identity, end.size + len(data), end.n + 1, digest)
 
     def _open(self, path: Path) -> None:
         self._release()
@@ -278,5 +281,5 @@ def _end_of(path: Path, handle: int) -> tuple[_End | None, bytes]:
         fields = unseal(line)
     except ValueError:
         # Somebody has edited it: the chain goes on, and whoever verifies it finds that line.
-        return _End(path, identity, size, 0, hashlib.sha256(line).hexdigest()), torn
-    return _End(path, identity, size, fields["n"], line[-66:-2].decode(), fields.get("event") == "end"), torn
+        return _End(path, str(path), identity, size, 0, hashlib.sha256(line).hexdigest()), torn
+    return _End(path, str(path), identity, size, fields["n"], line[-66:-2].decode(), fields.get("event") == "end"), torn

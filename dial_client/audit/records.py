@@ -22,6 +22,8 @@ MAX_ARGUMENTS = 64 * 1024
 """Bytes of JSON; arguments that are longer are recorded by their digest alone."""
 _MAX_NAME = 300
 """Characters of a name that a server or a model has chosen."""
+_COMPACT = json.JSONEncoder(separators=(",", ":"))
+_CANONICAL = json.JSONEncoder(separators=(",", ":"), sort_keys=True)
 _SEAL = re.compile(rb',"digest":"([0-9a-f]{64})"\}')
 _SEAL_BYTES = 77
 _FILE_NAME = re.compile(r"audit-(\d{6,12})\.jsonl")
@@ -32,7 +34,7 @@ Mask = Callable[[str], str]
 
 def seal(fields: Mapping[str, Any]) -> bytes:
     """Return the line of a record, with its digest and its line feed."""
-    body = json.dumps(fields, separators=(",", ":")).encode()
+    body = _COMPACT.encode(fields).encode()
     digest = hashlib.sha256(body).hexdigest()
     return body[:-1] + f',"digest":"{digest}"}}\n'.encode()
 
@@ -63,7 +65,7 @@ def digest_of(value: object) -> str:
     In Python: ``sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode())``.
     """
     try:
-        data = json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+        data = _CANONICAL.encode(value).encode()
     except (TypeError, ValueError, RecursionError):
         return "unknown"
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
@@ -72,7 +74,7 @@ def digest_of(value: object) -> str:
 def fields_of(entry: AuditEntry, *, with_arguments: bool, mask: Mask | None) -> dict[str, Any]:
     """Return what is written of an entry: times in ISO 8601, seconds to the microsecond; nothing that is empty."""
     fields: dict[str, Any] = {
-        "time": f"{entry.time:%Y-%m-%dT%H:%M:%S}.{entry.time.microsecond // 1000:03}Z",
+        "time": entry.time.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         "event": entry.event,
         "id": entry.id,
         "conversation": entry.origin.conversation,
