@@ -12,13 +12,12 @@ import platformdirs
 from dial_client import config
 from dial_client.audit.log import AuditLog
 from dial_client.audit.records import mask_of
-from dial_client.cli.options import Options
+from dial_client.cli.options import AuditMode, Options
 from dial_client.errors import ConfigError
 from dial_client.safe_text import one_line
 
 VARIABLE = "DIAL_AUDIT"
 """``off``, ``on`` or ``arguments``. No key of a servers.json: a project must not be able to switch the log off."""
-_MODES = ("on", "off", "arguments")
 _KEY_ENDINGS = ("_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
 
 
@@ -33,15 +32,16 @@ def open_audit_log(options: Options, settings: config.Settings) -> AuditLog | No
     Raises:
         ConfigError: the environment variable has a value that means nothing.
     """
-    mode = os.environ.get(VARIABLE) or "on"
-    if mode not in _MODES:
-        raise ConfigError(f"unknown {VARIABLE} {mode!r}", hint=f"one of {', '.join(_MODES)}")
-    if not options.audit or mode == "off":
+    variable = os.environ.get(VARIABLE) or AuditMode.ON
+    if variable not in tuple(AuditMode):
+        raise ConfigError(f"unknown {VARIABLE} {variable!r}", hint=f"one of {', '.join(AuditMode)}")
+    modes = {options.audit, AuditMode(variable)}
+    if AuditMode.OFF in modes:
         return None
     return AuditLog(
         audit_folder(),
         program=options.command,
-        with_arguments=options.audit_arguments or mode == "arguments",
+        with_arguments=AuditMode.ARGUMENTS in modes,
         mask=mask_of(_secrets(settings)),
         on_problem=_warn,
     )

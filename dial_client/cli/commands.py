@@ -75,10 +75,8 @@ def chat(
         record=record,
         verbose=verbose,
         sampling=sampling,
-        audit=not no_audit,
-        audit_arguments=audit_arguments,
+        audit=o.audit_mode(no_audit, audit_arguments),
     )
-
     run_command(lambda: _chat(options, prompt), options)
 
 
@@ -172,8 +170,7 @@ def call(
         tool_timeout=tool_timeout,
         timeout=tool_timeout,
         verbose=verbose,
-        audit=not no_audit,
-        audit_arguments=audit_arguments,
+        audit=o.audit_mode(no_audit, audit_arguments),
         command="dial-chat call",
     )
 
@@ -245,8 +242,7 @@ def serve(
         deny=tuple(deny or ()),
         save=not no_save,
         verbose=verbose,
-        audit=not no_audit,
-        audit_arguments=audit_arguments,
+        audit=o.audit_mode(no_audit, audit_arguments),
         command="dial-chat serve",
     )
 

@@ -40,6 +40,20 @@ class Format(StrEnum):
     AUTO = "auto"
 
 
+class AuditMode(StrEnum):
+    """What the audit log has."""
+
+    ON = "on"
+    OFF = "off"
+    ARGUMENTS = "arguments"
+    """The arguments of calls, too."""
+
+
+def audit_mode(is_off: bool, has_arguments: bool) -> AuditMode:  # noqa: FBT001 - two options of the command line
+    """Return what two options mean; off wins."""
+    return AuditMode.OFF if is_off else AuditMode.ARGUMENTS if has_arguments else AuditMode.ON
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """The options of a chat; commands that need fewer use fewer."""
@@ -62,8 +76,7 @@ class Options:
     record: Path | None = None
     verbose: bool = False
     sampling: bool = False
-    audit: bool = True
-    audit_arguments: bool = False
+    audit: AuditMode = AuditMode.ON
     command: str = "dial-chat"
     """As the audit log names the program."""
 
