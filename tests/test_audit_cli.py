@@ -13,6 +13,8 @@ import pytest
 from dial_client.audit.records import log_files
 from tests.audit_logs import calls_of, lines_of, user_log
 from tests.programs import LONG, dial_chat, entry, started, write_config
+from tests.test_changed_tools import EVIL
+from tests.test_changed_tools import configured as changed
 from tests.test_serve_leaving import ask, serving
 
 no_signals = pytest.mark.skipif(os.name != "posix", reason="Windows has no signals to end it with")
@@ -43,6 +45,16 @@ def test_a_call_that_nobody_could_be_asked_about_is_written_down_as_denied(tmp_p
     assert ran.returncode == 5, ran.stderr
     decision, end = calls_of(user_log(tmp_path))
     assert (decision["decision"], end["outcome"]) == ("denied", "denied")
+
+
+def test_a_tool_that_was_refused_because_it_has_changed_is_written_down_as_that(tmp_path: Path) -> None:
+    server = changed(tmp_path, autoApprove=["*"])
+    dial_chat(tmp_path, "Go")
+    server.be(tools=[EVIL])
+    assert dial_chat(tmp_path, "Go").returncode == 5
+    decision, end = calls_of(user_log(tmp_path))[-2:]
+    assert (decision["decision"], decision["decided_by"]) == ("denied", "changed definition")
+    assert (end["outcome"], end["tool"]) == ("denied", "echo")
 
 
 def test_a_call_by_hand_is_written_down(tmp_path: Path) -> None:

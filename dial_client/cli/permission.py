@@ -32,7 +32,8 @@ async def _deny(call: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:
     if tool.change:
         said = f"{server}/{tool.tool} is described otherwise than when it was approved, and nobody is there to be asked"
         warn(f"{said}: not allowed; look at it in a terminal, or let everything through with --yes")
-        return Approval(Decision.DENY, f"the server {server!r} has changed this tool since it was approved")
+        why = f"the server {server!r} has changed this tool since it was approved"
+        return Approval(Decision.DENY, why, "changed definition")
     warn(f"not allowed without a terminal to ask in: {server}/{tool.tool}; --allow {call.name} lets it through")
     return Approval(Decision.DENY, "nobody is there to be asked for permission")
 
