@@ -120,7 +120,7 @@ class DialClient:
         memory = options.drawer(remember if record is None else False, options.CACHE)  # no server sleeps in a recording
         self._connections = Connections(taped.targets, HostSide(self._server_changed, memory, asked), taped.connect)
         self._approvals = options.approvals(self._connections, taped.approve, tuple(allow), tuple(deny), pins, more)
-        self._executor = ToolExecutor(self._current_catalog, self._approvals, self._limits)
+        self._executor = ToolExecutor(self._current_catalog, self._approvals, self._limits, audit=asked.audit)
         self.resources = Resources(self._connections)
         """What the servers have to read."""
         self.prompts = Prompts(self._connections)
@@ -375,6 +375,7 @@ class DialClient:
             words=instructions.said_by(self._connections.values()),
             system=self._system,
             servers=self._connections.values,
+            audit=self._executor.audit,
         )
         reason = await answering.answer(host, messages, turn, wanted)
         turn.recorder.note(*self.notes, *self._connections.notes_since(restarts))

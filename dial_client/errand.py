@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
+from dial_client.audit.entries import Origin
 from dial_client.deadline import Deadline
 from dial_client.messages import Usage
 
@@ -26,6 +27,8 @@ class Errand:
     call: Deadline
     """Of this call."""
     spend: Spend | None = None
+    origin: Origin = Origin()  # noqa: RUF009 - frozen
+    """The turn the call belongs to."""
 
     @property
     def clocks(self) -> tuple[Deadline, Deadline]:

@@ -6,13 +6,14 @@ import difflib
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import anyio
 import anyio.lowlevel
 
 from dial_client import arguments, errand
+from dial_client.audit.call_audit import CallAudit, TurnAudit
 from dial_client.catalog import Catalog, Route
 from dial_client.deadline import Deadline
 from dial_client.errand import Errand, Spend
@@ -42,6 +43,20 @@ _MAX_CHANGES = 3
 _SILENT = "The tool failed without saying why."
 
 
+@dataclass(frozen=True, slots=True)
+class CallScope:
+    """What calls share with the turn they are for."""
+
+    keep: Keep | None = None
+    """Where results go whole that are too long for the model; None where nobody could read them."""
+    unallowed: set[str] = field(default_factory=set)
+    """The ids of calls that wait for permission, also when they are cancelled there."""
+    spend: Spend | None = None
+    """Is told what servers make a model read and write for a call."""
+    taint: Taint | None = None
+    """Of the conversation; grows with the results of calls. None for calls a person makes."""
+
+
 class ToolExecutor:
     """Runs calls against the catalogue of the moment.
 
@@ -49,10 +64,8 @@ class ToolExecutor:
         catalog: gives it.
         approvals: what every call passes before it runs.
         limits: of the turn.
-        keep: where results go whole that are too long for the model; None where nobody could read them.
-        unallowed: has the ids of calls that wait for permission, also when they are cancelled there.
-        spend: is told what servers make a model read and write for a call.
-        taint: of the conversation the calls are for; grows with their results. None for calls a person makes.
+        scope: the turn the calls are for.
+        audit: records each decision and each call.
     """
 
     def __init__(
@@ -60,18 +73,14 @@ class ToolExecutor:
         catalog: Callable[[], Catalog],
         approvals: Approvals,
         limits: Limits,
-        keep: Keep | None = None,
-        unallowed: set[str] | None = None,
-        spend: Spend | None = None,
-        taint: Taint | None = None,
+        scope: CallScope | None = None,
+        audit: TurnAudit | None = None,
     ) -> None:
         self._catalog = catalog
         self._approvals = approvals
         self._limits = limits
-        self._keep = keep
-        self._unallowed = set() if unallowed is None else unallowed
-        self._spend = spend
-        self._taint = taint
+        self._scope = scope or CallScope()
+        self.audit = audit or TurnAudit()
 
     async def execute_all(
         self, calls: Sequence[ToolCallRequest], emit: Emit, deadline: Deadline
@@ -83,7 +92,7 @@ class ToolExecutor:
         """
         done: dict[int, ToolCallResult] = {}
         # The model asked for all calls of a round before it had read any of their results.
-        taint = self._taint.sources if self._taint is not None else ()
+        taint = self._scope.taint.sources if self._scope.taint is not None else ()
         places = anyio.CapacityLimiter(self._limits.max_parallel)
 
         async def one(index: int, call: ToolCallRequest) -> None:
@@ -109,16 +118,21 @@ class ToolExecutor:
         await emit(ToolCallStarted(call, server, route.spec.tool if route else ""))
         result: ToolCallResult | None = None
         began = time.monotonic()
-        with deadline.scope():
-            route, result = (None, self._beyond(call)) if too_many else await self._cleared(call, deadline, taint)
-            began = time.monotonic()
-            if result is None and route is not None:
-                result = await self._call(call, route, emit, deadline)
-        if result is None:
-            result = ToolCallResult.failed(call.id, Failure.TIMEOUT, "Stopped: the time for this turn is over.")
+        with self.audit.call(call, route.spec if route else None) as audit:
+            with deadline.scope():
+                if too_many:
+                    route, result = None, self._beyond(call)
+                else:
+                    route, result = await self._cleared(call, deadline, taint, audit)
+                began = time.monotonic()
+                if result is None and route is not None:
+                    result = await self._call(call, route, emit, deadline)
+            if result is None:
+                result = ToolCallResult.failed(call.id, Failure.TIMEOUT, "Stopped: the time for this turn is over.")
+            audit.finished(result)
         result = replace(self._cut(result), taint=source_of(call, result, route))
-        if self._taint is not None:
-            self._taint.add(result.taint)
+        if self._scope.taint is not None:
+            self._scope.taint.add(result.taint)
         duration = time.monotonic() - began
         log.debug("tool_call", tool=call.name, server=server, ok=result.success, seconds=round(duration, 4))
         await emit(ToolCallFinished(result, server, duration))
@@ -131,7 +145,7 @@ class ToolExecutor:
         return ToolCallResult.failed(call.id, Failure.NOT_RUN, why)
 
     async def _cleared(
-        self, call: ToolCallRequest, deadline: Deadline, taint: tuple[str, ...]
+        self, call: ToolCallRequest, deadline: Deadline, taint: tuple[str, ...], audit: CallAudit
     ) -> tuple[Route, None] | tuple[None, ToolCallResult]:
         """Find, check and ask until the tool that is there is the one that was asked about, and its server runs.
 
@@ -145,7 +159,7 @@ class ToolExecutor:
                 route = Route(route.connection, replace(route.spec, change=change))
             refusal = self._problem(call, route, catalog)
             if refusal is None and route is not None:
-                refusal = await self._denial(call, route, deadline, taint)
+                refusal = await self._denial(call, route, deadline, taint, audit)
             if refusal is not None:
                 return None, refusal
             assert route is not None
@@ -166,15 +180,17 @@ class ToolExecutor:
         return None
 
     async def _denial(
-        self, call: ToolCallRequest, route: Route, deadline: Deadline, taint: tuple[str, ...]
+        self, call: ToolCallRequest, route: Route, deadline: Deadline, taint: tuple[str, ...], audit: CallAudit
     ) -> ToolCallResult | None:
         """Ask permission; None where the call is allowed."""
         approval = self._approvals.decided(route.spec, call.arguments, taint)
         if approval is None:
-            self._unallowed.add(call.id)
+            self._scope.unallowed.add(call.id)
+            audit.asking()
             with deadline.waiting_for_a_person():
                 approval = await self._approvals.ask(call, route.spec, taint)
-            self._unallowed.discard(call.id)
+            self._scope.unallowed.discard(call.id)
+        audit.decided(is_allowed=approval.allowed, decided_by=approval.decided_by)
         if not approval.allowed:
             why = f": {approval.reason}" if approval.reason else ""
             return ToolCallResult.failed(call.id, Failure.DENIED, f"{NOT_ALLOWED}{why}.")
@@ -184,7 +200,7 @@ class ToolExecutor:
         await anyio.lowlevel.checkpoint_if_cancelled()  # nothing is begun when the time is over
         seconds = self._seconds(route)
         own = Deadline(seconds, max(seconds, self._limits.tool_timeout_max))
-        with own.scope() as scope, errand.on(Errand(deadline, own, self._spend)):
+        with own.scope() as scope, errand.on(Errand(deadline, own, self._scope.spend, self.audit.origin)):
             over = False
 
             async def on_progress(progress: float, total: float | None, message: str | None) -> None:
@@ -205,7 +221,7 @@ class ToolExecutor:
         error = result.error
         if error is not None and (len(error) > MAX_ERROR_CHARS or "\n" in error):
             error = " ".join(error[:MAX_ERROR_CHARS].split())
-        content = shortened(result.content, self._limits.max_result_chars, self._keep)
+        content = shortened(result.content, self._limits.max_result_chars, self._scope.keep)
         return replace(result, content=content, error=error)
 
     def _seconds(self, route: Route) -> float:

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict, cast
 
 from dial_client import config
+from dial_client.audit.call_audit import TurnAudit
+from dial_client.audit.entries import AuditRecorder
 from dial_client.connections import AutoApproved, Connect, Connections
 from dial_client.errors import ConfigError
 from dial_client.formats import handler_for
@@ -151,6 +153,8 @@ class HostCallbacks(TypedDict, total=False):
     login: Login | None
     """Lets the person log in to a server behind a URL that asks for it; without it such a server is not available,
     unless somebody has logged in before (``dial-chat servers login NAME``)."""
+    audit: AuditRecorder | None
+    """Keeps each decision and each call: `audit.log.AuditLog`. None for nobody."""
 
 
 class ClientOptions(HostCallbacks, total=False):
@@ -180,6 +184,7 @@ def callbacks(  # noqa: PLR0913 - what `HostCallbacks` has, each by its name
     on_log: OnLog | None = None,
     log_level: str | None = None,
     login: Login | None = None,
+    audit: AuditRecorder | None = None,
 ) -> Callbacks:
     """Give what is done for servers that ask for it.
 
@@ -193,10 +198,10 @@ def callbacks(  # noqa: PLR0913 - what `HostCallbacks` has, each by its name
         raise ConfigError('sample="model" needs a model', hint="give DialClient a model")
     sampler: Sampler | None = None
     if sample == "model" and provider is not None:
-        sampler = OwnModel(provider, approve, allow, limits)
+        sampler = OwnModel(provider, approve, allow, limits, audit)
     elif sample is not None and not isinstance(sample, str):
-        sampler = by_callback(sample)
-    return Callbacks(elicit, sampler, tuple(os.fspath(root) for root in roots), on_log, level, login)
+        sampler = by_callback(sample, audit)
+    return Callbacks(elicit, sampler, tuple(os.fspath(root) for root in roots), on_log, level, login, TurnAudit(audit))
 
 
 def narrator(

@@ -9,13 +9,14 @@ from typing import Annotated
 import typer
 
 from dial_client import __version__
+from dial_client.cli import audit_command as audit_command  # noqa: PLC0414 - registers its command
 from dial_client.cli import options as o
 from dial_client.cli.app import SETTINGS, more, run_command, talk
 from dial_client.errors import ConfigError
 
 _MORE = """
 Commands: dial-chat tools | servers [login NAME | logout NAME] | resources | prompts | call NAME '{"a": 1}' |
-conversations | serve; each has its own --help.
+conversations | audit | serve; each has its own --help.
 Exit codes: 0 answered; 1 unexpected; 2 bad usage or configuration; 3 the model could not be reached or refused;
 4 stopped by a limit; 5 answered, but a tool call was denied; 130 interrupted.
 """
@@ -43,6 +44,8 @@ def chat(
     resume: o.Resume = None,
     no_save: o.NoSave = False,
     record: o.Record = None,
+    no_audit: o.NoAudit = False,
+    audit_arguments: o.AuditArguments = False,
     verbose: o.Verbose = False,
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
@@ -75,6 +78,7 @@ def chat(
         record=record,
         verbose=verbose,
         sampling=sampling,
+        audit=o.audit_mode(no_audit, audit_arguments),
     )
     run_command(lambda: _chat(options, prompt), options)
 
@@ -158,11 +162,20 @@ def call(
     arguments: Annotated[str, typer.Argument(help="A JSON object.")] = "{}",
     config: o.Config = None,
     tool_timeout: o.ToolTimeout = None,
+    no_audit: o.NoAudit = False,
+    audit_arguments: o.AuditArguments = False,
     as_json: o.AsJson = False,
     verbose: o.Verbose = False,
 ) -> None:
     """Call one tool, without a model. Calling it by hand is permission enough."""
-    options = o.Options(config=config, tool_timeout=tool_timeout, timeout=tool_timeout, verbose=verbose)
+    options = o.Options(
+        config=config,
+        tool_timeout=tool_timeout,
+        timeout=tool_timeout,
+        verbose=verbose,
+        audit=o.audit_mode(no_audit, audit_arguments),
+        command="dial-chat call",
+    )
 
     def choose() -> Callable[[], Awaitable[int]]:
         from dial_client.cli.listing import call_tool
@@ -215,6 +228,8 @@ def serve(
     yes: o.Yes = False,
     policy: o.Policy = None,
     no_save: o.NoSave = False,
+    no_audit: o.NoAudit = False,
+    audit_arguments: o.AuditArguments = False,
     verbose: o.Verbose = False,
 ) -> None:
     """Serve HTTP: an OpenAI-compatible endpoint with the tools behind it, conversations, and a web page."""
@@ -233,6 +248,8 @@ def serve(
         policy=policy,
         save=not no_save,
         verbose=verbose,
+        audit=o.audit_mode(no_audit, audit_arguments),
+        command="dial-chat serve",
     )
 
     def choose() -> Callable[[], Awaitable[int]]:

@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 from dial_client import config
+from dial_client.cli.audit_log import open_audit_log
 from dial_client.cli.options import Options
 from dial_client.client import DialClient
 from dial_client.errors import ConfigError
@@ -54,6 +55,7 @@ async def opened(
     """Give a client whose servers are starting; call its `ready` to wait for them."""
     name = options.model or settings.default_model or ""
     profile = settings.models.get(name)
+    audit = open_audit_log(options, settings)
     dial = DialClient(
         {} if replaying.is_recording(provider) else settings.servers,
         provider,
@@ -66,15 +68,17 @@ async def opened(
         grants=True,
         system=options.system,
         record=options.record,
-        **(callbacks or {}),
+        **(callbacks or HostCallbacks()) | HostCallbacks(audit=audit),
         remember=True,
         pins=not options.yes and "*" not in options.allow,  # whoever allows everything is asked nothing
     )
-    await dial.open()
     try:
+        await dial.open()
         yield dial
     finally:
         await dial.aclose()
+        if audit is not None:
+            audit.close()
 
 
 def policy_of(options: Options, settings: config.Settings) -> Policy:

@@ -40,6 +40,20 @@ class Format(StrEnum):
     AUTO = "auto"
 
 
+class AuditMode(StrEnum):
+    """What the audit log has."""
+
+    ON = "on"
+    OFF = "off"
+    ARGUMENTS = "arguments"
+    """The arguments of calls, too."""
+
+
+def audit_mode(is_off: bool, has_arguments: bool) -> AuditMode:  # noqa: FBT001 - two options of the command line
+    """Return what two options mean; off wins."""
+    return AuditMode.OFF if is_off else AuditMode.ARGUMENTS if has_arguments else AuditMode.ON
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """The options of a chat; commands that need fewer use fewer."""
@@ -65,6 +79,9 @@ class Options:
     record: Path | None = None
     verbose: bool = False
     sampling: bool = False
+    audit: AuditMode = AuditMode.ON
+    command: str = "dial-chat"
+    """As the audit log names the program."""
 
 
 Config = Annotated[
@@ -123,6 +140,12 @@ Record = Annotated[
 ]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Say on standard error what is done.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+NoAudit = Annotated[
+    bool, typer.Option("--no-audit", help="Write no audit log of tool calls; DIAL_AUDIT=off does the same.")
+]
+AuditArguments = Annotated[
+    bool, typer.Option("--audit-arguments", help="Write the arguments of tool calls into the audit log.")
+]
 Host = Annotated[
     str, typer.Option("--host", metavar="ADDRESS", help="Where to listen; elsewhere than on loopback with care.")
 ]

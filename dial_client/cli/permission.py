@@ -32,9 +32,8 @@ async def _deny(_: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:
     if tool.change:
         said = f"{server}/{tool.tool} is described otherwise than when it was approved, and nobody is there to be asked"
         warn(f"{said}: not allowed; look at it in a terminal, or let everything through with --yes")
-        return Approval(
-            Decision.DENY, f"the server {server!r} has changed this tool since it was approved", NO_APPROVER
-        )
+        why = f"the server {server!r} has changed this tool since it was approved"
+        return Approval(Decision.DENY, why, "changed definition")
     if tool.why_asked:
         warn(f"not allowed without a terminal to ask in: {server}/{tool.tool}: {tool.why_asked}")
         return Approval(Decision.DENY, f"{tool.why_asked}, and nobody is there to be asked", NO_APPROVER)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from dial_client.audit.call_audit import TurnAudit
 from dial_client.errand import Errand
 from dial_client.messages import Message
 from dial_client.people.login import Login
@@ -139,3 +140,5 @@ class Callbacks:
     log_level: str | None = None
     """The least level of the messages servers are asked for; None to leave it to them, which is none on 2026-07-28."""
     login: Login | None = None
+    audit: TurnAudit = TurnAudit()  # noqa: RUF009 - it has no state
+    """Records what is decided, of tool calls too."""

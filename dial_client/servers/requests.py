@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import anyio
 
 from dial_client import errand
+from dial_client.audit.call_audit import new_id, record
+from dial_client.audit.entries import AuditEntry, common_origin
 from dial_client.errand import Errand
 from dial_client.errors import ServerError
 from dial_client.logs import get_logger
@@ -132,7 +134,16 @@ class ServerRequests:
         del context  # which knows the request, but not which call it is for
 
         async def answer(calls: tuple[_Call, ...]) -> ElicitResult:
-            return await self._elicited(params, calls)
+            action = "cancelled"
+            try:
+                result = await self._elicited(params, calls)
+                action = result.action
+            except Exception:
+                action = "failed"
+                raise
+            finally:
+                self._record_elicitation(action, calls)
+            return result
 
         return await self._answered("elicitation", answer)
 
@@ -276,6 +287,19 @@ class ServerRequests:
         if form.problems(content):
             raise _Misfit(form, content)
         return ElicitResult(action="accept", content=content)
+
+    def _record_elicitation(self, action: str, calls: tuple[_Call, ...]) -> None:
+        """Record what was answered; its content is for the server alone."""
+        entry = AuditEntry(
+            event="elicitation",
+            id=new_id(),
+            origin=common_origin(errand.origin for errand in _errands(calls)),
+            server=self._server,
+            tool=", ".join(_tools(calls)),
+            decision=action,
+            decided_by="elicit callback",
+        )
+        record(self.callbacks.audit.recorder, entry)
 
     async def _asked_to_go(
         self, message: str, url: str, tools: tuple[str, ...], calls: tuple[_Call, ...]

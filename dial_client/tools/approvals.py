@@ -250,4 +250,4 @@ def _digest(call: ProposedCall) -> str:
 def _changed(spec: ToolSpec) -> Approval:
     said = f"{spec.server!r} describes its tool {spec.tool!r} otherwise than when it was approved"
     log.warning("tool_changed", server=spec.server, tool=spec.tool)
-    return Approval(Decision.DENY, f"{said}, and nobody is there to be asked about it", NO_APPROVER)
+    return Approval(Decision.DENY, f"{said}, and nobody is there to be asked about it", "changed definition")

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
+from dial_client.audit.call_audit import TurnAudit
 from dial_client.catalog import Catalog
 from dial_client.context import ConversationContext
 from dial_client.deadline import Deadline
 from dial_client.events import Emit, Event, MessageCompleted, StatusChanged, ToolCallStarted
-from dial_client.executor import ToolExecutor
+from dial_client.executor import CallScope, ToolExecutor
 from dial_client.formats.choice import ChosenFormat
 from dial_client.limits import Limits, StopReason
 from dial_client.logs import get_logger
@@ -60,6 +61,8 @@ class Host:
     """Instructions for conversations that do not begin with their own."""
     servers: Callable[[], Iterable[Connection]] = tuple
     """Gives the servers of the moment: which of them bring in untrusted content."""
+    audit: TurnAudit = field(default_factory=TurnAudit)
+    """Records what is decided and called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,15 +109,10 @@ async def answer(host: Host, messages: tuple[Message, ...], turn: RunningTurn, w
         host.words,
     )
     own = frozenset(tool.name for tool in wanted.handed_back)
-    executor = ToolExecutor(
-        offering.catalog,
-        host.approvals,
-        host.limits,
-        offering.keep,
-        recorder.unallowed,
-        recorder.add_usage,
-        in_history(messages, offering.catalog(), host.servers(), own),
-    )
+    taint = in_history(messages, offering.catalog(), host.servers(), own)
+    scope = CallScope(offering.keep, recorder.unallowed, recorder.add_usage, taint)
+    audit = host.audit.for_turn(turn.origin)
+    executor = ToolExecutor(offering.catalog, host.approvals, host.limits, scope, audit)
 
     def narrated(usage: Usage) -> None:
         recorder.add_usage(usage, cost_at(host.narrator, usage))

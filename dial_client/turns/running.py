@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextvars import ContextVar
 from typing import Protocol
 
 import anyio
 
+from dial_client.audit.entries import Origin
 from dial_client.errors import DialError, LimitReached, ProviderError
 from dial_client.events import Event, Finished, MessageCompleted
 from dial_client.limits import StopReason
@@ -23,6 +25,10 @@ BUFFERED_EVENTS = 1024
 
 class Witness(Protocol):
     """Is told of everything a turn does, by the turn itself: readers may be slow, or none."""
+
+    id: str
+    """Of the turn."""
+    conversation_id: str
 
     async def keep(self, recorder: TurnRecorder) -> None:
         """Put what was recorded where it outlives the program; the turn waits for it. What it raises ends the turn."""
@@ -53,6 +59,8 @@ class RunningTurn:
         self._watched = watched
         self._raise_at_limits = raise_at_limits
         self._witness = witness
+        self.origin = Origin(turn=uuid.uuid4().hex) if witness is None else Origin(witness.conversation_id, witness.id)
+        """Which turn this is, for the audit log."""
         self._scope = anyio.CancelScope()
         self._done = anyio.Event()
         self._turn: Turn | None = None

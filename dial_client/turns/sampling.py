@@ -12,6 +12,8 @@ from weakref import WeakKeyDictionary
 import anyio
 
 from dial_client import errand
+from dial_client.audit.call_audit import new_id, record
+from dial_client.audit.entries import AuditEntry, AuditRecorder, common_origin
 from dial_client.deadline import Deadline
 from dial_client.errand import Errand
 from dial_client.limits import Limits
@@ -32,7 +34,7 @@ _IMAGE_TOKENS = 1_500
 _CHARS_PER_TOKEN = 3
 
 
-def by_callback(sample: Sample) -> Sampler:
+def by_callback(sample: Sample, audit: AuditRecorder | None = None) -> Sampler:
     """Let the embedding program answer. As it may ask a person, the clocks of the calls stop meanwhile."""
 
     async def answer(request: SamplingRequest, errands: tuple[Errand, ...]) -> SamplingReply | None:
@@ -40,9 +42,10 @@ def by_callback(sample: Sample) -> Sampler:
             # What the embedding program gives nobody has checked: it may be anything.
             said: object = await sample(request)
         if isinstance(said, str):
-            return SamplingReply(said)
+            said = SamplingReply(said)
         if said is not None and not isinstance(said, SamplingReply):
             raise TypeError("neither a SamplingReply nor a text")
+        _record(audit, request, errands, is_allowed=said is not None, decided_by="sample callback")
         return said
 
     return answer
@@ -64,13 +67,22 @@ class OwnModel:
         approve: is asked each time; None for a program that has switched this on and asks nobody.
         allow: patterns of what runs without asking, as ``server/sampling/createMessage``.
         limits: have the budget of one server in one turn.
+        audit: keeps what is decided, before the model is asked.
     """
 
-    def __init__(self, provider: Provider, approve: Approver | None, allow: tuple[str, ...], limits: Limits) -> None:
+    def __init__(
+        self,
+        provider: Provider,
+        approve: Approver | None,
+        allow: tuple[str, ...],
+        limits: Limits,
+        audit: AuditRecorder | None = None,
+    ) -> None:
         self._provider = provider
         self._approve = approve
         self._allow = allow
         self._limits = limits
+        self._audit = audit
         self._granted: set[str] = set()
         self._one_question_at_a_time = anyio.Lock()
         self._spent: WeakKeyDictionary[Deadline, dict[str, _Spent]] = WeakKeyDictionary()
@@ -82,13 +94,16 @@ class OwnModel:
         most = min(most - _tokens_of(request), request.max_tokens)
         if most <= 0 or any(spent.requests >= self._limits.max_sampling_requests for spent in budgets):
             log.warning("sampling_refused", server=request.server, why="no budget" if budgets else "no call under way")
+            _record(self._audit, request, errands, is_allowed=False, decided_by="sampling budget")
             return None
         for spent in budgets:
             spent.requests += 1
             spent.tokens += most  # until it is known better: requests may come side by side
         used = Usage()
         try:
-            if not await self._is_allowed(request, errands):
+            is_allowed, decided_by = await self._decision(request, errands)
+            _record(self._audit, request, errands, is_allowed=is_allowed, decided_by=decided_by)
+            if not is_allowed:
                 return None
             reply, used = await self._said(request, most)
         finally:
@@ -98,22 +113,27 @@ class OwnModel:
             spend(used, cost_at(self._provider, used))
         return reply
 
-    async def _is_allowed(self, request: SamplingRequest, errands: tuple[Errand, ...]) -> bool:
+    async def _decision(self, request: SamplingRequest, errands: tuple[Errand, ...]) -> tuple[bool, str]:
+        """Return whether the model may be asked, and who decided it."""
         name = f"{request.server}/{SAMPLING}"
-        if self._approve is None or any(matches(pattern, request.server, SAMPLING) for pattern in self._allow):
-            return True
+        if self._approve is None:
+            return True, "no approver"
+        if pattern := next((p for p in self._allow if matches(p, request.server, SAMPLING)), None):
+            return True, f"--allow {pattern}"
         call = ToolCallRequest("sampling", name, _shown(request))
         spec = ToolSpec(name, "Ask the model.", {"type": "object"}, request.server, SAMPLING)
         with errand.waiting_for_a_person(errands):
             async with self._one_question_at_a_time:
                 if request.server in self._granted:
-                    return True
+                    return True, "grant"
                 answer: object = await self._approve(call, spec, request.server)
-        if not isinstance(answer, Approval) or not answer.allowed:
-            return False
+        if not isinstance(answer, Approval):
+            return False, "approver"
+        if not answer.allowed:
+            return False, answer.decided_by or "approver"
         if answer.decision != "once":
             self._granted.add(request.server)
-        return True
+        return True, answer.decided_by or "approver"
 
     async def _said(self, request: SamplingRequest, most: int) -> tuple[SamplingReply, Usage]:
         instructions = (Message.system(request.system),) if request.system else ()
@@ -128,6 +148,26 @@ class OwnModel:
                     end = delta
         reason = "maxTokens" if end.finish is FinishReason.LENGTH else "endTurn"
         return SamplingReply("".join(text), self._provider.name, reason), end.usage
+
+
+def _record(
+    audit: AuditRecorder | None,
+    request: SamplingRequest,
+    errands: tuple[Errand, ...],
+    *,
+    is_allowed: bool,
+    decided_by: str,
+) -> None:
+    entry = AuditEntry(
+        event="sampling",
+        id=new_id(),
+        origin=common_origin(errand.origin for errand in errands),
+        server=request.server,
+        tool=", ".join(request.tools),
+        decision="allowed" if is_allowed else "denied",
+        decided_by=decided_by,
+    )
+    record(audit, entry)
 
 
 def _shown(request: SamplingRequest) -> Mapping[str, Any]:

@@ -1,0 +1,131 @@
+"""Records the calls of a turn: each decision before the call runs, and each end."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Self
+
+from dial_client.audit.entries import AuditEntry, AuditRecorder, Origin
+from dial_client.logs import get_logger
+from dial_client.messages import Content, Failure, TextPart, ToolCallRequest, ToolCallResult, ToolSpec
+
+log = get_logger(__name__)
+
+
+def record(recorder: AuditRecorder | None, entry: AuditEntry) -> None:
+    """Record an entry; a recorder that fails is no reason for a call to fail."""
+    if recorder is None:
+        return
+    try:
+        recorder.record(entry)
+    except Exception as error:  # noqa: BLE001 - recorders are the embedding program's own
+        log.warning("audit_failed", error=type(error).__name__)
+
+
+def new_id() -> str:
+    """Return a random id for an entry."""
+    return os.urandom(8).hex()
+
+
+class TurnAudit:
+    """Records the calls of one turn, or of no turn.
+
+    Args:
+        recorder: keeps the entries; None for none.
+        origin: the turn.
+    """
+
+    def __init__(self, recorder: AuditRecorder | None = None, origin: Origin | None = None) -> None:
+        self.recorder = recorder
+        self.origin = origin or Origin()
+
+    def for_turn(self, origin: Origin) -> TurnAudit:
+        """Return the same for another turn."""
+        return TurnAudit(self.recorder, origin)
+
+    def call(self, call: ToolCallRequest, spec: ToolSpec | None) -> CallAudit:
+        """Return what records one call; `spec` is None for a tool that nobody offers."""
+        server, tool = (spec.server, spec.tool) if spec is not None else ("", call.name)
+        entry = AuditEntry(event="call", id="", origin=self.origin, call=call.id, server=server, tool=tool)
+        return CallAudit(self.recorder, entry, call)
+
+
+class CallAudit:
+    """Records one call. Left without a result, as where its turn is cancelled, it records that."""
+
+    def __init__(self, recorder: AuditRecorder | None, entry: AuditEntry, call: ToolCallRequest) -> None:
+        self._recorder = recorder
+        self._entry = entry
+        self._call = call
+        self._began = time.monotonic()
+        self._asked_at: float | None = None
+        self._is_over = recorder is None
+
+    def __enter__(self) -> Self:
+        if self._recorder is not None:
+            arguments = self._call.arguments if self._call.unreadable is None else self._call.unreadable
+            self._entry = replace(self._entry, id=new_id(), arguments=arguments)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._is_over:
+            return
+        self._give_up_question()
+        self._end("error" if kind is not None and issubclass(kind, Exception) else "cancelled", None)
+
+    def asking(self) -> None:
+        """Note that somebody is being asked from now on."""
+        self._asked_at = time.monotonic()
+
+    def decided(self, *, is_allowed: bool, decided_by: str) -> None:
+        """Record whether the call may run."""
+        if self._recorder is None:
+            return
+        by = decided_by or ("rules" if self._asked_at is None else "approver")
+        self._record_decision("allowed" if is_allowed else "denied", by)
+
+    def finished(self, result: ToolCallResult) -> None:
+        """Record what came of the call."""
+        if self._is_over:
+            return
+        self._give_up_question()
+        match result.failure:
+            case None:
+                self._end("ok", size_of(result.content))
+            case Failure.TOOL:
+                self._end("tool_error", size_of(result.content))
+            case failure:
+                self._end(failure.value, None)
+
+    def _give_up_question(self) -> None:
+        if self._asked_at is not None:
+            self._record_decision("cancelled", "")
+
+    def _record_decision(self, decision: str, decided_by: str) -> None:
+        now = time.monotonic()
+        waited = None if self._asked_at is None else now - self._asked_at
+        self._asked_at, self._began = None, now
+        entry = replace(self._entry, event="decision", decision=decision, decided_by=decided_by, waited_s=waited)
+        self._write(entry)
+        self._entry = replace(self._entry, arguments=None)  # they are in the decision's entry
+
+    def _end(self, outcome: str, size: int | None) -> None:
+        self._is_over = True
+        duration = time.monotonic() - self._began
+        self._write(replace(self._entry, outcome=outcome, duration_s=duration, result_bytes=size))
+
+    def _write(self, entry: AuditEntry) -> None:
+        record(self._recorder, replace(entry, time=datetime.now(UTC)))
+
+
+def size_of(content: Content) -> int:
+    """Return the bytes of a result: its texts in UTF-8, and attachments in base64, as they were sent."""
+    if isinstance(content, str):
+        return len(content.encode("utf-8", "surrogatepass"))
+    return sum(size_of(part.text) if isinstance(part, TextPart) else len(part.data) for part in content)

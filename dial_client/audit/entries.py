@@ -1,0 +1,62 @@
+"""What an audit log is told: one entry for each decision and each finished call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The turn an entry belongs to; empty where it is not known."""
+
+    conversation: str = ""
+    turn: str = ""
+
+
+def common_origin(origins: Iterable[Origin]) -> Origin:
+    """Return the origin that all of these share; an empty one where they differ or there are none."""
+    distinct = set(origins)
+    return distinct.pop() if len(distinct) == 1 else Origin()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEntry:
+    """One decision, or one finished call. Names are as servers and models give them."""
+
+    event: str
+    """``decision`` and ``call`` for tool calls; ``elicitation`` and ``sampling`` for requests of servers."""
+    id: str
+    """Random; a call's decision and its end have the same."""
+    origin: Origin = field(default_factory=Origin)
+    call: str = ""
+    """The call's id in the conversation, as the model gives it."""
+    server: str = ""
+    """The server's name in the configuration; empty for the host's own tools."""
+    tool: str = ""
+    """The tool's own name at that server; for a tool nobody offers the name that was asked for."""
+    arguments: Mapping[str, Any] | str | None = None
+    """Of the call; a text where the model's own is no JSON object. None where another entry of this id has them."""
+    decision: str = ""
+    """``allowed``, ``denied`` or ``cancelled``; for an elicitation the action of the answer."""
+    decided_by: str = ""
+    """Who or which rule decided."""
+    waited_s: float | None = None
+    """Seconds until a person or a program that was asked had answered; None where nobody was asked."""
+    outcome: str = ""
+    """``ok``, a `messages.Failure`, with ``tool_error`` for a failure the tool itself reports, ``cancelled``, or
+    ``error`` for a failure of the program."""
+    duration_s: float | None = None
+    """Seconds the call took, waiting for permission not counted."""
+    result_bytes: int | None = None
+    """Of the whole result, texts in UTF-8 and attachments in base64; None where the server sent none."""
+    time: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+
+class AuditRecorder(Protocol):
+    """Keeps audit entries."""
+
+    def record(self, entry: AuditEntry) -> None:
+        """Keep an entry before this returns. What it raises is logged, and changes nothing for the call."""

@@ -1,0 +1,98 @@
+"""A lock between programs: one empty file that is locked as a whole. The system lets go of it when a program dies."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.01
+"""Seconds between two tries."""
+
+
+class FileLock:
+    """Locks a file against other programs, and other objects of this class.
+
+    Args:
+        path: the file; it is made, readable by its owner only.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = os.fspath(path)
+        self._handle = -1
+        self._inode = 0
+
+    @contextmanager
+    def held(self, patience: float) -> Iterator[None]:
+        """Hold the lock.
+
+        Raises:
+            TimeoutError: another program has held it for `patience` seconds.
+            OSError: the file cannot be opened.
+        """
+        self._acquire(patience)
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                _unlock(self._handle)
+
+    def close(self) -> None:
+        """Close the file."""
+        handle, self._handle = self._handle, -1
+        if handle >= 0:
+            os.close(handle)
+
+    def _acquire(self, patience: float) -> None:
+        end, pause = time.monotonic() + patience, _FIRST_PAUSE
+        while not self._try_once():
+            if time.monotonic() >= end:
+                raise TimeoutError(f"another program holds {self._path}")
+            time.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+
+    def _try_once(self) -> bool:
+        if self._handle < 0:
+            flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+            self._handle = os.open(self._path, flags, 0o600)
+            self._inode = os.fstat(self._handle).st_ino
+        if not _lock(self._handle):
+            return False
+        with suppress(OSError):
+            if os.stat(self._path).st_ino == self._inode:  # noqa: PTH116 - with each line, and twice as fast
+                return True
+        # Somebody has removed the file: whoever comes now locks another one.
+        self.close()
+        return False
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(handle: int) -> bool:
+        os.lseek(handle, 0, os.SEEK_SET)
+        try:
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+
+    def _unlock(handle: int) -> None:
+        os.lseek(handle, 0, os.SEEK_SET)
+        msvcrt.locking(handle, msvcrt.LK_UNLCK, 1)
+
+else:
+    import fcntl
+
+    def _lock(handle: int) -> bool:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def _unlock(handle: int) -> None:
+        fcntl.flock(handle, fcntl.LOCK_UN)

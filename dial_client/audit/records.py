@@ -1,0 +1,146 @@
+"""The format of the audit log: one JSON object a line, each sealed by its digest and chained to the line before.
+
+A line ends in ``,"digest":"<hex>"}``: SHA-256 of the line's bytes without that member. ``previous`` is the digest of
+the line before, also over the border of two files; ``n`` counts lines from 1. The first line of a file has the event
+``begin`` and the name of the file before it, the last line of a full one ``end`` and the name of the next.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from dial_client.audit.entries import AuditEntry
+
+FORMAT = 1
+"""The version of the format, in every ``begin``."""
+MAX_ARGUMENTS = 64 * 1024
+"""Bytes of JSON; arguments that are longer are recorded by their digest alone."""
+_MAX_NAME = 300
+"""Characters of a name that a server or a model has chosen."""
+_COMPACT = json.JSONEncoder(separators=(",", ":"))
+_CANONICAL = json.JSONEncoder(separators=(",", ":"), sort_keys=True)
+_SEAL = re.compile(rb',"digest":"([0-9a-f]{64})"\}')
+_SEAL_BYTES = 77
+_FILE_NAME = re.compile(r"audit-(\d{6,12})\.jsonl")
+
+Mask = Callable[[str], str]
+"""Returns a text with the secrets that are known replaced."""
+
+
+def seal(fields: Mapping[str, Any]) -> bytes:
+    """Return the line of a record, with its digest and its line feed."""
+    body = _COMPACT.encode(fields).encode()
+    digest = hashlib.sha256(body).hexdigest()
+    return body[:-1] + f',"digest":"{digest}"}}\n'.encode()
+
+
+def unseal(line: bytes) -> dict[str, Any]:
+    """Return the record of a line without its line feed.
+
+    Raises:
+        ValueError: its bytes are not those that were sealed.
+    """
+    found = _SEAL.fullmatch(line[-_SEAL_BYTES:])
+    if found is None:
+        raise ValueError("it has no digest")
+    if hashlib.sha256(line[:-_SEAL_BYTES] + b"}").hexdigest() != found[1].decode():
+        raise ValueError("its digest is that of another text")
+    try:
+        fields = json.loads(line)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if not isinstance(fields, dict) or not isinstance(fields.get("n"), int):
+        raise ValueError("it is no record")  # noqa: TRY004 - its bytes are wrong, not its caller
+    return fields
+
+
+def digest_of(value: object) -> str:
+    """Return ``sha256:<hex>`` of a value's canonical JSON: sorted keys, no spaces, ASCII only.
+
+    In Python: ``sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode())``.
+    """
+    try:
+        data = _CANONICAL.encode(value).encode()
+    except (TypeError, ValueError, RecursionError):
+        return "unknown"
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def fields_of(entry: AuditEntry, *, with_arguments: bool, mask: Mask | None) -> dict[str, Any]:
+    """Return what is written of an entry: times in ISO 8601, seconds to the microsecond; nothing that is empty."""
+    fields: dict[str, Any] = {
+        "time": entry.time.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "event": entry.event,
+        "id": entry.id,
+        "conversation": entry.origin.conversation,
+        "turn": entry.origin.turn,
+        "call": entry.call[:_MAX_NAME],
+        "server": entry.server[:_MAX_NAME],
+        "tool": entry.tool[:_MAX_NAME],
+        "decision": entry.decision,
+        "decided_by": entry.decided_by[:_MAX_NAME],
+        "waited_s": _rounded(entry.waited_s),
+        "outcome": entry.outcome,
+        "duration_s": _rounded(entry.duration_s),
+        "result_bytes": entry.result_bytes,
+    }
+    fields = {name: value for name, value in fields.items() if value not in ("", None)}
+    if entry.arguments is not None:
+        fields["arguments_digest"] = digest_of(entry.arguments)
+        if with_arguments and (arguments := _recordable(entry.arguments, mask)) is not None:
+            fields["arguments"] = arguments
+    return fields
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 6)
+
+
+def _recordable(arguments: Mapping[str, Any] | str, mask: Mask | None) -> Any:
+    """Return arguments without the secrets that are known; None where they are too long, or no JSON."""
+    try:
+        value = _masked(arguments, mask) if mask is not None else arguments
+        return value if len(json.dumps(value, allow_nan=False)) <= MAX_ARGUMENTS else None
+    except (TypeError, ValueError, RecursionError):
+        return None
+
+
+def _masked(value: Any, mask: Mask) -> Any:
+    match value:
+        case str():
+            return mask(value)
+        case Mapping():
+            return {mask(str(name)): _masked(item, mask) for name, item in value.items()}
+        case list() | tuple():
+            return [_masked(item, mask) for item in value]
+        case _:
+            return value
+
+
+def mask_of(secrets: Iterable[str]) -> Mask:
+    """Return a mask of these values; those of fewer than six characters would mask half of every text."""
+    known = sorted({secret for secret in secrets if len(secret) >= 6}, key=len, reverse=True)
+    if not known:
+        return lambda text: text
+    pattern = re.compile("|".join(re.escape(secret) for secret in known))
+    return lambda text: pattern.sub("***", text)
+
+
+def log_files(folder: Path) -> list[Path]:
+    """Return the files of an audit log, the oldest first; none where there is no such folder."""
+    try:
+        found = [(int(match[1]), path) for path in folder.iterdir() if (match := _FILE_NAME.fullmatch(path.name))]
+    except FileNotFoundError:
+        return []
+    return [path for _, path in sorted(found)]
+
+
+def next_file(folder: Path, previous: Path | None) -> Path:
+    """Return the path of the file behind `previous`; of the first one where there is none."""
+    match = _FILE_NAME.fullmatch(previous.name) if previous is not None else None
+    return folder / f"audit-{int(match[1]) + 1 if match else 1:06}.jsonl"

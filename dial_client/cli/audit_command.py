@@ -1,0 +1,52 @@
+"""The command ``audit``: reads and checks the audit log."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dial_client.cli import options as o
+from dial_client.cli.app import SETTINGS, more, run_command
+from dial_client.errors import ConfigError
+
+
+@more.command(context_settings=SETTINGS)
+def audit(  # noqa: PLR0913, PLR0917 - an option of the command line is an argument
+    action: Annotated[str, typer.Argument(help="show, tail or verify.")] = "show",
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="tail: go on until Ctrl-C.")] = False,  # noqa: FBT002
+    lines: Annotated[int, typer.Option("-n", "--lines", min=0, metavar="N", help="tail: the last N entries.")] = 10,
+    server: Annotated[str, typer.Option("--server", metavar="PATTERN", help="Entries of these servers.")] = "",
+    tool: Annotated[str, typer.Option("--tool", metavar="PATTERN", help="Entries of these tools.")] = "",
+    since: Annotated[
+        str, typer.Option("--since", metavar="WHEN", help="2026-11-22, 2026-11-22T17:00, 90m, 3h, 2d")
+    ] = "",
+    conversation: Annotated[str, typer.Option("--conversation", metavar="ID", help="Entries of one.")] = "",
+    head: Annotated[str, typer.Option("--head", metavar="DIGEST", help="verify: it must be in the log.")] = "",
+    folder: Annotated[
+        Path | None, typer.Option("--folder", metavar="FOLDER", help="A log that lies elsewhere.")
+    ] = None,
+    as_json: o.AsJson = False,  # noqa: FBT002
+) -> None:
+    """Show what was decided and called, or verify that nobody has changed the log of it.
+
+    verify exits with 1 where something is wrong.
+    """
+
+    def choose() -> Callable[[], Awaitable[int]]:
+        from dial_client.cli import audit_report
+
+        filters = audit_report.Filters(server, tool, since, conversation)
+        match action:
+            case "show":
+                return lambda: audit_report.show(folder, filters, as_json=as_json)
+            case "tail":
+                return lambda: audit_report.tail(folder, filters, lines, follow=follow, as_json=as_json)
+            case "verify":
+                return lambda: audit_report.check(folder, head, as_json=as_json)
+            case _:
+                raise ConfigError(f"unknown action {action!r}", hint="one of show, tail, verify")
+
+    run_command(choose, o.Options())

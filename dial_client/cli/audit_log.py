@@ -1,0 +1,63 @@
+"""The audit log of the terminal program: where it is, and whether it is written."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import platformdirs
+
+from dial_client import config
+from dial_client.audit.log import AuditLog
+from dial_client.audit.records import mask_of
+from dial_client.cli.options import AuditMode, Options
+from dial_client.errors import ConfigError
+from dial_client.safe_text import one_line
+
+VARIABLE = "DIAL_AUDIT"
+"""``off``, ``on`` or ``arguments``. No key of a servers.json: a project must not be able to switch the log off."""
+_KEY_ENDINGS = ("_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
+
+
+def audit_folder() -> Path:
+    """Return the folder of the user's audit log."""
+    return Path(platformdirs.user_state_dir("dial-client"), "audit")
+
+
+def open_audit_log(options: Options, settings: config.Settings) -> AuditLog | None:
+    """Return the user's audit log, which is written with the first entry; None where it is switched off.
+
+    Raises:
+        ConfigError: the environment variable has a value that means nothing.
+    """
+    variable = os.environ.get(VARIABLE) or AuditMode.ON
+    if variable not in tuple(AuditMode):
+        raise ConfigError(f"unknown {VARIABLE} {variable!r}", hint=f"one of {', '.join(AuditMode)}")
+    modes = {options.audit, AuditMode(variable)}
+    if AuditMode.OFF in modes:
+        return None
+    return AuditLog(
+        audit_folder(),
+        program=options.command,
+        with_arguments=AuditMode.ARGUMENTS in modes,
+        mask=mask_of(_secrets(settings)),
+        on_problem=_warn,
+    )
+
+
+def _secrets(settings: config.Settings) -> Iterator[str]:
+    """Return the secrets that are known: of servers' entries, and the keys in the environment."""
+    for server in settings.servers.values():
+        yield from server.env.values()
+        yield from server.headers.values()
+        # A header's "Bearer KEY" is known by its key too.
+        yield from (value.split(" ", 1)[1] for value in server.headers.values() if " " in value)
+        if server.oauth is not None:
+            yield from (secret for secret in (server.oauth.client_secret, server.oauth.private_key) if secret)
+    yield from (value for name, value in os.environ.items() if name.upper().endswith(_KEY_ENDINGS))
+
+
+def _warn(problem: str) -> None:
+    print(f"dial-chat: {one_line(problem, 600)}", file=sys.stderr, flush=True)

@@ -1,0 +1,181 @@
+"""What ``dial-chat audit`` prints."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from dial_client.audit.records import log_files
+from dial_client.audit.verification import Line, read_lines, verify
+from dial_client.cli.audit_log import audit_folder
+from dial_client.cli.opening import warn
+from dial_client.cli.options import ExitCode
+from dial_client.errors import ConfigError
+from dial_client.safe_text import one_line, safe
+
+_LOOK_EVERY = 0.2
+"""Seconds between two looks for new lines."""
+_MAX_NAME = 120
+_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+_EVENTS = ("decision", "call", "elicitation", "sampling")
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Which entries are wanted; patterns are `fnmatch`'s, an empty text is every entry.
+
+    Raises:
+        ConfigError: `since` is no time.
+    """
+
+    server: str = ""
+    tool: str = ""
+    since: str = ""
+    """A date or a time in ISO 8601, in the local time zone where it names none; or a number with s, m, h or d."""
+    conversation: str = ""
+    _earliest: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_earliest", _time_of(self.since))
+
+    def match(self, fields: dict[str, Any]) -> bool:
+        """Whether an entry is wanted."""
+        return (
+            fields.get("event") in _EVENTS
+            and fnmatchcase(str(fields.get("server", "")), self.server or "*")
+            and fnmatchcase(str(fields.get("tool", "")), self.tool or "*")
+            and str(fields.get("conversation", "")) == (self.conversation or str(fields.get("conversation", "")))
+            and str(fields.get("time", "")) >= self._earliest
+        )
+
+
+async def show(folder: Path | None, filters: Filters, *, as_json: bool) -> int:
+    """Print all entries that are wanted, the oldest first."""
+    for fields in _entries(_existing(folder), filters):
+        _print(fields, as_json=as_json)
+    return ExitCode.ANSWERED
+
+
+async def tail(folder: Path | None, filters: Filters, lines: int, *, follow: bool, as_json: bool) -> int:
+    """Print the last entries that are wanted, and with `follow` those that come, until the program is interrupted."""
+    where = folder or audit_folder() if follow else _existing(folder)
+    reader = _Reader(where)
+    for fields in deque(filter(filters.match, reader.read()), maxlen=lines):
+        _print(fields, as_json=as_json)
+    while follow:
+        sys.stdout.flush()
+        await anyio.sleep(_LOOK_EVERY)
+        for fields in filter(filters.match, reader.read()):
+            _print(fields, as_json=as_json)
+    return ExitCode.ANSWERED
+
+
+async def check(folder: Path | None, head: str, *, as_json: bool) -> int:
+    """Print whether the chain is unbroken, and give 1 where it is not."""
+    where = _existing(folder)
+    result = verify(where, head.removeprefix("sha256:"))
+    if as_json:
+        print(json.dumps(asdict(result) | {"intact": result.is_intact}, indent=2))
+    else:
+        print(f"{where}: {result.lines} lines in {result.files} files, {result.first_time} to {result.last_time}")
+        for note in result.notes:
+            print(f"note: {note}")
+        if result.torn:
+            print(f"note: {result.torn} torn lines, each of a program that died while it wrote")
+        if result.problem:
+            print(f"BROKEN: {result.problem_file}, line {result.problem_line}: {result.problem}")
+        if result.has_head is False:
+            print("BROKEN: the digest is not in the log: lines were removed from its end, or it was written anew")
+        if result.is_intact:
+            print(f"The chain is unbroken. Its head: {result.head}")
+    return ExitCode.ANSWERED if result.is_intact else ExitCode.UNEXPECTED
+
+
+def _time_of(since: str) -> str:
+    """Return a time as the log has it; empty for an empty text."""
+    if not since:
+        return ""
+    if match := re.fullmatch(r"(\d{1,6})([smhd])", since):
+        begin = datetime.now(UTC) - timedelta(seconds=int(match[1]) * _UNITS[match[2]])
+    else:
+        try:
+            begin = datetime.fromisoformat(since).astimezone(UTC)
+        except (ValueError, OverflowError):
+            raise ConfigError(f"{since!r} is no time", hint="like 2026-11-22, 2026-11-22T17:00, 90m") from None
+    return f"{begin:%Y-%m-%dT%H:%M:%S}.{begin.microsecond // 1000:03}Z"
+
+
+def _existing(folder: Path | None) -> Path:
+    where = folder or audit_folder()
+    if not log_files(where):
+        warn(f"there is no audit log in {where}")
+    return where
+
+
+def _entries(folder: Path, filters: Filters) -> Iterator[dict[str, Any]]:
+    for line in read_lines(folder):
+        fields = line.fields
+        if fields is not None and filters.match(fields):
+            yield fields
+
+
+class _Reader:
+    """Reads a log from its beginning, and later what has come since."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._file = ""
+        self._offset = 0
+
+    def read(self) -> Iterator[dict[str, Any]]:
+        """Return the records behind the last one that was returned; a line that is not whole yet comes later."""
+        for path in log_files(self._folder):
+            if path.name > self._file:
+                self._file, self._offset = path.name, 0
+            if path.name == self._file:
+                yield from self._rest_of(path)
+
+    def _rest_of(self, path: Path) -> Iterator[dict[str, Any]]:
+        with path.open("rb") as file:
+            file.seek(self._offset)
+            for text in file:
+                if not text.endswith(b"\n"):
+                    return
+                self._offset += len(text)
+                if (fields := Line(path, 0, text, is_whole=True).fields) is not None:
+                    yield fields
+
+
+def _print(fields: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(fields))
+        return
+    server, tool = (one_line(str(fields.get(name, "")), _MAX_NAME) for name in ("server", "tool"))
+    words = [
+        one_line(str(fields.get("time", "")), 30),
+        _verdict(fields),
+        f"{server or 'host'}/{tool}",
+        *([f"by {one_line(str(fields['decided_by']), 200)}"] if "decided_by" in fields else []),
+        *([f"{fields['duration_s']} s"] if "duration_s" in fields else []),
+        *([f"{fields['result_bytes']} bytes"] if "result_bytes" in fields else []),
+        *([f"conversation {one_line(str(fields['conversation']), 60)}"] if "conversation" in fields else []),
+    ]
+    print("  ".join(words))
+    if "arguments" in fields:
+        print(f"    {safe(json.dumps(fields['arguments']))}")
+
+
+def _verdict(fields: dict[str, Any]) -> str:
+    event = one_line(str(fields.get("event")), 20)
+    verdict = one_line(str(fields.get("decision") or fields.get("outcome") or "?"), 20)
+    return f"{event:<8} {verdict:<10}"

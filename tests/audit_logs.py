@@ -1,0 +1,42 @@
+"""An audit log to try things with: entries, their lines, and recorders that keep what they are told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from dial_client.audit.entries import AuditEntry
+from dial_client.audit.records import log_files
+
+
+class Entries(list[AuditEntry]):
+    """A recorder."""
+
+    def record(self, entry: AuditEntry) -> None:
+        self.append(entry)
+
+    @property
+    def told(self) -> list[tuple[str, str, str]]:
+        return [(entry.event, entry.decision or entry.outcome, f"{entry.server}/{entry.tool}") for entry in self]
+
+
+def entry(number: int = 0, **about: Any) -> AuditEntry:
+    known = {"event": "call", "id": f"{number:016x}", "server": "clock", "tool": "now", "outcome": "ok"}
+    return AuditEntry(**(known | about))
+
+
+def lines_of(folder: Path) -> list[dict[str, Any]]:
+    """Return the records of a log."""
+    return [json.loads(line) for path in log_files(folder) for line in path.read_bytes().splitlines()]
+
+
+def calls_of(folder: Path) -> list[dict[str, Any]]:
+    """Return those of its records that are entries."""
+    return [line for line in lines_of(folder) if "id" in line]
+
+
+def user_log(folder: Path) -> Path:
+    """Return where dial-chat keeps its log when run by `programs.dial_chat`."""
+    [lock] = (folder / "home").rglob("audit.lock")
+    return lock.parent
