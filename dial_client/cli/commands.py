@@ -10,12 +10,13 @@ import typer
 
 from dial_client import __version__
 from dial_client.cli import options as o
+from dial_client.cli import trust_command  # noqa: F401 - registers its command
 from dial_client.cli.app import SETTINGS, more, run_command, talk
 from dial_client.errors import ConfigError
 
 _MORE = """
 Commands: dial-chat tools | servers [login NAME | logout NAME] | resources | prompts | call NAME '{"a": 1}' |
-conversations | serve; each has its own --help.
+conversations | serve | trust; each has its own --help.
 Exit codes: 0 answered; 1 unexpected; 2 bad usage or configuration; 3 the model could not be reached or refused;
 4 stopped by a limit; 5 answered, but a tool call was denied; 130 interrupted.
 """
@@ -25,6 +26,7 @@ Exit codes: 0 answered; 1 unexpected; 2 bad usage or configuration; 3 the model 
 def chat(
     prompt: Annotated[str | None, typer.Argument(help="The question; without one, talk in the terminal.")] = None,
     config: o.Config = None,
+    trust: o.Trust = False,
     model: o.Model = None,
     base_url: o.BaseUrl = None,
     tool_format: o.ToolFormat = None,
@@ -55,6 +57,7 @@ def chat(
         return
     options = o.Options(
         config=config,
+        trust=trust,
         model=model,
         base_url=base_url,
         tool_format=tool_format,
@@ -91,9 +94,11 @@ def _chat(options: o.Options, prompt: str | None) -> Callable[[], Awaitable[int]
 
 
 @more.command(context_settings=SETTINGS)
-def tools(config: o.Config = None, as_json: o.AsJson = False, verbose: o.Verbose = False) -> None:
+def tools(
+    config: o.Config = None, trust: o.Trust = False, as_json: o.AsJson = False, verbose: o.Verbose = False
+) -> None:
     """List the tools as they are offered to the model."""
-    options = o.Options(config=config, verbose=verbose)
+    options = o.Options(config=config, trust=trust, verbose=verbose)
 
     def choose() -> Callable[[], Awaitable[int]]:
         from dial_client.cli.listing import list_tools
@@ -108,12 +113,13 @@ def servers(
     action: Annotated[str, typer.Argument(help="list, login or logout.")] = "list",
     name: Annotated[str | None, typer.Argument(help="The server to log in to, or out of.")] = None,
     config: o.Config = None,
+    trust: o.Trust = False,
     as_json: o.AsJson = False,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print where to log in.")] = False,
     verbose: o.Verbose = False,
 ) -> None:
     """List the servers: their state, their tools, and why one is missing; log in to one, or out of it."""
-    options = o.Options(config=config, verbose=verbose)
+    options = o.Options(config=config, trust=trust, verbose=verbose)
 
     def choose() -> Callable[[], Awaitable[int]]:
         if action == "list" and name is None:
@@ -130,15 +136,19 @@ def servers(
 
 
 @more.command(context_settings=SETTINGS)
-def resources(config: o.Config = None, as_json: o.AsJson = False, verbose: o.Verbose = False) -> None:
+def resources(
+    config: o.Config = None, trust: o.Trust = False, as_json: o.AsJson = False, verbose: o.Verbose = False
+) -> None:
     """List what the servers have to read: @SERVER:URI in a question attaches it."""
-    _list_material("resources", o.Options(config=config, verbose=verbose), as_json=as_json)
+    _list_material("resources", o.Options(config=config, trust=trust, verbose=verbose), as_json=as_json)
 
 
 @more.command(context_settings=SETTINGS)
-def prompts(config: o.Config = None, as_json: o.AsJson = False, verbose: o.Verbose = False) -> None:
+def prompts(
+    config: o.Config = None, trust: o.Trust = False, as_json: o.AsJson = False, verbose: o.Verbose = False
+) -> None:
     """List the prompts of the servers: /SERVER:PROMPT ARG=VALUE in a conversation says one."""
-    _list_material("prompts", o.Options(config=config, verbose=verbose), as_json=as_json)
+    _list_material("prompts", o.Options(config=config, trust=trust, verbose=verbose), as_json=as_json)
 
 
 def _list_material(what: str, options: o.Options, *, as_json: bool) -> None:
@@ -155,12 +165,13 @@ def call(
     name: Annotated[str, typer.Argument(help="The tool, as `dial-chat tools` names it.")],
     arguments: Annotated[str, typer.Argument(help="A JSON object.")] = "{}",
     config: o.Config = None,
+    trust: o.Trust = False,
     tool_timeout: o.ToolTimeout = None,
     as_json: o.AsJson = False,
     verbose: o.Verbose = False,
 ) -> None:
     """Call one tool, without a model. Calling it by hand is permission enough."""
-    options = o.Options(config=config, tool_timeout=tool_timeout, timeout=tool_timeout, verbose=verbose)
+    options = o.Options(config=config, trust=trust, tool_timeout=tool_timeout, timeout=tool_timeout, verbose=verbose)
 
     def choose() -> Callable[[], Awaitable[int]]:
         from dial_client.cli.listing import call_tool
@@ -201,6 +212,7 @@ def serve(
     max_turns: o.MaxTurns = 64,
     durable: o.Durable = False,
     config: o.Config = None,
+    trust: o.Trust = False,
     model: o.Model = None,
     base_url: o.BaseUrl = None,
     tool_format: o.ToolFormat = None,
@@ -217,6 +229,7 @@ def serve(
     """Serve HTTP: an OpenAI-compatible endpoint with the tools behind it, conversations, and a web page."""
     options = o.Options(
         config=config,
+        trust=trust,
         model=model,
         base_url=base_url,
         tool_format=tool_format,

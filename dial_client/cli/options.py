@@ -62,6 +62,7 @@ class Options:
     record: Path | None = None
     verbose: bool = False
     sampling: bool = False
+    trust: bool = False
 
 
 Config = Annotated[
@@ -70,9 +71,10 @@ Config = Annotated[
         "-c",
         "--config",
         metavar="FILE",
-        help="The servers. Default: ./servers.json, else servers.json in your configuration folder.",
+        help="The servers. Default: ./servers.json if you trust it, else servers.json in your configuration folder.",
     ),
 ]
+Trust = Annotated[bool, typer.Option("--trust", help="Trust the ./servers.json of this folder, for this run only.")]
 Model = Annotated[
     str | None,
     typer.Option(
