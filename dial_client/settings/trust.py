@@ -165,7 +165,8 @@ class TrustStore:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         trusted = TrustedFile(found.location, found.target, found.digest, dict(env_files), found.text, now)
         data = json.dumps({"form": FORM, **asdict(trusted)}, indent=1).encode()
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in (self._folder.parent, self._folder):  # the mode is that of the last folder only
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=self._folder, prefix=".", suffix=".new")  # readable by its owner only
         try:
             with os.fdopen(handle, "wb") as file:
