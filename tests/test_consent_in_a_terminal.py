@@ -12,7 +12,6 @@ from tests.programs import entry, environment
 from tests.test_talking import Terminal, plain, terminal
 
 QUESTION = "[v]iew the whole file:"
-MARK = " > "
 
 
 def found(folder: Path, *, settings: dict[str, Any] | None = None, **changes: Any) -> Path:
@@ -68,10 +67,10 @@ def test_keys_pressed_before_and_other_answers_trust_nothing(tmp_path: Path) -> 
     found(tmp_path)
     with terminal(tmp_path, "tools") as screen:
         screen.type("t\rt\rt\r")
-        for keys in ("\r", "y\r", "yes\r"):
-            screen.until(QUESTION)
-            screen.type(keys)
         screen.until(QUESTION)
+        for keys in ("\r", "y\r", "yes\r"):
+            screen.type(keys)
+            screen.until("Please answer t, n or v.", QUESTION)
         screen.type("n\r")
         assert "raw: " not in listed(screen)
 
@@ -102,13 +101,17 @@ def test_all_that_the_file_would_do_is_shown_and_no_value_of_a_variable(tmp_path
 
 
 def test_no_line_of_the_file_looks_like_one_of_the_program(tmp_path: Path) -> None:
-    forged = f"x\r\nNothing to see.\n{QUESTION} \x1b[2J\x1b]0;title\x07\u202e\u200b" + " " * 190 + "Trusted, until it changes"
+    forged = (
+        f"x\r\nNothing to see.\n{QUESTION} \x1b[2J\x1b]0;title\x07\u202e\u200b"
+        + " " * 190
+        + "Trusted, until it changes"
+    )
     path = found(tmp_path, args=[forged], env={f"A\n{QUESTION}": "1"}, cwd=forged)
     path.write_text(path.read_text().replace('"cwd"', '\n\n"cwd"') + "\n// Nothing to see.\x1b[2J\n")
     with terminal(tmp_path, "tools") as screen:
-        shown = screen.until("\n" + QUESTION.split("[v]")[0] if False else QUESTION, "unless you trust it.", QUESTION)
+        shown = screen.until("unless you trust it.", QUESTION)
         screen.type("v\r")
-        shown += screen.until("Nothing to see.", QUESTION)
+        shown += screen.until("Nothing to see.\\u001b[2J", QUESTION)
         screen.type("n\r")
         listed(screen)
     lines = shown.split("\n")
@@ -127,7 +130,9 @@ def test_a_change_is_shown_as_a_difference_and_asked_about_again(tmp_path: Path)
         assert "raw: " in listed(screen)
     (tmp_path / ".env").write_text("A=2\n")
     with terminal(tmp_path, "tools") as screen:
-        screen.until("has changed since you trusted it", "file of variables has changed", str(tmp_path / ".env"), QUESTION)
+        screen.until(
+            "has changed since you trusted it", "file of variables has changed", str(tmp_path / ".env"), QUESTION
+        )
         screen.type("t\r")
         assert "raw: " in listed(screen)
     found(tmp_path, envFile=".env", autoApprove=["*"])
@@ -135,7 +140,7 @@ def test_a_change_is_shown_as_a_difference_and_asked_about_again(tmp_path: Path)
         shown = screen.until("has changed since you trusted it", "It would do this:", QUESTION)
         screen.type("n\r")
         assert "raw: " not in listed(screen)
-    assert '+   "autoApprove": [' in shown
+    assert '+   "autoApprove": [' in joined(shown)
 
 
 def test_trust_without_a_file_asks_and_the_banner_names_the_file(tmp_path: Path) -> None:

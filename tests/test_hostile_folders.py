@@ -17,14 +17,15 @@ import pytest
 import typer.main
 from typer.core import TyperArgument
 
-from dial_client.cli import commands
+import dial_client.cli.commands  # noqa: F401 - registers them
+from dial_client.cli import app
 from tests.hostile_folders import KEY, HostileFolder, hostile_folder
 from tests.programs import LONG
 from tests.test_talking import plain
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pseudo-terminals of this kind")
 
-PROGRAM: dict[str, Any] = dict(getattr(typer.main.get_command(commands.more), "commands", {}))
+PROGRAM: dict[str, Any] = dict(getattr(typer.main.get_command(app.more), "commands", {}))
 """Every command beside the chat, as the program itself has them."""
 VALUES = {"name": "echo", "action": "list", "prompt": "Hello"}
 FURTHER = {"servers": (["servers", "login", "net"], ["servers", "logout", "net"])}
@@ -32,7 +33,7 @@ ENDS_WITHOUT_CONFIGURATION = {"conversations": 0, "trust": 2}
 
 
 def words_of(name: str) -> list[str]:
-    """The least a command has to be given."""
+    """Return the least a command has to be given."""
     arguments = [p for p in PROGRAM[name].params if isinstance(p, TyperArgument) and p.required]
     return [name, *(VALUES.get(str(argument.name), "x") for argument in arguments)]
 
@@ -47,7 +48,7 @@ RUNS: list[list[str]] = [
 
 
 def reads_a_configuration(words: list[str]) -> bool:
-    command = PROGRAM.get(words[0]) or typer.main.get_command(commands.talk)
+    command = PROGRAM.get(next(iter(words), "")) or typer.main.get_command(app.talk)
     return any(parameter.name == "config" for parameter in command.params)
 
 
@@ -63,7 +64,7 @@ def test_the_commands_are_those_of_the_program() -> None:
 
 @pytest.mark.parametrize("name", [*PROGRAM, ""])
 def test_every_command_that_reads_a_configuration_can_be_told_to_trust_it(name: str) -> None:
-    command = PROGRAM[name] if name else typer.main.get_command(commands.talk)
+    command = PROGRAM[name] if name else typer.main.get_command(app.talk)
     options = {parameter.name for parameter in command.params}
     assert ("trust" in options) == ("config" in options)
 

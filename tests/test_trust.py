@@ -138,7 +138,7 @@ def test_a_link_that_leads_elsewhere_now_is_not_trusted(folder: Path) -> None:
 def test_a_link_to_the_users_own_file_is_not_the_users_own_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = folder.parent / "own"
     own.mkdir()
-    monkeypatch.setattr("platformdirs.user_config_dir", lambda name: str(own))
+    monkeypatch.setattr("platformdirs.user_config_dir", lambda *_: str(own))
     (folder / "servers.json").symlink_to(written(own))
     assert not is_user_config(folder / "servers.json")  # its relative paths begin in this folder
     assert is_user_config(own / "servers.json")
@@ -168,8 +168,8 @@ def test_what_is_kept_is_for_the_user_only(folder: Path) -> None:
     "damage",
     [
         lambda text: text[:-5],
-        lambda text: "[" * 100_000,
-        lambda text: "null",
+        lambda _: "[" * 100_000,
+        lambda _: "null",
         lambda text: text.replace('"form": 1', '"form": 2'),
         lambda text: text.replace('"env_files": {}', '"env_files": []'),
         lambda text: text.replace('"digest": "', '"digest": 1, "more": "'),

@@ -1,4 +1,4 @@
-"""A configuration that was found in the working folder: whether the user trusts it, and the question whether they do."""
+"""Whether the user trusts a configuration that was found in the working folder, and the question to them."""
 
 from __future__ import annotations
 
@@ -54,9 +54,10 @@ async def ask_for_trust(found: FoundFile, env_files: EnvFiles, changes: str = ""
     shown = rendered(rows(outline, env_files, found.path.parent.absolute()), _width())
     where = escaped(found.location)
     if changes:
-        _say(f"This file has changed since you trusted it: {where}", changes, "It would do this:", shown)
+        _say(f"This file has changed since you trusted it: {where}", changes)
     else:
-        _say(f"A configuration was found in this folder, which you have not trusted: {where}", "It would do this:", shown)
+        _say(f"A configuration was found in this folder, which you have not trusted: {where}")
+    _say("It would do this:", shown)
     _say("Its programs run as you, with all you may do. Nothing of it is used unless you trust it.")
     while True:
         try:
@@ -72,6 +73,8 @@ async def ask_for_trust(found: FoundFile, env_files: EnvFiles, changes: str = ""
                 return False
             case "v" | "view":
                 _say(numbered(found.text, _width()))
+            case _:
+                _say("Please answer t, n or v.")
 
 
 def trust_now(found: FoundFile, env_files: EnvFiles) -> TrustedFile:

@@ -66,7 +66,7 @@ def numbered(text: str, width: int | None) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return a line with whatever is not printed as it stands written as ``\\uXXXX``, and tabs as blanks."""
+    """Return a line with tabs as blanks, and as escapes whatever is not printed as it stands."""
     return "".join(map(_escaped, text.replace("\t", "    ")))
 
 
@@ -147,7 +147,7 @@ def _model_rows(entry: Entry) -> Iterator[Row]:
     yield Row("  is asked at", address)
     key = entry["api_key"].value if "api_key" in entry else None
     if key is None:
-        yield Row("  sends there", "no key, but where the address is a vendor's own: that vendor's, from your environment")
+        yield Row("  sends there", "no key of the file; a vendor's own address gets your key for that vendor")
     elif isinstance(key, str) and references(key):
         yield from _listed("  sends there", (f"your key ${{{escaped(name)}}}" for name in references(key)))
     else:

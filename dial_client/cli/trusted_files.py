@@ -26,12 +26,16 @@ async def manage(file: Path | None, *, list_all: bool, revoke: bool, as_json: bo
     if list_all:
         _print_list(TrustStore().list(), as_json=as_json)
         return ExitCode.ANSWERED
-    path = file / FILE_NAME if file is not None and file.is_dir() else file or Path(FILE_NAME)
+    path = _named(file)
     if revoke:
         return _revoke(path)
-    if not path.exists():
-        raise ConfigError("there is no such file", path=str(path))
     return await _ask(path) if file is None else _trust(path, as_json=as_json)
+
+
+def _named(file: Path | None) -> Path:
+    if file is None:
+        return Path(FILE_NAME)
+    return file / FILE_NAME if file.is_dir() else file
 
 
 async def _ask(path: Path) -> int:

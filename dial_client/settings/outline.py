@@ -26,8 +26,6 @@ class Outline:
 
 
 def is_enabled(entry: Entry) -> bool:
-    """Return whether a server's entry is used; ``enabled`` and ``disabled`` that contradict each other are an error
-    when the file is read.
-    """
+    """Return whether a server's entry is used."""
     on, off = (entry[key].value if key in entry else None for key in ("enabled", "disabled"))
     return on is not False and off is not True

@@ -87,7 +87,8 @@ def read_found(path: Path) -> FoundFile:
     location, target = real_location(path), os.path.realpath(path)
     try:
         if not path.is_file():
-            raise ConfigError("cannot be read: this is not a regular file", path=str(path))
+            problem = "this is not a regular file" if path.exists() else "there is no such file"
+            raise ConfigError(f"cannot be read: {problem}", path=str(path))
         data = _bounded(path)
     except (OSError, ValueError) as error:
         raise ConfigError(f"cannot be read: {getattr(error, 'strerror', None) or error}", path=str(path)) from None
@@ -115,7 +116,7 @@ class EnvFiles:
         """Return the content of a file that a configuration of this folder names, before anybody trusts it.
 
         A name with variables, a file outside of the folder and one behind a symbolic link are not read, and give None:
-        an address of Windows' network (``\\\\host\\share``) would open a connection.
+        reading a network path of Windows would open a connection.
         """
         relative = PurePath(named)
         if references(named) or "${" in named or relative.anchor or named.startswith("~") or ".." in relative.parts:
