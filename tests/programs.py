@@ -41,7 +41,9 @@ def trust(folder: Path) -> None:
     """Trust the servers.json of `folder`, as the user whose folders lie there too."""
     found, env_files = read_found(folder / "servers.json"), EnvFiles()
     digests = env_files.digests(config.outline(found.data), variables(None, folder, env_files.read))
-    TrustStore(folder / "home" / "xdg_data_home" / "dial-client" / "trusted-files").save(found, digests)
+    data = folder / "home" / "xdg_data_home" / "dial-client"
+    data = data / "dial-client" if sys.platform == "win32" else data  # there a folder of the author's comes first
+    TrustStore(data / "trusted-files").save(found, digests)
 
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
@@ -51,6 +53,8 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
         name: str(folder / "home" / name.lower())
         for name in ("XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME")
     }
+    if sys.platform == "win32":
+        home = {"WIN_PD_OVERRIDE_LOCAL_APPDATA": home["XDG_DATA_HOME"]}
     return env | home | {"HOME": str(folder / "home"), "PYTHONPATH": str(HERE.parent)} | more
 
 

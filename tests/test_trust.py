@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -189,6 +190,17 @@ def test_what_is_not_in_order_in_the_store_is_not_trusted(folder: Path, damage: 
     assert changes(path) == []
 
 
+def test_many_may_trust_at_once(folder: Path) -> None:
+    paths = []
+    for number in range(4):
+        (folder / str(number)).mkdir()
+        paths.append(written(folder / str(number), command=str(number)))
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(trusted, paths * 25))
+    assert [changes(path) for path in paths] == [[], [], [], []]
+    assert len(TrustStore().list()) == len(list((folder.parent / "data").rglob("*.*"))) == 4
+
+
 def test_only_the_named_file_of_a_store_is_read_as_its_place(folder: Path) -> None:
     trusted(written(folder))
     [file] = (folder.parent / "data").rglob("*.json")
@@ -236,3 +248,47 @@ def test_the_file_in_use_is_named(tmp_path: Path) -> None:
 def test_a_named_file_needs_no_trust(tmp_path: Path) -> None:
     written(tmp_path, command="no-such-program-anywhere")
     assert dial_chat(tmp_path, "tools", "-c", "servers.json").returncode == 0
+
+
+def said_of(server: dict[str, Any]) -> str:
+    outline = config.outline(json.dumps({"mcpServers": {"s": server}}))
+    return summary.rendered(summary.rows(outline, EnvFiles(), Path()), None)
+
+
+@pytest.mark.parametrize(
+    ("words", "is_marked"),
+    [
+        (["npx", "-y", "@scope/server"], True),
+        (["/usr/bin/npx", "server@latest"], True),
+        (["npx.cmd", "-y", "@scope/server@1.2.3"], False),
+        (["uvx", "server"], True),
+        (["uvx", "server==1.2"], False),
+        (["pipx", "run", "server"], True),
+        (["python", "-m", "server"], False),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_program_that_is_fetched_in_its_newest_version_is_marked(words: list[str], is_marked: bool) -> None:
+    assert ("whatever version is newest" in said_of({"command": words[0], "args": words[1:]})) == is_marked
+
+
+@pytest.mark.parametrize(
+    "name", ["LD_PRELOAD", "PYTHONPATH", "PYTHONINSPECT", "NODE_OPTIONS", "BASH_ENV", "DYLD_INSERT_LIBRARIES", "Path"]
+)
+def test_a_variable_that_changes_what_programs_run_is_marked(name: str) -> None:
+    assert f'"{name}" = ***  (!)' in said_of({"command": "x", "env": {name: "hidden"}})
+
+
+def test_a_login_shows_its_addresses_and_hides_its_secrets() -> None:
+    oauth = {"issuer": "https://stranger.example", "client_secret": "hidden", "privateKey": "${THE_KEY}"}
+    said = said_of({"url": "https://far.example", "oauth": oauth})
+    assert '"issuer" = "https://stranger.example"' in said
+    assert '"privateKey" = ${THE_KEY}' in said
+    assert "hidden" not in said
+
+
+def test_keys_of_other_spellings_and_unknown_ones_are_shown_too() -> None:
+    said = said_of({"httpUrl": "https://far.example", "always_allow": ["*"], "whatever": {"a": [1]}})
+    assert 'connects to            "https://far.example"' in said
+    assert 'runs without asking    "*"' in said
+    assert '"whatever"             {"a": [1]}' in said

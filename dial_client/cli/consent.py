@@ -98,7 +98,7 @@ def changes_since(trusted: TrustedFile, found: FoundFile, env_files: EnvFiles) -
     if trusted.matches(found):
         return list(_env_changes(trusted.env_files, _digests(found, env_files)))
     moved = [] if trusted.target == found.target else [Row(f"  it is now a link to: {escaped(found.target)}")]
-    return [*moved, *_diff(trusted.text, found.text)]
+    return moved if trusted.digest == found.digest else [*moved, *_diff(trusted.text, found.text)]
 
 
 async def _is_trusted(found: FoundFile, env_files: EnvFiles) -> bool:

@@ -49,7 +49,8 @@ def rows(outline: Outline, env_files: EnvFiles, folder: Path) -> Iterator[Row]:
         yield Row(f"Server {_quoted(name)}{'' if is_enabled(entry) else ' (disabled: not used)'}")
         yield from _server_rows(entry, env_files, folder)
     for key, node in outline.other.items():
-        yield Row(f"  {_quoted(key)}", _shown(node.value))
+        yield Row(f"Key {_quoted(key)}")
+        yield Row("  says", _shown(node.value))
     if not outline.servers and not outline.models:
         yield Row("It names no server and no model.")
 
@@ -99,13 +100,15 @@ def _hidden(value: Any) -> str:
 def _server_rows(entry: Entry, env_files: EnvFiles, folder: Path) -> Iterator[Row]:
     words = [entry[key] for key in ("command", "args") if key in entry]
     yield from _listed("  runs", (part for node in words for part in _parts(node.value)))
+    if _fetches_the_newest([word for node in words for word in _strings(node.value)]):
+        yield Row("", "(!) the program it runs is fetched from a registry, in whatever version is newest")
     if "url" in entry:
         yield Row("  connects to", _shown(entry["url"].value))
     if "cwd" in entry:
         yield Row("  in the folder", _shown(entry["cwd"].value))
     yield from _variable_rows(entry, env_files, folder)
     yield from _hidden_rows("  sends the header", entry.get("headers"))
-    yield from _hidden_rows("  logs in with", entry.get("oauth"))
+    yield from _login_rows(entry.get("oauth"))
     if "autoApprove" in entry:
         yield from _listed("  runs without asking", _parts(entry["autoApprove"].value))
     if "trusted" in entry and entry["trusted"].value is not False:
@@ -142,6 +145,20 @@ def _hidden_rows(label: str, node: Node | None, *, warn: bool = False) -> Iterat
     yield from _listed(label, values)
 
 
+def _login_rows(node: Node | None) -> Iterator[Row]:
+    """Return how it logs in: addresses and names whole, whatever may be a secret hidden."""
+    if node is None:
+        return
+    if not isinstance(node.value, dict):
+        yield Row("  logs in with", _shown(node.value))
+        return
+    values = (
+        f"{_quoted(name)} {_hidden(value)}" if _SECRET.search(name) else f"{_quoted(name)} = {_shown(value)}"
+        for name, value in node.value.items()
+    )
+    yield from _listed("  logs in with", values)
+
+
 def _model_rows(entry: Entry) -> Iterator[Row]:
     address = _shown(entry["base_url"].value) if "base_url" in entry else "its usual address"
     yield Row("  is asked at", address)
@@ -169,6 +186,18 @@ def _listed(label: str, values: Iterable[str]) -> Iterator[Row]:
 
 def _parts(value: Any) -> list[str]:
     return [_shown(part) for part in (value if isinstance(value, list) else [value])]
+
+
+def _strings(value: Any) -> list[str]:
+    return [part for part in (value if isinstance(value, list) else [value]) if isinstance(part, str)]
+
+
+def _fetches_the_newest(words: list[str]) -> bool:
+    """Return whether a command line is that of a package runner, with a package in no version."""
+    if not words or not _RUNNER.fullmatch(words[0]):
+        return False
+    package = next((word for word in words[1:] if not word.startswith("-") and word not in _OF_RUNNERS), "")
+    return not re.search(r".@v?[0-9]|==|[/\\].*[/\\]", package)
 
 
 def _references(value: Any) -> Iterator[str]:
@@ -209,6 +238,9 @@ def _cells(character: str) -> int:
 
 _SPOKEN = {"command", "args", "url", "cwd", "env", "envFile", "headers", "oauth", "autoApprove", "trusted"}
 _SPOKEN |= {"instructions", "enabled", "disabled"}
+_SECRET = re.compile(r"(?i)secret|key|token|password")
+_RUNNER = re.compile(r"(?i)(?:.*[/\\])?(?:npx|bunx|uvx|pipx|pnpm|pnpx|yarn)(?:\.(?:cmd|exe|ps1))?")
+_OF_RUNNERS = {"run", "dlx", "exec", "x"}
 _DANGEROUS = re.compile(
     r"(?i:LD_\w+|DYLD_\w+|PYTHON\w+|NODE_\w+|NPM_CONFIG_\w+|UV_\w+|PIP_\w+|GIT_\w+|RUBY\w+|GEM_\w+|BUNDLE_\w+|PERL\w+"
     r"|BASH_\w+|ENV|SHELLOPTS|BASHOPTS|PS4|IFS|PROMPT_COMMAND|PATH|PATHEXT|COMSPEC|SHELL|HOME|USERPROFILE|APPINIT_DLLS"
