@@ -13,6 +13,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import reduce
+from operator import or_
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,10 +22,13 @@ from urllib.parse import urlsplit
 from dial_client.errors import ConfigError
 from dial_client.model import ToolFormat
 from dial_client.settings.entries import ModelSettings, Protocol, ServerSettings, Settings, Transport, Wire
-from dial_client.settings.jsonfile import Node, did_you_mean, one_of, quoted, read
+from dial_client.settings.jsonfile import Node, did_you_mean, one_of, quoted
+from dial_client.settings.jsonfile import read as document
+from dial_client.settings.locations import find_config
 from dial_client.settings.oauth import oauth
+from dial_client.settings.outline import Outline
 from dial_client.settings.policy import policy, untrusted
-from dial_client.settings.variables import Variables, env_file, variables
+from dial_client.settings.variables import ReadFile, Variables, env_file, read_file, variables
 
 __all__ = [
     "QUIRKS",
@@ -35,32 +40,10 @@ __all__ = [
     "Wire",
     "find_config",
     "load",
+    "outline",
     "parse",
     "server_from_mapping",
-    "user_config",
 ]
-
-
-def find_config(explicit: str | None = None) -> Path | None:
-    """Give the file that was named, else ``./servers.json``, else the one in the user's configuration folder.
-
-    Raises:
-        ConfigError: the file that was named does not exist.
-    """
-    if explicit is not None:
-        if not _exists(explicit):
-            raise ConfigError("there is no such file", path=explicit)
-        return Path(explicit)
-    here = Path("servers.json")
-    return here if _exists(here) else user_config()
-
-
-def user_config() -> Path | None:
-    """Return the configuration file in the user's own folder; None where there is none."""
-    from platformdirs import user_config_dir
-
-    path = Path(user_config_dir("dial-client"), "servers.json")
-    return path if _exists(path) else None
 
 
 def load(path: str | os.PathLike[str], environ: Mapping[str, str] | None = None) -> Settings:
@@ -83,6 +66,7 @@ def parse(
     path: str = "",
     folder: str | os.PathLike[str] | None = None,
     environ: Mapping[str, str] | None = None,
+    read: ReadFile = read_file,
 ) -> Settings:
     """Read the text of a configuration.
 
@@ -91,12 +75,13 @@ def parse(
         path: The file, as messages call it.
         folder: Where relative paths begin, and what ``${workspaceFolder}`` is; else the folder of `path`.
         environ: Stands for the process's own environment.
+        read: Returns the content of an ``envFile``.
 
     Raises:
         ConfigError: something is wrong; it says where, and what was expected.
     """
-    root = read(text, path)
-    names = variables(environ, Path(path).parent if folder is None else folder)
+    root = document(text, path)
+    names = variables(environ, Path(path).parent if folder is None else folder, read)
     top, others = root.known(_TOP, {})
     servers = {name: _server(name, node, names) for name, node in _entries(top, others).items()}
     models = top["models"].children() if "models" in top else {}
@@ -107,6 +92,25 @@ def parse(
         Path(path) if path else None,
         tuple(warning for server in servers.values() for warning in server.warnings),
         policy(top["policy"], names) if "policy" in top else (),
+    )
+
+
+def outline(text: str | bytes, path: str = "") -> Outline:
+    """Return the entries as they are written: nothing is expanded, and no other file is read.
+
+    Raises:
+        ConfigError: this is not JSON, or not made of entries.
+    """
+    top, others = document(text, path).known(_TOP, {})
+    servers, models = _entries(top, others), top["models"].children() if "models" in top else {}
+    shown = {"mcpServers", "servers", "models", "defaultModel"}
+    if not {"mcpServers", "servers"} & top.keys():
+        shown |= servers.keys()
+    return Outline(
+        {name: reduce(or_, node.known(_SERVER, _ALIASES)) for name, node in servers.items()},
+        {name: reduce(or_, node.known(_MODEL, {})) for name, node in models.items()},
+        top.get("defaultModel"),
+        {key: node for key, node in {**others, **top}.items() if key not in shown},
     )
 
 
@@ -123,13 +127,6 @@ def server_from_mapping(
         ConfigError: something is wrong; it names the key, and what was expected.
     """
     return _server(name, Node(entry, (name,)), variables(environ, folder or ""))
-
-
-def _exists(path: str | Path) -> bool:
-    try:
-        return Path(path).exists()
-    except OSError:
-        return False
 
 
 def _entries(top: Mapping[str, Node], others: Mapping[str, Node]) -> Mapping[str, Node]:
@@ -168,7 +165,7 @@ def _server(name: str, node: Node, variables: Variables) -> ServerSettings:
         folders = values["roots"]
         values["roots"] = tuple(one if one.startswith("file:") else str(variables.folder / one) for one in folders)
     if enabled and "envFile" in values:
-        values["env"] = _merged_env(found, values, variables.folder)
+        values["env"] = _merged_env(found, values, variables)
     if "timeout" in values:
         values.setdefault("toolTimeout", values["timeout"] / 1000)
     settings = {_FIELDS[key]: value for key, value in values.items() if key in _FIELDS}
@@ -211,10 +208,10 @@ def _transport(found: Mapping[str, Node], values: Mapping[str, Any]) -> Transpor
     return Transport.HTTP
 
 
-def _merged_env(found: Mapping[str, Node], values: Mapping[str, Any], folder: Path) -> dict[str, str]:
+def _merged_env(found: Mapping[str, Node], values: Mapping[str, Any], variables: Variables) -> dict[str, str]:
     """Put `env` over what the file says; null in it takes a variable of the file away."""
     said = found["env"].value if "env" in found else {}
-    from_file = env_file(found["envFile"], folder / values["envFile"])
+    from_file = env_file(found["envFile"], variables.read(variables.folder / values["envFile"]))
     return {name: value for name, value in from_file.items() if name not in said} | dict(values.get("env", {}))
 
 

@@ -11,6 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from dial_client import config
+from dial_client.settings.trust import EnvFiles, TrustStore, read_found
+from dial_client.settings.variables import variables
+
 HERE = Path(__file__).parent
 RAW = [sys.executable, "-W", "ignore", str(HERE / "servers" / "raw.py")]
 LONG = 100.0
@@ -24,12 +28,22 @@ def entry(behaviour: str, *options: str, **settings: Any) -> dict[str, Any]:
 
 
 def write_config(folder: Path, servers: dict[str, Any] | None = None, replies: Any = None, **more: Any) -> None:
-    """Write servers.json, and the replies of a scripted model as its default."""
+    """Write a servers.json that the user trusts, and the replies of a scripted model as its default."""
     settings: dict[str, Any] = {"mcpServers": servers or {}} | more
     if replies is not None:
         (folder / "replies.json").write_text(json.dumps(replies))
         settings["defaultModel"] = "scripted:${workspaceFolder}/replies.json"
     (folder / "servers.json").write_text(json.dumps(settings))
+    trust(folder)
+
+
+def trust(folder: Path) -> None:
+    """Trust the servers.json of `folder`, as the user whose folders lie there too."""
+    found, env_files = read_found(folder / "servers.json"), EnvFiles()
+    digests = env_files.digests(config.outline(found.data), variables(None, folder, env_files.read))
+    data = folder / "home" / "xdg_data_home" / "dial-client"
+    data = data / "dial-client" if sys.platform == "win32" else data  # there a folder of the author's comes first
+    TrustStore(data / "trusted-files").save(found, digests)
 
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
@@ -39,6 +53,8 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
         name: str(folder / "home" / name.lower())
         for name in ("XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME")
     }
+    if sys.platform == "win32":
+        home = {"WIN_PD_OVERRIDE_LOCAL_APPDATA": home["XDG_DATA_HOME"]}
     return env | home | {"HOME": str(folder / "home"), "PYTHONPATH": str(HERE.parent)} | more
 
 

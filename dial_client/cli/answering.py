@@ -31,7 +31,7 @@ async def answer(options: Options, question: str, typed: str = "") -> int:
 
     The resources that are named in what was `typed` go along with it.
     """
-    settings = settings_of(options)
+    settings = await settings_of(options)
     provider = provider_of(options, settings)
     sink = TerminalSink(reasoning=options.verbose, usage=options.verbose)
     callbacks = dialogues.callbacks(options, sink)

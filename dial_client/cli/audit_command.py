@@ -14,9 +14,9 @@ from dial_client.errors import ConfigError
 
 
 @more.command(context_settings=SETTINGS)
-def audit(  # noqa: PLR0913, PLR0917 - an option of the command line is an argument
+def audit(
     action: Annotated[str, typer.Argument(help="show, tail or verify.")] = "show",
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="tail: go on until Ctrl-C.")] = False,  # noqa: FBT002
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="tail: go on until Ctrl-C.")] = False,
     lines: Annotated[int, typer.Option("-n", "--lines", min=0, metavar="N", help="tail: the last N entries.")] = 10,
     server: Annotated[str, typer.Option("--server", metavar="PATTERN", help="Entries of these servers.")] = "",
     tool: Annotated[str, typer.Option("--tool", metavar="PATTERN", help="Entries of these tools.")] = "",
@@ -28,7 +28,7 @@ def audit(  # noqa: PLR0913, PLR0917 - an option of the command line is an argum
     folder: Annotated[
         Path | None, typer.Option("--folder", metavar="FOLDER", help="A log that lies elsewhere.")
     ] = None,
-    as_json: o.AsJson = False,  # noqa: FBT002
+    as_json: o.AsJson = False,
 ) -> None:
     """Show what was decided and called, or verify that nobody has changed the log of it.
 

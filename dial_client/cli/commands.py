@@ -11,12 +11,13 @@ import typer
 from dial_client import __version__
 from dial_client.cli import audit_command as audit_command  # noqa: PLC0414 - registers its command
 from dial_client.cli import options as o
+from dial_client.cli import trust_command  # noqa: F401 - registers its command
 from dial_client.cli.app import SETTINGS, more, run_command, talk
 from dial_client.errors import ConfigError
 
 _MORE = """
 Commands: dial-chat tools | servers [login NAME | logout NAME] | resources | prompts | call NAME '{"a": 1}' |
-conversations | audit | serve; each has its own --help.
+conversations | policy | grants | audit | trust | serve; each has its own --help.
 Exit codes: 0 answered; 1 unexpected; 2 bad usage or configuration; 3 the model could not be reached or refused;
 4 stopped by a limit; 5 answered, but a tool call was denied; 130 interrupted.
 """
@@ -26,6 +27,7 @@ Exit codes: 0 answered; 1 unexpected; 2 bad usage or configuration; 3 the model 
 def chat(
     prompt: Annotated[str | None, typer.Argument(help="The question; without one, talk in the terminal.")] = None,
     config: o.Config = None,
+    trust: o.Trust = False,
     model: o.Model = None,
     base_url: o.BaseUrl = None,
     tool_format: o.ToolFormat = None,
@@ -57,29 +59,7 @@ def chat(
     if version:
         typer.echo(__version__)
         return
-    options = o.Options(
-        config=config,
-        model=model,
-        base_url=base_url,
-        tool_format=tool_format,
-        system=system,
-        max_depth=max_depth,
-        timeout=timeout,
-        tool_timeout=tool_timeout,
-        stream=not no_stream,
-        output=output,
-        allow=tuple(allow or ()),
-        deny=tuple(deny or ()),
-        yes=yes,
-        policy=policy,
-        continue_latest=continue_latest,
-        resume=resume,
-        save=not no_save,
-        record=record,
-        verbose=verbose,
-        sampling=sampling,
-        audit=o.audit_mode(no_audit, audit_arguments),
-    )
+    options = o.Options.of_command(locals())
     run_command(lambda: _chat(options, prompt), options)
 
 
@@ -97,9 +77,11 @@ def _chat(options: o.Options, prompt: str | None) -> Callable[[], Awaitable[int]
 
 
 @more.command(context_settings=SETTINGS)
-def tools(config: o.Config = None, as_json: o.AsJson = False, verbose: o.Verbose = False) -> None:
+def tools(
+    config: o.Config = None, trust: o.Trust = False, as_json: o.AsJson = False, verbose: o.Verbose = False
+) -> None:
     """List the tools as they are offered to the model."""
-    options = o.Options(config=config, verbose=verbose)
+    options = o.Options.of_command(locals())
 
     def choose() -> Callable[[], Awaitable[int]]:
         from dial_client.cli.listing import list_tools
@@ -114,12 +96,13 @@ def servers(
     action: Annotated[str, typer.Argument(help="list, login or logout.")] = "list",
     name: Annotated[str | None, typer.Argument(help="The server to log in to, or out of.")] = None,
     config: o.Config = None,
+    trust: o.Trust = False,
     as_json: o.AsJson = False,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print where to log in.")] = False,
     verbose: o.Verbose = False,
 ) -> None:
     """List the servers: their state, their tools, and why one is missing; log in to one, or out of it."""
-    options = o.Options(config=config, verbose=verbose)
+    options = o.Options.of_command(locals())
 
     def choose() -> Callable[[], Awaitable[int]]:
         if action == "list" and name is None:
@@ -136,15 +119,19 @@ def servers(
 
 
 @more.command(context_settings=SETTINGS)
-def resources(config: o.Config = None, as_json: o.AsJson = False, verbose: o.Verbose = False) -> None:
+def resources(
+    config: o.Config = None, trust: o.Trust = False, as_json: o.AsJson = False, verbose: o.Verbose = False
+) -> None:
     """List what the servers have to read: @SERVER:URI in a question attaches it."""
-    _list_material("resources", o.Options(config=config, verbose=verbose), as_json=as_json)
+    _list_material("resources", o.Options.of_command(locals()), as_json=as_json)
 
 
 @more.command(context_settings=SETTINGS)
-def prompts(config: o.Config = None, as_json: o.AsJson = False, verbose: o.Verbose = False) -> None:
+def prompts(
+    config: o.Config = None, trust: o.Trust = False, as_json: o.AsJson = False, verbose: o.Verbose = False
+) -> None:
     """List the prompts of the servers: /SERVER:PROMPT ARG=VALUE in a conversation says one."""
-    _list_material("prompts", o.Options(config=config, verbose=verbose), as_json=as_json)
+    _list_material("prompts", o.Options.of_command(locals()), as_json=as_json)
 
 
 def _list_material(what: str, options: o.Options, *, as_json: bool) -> None:
@@ -161,6 +148,7 @@ def call(
     name: Annotated[str, typer.Argument(help="The tool, as `dial-chat tools` names it.")],
     arguments: Annotated[str, typer.Argument(help="A JSON object.")] = "{}",
     config: o.Config = None,
+    trust: o.Trust = False,
     tool_timeout: o.ToolTimeout = None,
     no_audit: o.NoAudit = False,
     audit_arguments: o.AuditArguments = False,
@@ -168,14 +156,7 @@ def call(
     verbose: o.Verbose = False,
 ) -> None:
     """Call one tool, without a model. Calling it by hand is permission enough."""
-    options = o.Options(
-        config=config,
-        tool_timeout=tool_timeout,
-        timeout=tool_timeout,
-        verbose=verbose,
-        audit=o.audit_mode(no_audit, audit_arguments),
-        command="dial-chat call",
-    )
+    options = o.Options.of_command(locals(), timeout=tool_timeout, command="dial-chat call")
 
     def choose() -> Callable[[], Awaitable[int]]:
         from dial_client.cli.listing import call_tool
@@ -216,6 +197,7 @@ def serve(
     max_turns: o.MaxTurns = 64,
     durable: o.Durable = False,
     config: o.Config = None,
+    trust: o.Trust = False,
     model: o.Model = None,
     base_url: o.BaseUrl = None,
     tool_format: o.ToolFormat = None,
@@ -233,24 +215,7 @@ def serve(
     verbose: o.Verbose = False,
 ) -> None:
     """Serve HTTP: an OpenAI-compatible endpoint with the tools behind it, conversations, and a web page."""
-    options = o.Options(
-        config=config,
-        model=model,
-        base_url=base_url,
-        tool_format=tool_format,
-        system=system,
-        max_depth=max_depth,
-        timeout=timeout,
-        tool_timeout=tool_timeout,
-        allow=tuple(allow or ()),
-        deny=tuple(deny or ()),
-        yes=yes,
-        policy=policy,
-        save=not no_save,
-        verbose=verbose,
-        audit=o.audit_mode(no_audit, audit_arguments),
-        command="dial-chat serve",
-    )
+    options = o.Options.of_command(locals(), command="dial-chat serve")
 
     def choose() -> Callable[[], Awaitable[int]]:
         from dial_client.cli.serving import Address, serve_http

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 from dial_client.cli import dialogues
-from dial_client.cli.opening import opened, say_notes, settings_of
+from dial_client.cli.opening import config_name, opened, say_notes, settings_of, warn
 from dial_client.cli.options import ExitCode, Options
 from dial_client.errors import ConfigError
 from dial_client.messages import Failure, TextPart, ToolCallResult, ToolSpec, describe
@@ -17,7 +17,7 @@ from dial_client.sinks.terminal import TerminalSink
 
 async def list_tools(options: Options, *, as_json: bool) -> int:
     """Print the tools as they are offered, one a line, or as JSON."""
-    async with opened(options, settings_of(options), None, None) as dial:
+    async with opened(options, await settings_of(options), None, None) as dial:
         await dial.ready()
         say_notes(dial.notes)
         if as_json:
@@ -64,11 +64,14 @@ def _hints(tool: ToolSpec) -> str:
 
 async def list_servers(options: Options, *, as_json: bool) -> int:
     """Print the servers with their state, or as JSON."""
-    async with opened(options, settings_of(options), None, None) as dial:
+    settings = await settings_of(options)
+    async with opened(options, settings, None, None) as dial:
         await dial.ready()
         if as_json:
-            print(json.dumps([status.to_dict() for status in dial.servers.values()], indent=2))
+            statuses = dial.servers.values()
+            print(json.dumps([{**status.to_dict(), "config": config_name(settings)} for status in statuses], indent=2))
         else:
+            warn(f"configuration: {config_name(settings)}")
             for status in dial.servers.values():
                 print(_line(status))
                 for line in (*status.notes, *(status.stderr if status.error else ())):
@@ -98,7 +101,7 @@ async def call_tool(options: Options, name: str, arguments: str, *, as_json: boo
         raise ConfigError("the arguments are not a JSON object", hint="""like '{"a": 1}'""")
     options = replace(options, yes=True)
     callbacks = dialogues.callbacks(options, TerminalSink())
-    async with opened(options, settings_of(options), None, None, callbacks) as dial:
+    async with opened(options, await settings_of(options), None, None, callbacks) as dial:
         await dial.ready()
         say_notes(dial.notes)
         result = await dial.call(name, given)

@@ -84,7 +84,7 @@ async def log_in(options: Options, name: str, *, browser: bool) -> int:
     Raises:
         ConfigError: there is no such server behind a URL.
     """
-    server = _server(options, name)
+    server = await _server(options, name)
     port = server.oauth.callback_port if server.oauth is not None else None
     try:
         async with Loopback(port or await _port_of_before(server)) as loopback:
@@ -108,13 +108,13 @@ async def log_out(options: Options, name: str) -> int:
     Raises:
         ConfigError: there is no such server behind a URL.
     """
-    was_there = await Vault(_server(options, name)).forget()
+    was_there = await Vault(await _server(options, name)).forget()
     print(f"{safe(name)}: " + ("its login is forgotten here" if was_there else "there was no login"))
     return ExitCode.ANSWERED
 
 
-def _server(options: Options, name: str) -> config.ServerSettings:
-    servers = settings_of(options).servers
+async def _server(options: Options, name: str) -> config.ServerSettings:
+    servers = (await settings_of(options)).servers
     if name not in servers:
         raise ConfigError(f"there is no server {name!r}", hint=did_you_mean(name, servers))
     if servers[name].url is None:

@@ -28,7 +28,7 @@ async def list_material(options: Options, what: str, *, as_json: bool) -> int:
         as_json: in place of lines.
     """
     callbacks = dialogues.callbacks(options, TerminalSink())
-    async with opened(options, settings_of(options), None, None, callbacks) as dial:
+    async with opened(options, await settings_of(options), None, None, callbacks) as dial:
         await dial.ready()
         say_notes(dial.notes)
         found: list[Any] = list(await (_resources(dial) if what == "resources" else dial.prompts.list()))

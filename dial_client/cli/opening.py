@@ -23,6 +23,7 @@ from dial_client.options import HostCallbacks
 from dial_client.providers import open_provider
 from dial_client.recordings import replaying
 from dial_client.safe_text import one_line, safe
+from dial_client.settings.locations import FILE_NAME, find_user_config, is_user_config
 from dial_client.settings.policy import Policy, policy_from
 from dial_client.tools.approvals import Approval, Approver, Decision
 
@@ -30,18 +31,43 @@ _MODEL_OF_KEY = {"ANTHROPIC_API_KEY": "anthropic:claude-sonnet-5-5", "OPENAI_API
 """What is used where no model is named but one of these keys is in the environment."""
 
 
-def settings_of(options: Options) -> config.Settings:
-    """Read the configuration; without any file there are no servers, which is said. A recording needs none."""
+async def settings_of(options: Options) -> config.Settings:
+    """Read the configuration; without any file there are no servers, which is said. A recording needs none.
+
+    A ``./servers.json`` that was found, not named, counts only if the user trusts it; if not, they are asked.
+
+    Raises:
+        ConfigError: it is wrong; or it is not trusted, and nobody is there to be asked.
+    """
     if replaying.is_recording(options.model):
         return config.parse("{}")
     path = config.find_config(str(options.config) if options.config else None)
     if path is None:
-        warn("no servers.json here or in your configuration folder: no tools are on offer")
-        return config.parse("{}")
-    settings = config.load(path)
+        warn(f"no {FILE_NAME} here or in your configuration folder: no tools are on offer")
+        settings = config.parse("{}")
+    elif options.config is not None or is_user_config(path):
+        settings = config.load(path)
+    else:
+        from dial_client.cli.consent import trusted_settings
+
+        settings = await trusted_settings(path, for_this_run=options.trust) or _user_settings()
+    if options.verbose:
+        warn(f"configuration: {config_name(settings)}")
     for warning in settings.warnings:
         warn(warning)
     return settings
+
+
+def _user_settings() -> config.Settings:
+    """Return the user's own configuration, where the file of the working folder is not trusted."""
+    path = find_user_config()
+    warn(f"going on without the {FILE_NAME} of this folder, with {path or 'no servers'}")
+    return config.load(path) if path is not None else config.parse("{}")
+
+
+def config_name(settings: config.Settings) -> str:
+    """Return the absolute path of the file in use, or that there is none."""
+    return "none" if settings.path is None else str(settings.path.absolute())
 
 
 @asynccontextmanager
@@ -87,7 +113,7 @@ def policy_of(options: Options, settings: config.Settings) -> Policy:
     Raises:
         ConfigError: a file cannot be read, or something in it is wrong.
     """
-    own = config.user_config()
+    own = find_user_config()
     is_in_use = settings.path is not None and own is not None and settings.path.absolute() == own.absolute()
     return (*policy_from(options.policy), *policy_from(own), *(() if is_in_use else settings.policy))
 

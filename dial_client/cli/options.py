@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from enum import IntEnum, StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -49,11 +50,6 @@ class AuditMode(StrEnum):
     """The arguments of calls, too."""
 
 
-def audit_mode(is_off: bool, has_arguments: bool) -> AuditMode:  # noqa: FBT001 - two options of the command line
-    """Return what two options mean; off wins."""
-    return AuditMode.OFF if is_off else AuditMode.ARGUMENTS if has_arguments else AuditMode.ON
-
-
 @dataclass(frozen=True, slots=True)
 class Options:
     """The options of a chat; commands that need fewer use fewer."""
@@ -82,6 +78,22 @@ class Options:
     audit: AuditMode = AuditMode.ON
     command: str = "dial-chat"
     """As the audit log names the program."""
+    trust: bool = False
+
+    @classmethod
+    def of_command(cls, parameters: Mapping[str, Any], **fixed: Any) -> Options:
+        """Return the options among the parameters of a command, by their names; `fixed` are set whatever was given."""
+        own = {field.name for field in fields(cls)}
+        values: dict[str, Any] = {name: value for name, value in parameters.items() if name in own}
+        patterns = {name: tuple(values.get(name) or ()) for name in ("allow", "deny")}
+        stream, save = (not parameters.get(name, False) for name in ("no_stream", "no_save"))
+        return cls(**(values | patterns | {"stream": stream, "save": save, "audit": _audit_mode(parameters)} | fixed))
+
+
+def _audit_mode(parameters: Mapping[str, Any]) -> AuditMode:
+    if parameters.get("no_audit", False):
+        return AuditMode.OFF
+    return AuditMode.ARGUMENTS if parameters.get("audit_arguments", False) else AuditMode.ON
 
 
 Config = Annotated[
@@ -90,9 +102,10 @@ Config = Annotated[
         "-c",
         "--config",
         metavar="FILE",
-        help="The servers. Default: ./servers.json, else servers.json in your configuration folder.",
+        help="The servers. Default: ./servers.json if you trust it, else servers.json in your configuration folder.",
     ),
 ]
+Trust = Annotated[bool, typer.Option("--trust", help="Trust the ./servers.json of this folder, for this run only.")]
 Model = Annotated[
     str | None,
     typer.Option(

@@ -57,7 +57,7 @@ async def serve_http(options: Options, address: Address) -> int:
         ServerStartError: a server marked ``required`` did not start.
     """
     token = _token(address)
-    settings = settings_of(options)
+    settings = await settings_of(options)
     provider = provider_of(options, settings)
     turns = Turns(address.max_turns, leaves=address.durable)
     store = _store(options, address)

@@ -15,7 +15,7 @@ from dial_client.cli import dialogues, material
 from dial_client.cli.answering import Ask, conversation
 from dial_client.cli.attaching import prompt_called, with_resources
 from dial_client.cli.completing import completer
-from dial_client.cli.opening import opened, provider_of, say_notes, settings_of, warn
+from dial_client.cli.opening import config_name, opened, provider_of, say_notes, settings_of, warn
 from dial_client.cli.options import ExitCode, Options
 from dial_client.cli.permission import approver
 from dial_client.client import DialClient
@@ -41,7 +41,7 @@ _HELP = """@server:uri goes along with a question; /server:prompt arg=value says
 
 async def talk_with(options: Options) -> int:
     """Talk until the person leaves."""
-    settings = settings_of(options)
+    settings = await settings_of(options)
     provider = provider_of(options, settings)
     sink = TerminalSink(reasoning=options.verbose, usage=options.verbose)
     async with (
@@ -50,7 +50,7 @@ async def talk_with(options: Options) -> int:
         anyio.create_task_group() as group,
     ):
         group.start_soon(_say_when_ready, dial)
-        await _talk(dial, ask, sink)
+        await _talk(dial, ask, sink, config_name(settings))
         group.cancel_scope.cancel()
     return ExitCode.ANSWERED
 
@@ -63,10 +63,11 @@ async def _say_when_ready(dial: DialClient) -> None:
     say_notes(dial.notes)
 
 
-async def _talk(dial: DialClient, ask: Ask, sink: TerminalSink) -> None:
+async def _talk(dial: DialClient, ask: Ask, sink: TerminalSink, configuration: str) -> None:
     from prompt_toolkit.patch_stdout import patch_stdout
 
     session = _prompt_session(dial)
+    print(f"Configuration: {one_line(configuration, 600)}", file=sys.stderr)
     print("Ask anything; /help for more.", file=sys.stderr)
     while True:
         try:

@@ -7,14 +7,25 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from dial_client.errors import ConfigError
 from dial_client.settings.jsonfile import Node
 
+ReadFile = Callable[[Path], bytes | None]
+"""Returns what a file holds; None where it cannot be read."""
+
 _REFERENCE = re.compile(r"\$\{([^{}]*)\}|\$\{")
+
+
+def read_file(path: Path) -> bytes | None:
+    """Return the content of a regular file; None where there is none, or none that can be read."""
+    try:
+        return path.read_bytes() if path.is_file() else None
+    except (OSError, ValueError):
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +34,8 @@ class Variables:
 
     environ: Mapping[str, str] = field(repr=False)
     folder: Path
+    read: ReadFile = read_file
+    """Returns the content of a file of variables."""
 
     def expanded(self, node: Node, *, home: bool = False) -> Node:
         """Give the same node with its variables replaced, and with `home` a leading ``~`` too."""
@@ -61,10 +74,12 @@ class Variables:
             raise node.error("the user's home folder is not known") from None
 
 
-def variables(environ: Mapping[str, str] | None, folder: str | os.PathLike[str]) -> Variables:
+def variables(
+    environ: Mapping[str, str] | None, folder: str | os.PathLike[str], read: ReadFile = read_file
+) -> Variables:
     """Give the variables of this environment, or of the process's own, for a file in this folder."""
     try:
-        return Variables(os.environ if environ is None else environ, Path(folder).absolute())
+        return Variables(os.environ if environ is None else environ, Path(folder).absolute(), read)
     except OSError:
         raise ConfigError("the current folder does not exist any more") from None
 
@@ -76,11 +91,22 @@ _ENV_LINE = re.compile(
 _ESCAPED = {r"\n": "\n", r"\r": "\r", r"\t": "\t", r"\"": '"', r"\\": "\\", r"\$": "$"}
 
 
-def env_file(node: Node, path: Path) -> dict[str, str]:
-    """Read lines of KEY=VALUE, with ``export``, quotes and comments; nothing in them is expanded."""
+def references(text: str) -> list[str]:
+    """Return the names of the environment variables that a string expands, without their defaults."""
+    names = (inside.partition(":-")[0].removeprefix("env:") for inside in _REFERENCE.findall(text))
+    return [name for name in names if name and name not in ("userHome", "workspaceFolder")]
+
+
+def env_file(node: Node, data: bytes | None) -> dict[str, str]:
+    """Read lines of KEY=VALUE, with ``export``, quotes and comments; nothing in them is expanded.
+
+    Args:
+        node: What names the file, for errors.
+        data: The content of the file; None where it cannot be read, which is an error.
+    """
     try:
-        text = path.read_bytes().decode("utf-8-sig") if path.is_file() else "\0"
-    except (OSError, ValueError):
+        text = "\0" if data is None else data.decode("utf-8-sig")
+    except ValueError:
         text = "\0"
     if "\0" in text:
         raise node.error("there is no such file, or it cannot be read", "expected lines of KEY=VALUE in UTF-8")

@@ -1,0 +1,101 @@
+"""The files the user trusts: one more, a list of them, one less."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from dial_client import config
+from dial_client.cli.consent import ask_for_trust, changes_since, trust_now
+from dial_client.cli.keyboard import is_there
+from dial_client.cli.options import ExitCode
+from dial_client.cli.summary import escaped, rendered, rows
+from dial_client.errors import ConfigError
+from dial_client.settings.locations import FILE_NAME, real_location
+from dial_client.settings.trust import EnvFiles, FoundFile, TrustedFile, TrustStore, read_found
+
+
+async def manage(file: Path | None, *, list_all: bool, revoke: bool, as_json: bool) -> int:
+    """Trust a file, list the trusted ones, or take trust back; return the exit code.
+
+    Raises:
+        ConfigError: the options contradict each other, there is no such file, or nobody is there to be asked.
+    """
+    if list_all and (revoke or file is not None):
+        raise ConfigError("--list goes alone", hint="dial-chat trust [FILE] | --list | --revoke [FILE]")
+    if list_all:
+        _print_list(TrustStore().list(), as_json=as_json)
+        return ExitCode.ANSWERED
+    path = _named(file)
+    if revoke:
+        return _revoke(path)
+    return await _ask(path) if file is None else _trust(path, as_json=as_json)
+
+
+def _named(file: Path | None) -> Path:
+    if file is None:
+        return Path(FILE_NAME)
+    return file / FILE_NAME if file.is_dir() else file
+
+
+async def _ask(path: Path) -> int:
+    found, env_files = read_found(path), EnvFiles()
+    trusted = TrustStore().find(found.location)
+    changes = changes_since(trusted, found, env_files) if trusted is not None else []
+    if trusted is not None and not changes:
+        print(f"already trusted: {escaped(found.location)}")
+        return ExitCode.ANSWERED
+    if not is_there():
+        raise ConfigError("nobody is there to be asked", hint=f"naming the file trusts it: dial-chat trust {path}")
+    agreed = await ask_for_trust(found, env_files, rendered(changes, None))
+    return ExitCode.ANSWERED if agreed else ExitCode.USAGE
+
+
+def _trust(path: Path, *, as_json: bool) -> int:
+    found, env_files = read_found(path), EnvFiles()
+    outline = config.outline(found.data, str(path))
+    trusted = trust_now(found, env_files)
+    if as_json:
+        print(json.dumps(_as_json(trusted), indent=2))
+        return ExitCode.ANSWERED
+    print(rendered(rows(outline, env_files, path.parent.absolute()), None))
+    print(f"trusted, until it changes: {escaped(trusted.location)}")
+    return ExitCode.ANSWERED
+
+
+def _revoke(path: Path) -> int:
+    location = real_location(path)
+    try:
+        was_trusted = TrustStore().revoke(location)
+    except OSError as error:
+        raise ConfigError(f"trust cannot be taken back: {error.strerror}", path=str(path)) from None
+    print(f"{'not trusted any more' if was_trusted else 'it was not trusted'}: {escaped(location)}")
+    return ExitCode.ANSWERED
+
+
+def _print_list(files: list[TrustedFile], *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps([_as_json(trusted) for trusted in files], indent=2))
+        return
+    for trusted in files:
+        print(f"{escaped(trusted.trusted_at)}  {_state(trusted):<9}  {escaped(trusted.location)}")
+
+
+def _as_json(trusted: TrustedFile) -> dict[str, object]:
+    return {
+        "path": trusted.location,
+        "target": trusted.target,
+        "sha256": trusted.digest,
+        "env_files": dict(trusted.env_files),
+        "trusted_at": trusted.trusted_at,
+        "state": _state(trusted),
+    }
+
+
+def _state(trusted: TrustedFile) -> str:
+    """Return whether the file is as it was trusted. Its files of variables are not looked at."""
+    try:
+        found: FoundFile = read_found(Path(trusted.location))
+    except ConfigError:
+        return "gone"
+    return "unchanged" if trusted.matches(found) else "changed"
