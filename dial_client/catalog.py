@@ -103,7 +103,7 @@ def catalog_of(connections: Iterable[Connection]) -> Catalog:
     for key, name in offered_names(found).items():
         connection, tool = found[key]
         try:
-            routes[name] = Route(connection, _spec(name, connection, tool))
+            routes[name] = Route(connection, spec_of(name, connection.name, tool))
         except schemas.Unfit as reason:
             notes.append(f"{connection.name}: the tool {tool.name!r} is left out: {reason}")
     ordered = dict(sorted(routes.items()))
@@ -119,14 +119,19 @@ def is_enabled(tool: str, connection: Connection) -> bool:
     return wanted and not any(fnmatchcase(tool, name) for name in settings.disabled_tools)
 
 
-def _spec(name: str, connection: Connection, tool: Tool) -> ToolSpec:
+def spec_of(name: str, server: str, tool: Tool) -> ToolSpec:
+    """Return a server's tool as it is offered by this name.
+
+    Raises:
+        Unfit: no provider would take its schema.
+    """
     fit = schemas.fit(tool.input_schema)
     hints = tool.annotations
     return ToolSpec(
         name=name,
         description=safe("\n\n".join([(tool.description or "")[:MAX_DESCRIPTION], *fit.hints])).strip(),
         input_schema=fit.schema,
-        server=connection.name,
+        server=server,
         tool=tool.name,
         title=safe(tool.title or (hints.title if hints else None) or "") or None,
         original_schema=tool.input_schema,

@@ -178,7 +178,7 @@ async def test_who_comes_back_meets_the_question_again() -> None:
         await server.json("POST", f"/approvals/{first['id']}", 204, json={"decision": "once"})
 
 
-@pytest.mark.parametrize("said", [{}, {"decision": "always"}, {"decision": 1}, {"decision": "deny", "reason": 1}])
+@pytest.mark.parametrize("said", [{}, {"decision": "forever"}, {"decision": 1}, {"decision": "deny", "reason": 1}])
 async def test_an_answer_that_is_none_answers_nothing(said: dict[str, Any]) -> None:
     async with talk([CALL, "Done."], {"pen": Pen().server}) as (server, events):
         asked = (await until(events, "approval")).data["id"]

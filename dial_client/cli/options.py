@@ -20,6 +20,7 @@ class ExitCode(IntEnum):
     MODEL = 3
     LIMIT = 4
     DENIED = 5
+    ASKS = 6
     INTERRUPTED = 130
 
 

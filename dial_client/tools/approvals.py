@@ -17,6 +17,7 @@ from dial_client.logs import get_logger
 from dial_client.messages import ToolCallRequest, ToolSpec
 from dial_client.servers.connection import Connection
 from dial_client.servers.pinning import Pins, definition, difference
+from dial_client.servers.status import ServerState
 from dial_client.settings.entries import ServerSettings
 from dial_client.settings.policy import Effect
 from dial_client.tools import pattern_notes
@@ -131,7 +132,7 @@ class Approvals:
             return Approval(Decision.DENY, verdict.reason or _FORBIDDEN, verdict.decided_by)
         if not spec.server:  # the host's own read what the conversation has already seen, and touch nothing
             return Approval(Decision.ONCE, decided_by="the host's own tool")
-        why = _why_asked(call, verdict)
+        why = why_asked(call, verdict)
         if why and self._approve is None:
             return Approval(Decision.DENY, f"{why}, and nobody is there to be asked", NO_APPROVER)
         decided_by = self._answer_before(call) if why else self._permission(call, verdict)
@@ -150,7 +151,7 @@ class Approvals:
                 return known
             assert self._approve is not None
             proposed = self._proposed(spec, call.arguments, taint)
-            why = _why_asked(proposed, self.rules.verdict(proposed))
+            why = why_asked(proposed, self.rules.verdict(proposed))
             try:
                 # What the embedding program gives nobody has checked: it may be anything.
                 shown = replace(spec, change=self._change(spec) or self._granted_otherwise(proposed), why_asked=why)
@@ -173,7 +174,9 @@ class Approvals:
 
     def notes(self, servers: Mapping[str, Connection]) -> tuple[str, ...]:
         """Return a line for each pattern that matches no tool of these servers."""
-        return tuple(pattern_notes.notes(self.rules, servers))
+        known = {name: server.status.state is ServerState.READY for name, server in servers.items()}
+        tools = {name: tuple(tool.name for tool in servers[name].tools) if known[name] else None for name in known}
+        return tuple(pattern_notes.notes(self.rules, tools, {name: one.settings for name, one in servers.items()}))
 
     def _proposed(self, spec: ToolSpec, arguments: Mapping[str, Any], taint: tuple[str, ...]) -> ProposedCall:
         entry = self._entries.get(spec.server)
@@ -230,7 +233,7 @@ class Approvals:
         return pinned or (difference(granted, definition(spec)) if granted is not None else "") or spec.change
 
 
-def _why_asked(call: ProposedCall, verdict: Verdict | None) -> str:
+def why_asked(call: ProposedCall, verdict: Verdict | None) -> str:
     """Return why a person has to be asked, whatever else allows the call; empty where nothing says so."""
     reasons = []
     if verdict is not None and verdict.effect is Effect.ASK:

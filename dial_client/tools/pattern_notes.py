@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from dial_client.catalog import RESERVED
 from dial_client.safe_text import one_line
-from dial_client.servers.connection import Connection
-from dial_client.servers.status import ServerState
+from dial_client.settings.entries import ServerSettings
 from dial_client.settings.policy import Effect
 from dial_client.settings.tool_patterns import EVERYTHING, any_name, matches, names_server, restricts
 from dial_client.tools.policy import Rules
@@ -16,33 +15,31 @@ Tools = Mapping[str, tuple[str, ...] | None]
 """For each server its tools' own names; None where they are not known yet."""
 
 
-def tools_of(servers: Mapping[str, Connection]) -> Tools:
-    """Return the tools of the servers of a client."""
-    ready = {name: server.status.state is ServerState.READY for name, server in servers.items()}
-    return {
-        name: tuple(tool.name for tool in server.tools) if ready[name] else None for name, server in servers.items()
-    }
-
-
-def notes(rules: Rules, servers: Mapping[str, Connection]) -> Iterator[str]:
+def notes(
+    rules: Rules, tools: Tools, entries: Mapping[str, ServerSettings | None], *, all_servers: bool = False
+) -> Iterator[str]:
     """Yield a line for each pattern that matches nothing.
 
-    A rule of a policy may be about a server that another project has: it is no slip that none of its name is here.
+    Args:
+        rules: with their patterns.
+        tools: of all servers.
+        entries: of the servers, with patterns of their own.
+        all_servers: a policy's rule about a server that is not there is named too; it may be about one that another
+            project has.
     """
-    tools = tools_of(servers)
     for pattern in rules.allow:
         yield from _of_allow(pattern, tools)
     for pattern in rules.deny:
         yield from _of_deny(f"--deny {pattern!r}", pattern, tools)
     for rule in rules.policy:
         for pattern in rule.tools:
-            if any(names_server(pattern, name) for name in tools):
+            if all_servers or any(names_server(pattern, name) for name in tools):
                 check = _of_pattern if rule.effect is Effect.ALLOW else _of_deny
                 yield from check(f"policy {rule.name}: {pattern!r}", pattern, tools)
-    for name, server in servers.items():
-        if server.settings is not None:
-            yield from _of_names(f"autoApprove of {name!r}", server.settings.auto_approve, tools[name])
-            yield from _of_names(f"untrusted of {name!r}", server.settings.untrusted, tools[name])
+    for name, entry in entries.items():
+        if entry is not None:
+            yield from _of_names(f"autoApprove of {name!r}", entry.auto_approve, tools[name])
+            yield from _of_names(f"untrusted of {name!r}", entry.untrusted, tools[name])
 
 
 def _of_allow(pattern: str, tools: Tools) -> Iterator[str]:

@@ -1,0 +1,61 @@
+"""The commands ``policy`` and ``grants``: which calls run without asking, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated
+
+import typer
+
+from dial_client.cli import options as o
+from dial_client.cli.app import SETTINGS, more, run_command
+from dial_client.errors import ConfigError
+
+
+@more.command(context_settings=SETTINGS)
+def policy(
+    action: Annotated[str, typer.Argument(help="list or test.")] = "list",
+    name: Annotated[str | None, typer.Argument(help="To test: SERVER/TOOL, or the name it is offered by.")] = None,
+    arguments: Annotated[str, typer.Argument(help="To test: a JSON object.")] = "{}",
+    tainted: Annotated[bool, typer.Option("--tainted", help="As after untrusted content.")] = False,
+    config: o.Config = None,
+    trust: o.Trust = False,
+    rules: o.Policy = None,
+    allow: o.Allow = None,
+    deny: o.Deny = None,
+    as_json: o.AsJson = False,
+    verbose: o.Verbose = False,
+) -> None:
+    """List the rules in effect, or say what they make of a call: exit code 0 runs, 5 is denied, 6 is asked about.
+
+    No server is started: tools are known as they were the last time.
+    """
+    options = o.Options.of_command(locals(), policy=rules)
+
+    def choose() -> Callable[[], Awaitable[int]]:
+        from dial_client.cli import policy_listing
+
+        if action == "list" and name is None:
+            return lambda: policy_listing.list_rules(options, as_json=as_json)
+        if action != "test" or name is None:
+            raise ConfigError("which call?", hint="""dial-chat policy [list | test NAME '{"a": 1}']""")
+        return lambda: policy_listing.test_call(options, name, arguments, is_tainted=tainted, as_json=as_json)
+
+    run_command(choose, options)
+
+
+@more.command(context_settings=SETTINGS)
+def grants(
+    revoke: Annotated[
+        str | None, typer.Option("--revoke", metavar="ID", help="Take back an ID, a pattern SERVER/TOOL, or --all.")
+    ] = None,
+    as_json: o.AsJson = False,
+) -> None:
+    """List the tools you have allowed for always, or take that back."""
+
+    def choose() -> Callable[[], Awaitable[int]]:
+        from dial_client.cli import policy_listing
+
+        return lambda: policy_listing.manage_grants(revoke, as_json=as_json)
+
+    run_command(choose, o.Options())

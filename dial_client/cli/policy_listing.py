@@ -1,0 +1,188 @@
+"""Rules and grants as they are listed, and what the rules make of a call."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dial_client.catalog import offered_names, spec_of
+from dial_client.cli.opening import policy_of, settings_of, warn
+from dial_client.cli.options import ExitCode, Options
+from dial_client.config import ServerSettings, Settings
+from dial_client.errors import ConfigError
+from dial_client.messages import ToolSpec
+from dial_client.options import CACHE, drawer, grant_store
+from dial_client.safe_text import one_line
+from dial_client.schemas import Unfit
+from dial_client.servers.memory import ServerMemory
+from dial_client.settings.policy import Effect, PolicyRule
+from dial_client.settings.tool_patterns import matches
+from dial_client.tools import pattern_notes
+from dial_client.tools.approvals import why_asked
+from dial_client.tools.grants import Grant, GrantStore
+from dial_client.tools.policy import ProposedCall, Rules, Verdict
+
+if TYPE_CHECKING:
+    from mcp_types import Tool
+
+_TAINTED = ("--tainted",)
+_CODES = {Effect.ALLOW: ExitCode.ANSWERED, Effect.DENY: ExitCode.DENIED, Effect.ASK: ExitCode.ASKS}
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What a configuration says of calls, and the tools its servers had the last time."""
+
+    settings: Settings
+    rules: Rules
+    tools: Mapping[str, tuple[Tool, ...] | None]
+
+    @property
+    def enabled(self) -> dict[str, ServerSettings]:
+        return {name: entry for name, entry in self.settings.servers.items() if entry.enabled}
+
+
+async def _known(options: Options) -> _Known:
+    settings = await settings_of(options)
+    approved = {name: entry.auto_approve for name, entry in settings.servers.items()}
+    rules = Rules(options.allow, options.deny, approved, policy_of(options, settings))
+    cache = drawer(True, CACHE)  # noqa: FBT003 - the user's own
+    enabled = {name: entry for name, entry in settings.servers.items() if entry.enabled}
+    return _Known(settings, rules, {name: ServerMemory(entry, cache).tools() for name, entry in enabled.items()})
+
+
+async def list_rules(options: Options, *, as_json: bool) -> int:
+    """Print all rules in their order, what else allows calls, and what seems to be a slip of the pen."""
+    known = await _known(options)
+    names = {name: None if tools is None else tuple(tool.name for tool in tools) for name, tools in known.tools.items()}
+    warnings = list(pattern_notes.notes(known.rules, names, known.enabled, all_servers=True))
+    if as_json:
+        listed = {
+            "policy": [rule.to_dict() for rule in known.rules.policy],
+            "allow": list(known.rules.allow),
+            "deny": list(known.rules.deny),
+            "autoApprove": {name: list(entry.auto_approve) for name, entry in known.enabled.items()},
+            "untrusted": {name: list(entry.untrusted) for name, entry in known.enabled.items()},
+            "warnings": warnings,
+        }
+        print(json.dumps(listed, indent=2))
+        return ExitCode.ANSWERED
+    for rule in known.rules.policy:
+        print(_line(rule))
+    for effect, patterns in (("deny", known.rules.deny), ("allow", known.rules.allow)):
+        for pattern in patterns:
+            print(one_line(f"{effect} {pattern} (--{effect})", 400))
+    for name, entry in known.enabled.items():
+        if entry.auto_approve:
+            print(one_line(f"allow {', '.join(f'{name}/{tool}' for tool in entry.auto_approve)} (autoApprove)", 400))
+        if entry.untrusted:
+            print(one_line(f"taint {', '.join(f'{name}/{tool}' for tool in entry.untrusted)} (untrusted)", 400))
+    print("ask everything else")
+    for warning in warnings:
+        warn(warning)
+    return ExitCode.ANSWERED
+
+
+def _line(rule: PolicyRule) -> str:
+    written = rule.to_dict()
+    conditions = {key: value for key, value in written.items() if key not in ("rule", rule.effect.value, "reason")}
+    where = f"  {json.dumps(conditions, ensure_ascii=False)}" if conditions else ""
+    why = f"  {rule.reason}" if rule.reason else ""
+    return one_line(f"{rule.effect.value} {', '.join(rule.tools)}{where}{why}  ({rule.name})", 400)
+
+
+async def test_call(options: Options, name: str, arguments: str, *, is_tainted: bool, as_json: bool) -> int:
+    """Print what the rules make of a call, and return the exit code that says the same.
+
+    Raises:
+        ConfigError: the arguments are not a JSON object, or there is no such tool.
+    """
+    try:
+        given = json.loads(arguments)
+    except ValueError as error:
+        raise ConfigError(f"the arguments are not JSON: {error}", hint="""like '{"a": 1}'""") from None
+    if not isinstance(given, dict):
+        raise ConfigError("the arguments are not a JSON object", hint="""like '{"a": 1}'""")
+    known = await _known(options)
+    server, tool = _resolved(name, known)
+    entry = known.settings.servers[server]
+    found = next((one for one in known.tools.get(server) or () if one.name == tool), None)
+    call = ProposedCall(_spec(server, tool, found), given, entry, _TAINTED if is_tainted else ())
+    effect, decided_by, reason = _decision(call, known.rules.verdict(call))
+    said: dict[str, Any] = {"decision": effect.value, "decided_by": decided_by, "reason": reason}
+    said |= {"server": server, "tool": tool, "is_known": found is not None}
+    if as_json:
+        print(json.dumps(said, indent=2))
+    else:
+        print(one_line(f"{effect.value} {server}/{tool}: {decided_by}{f': {reason}' if reason else ''}", 600))
+        for rule in known.rules.policy:
+            if decided_by == f"policy {rule.name}":
+                print(_line(rule))
+        if found is None:
+            warn(f"what {server} says of this tool is not known: `dial-chat tools` asks it")
+    return _CODES[effect]
+
+
+def _decision(call: ProposedCall, verdict: Verdict | None) -> tuple[Effect, str, str]:
+    if verdict is not None and verdict.effect is Effect.DENY:
+        return Effect.DENY, verdict.decided_by, verdict.reason
+    if why := why_asked(call, verdict):
+        is_rule = verdict is not None and verdict.effect is Effect.ASK
+        return Effect.ASK, verdict.decided_by if is_rule and verdict is not None else "taint", why
+    if verdict is not None:
+        return verdict.effect, verdict.decided_by, verdict.reason
+    store = grant_store(True)  # noqa: FBT003 - the user's own
+    grant = store.find(call.settings, call.spec) if store is not None and call.settings is not None else None
+    return (Effect.ALLOW, f"grant {grant.id}", "") if grant else (Effect.ASK, "no rule", "nothing allows it")
+
+
+def _resolved(name: str, known: _Known) -> tuple[str, str]:
+    """Return server and tool of ``server/tool``, or of the name a tool was offered by the last time."""
+    server, slash, tool = name.partition("/")
+    if slash:
+        if server not in known.settings.servers:
+            hint = f"there are: {', '.join(known.settings.servers)}" if known.settings.servers else ""
+            raise ConfigError(f"there is no server {server!r}", hint)
+        return server, tool
+    keys = [(server, one.name) for server, tools in known.tools.items() for one in tools or ()]
+    found = next((key for key, offered in offered_names(keys).items() if offered == name), None)
+    if found is None:
+        raise ConfigError(f"no tool is known by the name {name!r}", "write SERVER/TOOL; `dial-chat tools` lists them")
+    return found
+
+
+def _spec(server: str, name: str, tool: Tool | None) -> ToolSpec:
+    with suppress(Unfit):
+        if tool is not None:
+            return spec_of(name, server, tool)
+    return ToolSpec(name, "", {}, server, name)
+
+
+async def manage_grants(revoked: str | None, *, as_json: bool) -> int:
+    """Print all grants, or take back those that are named by an id, a pattern or ``--all``, and print these.
+
+    Raises:
+        ConfigError: there is no such grant.
+    """
+    store = grant_store(True)  # noqa: FBT003 - the user's own
+    assert store is not None
+    found = store.all() if revoked is None else _revoked(store, revoked)
+    if as_json:
+        print(json.dumps([grant.to_dict() for grant in found], indent=2))
+        return ExitCode.ANSWERED
+    for grant in found:
+        where = f"{grant.reached} in {grant.cwd}" if grant.cwd else grant.reached
+        print(one_line(f"{grant.id}  {grant.server}/{grant.tool}  since {grant.since}: {where}", 400))
+    if not found:
+        warn("nothing has been allowed for always")
+    return ExitCode.ANSWERED
+
+
+def _revoked(store: GrantStore, which: str) -> tuple[Grant, ...]:
+    meant = [one for one in store.all() if which in ("--all", one.id) or matches(which, one.server, one.tool)]
+    if not meant and which != "--all":
+        raise ConfigError(f"there is no grant {which!r}", "`dial-chat grants` lists them")
+    return store.revoke({one.id for one in meant})
