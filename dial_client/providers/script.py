@@ -188,7 +188,7 @@ class _Reader:
             elif "called" in line:
                 called = self.checked(line["called"], f"{where}.called", _CALLED)
                 for key in _CALLED:
-                    self.needed(called, key, f"{where}.called", f"a call's {key}")
+                    self.needed(called, key, where)
                 servers.setdefault(called["server"], RecordedServer()).calls.append(line)
             else:
                 server = servers.setdefault(self.needed(line, "server", where), RecordedServer())
