@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import math
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import dial_client
 from dial_client import ConversationManager, DialClient, ScriptedProvider
 from dial_client.errors import ConfigError
 from dial_client.local import weights
@@ -147,6 +149,18 @@ def test_what_was_approved_is_compared_in_no_time(tmp_path: Path) -> None:
     began = time.monotonic()
     assert "too long to be kept" in Pins(drawer, {"it": SERVER}).change(tool)
     assert time.monotonic() - began < 5
+
+
+def test_no_module_can_make_code_of_data() -> None:
+    for file in Path(dial_client.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            modules += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not {"pickle", "marshal", "shelve", "dill", "yaml", "joblib"} & {
+                name.partition(".")[0] for name in modules
+            }
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                assert node.func.id not in ("eval", "exec", "compile", "__import__"), f"{file.name}:{node.lineno}"
 
 
 @pytest.mark.parametrize("memo", ["", "{", "[]", "null", nested(100_000), '{"sha256": NaN}'], ids=len)
