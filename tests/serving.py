@@ -18,6 +18,7 @@ from dial_client.model import Provider
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.serve.app import House, application
 from dial_client.serve.asking_people import PATIENCE, Desk
+from dial_client.serve.connections import ConnectionLimits
 from dial_client.serve.door import MAX_BODY, Rules
 from dial_client.serve.elsewhere import Elsewhere
 from dial_client.serve.listening import GRACE, HEAD_PATIENCE, Listener, bound
@@ -69,6 +70,7 @@ async def served(
     head_patience: int = HEAD_PATIENCE,
     durable: bool = False,
     look_every: float = 0.1,
+    limits: ConnectionLimits | None = None,
     **options: Any,
 ) -> AsyncIterator[Served]:
     """Serve until this is left, which cancels what still runs, or leaves it to others where turns are durable."""
@@ -90,7 +92,7 @@ async def served(
             lasting = await stack.enter_async_context(durable_turns(dial, kept, turns, look_every)) if durable else None
             house = House(dial, kept, desk, turns, MODEL, lasting, elsewhere=elsewhere)
             app = application(house, rules or Rules(TOKEN, max_body=MAX_BODY))
-            server = Listener(app, listener, turns, grace=grace, patience=head_patience)
+            server = Listener(app, listener, turns, grace=grace, patience=head_patience, limits=limits)
             group.start_soon(server.run, lambda: None)
             group.start_soon(elsewhere.run)
             yield Served(url, http, dial, kept, turns, server, provider)

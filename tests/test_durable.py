@@ -268,7 +268,7 @@ async def test_of_a_turn_that_ran_here_nothing_stays_beside_its_conversation(
 ) -> None:
     from dbos import DBOS
 
-    monkeypatch.setattr("dial_client.durable.turns.KEPT", 0.0)
+    monkeypatch.setattr("dial_client.durable.recovery.KEPT", 0.0)
     async with durable(tmp_path, "Hello.") as (manager, turns):
         conversation = await manager.create()
         live = await turns.begin(conversation.id, "A secret.")

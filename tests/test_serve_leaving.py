@@ -74,13 +74,14 @@ async def test_a_turn_that_does_not_end_is_cancelled_and_stored() -> None:
 
 @contextmanager
 def serving(folder: Path, *words: str, **env: str) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
-    """Run ``dial-chat serve``; give its process, its address and its token."""
+    """Run ``dial-chat serve``; give its process, its address and its token, which it prints where it has made it."""
+    known = words[words.index("--token") + 1] if "--token" in words else env.get("DIAL_SERVE_TOKEN", "")
     with started(folder, "serve", "--port", "0", *words, **env) as process:
         assert process.stderr is not None
         for line in process.stderr:
             if "listening on " in line:
                 url, _, token = line.strip().rpartition("listening on ")[2].partition("#token=")
-                yield process, url, token
+                yield process, url, token or known
                 return
         raise AssertionError(f"it ended with {process.wait(LONG)}")
 
@@ -138,7 +139,6 @@ def test_conversations_are_there_again_after_a_restart(tmp_path: Path) -> None:
     write_config(tmp_path, {}, ["Hello."])
     for _ in range(2):
         with serving(tmp_path, "--store", str(tmp_path / "kept.db"), DIAL_SERVE_TOKEN="mine") as (process, url, token):
-            assert token == "mine"
             ask(url, token, "/conversations", "POST", json={"title": "One more"})
             found = ask(url, token, "/conversations").json()["conversations"]
             process.send_signal(signal.SIGTERM)
@@ -159,6 +159,29 @@ def test_the_token_and_what_is_said_are_in_no_log(tmp_path: Path) -> None:
     assert "another-token" not in said
 
 
+@pytest.mark.parametrize(
+    ("words", "env", "where"),
+    [
+        ((), {"DIAL_SERVE_TOKEN": "from-the-environment"}, "in DIAL_SERVE_TOKEN"),
+        (("--token", "from-the-command-line"), {}, "given with --token"),
+        (("--token", "from-the-command-line"), {"DIAL_SERVE_TOKEN": "from-the-environment"}, "given with --token"),
+    ],
+)
+def test_a_token_that_was_given_is_not_printed(
+    tmp_path: Path, words: tuple[str, ...], env: dict[str, str], where: str
+) -> None:
+    write_config(tmp_path, {}, ["Hello."])
+    with serving(tmp_path, *words, "--no-save", "-v", **env) as (process, url, token):
+        assert "#" not in url
+        assert ask(url, token, "/servers").status_code == 200
+        assert ask(url, "another", "/servers").status_code == 401
+        process.kill()
+        assert process.stderr is not None
+        said = process.stderr.read()
+    assert f"the page asks for the token {where}; behind {url}#token= it is not asked for" in said
+    assert "from-the-" not in said
+
+
 def test_without_a_token_every_program_here_is_let_in(tmp_path: Path) -> None:
     write_config(tmp_path, {}, ["Hello."])
     with serving(tmp_path, "--no-token", "--no-save") as (_, url, token):
@@ -172,6 +195,9 @@ def test_without_a_token_every_program_here_is_let_in(tmp_path: Path) -> None:
         (["--no-token", "--host", "0.0.0.0"], "--no-token is for loopback only"),
         (["--no-token", "--token", "a"], "--token does not go with --no-token"),
         (["--token", "a b"], "printable ASCII"),
+        (["--host", "0.0.0.0", "--token", "x" * 31], "a token has at least 32 characters, and this one has 31"),
+        (["--host", "::", "--token", "x"], "a token has at least 32 characters, and this one has 1"),
+        (["--host", "203.0.113.1", "--token", "x" * 32], "cannot listen on 203.0.113.1"),
         (["--no-save", "--store", "x.db"], "--store does not go with --no-save"),
         (["--host", "203.0.113.1"], "cannot listen on 203.0.113.1"),
         (["--port", "70000"], "'--port'"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from dial_client.stores.sql import SQLStore
 
 _MOST = 100
 """Conversations that are listed at once, unless another number is asked for."""
+MAX_IMPORT = 512 * 1024 * 1024
+"""Bytes of a conversation that is imported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +107,11 @@ async def _import(store: SQLStore, name: str, wanted: Wanted) -> None:
 
 def _text_of(name: str) -> str:
     try:
-        return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8-sig")
+        with contextlib.nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as file:
+            data = file.read(MAX_IMPORT + 1)
+        if len(data) > MAX_IMPORT:
+            raise ConfigError(f"this is larger than {MAX_IMPORT // 1024**2} MiB", path=name)
+        return data.decode("utf-8-sig")
     except (OSError, ValueError) as error:
         raise ConfigError(f"cannot be read: {getattr(error, 'strerror', None) or error}", path=name) from None
 

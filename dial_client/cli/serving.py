@@ -30,6 +30,8 @@ from dial_client.stores.memory import MemoryStore
 from dial_client.stores.sql import SQLStore
 
 TOKEN_VARIABLE = "DIAL_SERVE_TOKEN"  # noqa: S105 - its name
+MIN_TOKEN = 32
+"""Characters of a token where other machines can reach the server: as many as 24 random bytes have in base64."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ async def serve_http(options: Options, address: Address) -> int:
         ConfigError: an option is wrong, or the address is taken.
         ServerStartError: a server marked ``required`` did not start.
     """
-    token = _token(address)
+    token, came_from = _token(address)
     settings = await settings_of(options)
     provider = provider_of(options, settings)
     turns = Turns(address.max_turns, leaves=address.durable)
@@ -75,7 +77,7 @@ async def serve_http(options: Options, address: Address) -> int:
                 durable = await stack.enter_async_context(_durable(dial, store, turns)) if address.durable else None
             house = House(dial, store, desk, turns, name, durable, elsewhere=elsewhere)
             app = application(house, rules_for(address.host, token, address.allowed_hosts))
-            shown = _shown(listener.getsockname(), token)
+            shown = _shown(listener.getsockname(), token, came_from)
             return await _serve(Listener(app, listener, turns), dial, elsewhere, shown)
     finally:
         listener.close()
@@ -122,17 +124,28 @@ async def _serve(server: Listener, dial: DialClient, elsewhere: Elsewhere, shown
     return code
 
 
-def _token(address: Address) -> str | None:
+def _token(address: Address) -> tuple[str | None, str]:
+    """Return the token clients have to show, and where it was found; empty where it was made here, or there is none.
+
+    Raises:
+        ConfigError: it is no token, or too short for where the server listens.
+    """
     if not address.has_token:
         if address.token:
             raise ConfigError("--token does not go with --no-token")
         if not is_loopback(address.host):
             raise ConfigError(f"--no-token is for loopback only, not for {address.host}")
-        return None
-    token = address.token or os.environ.get(TOKEN_VARIABLE) or secrets.token_urlsafe(32)
+        return None, ""
+    given = os.environ.get(TOKEN_VARIABLE)
+    token = address.token or given or secrets.token_urlsafe(32)
     if not token.isascii() or not token.isprintable() or " " in token:
         raise ConfigError("a token is made of printable ASCII without spaces")
-    return token
+    if len(token) < MIN_TOKEN and not is_loopback(address.host):
+        raise ConfigError(
+            f"beyond loopback a token has at least {MIN_TOKEN} characters, and this one has {len(token)}",
+            hint='python -c "import secrets; print(secrets.token_urlsafe(32))" makes one; without one it is made here',
+        )
+    return token, "given with --token" if address.token else f"in {TOKEN_VARIABLE}" if given else ""
 
 
 def _store(options: Options, address: Address) -> SQLStore | MemoryStore:
@@ -146,8 +159,14 @@ def _store(options: Options, address: Address) -> SQLStore | MemoryStore:
     return SQLStore(address.store if "://" in address.store else Path(address.store))
 
 
-def _shown(where: tuple[str, int], token: str | None) -> str:
-    """Give the address a person opens; the fragment of one never leaves the browser."""
+def _shown(where: tuple[str, int], token: str | None, came_from: str) -> str:
+    """Return what is printed of the address a person opens; the fragment of an address never leaves the browser.
+
+    A token that was given is not printed: standard error is a log where a service manager runs this.
+    """
     near = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(where[0], where[0])  # noqa: S104 - every address is no address
     host = f"[{near}]" if ":" in near else near
-    return f"http://{host}:{where[1]}/{'' if token is None else f'#token={token}'}"
+    shown = f"http://{host}:{where[1]}/"
+    if came_from:
+        return f"{shown}\ndial-chat: the page asks for the token {came_from}; behind {shown}#token= it is not asked for"
+    return shown if token is None else f"{shown}#token={token}"

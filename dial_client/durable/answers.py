@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import uuid
 from dataclasses import dataclass
+from typing import Any
 
+from dial_client.durable.serialization import RowRefused
 from dial_client.errors import DialError
 from dial_client.messages import Message, Role
 from dial_client.store import Conversation
@@ -22,6 +24,19 @@ class DurableAnswer:
     """As `Turn.stop_reason`; empty where the turn came to an error, or its end was not heard of."""
     error: str = ""
     """What went wrong, where something did: the model could not be reached, or refused."""
+
+    @classmethod
+    def from_row(cls, result: Any) -> DurableAnswer:
+        """Read what a workflow returned.
+
+        Raises:
+            RowRefused: it is none of ours.
+        """
+        match result:
+            case {"text": str(text), "stop_reason": str(stop_reason), **more}:
+                return cls(text, stop_reason, error if isinstance(error := more.get("error"), str) else "")
+            case _:
+                raise RowRefused("the database holds an answer that cannot be read")
 
 
 def told(turn: Turn) -> dict[str, str]:
@@ -44,9 +59,30 @@ def ended(stored: Conversation, said: Message) -> dict[str, str]:
     return {"text": answer, "stop_reason": ""}
 
 
-def read(said: str) -> Message:
-    """Give what was said, as a workflow holds it: JSON, or nothing where the conversation has it."""
-    return Message.from_dict(json.loads(said)) if said else Message.user("")
+def read(said: Any) -> Message:
+    """Give what was said, as a workflow holds it: JSON, or nothing where the conversation has it.
+
+    Raises:
+        RowRefused: it is something else, or nothing that a user says.
+    """
+    try:
+        message = Message.from_dict(json.loads(said)) if said else Message.user("")
+    except (TypeError, ValueError, RecursionError) as error:
+        raise RowRefused("the database holds a question that cannot be read") from error
+    if message != Message(Role.USER, message.content):
+        raise RowRefused("the database holds a question that is none of a user")
+    return message
+
+
+def check(turn: str, conversation_id: Any) -> str:
+    """Return the id of a workflow's conversation.
+
+    Raises:
+        RowRefused: the workflow is of another one.
+    """
+    if not isinstance(conversation_id, str) or conversation_of(turn) != conversation_id:
+        raise RowRefused("the database holds a turn of another conversation")
+    return conversation_id
 
 
 def failed(error: Exception) -> DialError:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 import uuid
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -21,6 +18,8 @@ from dial_client.conversations import ConversationManager, nobody_waits
 from dial_client.durable import answers
 from dial_client.durable.answers import DurableAnswer, attempt_at, conversation_of, is_of, turn_id
 from dial_client.durable.database import url_of
+from dial_client.durable.recovery import BEGUN, TURN, TurnRecovery
+from dial_client.durable.serialization import json_serializer
 from dial_client.errors import ConfigError, ConversationNotFound, DialError
 from dial_client.keeping.live_turn import LiveTurn
 from dial_client.logs import get_logger
@@ -30,7 +29,7 @@ from dial_client.store import Conversation
 from dial_client.stores.sql import SQLStore
 
 if TYPE_CHECKING:
-    from dbos import WorkflowHandleAsync, WorkflowStatus
+    from dbos import WorkflowHandleAsync
 
 log = get_logger(__name__)
 
@@ -38,10 +37,6 @@ LOOK_EVERY = 2.0
 """Seconds between two looks for turns whose program is gone."""
 WORKFLOW = "dial-client-turns-1"
 """The form of the workflows: another one once their steps are others."""
-_TURN = "dial_client.turn"
-"""The workflow of a turn that has yet to begin."""
-_BEGUN = "dial_client.begun"
-"""That of one that has begun already: its conversation has all there is to know of it."""
 NOT_BEGUN = 30.0
 """Seconds after which a turn is given up that has not begun, though no other turn is in its way."""
 _WAIT = 0.5
@@ -50,10 +45,6 @@ _WRITE = 10.0
 """Seconds in which a turn has to be written down, or looked up."""
 _SETTLE = 2.0
 """Seconds for what came of turns to be written down when the program ends."""
-KEPT = 60.0
-"""Seconds for which it can be seen that a turn is over: a program that was only slow looks there."""
-_SWEPT = 100
-"""Workflows that are forgotten at once."""
 
 
 class DurableTurns:
@@ -192,7 +183,7 @@ class DurableTurns:
         # DBOS looks for a result every second; in this program it need not.
         handle = self._handles.get(turn) or await DBOS.retrieve_workflow_async(turn)
         try:
-            return DurableAnswer(**await handle.get_result())
+            return DurableAnswer.from_row(await handle.get_result())
         except DialError:
             raise
         except Exception as error:
@@ -211,6 +202,7 @@ class DurableTurns:
                 "application_version": WORKFLOW,
                 "executor_id": self._executor,
                 "log_level": "ERROR",
+                "serializer": json_serializer(),
             }
         )
 
@@ -220,8 +212,8 @@ class DurableTurns:
         async def begun(conversation_id: str) -> None:
             await self._carried_on(conversation_id)
 
-        self._workflow = DBOS.workflow(name=_TURN)(workflow)
-        self._begun_workflow = DBOS.workflow(name=_BEGUN)(begun)
+        self._workflow = DBOS.workflow(name=TURN)(workflow)
+        self._begun_workflow = DBOS.workflow(name=BEGUN)(begun)
         try:
             DBOS.launch()
         except Exception as error:
@@ -247,6 +239,7 @@ class DurableTurns:
         assert turn is not None
         self._mine.add(turn)  # one that is started again is this program's from here on
         try:
+            answers.check(turn, conversation_id)
             await DBOS.run_step_async({"name": "begin"}, self._here, self._begin, conversation_id, turn, said)
             return await DBOS.run_step_async({"name": "answer"}, self._here, self._answer, conversation_id, turn, said)
         finally:
@@ -261,6 +254,7 @@ class DurableTurns:
         assert turn is not None
         self._mine.add(turn)
         try:
+            answers.check(turn, conversation_id)
             await self._here(self._answer, conversation_id, turn)
         finally:
             self._mine.discard(turn)
@@ -353,43 +347,15 @@ class DurableTurns:
 
     async def _look(self) -> None:
         """Start again what nobody runs any more, and forget what nobody will ask for."""
-        from dbos import DBOS
-
+        recovery = TurnRecovery(self._mine, self._holder, self._not_begun)
         while True:
             await anyio.sleep(self._look_every)
             if self._is_leaving():
                 return
             try:
-                names = [_TURN, _BEGUN]
-                for found in await DBOS.list_workflows_async(status="PENDING", name=names, load_input=False):
-                    if found.workflow_id not in self._mine and await self._is_given_up(found):
-                        await DBOS.resume_workflow_async(found.workflow_id)
-                await self._sweep()
+                await recovery.look()
             except Exception as error:  # noqa: BLE001 - the database may be back at the next look
                 log.warning("durable_turns_not_seen", error=type(error).__name__)
-
-    async def _sweep(self) -> None:
-        from dbos import DBOS
-
-        before = (datetime.now(UTC) - timedelta(seconds=KEPT)).isoformat()
-        over = await DBOS.list_workflows_async(
-            name=_BEGUN, completed_before=before, limit=_SWEPT, load_input=False, load_output=False
-        )
-        if over:
-            await DBOS.delete_workflows_async([found.workflow_id for found in over])
-
-    async def _is_given_up(self, found: WorkflowStatus) -> bool:
-        """Whether nobody runs a turn: not where it may still be waiting for the turn before it, in its own program."""
-        from dbos import DBOS
-
-        turn = found.workflow_id
-        with suppress(ConversationNotFound):
-            latest, is_running = await self._holder(conversation_of(turn))
-            if is_running or is_of(turn, latest):
-                return not is_running
-        if await DBOS.list_workflow_steps_async(turn):
-            return True
-        return time.time() - (found.updated_at or 0) / 1000 > self._not_begun
 
 
 async def _coroutine(work: Any, arguments: tuple[str, ...]) -> Any:

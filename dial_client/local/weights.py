@@ -47,6 +47,8 @@ LOCK_TIMEOUT = 3600.0
 """Seconds to wait for another program that is getting the same file."""
 _LOCK_POLL = 0.5
 _CHUNK = 16 << 20
+_MAX_MEMO = 4_096
+"""Bytes that are read of what says that a file was checked."""
 
 Source = Callable[[Weights, Path, OnProgress], Awaitable[Path]]
 _SOURCES: tuple[tuple[str, Source], ...] = (
@@ -138,8 +140,10 @@ def _is_known(path: Path, weights: Weights) -> bool:
     """Whether this very file was found right before: reading all of it at every start would take a second."""
     try:
         stat = path.stat()
-        return bool(json.loads(_memo(path).read_bytes()) == _identity(stat, weights))
-    except (OSError, ValueError):
+        with _memo(path).open("rb") as file:
+            known = json.loads(file.read(_MAX_MEMO))
+        return bool(known == _identity(stat, weights))
+    except (OSError, ValueError, RecursionError):
         return False
 
 

@@ -109,7 +109,7 @@ def with_quirks(profile: Profile, quirks: Mapping[str, Any], where: str) -> Prof
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
             raise ConfigError(f"{where}: there is no flag {name!r}", hint=hint)
-        if not _fits(name, value):
+        if not is_flag(name, value):
             expected = _CHOICES.get(name) or (type(getattr(CHAT, name)).__name__,)
             raise ConfigError(f"{where}.{name}: this is not a value for it", hint=f"expected {' or '.join(expected)}")
     lists = {name: tuple(value) for name, value in quirks.items() if isinstance(value, list)}
@@ -138,7 +138,8 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def _fits(name: str, value: Any) -> bool:
+def is_flag(name: str, value: Any) -> bool:
+    """Return whether this is a value of that flag."""
     match name:
         case "max_tokens":
             return isinstance(value, int) and not isinstance(value, bool) and value > 0

@@ -6,7 +6,9 @@ What is wrong in a file is a `ConfigError` that says where, and what was expecte
 from __future__ import annotations
 
 import json
+import math
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -15,10 +17,13 @@ from typing import Any
 from dial_client.errors import ConfigError, ProviderError
 from dial_client.messages import ToolCallRequest, Usage
 from dial_client.model import FinishReason
+from dial_client.providers.profile import is_flag
 from dial_client.settings.entries import Wire
 
 VERSION = 1
 """Of recordings."""
+MAX_BYTES = 512 * 1024 * 1024
+"""Of a file."""
 _MAX_HEAD = 65_536
 """Characters of the first line of a recording."""
 
@@ -91,11 +96,14 @@ def read_file(path: str | os.PathLike[str]) -> Script:
     """
     name = os.fspath(path)
     try:
-        text = Path(path).read_text(encoding="utf-8-sig")
+        with Path(path).open("rb") as file:
+            text = file.read(MAX_BYTES + 1).decode("utf-8-sig")
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror or error}", path=name) from None
     except ValueError as error:
         raise ConfigError(f"this is no JSON: {error}", path=name) from None
+    if len(text) > MAX_BYTES:
+        raise ConfigError(f"this is larger than {MAX_BYTES // 1024**2} MiB", path=name)
     reader = _Reader(name)
     if _is_recording(text):
         return reader.recording(text)
@@ -166,6 +174,9 @@ class _Reader:
         if head["recording"] != VERSION:
             raise self.wrong("line 1.recording", f"version {VERSION}")
         flags = self.checked(head.get("flags", {}), "line 1.flags", _FLAGS)
+        for name, flag in flags.items():
+            if not is_flag(name, flag) or (name == "tool_name_re" and not _SIMPLE_PATTERN.fullmatch(flag)):
+                raise self.wrong(f"line 1.flags.{name}", "a flag as a model's profile has it")
         flags = {name: tuple(flag) if isinstance(flag, list) else flag for name, flag in flags.items()}
         replies: list[ScriptedReply | WireReply] = []
         servers: dict[str, RecordedServer] = {}
@@ -176,7 +187,9 @@ class _Reader:
                 replies += [self.reply(one, f"{where}.replies[{at}]") for at, one in enumerate(line["replies"])]
             elif "called" in line:
                 called = self.checked(line["called"], f"{where}.called", _CALLED)
-                servers.setdefault(self.needed(called, "server", where), RecordedServer()).calls.append(line)
+                for key in _CALLED:
+                    self.needed(called, key, where)
+                servers.setdefault(called["server"], RecordedServer()).calls.append(line)
             else:
                 server = servers.setdefault(self.needed(line, "server", where), RecordedServer())
                 server.failed = bool(line.get("failed")) and not server.tools
@@ -226,6 +239,9 @@ class _Reader:
         self.size(known, where)
         if "error" in known:
             error = self.checked(known["error"], f"{where}.error", _ERROR)
+            wait = error.get("retry_after")
+            if wait is not None and not 0 <= wait < math.inf:
+                raise self.wrong(f"{where}.error.retry_after", "a number of seconds")
             known["error"] = ProviderError(error.pop("message", "the script says so"), **error)
         return ScriptedReply(**known)
 
@@ -320,6 +336,10 @@ def _named(kinds: tuple[Any, ...]) -> str:
     return " or ".join(dict.fromkeys(names[one] for one in kinds if one in names))
 
 
+_SIMPLE_PATTERN = re.compile(
+    r"\^?(?:(?:\[[^\[\]\\]{1,80}\]|[A-Za-z0-9_-])(?:[*+?]|\{\d{1,3}(?:,\d{0,3})?\})?){0,4}\$?", re.ASCII
+)
+"""Of the regular expressions for names those that are matched in no time, whoever wrote the recording."""
 _LIST = (list, tuple)
 _REPLY: Mapping[str, Any] = {
     "text": str,

@@ -83,6 +83,7 @@ class _StandIn(Connection):
             ServerError: the call failed when it was recorded.
         """
         from mcp_types import CallToolResult
+        from pydantic import ValidationError
 
         await anyio.lowlevel.checkpoint()
         outcomes = self._outcomes.get(_key(self.name, tool, arguments))
@@ -92,7 +93,10 @@ class _StandIn(Connection):
             return CallToolResult.model_validate({"content": [{"type": "text", "text": text}], "isError": True})
         outcome = outcomes.popleft()
         if "result" in outcome:
-            return CallToolResult.model_validate(outcome["result"])
+            try:
+                return CallToolResult.model_validate(outcome["result"])
+            except ValidationError:
+                raise ServerError(self.name, "the recorded result is none") from None
         if "error" not in outcome:
             await anyio.sleep_forever()
         error = outcome["error"]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from typing import Any
 
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
 from starlette.responses import Response
 
 from dial_client.errors import ConfigError, ConversationBusy, ConversationNotFound, DialError, ProviderError
@@ -59,22 +57,6 @@ class Refusal(Exception):
 def answered(said: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """Give an answer in JSON."""
     return Response(to_json(said), status, {"content-type": "application/json", **(headers or {})})
-
-
-async def json_of(request: Request) -> dict[str, Any]:
-    """Read the request's JSON object; none at all is an empty one.
-
-    Raises:
-        Refusal: it is something else.
-    """
-    body = await request.body()
-    try:
-        said = json.loads(body) if body.strip() else {}
-    except (ValueError, RecursionError):
-        raise Refusal(400, "the body is no JSON", "invalid_json") from None
-    if not isinstance(said, dict):
-        raise Refusal(400, "the body is no JSON object", "invalid_json")
-    return said
 
 
 def refusal_of(error: Exception) -> Refusal:

@@ -13,13 +13,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from dial_client.client import DialClient
 from dial_client.conversations import ConversationManager
 from dial_client.durable import DurableTurns
-from dial_client.serve.answers import Refusal, answered, json_of
+from dial_client.serve.answers import Refusal, answered
 from dial_client.serve.asking_people import APPROVAL, QUESTION, Desk
 from dial_client.serve.completions import Completions
 from dial_client.serve.door import HEALTH, Door, Rules
 from dial_client.serve.elsewhere import Elsewhere
 from dial_client.serve.others import Others
 from dial_client.serve.pages import Pages
+from dial_client.serve.request_bodies import json_of
 from dial_client.serve.talking import Talking
 from dial_client.serve.turns import Turns
 from dial_client.store import ConversationStore

@@ -13,7 +13,7 @@ import os
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 
@@ -42,6 +42,8 @@ PATIENCE = 300.0
 
 APPROVAL, QUESTION = "approval", "question"
 
+T = TypeVar("T")
+
 _LATE = 3.0
 """Seconds an answer may be on its way that was given when nobody was expected to give one any more."""
 
@@ -59,9 +61,9 @@ class _Waiting:
     def give(self, said: Mapping[str, Any]) -> None:
         """Take an answer as `Desk.decide` and `Desk.answer` make it."""
         if self.slip.kind == APPROVAL:
-            self.answer = Approval(said["decision"], said["reason"])
+            self.answer = Approval(said["decision"], _checked(said["reason"], str))
         else:
-            self.answer = ElicitationAnswer(said["action"], said["content"])
+            self.answer = ElicitationAnswer(ElicitationAction(said["action"]), _checked(said["content"], dict))
         self.answered.set()
 
 
@@ -203,7 +205,7 @@ class Desk:
         Raises:
             DialError: the database failed.
         """
-        return [{"id": slip.id, **slip.about} for slip in await self._all(kind)]
+        return [{**slip.about, "id": slip.id} for slip in await self._all(kind)]
 
     async def decide(self, id_: str, decision: Any, reason: Any) -> None:
         """Answer an approval; one for the session or for always answers all that wait for the same tool.
@@ -235,8 +237,8 @@ class Desk:
         slip = _found(await self._all(QUESTION), id_, QUESTION)
         if action not in tuple(ElicitationAction) or not isinstance(content, Mapping):
             raise Refusal(400, 'action is one of "accept", "decline", "cancel"', "bad_answer", param="action")
-        schema = slip.about["schema"]
-        if action == ElicitationAction.ACCEPT and schema is not None:
+        schema = slip.about.get("schema")
+        if action == ElicitationAction.ACCEPT and isinstance(schema, Mapping):
             form = Form(schema)
             if problems := form.problems(form.filled(content)):
                 raise Refusal(400, "; ".join(problems), "bad_answer", param="content")
@@ -264,10 +266,15 @@ class Desk:
             await waiting.answered.wait()
         return waiting.answer is None and self._waiting.get(waiting.slip.id) is waiting
 
-    def _hear(self, said: Any) -> None:
-        """Take an answer that was given at another process, and looked at there."""
-        waiting = self._waiting.get(said["id"])
-        if waiting is not None:
+    def _hear(self, said: Mapping[str, Any]) -> None:
+        """Take an answer that was given at another process, and looked at there.
+
+        Raises:
+            KeyError: it is none.
+            ValueError: it is none.
+        """
+        waiting = self._waiting.get(_checked(said["id"], str))
+        if waiting is not None and waiting.answer is None:
             waiting.give(said)
 
 
@@ -280,6 +287,12 @@ def _found(slips: Sequence[Slip], id_: str, kind: str) -> Slip:
     if found is None:
         raise _gone(kind)
     return found
+
+
+def _checked(value: Any, kind: type[T]) -> T:
+    if not isinstance(value, kind):
+        raise ValueError(f"{kind.__name__} was expected, not {type(value).__name__}")  # noqa: TRY004 - of a note
+    return value
 
 
 def _gone(kind: str) -> Refusal:

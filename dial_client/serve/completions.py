@@ -25,8 +25,9 @@ from dial_client.client import DialClient
 from dial_client.events import Finished, RoundStarted, TextDelta
 from dial_client.limits import StopReason
 from dial_client.messages import ToolCallRequest, Usage
-from dial_client.serve.answers import Refusal, answered, json_of, refusal_of
+from dial_client.serve.answers import Refusal, answered, refusal_of
 from dial_client.serve.openai_requests import Asked, read
+from dial_client.serve.request_bodies import json_of
 from dial_client.serve.streams import EventStream, gone
 from dial_client.serve.threads import Threads
 from dial_client.serve.turns import Turns

@@ -5,14 +5,15 @@
 * ``Origin``, and where browsers send it ``Sec-Fetch-Site``, is this server's own: no other page talks through a browser
   that is open here. There is no CORS.
 * ``Authorization: Bearer TOKEN`` for all but the page's files and ``/healthz``.
-* A body of bounded size, that arrives in bounded time.
+* A body of bounded size, that arrives in bounded time, and for which there is room beside those of other requests.
+* One length of a body: a request that tells two of them is taken for an attempt to smuggle another one in.
 """
 
 from __future__ import annotations
 
 import hmac
 import ipaddress
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -22,6 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dial_client.logs import get_logger
 from dial_client.serve.answers import Refusal, refusal_of
+from dial_client.serve.request_bodies import MAX_BODIES, BodyBudget, BodyShare
 
 log = get_logger(__name__)
 
@@ -43,6 +45,9 @@ _ALWAYS = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
+_AMBIGUOUS = "ambiguous_length"
+ADMIT = "dial_client.admit"
+"""Where the state of a request has what is called when its connection has shown the token."""
 HEALTH = "/healthz"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _EVERY_ADDRESS = ("0.0.0.0", "::", "")  # noqa: S104 - known, not bound to
@@ -59,6 +64,7 @@ class Rules:
     any_address: bool = False
     """Any IP address is one of its names."""
     max_body: int = MAX_BODY
+    max_bodies: int = MAX_BODIES
     patience: float = BODY_PATIENCE
 
 
@@ -77,6 +83,7 @@ class Door:
     def __init__(self, app: ASGIApp, rules: Rules) -> None:
         self._app = app
         self._rules = rules
+        self._bodies = BodyBudget(rules.max_bodies)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -97,26 +104,33 @@ class Door:
         try:
             self._look(scope)
             scope["app"] = self  # without one Starlette answers by itself where a method is wrong
-            await self._app(scope, self._bounded(scope, receive), answer)
+            with self._bodies.share() as share:
+                await self._app(scope, self._bounded(scope, receive, share), answer)
         except Exception as error:
             if begun:
                 log.warning("answer_broke_off", error=type(error).__name__)
                 raise
             refusal = refusal_of(error)
-            if refusal.status in (408, 413):  # what is left of the body is not read
+            if (
+                refusal.status in (408, 413) or refusal.error["code"] == _AMBIGUOUS
+            ):  # what is left of the body is not read
                 refusal.headers["connection"] = "close"
             await refusal.answer()(scope, receive, answer)
 
     def _look(self, scope: Scope) -> None:
         path: str = scope["path"]
+        headers = Headers(scope=scope)
+        _look_at_length(headers, scope["http_version"])
         if path == HEALTH:
             return
-        headers = Headers(scope=scope)
         is_page = scope["method"] in ("GET", "HEAD") and (path == "/" or path.startswith("/assets/"))
         self._look_at_host(headers)
         _look_at_origin(headers, is_page=is_page)
         if not is_page:
             self._look_at_token(headers)
+            admit: Callable[[], None] | None = scope.get("state", {}).get(ADMIT)
+            if admit is not None:
+                admit()
 
     def _look_at_host(self, headers: Headers) -> None:
         said = headers.getlist("host")
@@ -132,16 +146,17 @@ class Door:
         # Compared as bytes: in text only ASCII may be compared so that the time taken tells nothing.
         fits = hmac.compare_digest(shown.strip().encode(), wanted.encode())
         if scheme.lower() != "bearer" or not fits:
-            why = "give the token that `dial-chat serve` printed: Authorization: Bearer TOKEN"
+            why = "give the token of `dial-chat serve`: Authorization: Bearer TOKEN"
             raise Refusal(
                 401, why, "invalid_api_key", kind="authentication_error", headers={"www-authenticate": "Bearer"}
             )
 
-    def _bounded(self, scope: Scope, receive: Receive) -> Receive:
+    def _bounded(self, scope: Scope, receive: Receive, share: BodyShare) -> Receive:
         most = self._rules.max_body
         said = Headers(scope=scope).get("content-length", "0")
         if said.isdigit() and int(said) > most:
             raise _too_much(most)
+        expected = int(said) if said.isdigit() else 0
         until = anyio.current_time() + self._rules.patience
         came, is_whole = 0, False
 
@@ -149,6 +164,7 @@ class Door:
             nonlocal came, is_whole
             if is_whole:
                 return await receive()
+            share.grow(max(expected, came))
             with anyio.move_on_after(until - anyio.current_time()) as patience:
                 message = await receive()
             if patience.cancelled_caught:
@@ -157,9 +173,16 @@ class Door:
             is_whole = not message.get("more_body", False)
             if came > most:
                 raise _too_much(most)
+            share.grow(came)
             return message
 
         return bounded
+
+
+def _look_at_length(headers: Headers, http_version: str) -> None:
+    # RFC 9112, 6.1: such a request is refused, or read by its Transfer-Encoding; either way its connection is closed.
+    if "transfer-encoding" in headers and ("content-length" in headers or http_version < "1.1"):
+        raise Refusal(400, "give either Content-Length or Transfer-Encoding", _AMBIGUOUS)
 
 
 def _look_at_origin(headers: Headers, *, is_page: bool) -> None:

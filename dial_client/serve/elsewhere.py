@@ -8,10 +8,9 @@ is read at it, and looks for nothing while there is neither.
 
 from __future__ import annotations
 
-import json
 import math
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -60,7 +59,7 @@ class Elsewhere:
         self.board: Board | None = store.board if isinstance(store, SQLStore) else None
         self.address = f"process:{uuid.uuid4().hex}"
         """The topic of what is said to this process, whichever turn it is about."""
-        self.on_said: Callable[[Any], None] = lambda _: None
+        self.on_said: Callable[[Mapping[str, Any]], None] = lambda _: None
         """Is given what was said to it."""
         self._turns = turns
         self._model = model
@@ -157,8 +156,8 @@ class Elsewhere:
     def _heed(self, note: Note, talk: LiveTurn | None) -> None:
         if talk is None:
             try:
-                self.on_said(json.loads(note.body))
-            except (KeyError, TypeError, ValueError) as error:  # another version's
+                self.on_said(note.content())
+            except (KeyError, TypeError, ValueError, AttributeError) as error:  # another version's, or somebody else's
                 log.warning("answer_unreadable", error=type(error).__name__)
         elif note.body == STOP:
             talk.cancel()

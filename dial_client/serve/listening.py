@@ -6,20 +6,23 @@ import asyncio
 import socket
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import partial
+from typing import Any, cast
 
 import anyio
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from dial_client.errors import ConfigError
+from dial_client.serve.connections import ConnectionLimits
+from dial_client.serve.door import ADMIT
 from dial_client.serve.turns import Turns
 
 GRACE = 8.0
 """Seconds running turns have to come to their end when the server is told to stop: who stops services waits ten."""
 HEAD_PATIENCE = 20
 """Seconds in which the head of a connection's next request has to be there."""
-MAX_CONNECTIONS = 1_000
 _LAST_BYTES = 2
 """Seconds for what was said last to reach the clients."""
 
@@ -61,6 +64,7 @@ class Listener:
         turns: those the application carries out.
         grace: seconds they have when it is told to leave.
         patience: seconds it waits for a request that a client has not begun, or not come far with.
+        limits: bounds for the connections.
     """
 
     def __init__(
@@ -71,10 +75,12 @@ class Listener:
         *,
         grace: float = GRACE,
         patience: int = HEAD_PATIENCE,
+        limits: ConnectionLimits | None = None,
     ) -> None:
+        limits = limits or ConnectionLimits()
         config = Config(
             app,
-            http=_Protocol,
+            http=cast("type[asyncio.Protocol]", partial(_Protocol, limits)),
             ws="none",
             lifespan="off",
             loop="asyncio",
@@ -84,7 +90,7 @@ class Listener:
             access_log=False,
             proxy_headers=False,
             server_header=False,
-            limit_concurrency=MAX_CONNECTIONS,
+            limit_concurrency=limits.most + 1,
             timeout_keep_alive=patience,
             timeout_graceful_shutdown=_LAST_BYTES,
         )
@@ -121,25 +127,53 @@ class _Server(Server):
 
 
 class _Protocol(H11Protocol):
-    """Waits with a bound for a request whose head is not whole yet; uvicorn does so up to its first byte only."""
+    """Waits with a bound for a request whose head is not whole yet; uvicorn does so up to its first byte only.
+
+    It is one of a bounded number, among which it counts for more once the token was shown.
+    """
+
+    def __init__(self, limits: ConnectionLimits, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self._limits = limits
+        inner = self.app
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            scope["state"][ADMIT] = lambda: limits.admit(self)
+            await inner(scope, receive, send)
+
+        self.app = app
+
+    @property
+    def address(self) -> str:
+        """The client's IP address."""
+        return self.client[0] if self.client else ""
+
+    def drop(self) -> None:
+        """Close the connection at once: in good order it would wait for a client that reads nothing."""
+        self.transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._limits.remove(self)
+        super().connection_lost(exc)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
+        self._limits.add(self)
         self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
 
     def data_received(self, data: bytes) -> None:
-        waiting = self.timeout_keep_alive_task if self._is_idle else None
+        waiting = self.timeout_keep_alive_task if self.is_idle else None
         if waiting is not None:
             self.timeout_keep_alive_task = None  # or it would be cancelled now
         super().data_received(data)
         if waiting is None:
             return
-        if self._is_idle and not self.transport.is_closing():
+        if self.is_idle and not self.transport.is_closing():
             self.timeout_keep_alive_task = waiting
         else:
             waiting.cancel()
 
     @property
-    def _is_idle(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether there is no request to answer; before the first there is no cycle either."""
         return bool(getattr(self.cycle, "response_complete", True))

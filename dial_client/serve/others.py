@@ -88,7 +88,7 @@ class Others:
             try:
                 while True:
                     found = await ear.heard(SILENCE)
-                    for at, text in (line for note in found for line in json.loads(note.body)):
+                    for at, text in (line for note in found for line in _lines(note)):
                         if at is None:
                             yield text
                             return
@@ -114,6 +114,21 @@ class Others:
             return await self._holder(conversation_id)
         except DialError:  # the database may be back before the doubt is too great
             return "", False
+
+
+def _lines(note: Note) -> list[tuple[int | None, str]]:
+    """Return positions and what is sent of them.
+
+    Raises:
+        TurnGone: the note has none.
+    """
+    try:
+        lines = [(at, text) for at, text in json.loads(note.body)]
+    except (TypeError, ValueError, RecursionError):
+        lines = [(0, None)]
+    if not all(isinstance(at, int | None) and isinstance(text, str) for at, text in lines):
+        raise TurnGone("what this turn has done cannot be read here; the conversation has it")
+    return lines
 
 
 class TurnGone(DialError):

@@ -6,7 +6,6 @@ is left for the process that asked. Slips and grants are there for as long as th
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -116,9 +115,12 @@ class Slips:
 
 def _slip(kind: str, note: Note) -> Slip | None:
     try:
-        said = json.loads(note.body)
-        return Slip(said["id"], kind, said["about"], said["key"], said["to"], note.id)
-    except (KeyError, TypeError, ValueError) as error:  # another version's
+        said = note.content()
+        id_, about, key, to = said["id"], said["about"], said["key"], said["to"]
+        if not isinstance(about, dict) or not all(isinstance(text, str) for text in (id_, key, to)):
+            raise ValueError("a part is of another type")  # noqa: TRY301 - told as the others are
+        return Slip(id_, kind, about, key, to, note.id)
+    except (KeyError, TypeError, ValueError) as error:  # another version's, or somebody else's
         log.warning("slip_unreadable", error=type(error).__name__)
         return None
 

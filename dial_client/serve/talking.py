@@ -15,9 +15,10 @@ from dial_client.durable import DurableTurns
 from dial_client.events import StatusChanged
 from dial_client.keeping.live_turn import LiveTurn
 from dial_client.messages import Content, TextPart, text_of
-from dial_client.serve.answers import Refusal, answered, json_of
+from dial_client.serve.answers import Refusal, answered
 from dial_client.serve.openai_requests import content_of
 from dial_client.serve.others import Others
+from dial_client.serve.request_bodies import json_of
 from dial_client.serve.streams import EventStream, of_turn, position
 from dial_client.serve.turns import Turns
 from dial_client.store import Conversation, ConversationSummary
@@ -120,6 +121,7 @@ class Talking:
     async def _chat(self, request: Request) -> Any:
         said = await json_of(request)
         content, stream = _said(said), said.get("stream", True)
+        del said  # a copy of the images and documents in it
         with self._turns.place():
             attached = await self._dial.attach(content)
             live = await self._start(_id(request), attached.message, stream=bool(stream))

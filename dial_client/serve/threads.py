@@ -6,7 +6,6 @@ servers' tools had said in the same turn, and what its provider wants echoed.
 
 from __future__ import annotations
 
-import json
 import re
 import uuid
 from collections import OrderedDict
@@ -18,7 +17,7 @@ from dial_client.histories import valid_history
 from dial_client.logs import get_logger
 from dial_client.messages import Message, Role, ToolCallRequest
 from dial_client.sinks.sse import to_json
-from dial_client.stores.board import Board
+from dial_client.stores.board import Board, Note
 from dial_client.turn import Turn
 
 log = get_logger(__name__)
@@ -107,14 +106,21 @@ class Threads:
             return found
         for note in notes:
             try:
-                said = json.loads(note.body)
-                thread = _Thread(tuple(Message.from_dict(message) for message in said["messages"]), said["inner"])
-            except (KeyError, TypeError, ValueError) as error:  # another version's
+                thread = _thread(note)
+            except (KeyError, TypeError, ValueError, RecursionError) as error:  # another version's, or somebody else's
                 log.warning("thread_unreadable", error=type(error).__name__)
                 continue
             found[wanted[note.topic]] = thread
             self._keep(wanted[note.topic], thread)
         return found
+
+
+def _thread(note: Note) -> _Thread:
+    said = note.content()
+    inner = said["inner"]
+    if not isinstance(inner, dict) or not all(isinstance(id_, str) for id_ in inner.values()):
+        raise ValueError("the ids of the calls are none")
+    return _Thread(tuple(Message.from_dict(message) for message in said["messages"]), inner)
 
 
 def _topic(first: str) -> str:

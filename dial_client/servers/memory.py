@@ -113,7 +113,7 @@ class ServerMemory:
     def _age(self, said: Mapping[str, Any], what: str) -> float:
         """Give the seconds since something was found out; without end where that is not known, or still to come."""
         since = said.get(what)
-        is_known = isinstance(since, int | float) and not isinstance(since, bool) and since <= self._now()
+        is_known = isinstance(since, int | float) and not isinstance(since, bool) and 0 <= since <= self._now()
         return self._now() - since if is_known and since is not None else float("inf")
 
 

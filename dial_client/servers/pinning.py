@@ -69,7 +69,7 @@ class Pins:
         if pin is None or pin.get("sha256") == _hash(now):
             return ""
         before = pin.get("text")
-        return difference(before if isinstance(before, str) else _UNSEEN, now)
+        return difference(before if isinstance(before, str) and len(before) <= MAX_TEXT else _UNSEEN, now)
 
     def pin(self, tool: ToolSpec) -> None:
         """Take a tool for approved as it is now."""

@@ -6,12 +6,14 @@ for, never called out: `docs/adr/0035-tell-other-processes-through-the-database.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dial_client.stores.database import Database, clock_of
+from dial_client.stores.rows import to_text
 from dial_client.stores.writing import execute
 
 if TYPE_CHECKING:
@@ -32,6 +34,21 @@ class Note:
     """Greater than that of any note that was pinned before."""
     topic: str
     body: str
+    """As whoever can write to the database has written it."""
+
+    def content(self) -> dict[str, Any]:
+        """Return the body's JSON object.
+
+        Raises:
+            ValueError: it has none.
+        """
+        try:
+            value = json.loads(self.body)
+        except RecursionError as error:
+            raise ValueError("this is nested too deeply") from error
+        if not isinstance(value, dict):
+            raise ValueError("this is no JSON object")  # noqa: TRY004 - what is wrong is the text
+        return value
 
 
 class Board:
@@ -78,7 +95,9 @@ class Board:
 
         if not wanted:
             return ()
-        return tuple(sorted((Note(*row) for row in await self._database.run(work, writes=False)), key=lambda n: n.id))
+        rows = await self._database.run(work, writes=False)
+        notes = (Note(id_, to_text(topic), to_text(body)) for id_, topic, body in rows)
+        return tuple(sorted(notes, key=lambda note: note.id))
 
     async def take(self, *ids: int) -> frozenset[int]:
         """Take notes off, and give the ids of those that were still there: of many that take a note one has it."""

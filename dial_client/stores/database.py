@@ -191,6 +191,17 @@ def _version(connection: Connection) -> int:
     return int(connection.execute(text("SELECT version FROM schema_version")).scalar_one())
 
 
+LONGEST_HOLD = 86_400.0
+"""Seconds: a turn holds a conversation for some, and renews that. A row that says more was not written here."""
+
+
+def held_now(connection: AsyncConnection) -> str:
+    """Return the expression for whether a turn holds a conversation."""
+    clock = clock_of(connection)
+    # Of another type than a number it is greater than all numbers, and so is NaN.
+    return f"(turn <> '' AND held_until > {clock} AND held_until < {clock} + {LONGEST_HOLD})"
+
+
 def clock_of(connection: AsyncConnection) -> str:
     """Give the expression for the time now, in seconds, by the database's own clock."""
     return CLOCKS[connection.dialect.name]

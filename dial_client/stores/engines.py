@@ -101,6 +101,8 @@ def _sqlite(url: URL, patience: float) -> AsyncEngine:
     def prepare(connection: Any, _record: Any) -> None:
         # The driver would begin transactions by itself, and only before some statements.
         connection.isolation_level = None
+        # Somebody else may have written text that is no UTF-8, which would keep everybody from all rows.
+        connection.driver_connection.text_factory = _decode
         cursor = connection.cursor()
         cursor.execute("PRAGMA synchronous = FULL")
         cursor.execute("PRAGMA foreign_keys = ON")
@@ -113,6 +115,10 @@ def _sqlite(url: URL, patience: float) -> AsyncEngine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return engine
+
+
+def _decode(text: bytes) -> str:
+    return text.decode(errors="replace")
 
 
 def _switch_to_wal(path: Path, patience: float) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from dial_client.stores.database import Database, clock_of
+from dial_client.stores.database import Database, held_now
 from dial_client.stores.together import Together, Wish
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ async def _found(connection: AsyncConnection, ids: Sequence[str]) -> dict[str, R
 
     conversations = text(
         "SELECT id, title, created_at, updated_at, turn, unfinished, message_count,"  # noqa: S608 - our own words
-        f" (turn <> '' AND held_until > {clock_of(connection)}) AS running FROM conversations WHERE id IN :ids"
+        f" {held_now(connection)} AS running FROM conversations WHERE id IN :ids"
     ).bindparams(bindparam("ids", expanding=True))
     messages = text(
         "SELECT conversation_id, position, message FROM messages WHERE conversation_id IN :ids"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,9 +20,10 @@ from dial_client.store import (
     read_cursor,
     search_words,
 )
+from dial_client.stores import rows
 from dial_client.stores.board import Board
 from dial_client.stores.changing import Change, ChangingStore
-from dial_client.stores.database import Database, clock_of
+from dial_client.stores.database import Database, held_now
 from dial_client.stores.migrations import words_of
 from dial_client.stores.reading import Reader
 from dial_client.stores.writing import Packed, Writer, execute
@@ -77,23 +77,24 @@ class SQLStore(ChangingStore):
 
     async def get(self, conversation_id: str) -> Conversation:
         """See `ConversationStore.get`. A message that cannot be read is left out, and a note says so."""
-        rows = await self._reader.read(_key(conversation_id))
-        if rows is None:
+        read = await self._reader.read(_key(conversation_id))
+        if read is None:
             raise not_found(conversation_id)
-        found = rows.record
+        found = read.record
+        count = rows.to_count(found.message_count)
         # A turn may have stored more between the two statements: what was counted is what was there.
-        messages, notes = _decode_all(rows.messages[: found.message_count])
+        messages, notes = _decode_all(read.messages[:count])
         return Conversation(
             found.id,
-            found.title,
-            datetime.fromisoformat(found.created_at),
-            datetime.fromisoformat(found.updated_at),
+            rows.to_title(found.title),
+            rows.to_time(found.created_at),
+            rows.to_time(found.updated_at),
             messages,
             notes,
             running=bool(found.running),
-            turn=found.turn,
+            turn=rows.to_turn(found.turn),
             unfinished=_unfinished(found.unfinished),
-            message_count=found.message_count,
+            message_count=len(read.messages) if count is None else count,
         )
 
     async def turn_of(self, conversation_id: str) -> tuple[str, bool]:
@@ -104,16 +105,14 @@ class SQLStore(ChangingStore):
         """
 
         async def work(connection: AsyncConnection) -> Any:
-            statement = (
-                f"SELECT turn, (turn <> '' AND held_until > {clock_of(connection)}) FROM conversations WHERE id = :id"  # noqa: S608
-            )
+            statement = f"SELECT turn, {held_now(connection)} FROM conversations WHERE id = :id"  # noqa: S608
             return (await execute(connection, statement, {"id": _key(conversation_id)})).one_or_none()
 
         found = await self._database.run(work, writes=False)
         if found is None:
             raise not_found(conversation_id)
         turn, running = found
-        return turn, bool(running)
+        return rows.to_turn(turn), bool(running)
 
     async def list(self, limit: int = 50, *, cursor: str | None = None, search: str = "") -> Page:
         """See `ConversationStore.list`."""
@@ -122,18 +121,15 @@ class SQLStore(ChangingStore):
         async def work(connection: AsyncConnection) -> Sequence[Any]:
             statement = (
                 "SELECT id, title, created_at, updated_at, message_count,"  # noqa: S608 - of our own words only
-                f" (turn <> '' AND held_until > {clock_of(connection)}) AS running FROM conversations"
+                f" {held_now(connection)} AS running FROM conversations"
                 f" WHERE {' AND '.join(conditions)} ORDER BY updated_at DESC, id DESC LIMIT :most"
             )
             return (await execute(connection, statement, {"most": limit + 1, **values})).all()
 
-        found = [
-            ConversationSummary(
-                id_, title, datetime.fromisoformat(created), datetime.fromisoformat(updated), count, bool(running)
-            )
-            for id_, title, created, updated, count, running in await self._database.run(work, writes=False)
-        ]
-        return page_of(found, limit)
+        found = [_summary(row) for row in await self._database.run(work, writes=False)]
+        # A page goes on behind the last one whose time is known.
+        known = [summary for summary in found[:limit] if summary.updated_at != rows.EPOCH]
+        return Page(page_of(found, limit), page_of([*known, *known[-1:]], len(known)).cursor if found[limit:] else None)
 
     async def aclose(self) -> None:
         """See `ConversationStore.aclose`."""
@@ -164,6 +160,14 @@ def _conditions(cursor: str | None, words: Sequence[str]) -> tuple[list[str], di
     return conditions, values
 
 
+def _summary(row: Any) -> ConversationSummary:
+    id_, title, created, updated, count, running = row
+    times = rows.to_time(created), rows.to_time(updated)
+    return ConversationSummary(
+        rows.to_text(id_), rows.to_title(title), *times, rows.to_count(count) or 0, bool(running)
+    )
+
+
 def _key(conversation_id: str) -> str:
     """Give the id, unless it is one that no text column could hold: then nothing has it."""
     if not (conversation_id.isascii() and conversation_id.isprintable()):
@@ -179,15 +183,16 @@ def _encode(message: Message) -> Packed:
         raise DialError(f"a message of the {message.role} cannot be stored: {error}") from error
 
 
-def _decode_all(rows: Iterable[Any]) -> tuple[tuple[Message, ...], tuple[str, ...]]:
+def _decode_all(read: Iterable[Any]) -> tuple[tuple[Message, ...], tuple[str, ...]]:
     messages: list[Message] = []
     notes: list[str] = []
-    for position, text in rows:
+    for position, text in read:
         try:
             messages.append(Message.from_dict(json.loads(text)))
         except (TypeError, ValueError, RecursionError) as error:
-            notes.append(f"message {position + 1} cannot be read and is left out")
-            log.warning("message_unreadable", position=position, error=type(error).__name__)
+            number = position + 1 if isinstance(position, int) else len(messages) + len(notes) + 1
+            notes.append(f"message {number} cannot be read and is left out")
+            log.warning("message_unreadable", number=number, error=type(error).__name__)
     return tuple(messages), tuple(notes)
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dial_client.errors import DialError
 from dial_client.store import folded, time_text
 from dial_client.stores.changing import Change, Record, Slot
-from dial_client.stores.database import Database, clock_of
+from dial_client.stores.database import LONGEST_HOLD, Database, clock_of
+from dial_client.stores.rows import to_count, to_seconds, to_text, to_time, to_title, to_turn
 from dial_client.stores.together import Together, Wish
 
 if TYPE_CHECKING:
@@ -120,8 +120,9 @@ async def _load(connection: AsyncConnection, ids: set[str]) -> dict[str, Slot]:
     now = (await execute(connection, f"SELECT {clock}", {})).scalar_one()
     slots = {id_: Slot(None, now) for id_ in ids}
     for id_, title, created, updated, count, turn, until, unfinished in rows:
-        times = datetime.fromisoformat(created), datetime.fromisoformat(updated)
-        slots[id_].record = Record(id_, title, *times, count, turn, until, unfinished)
+        held_until = to_seconds(until) if to_seconds(until) < now + LONGEST_HOLD else 0.0
+        times, kept = (to_time(created), to_time(updated)), to_text(unfinished)
+        slots[id_].record = Record(id_, to_title(title), *times, to_count(count) or 0, to_turn(turn), held_until, kept)
     return slots
 
 

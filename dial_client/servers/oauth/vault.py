@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,6 +28,8 @@ log = get_logger(__name__)
 
 KEYRING_SECONDS = 10.0
 """For a keyring to answer: one that is locked may ask somebody who is not there."""
+MAX_BYTES = 1024 * 1024
+"""Of a record that is read."""
 _SERVICE = "dial-client"
 
 T = TypeVar("T")
@@ -70,13 +73,16 @@ class Vault:
 
         text = await _in_keyring(lambda keyring: keyring.get_password(_SERVICE, self._key))
         if text is None:
-            with suppress(OSError, ValueError):
-                text = self._path.read_text(encoding="utf-8")
+            with suppress(OSError, ValueError), self._path.open("rb") as file:
+                text = file.read(MAX_BYTES + 1).decode()
         try:
-            return TypeAdapter(Record).validate_json(text or "{}")
+            text = text if isinstance(text, str) and len(text) <= MAX_BYTES else "{}"
+            record = TypeAdapter(Record).validate_json(text or "{}")
         except ValidationError:
             log.debug("login_unreadable", path=str(self._path))
             return Record()
+        is_time = record.expires_at is None or math.isfinite(record.expires_at)
+        return record if is_time else replace(record, expires_at=0.0)
 
     async def save(self, record: Record) -> None:
         """Keep a record in place of the one before.

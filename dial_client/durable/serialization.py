@@ -1,0 +1,97 @@
+"""What DBOS keeps of workflows: JSON, and nothing that can run.
+
+DBOS writes pickle unless it is told otherwise, and reads whatever a row says it is, pickle too. Whoever can write to
+the database could have run any program in this one. So rows are written as JSON here, and pickle is read nowhere in
+this process from then on: not those rows that an earlier version of this package wrote either.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import TYPE_CHECKING, Any
+
+from dial_client.errors import ConfigError, ConversationBusy, ConversationNotFound, DialError
+from dial_client.logs import get_logger
+
+if TYPE_CHECKING:
+    from dbos import Serializer
+
+log = get_logger(__name__)
+
+NAME = "dial-client-json-1"
+"""As the rows have it."""
+MAX_CHARS = 128 * 1024 * 1024
+"""Characters of a row that is read."""
+REFUSED = "the database holds a turn in a form that could run programs (pickle): it is not loaded; say it again"
+_ERRORS = {error.__name__: error for error in (DialError, ConfigError, ConversationBusy, ConversationNotFound)}
+
+
+class RowRefused(DialError):
+    """A row of the database for durable turns is not what this program writes."""
+
+
+def json_serializer() -> Serializer:
+    """Return the serializer for DBOS, and let this process read no pickle that DBOS finds in a database.
+
+    Raises:
+        ConfigError: this version of DBOS reads pickle all the same.
+    """
+    from dbos import Serializer, _serialization
+
+    class JsonSerializer(Serializer):
+        def name(self) -> str:
+            return NAME
+
+        def serialize(self, data: Any) -> str:
+            return to_json(data)
+
+        def deserialize(self, serialized_data: str) -> Any:  # DBOS calls it `cls`
+            return from_json(serialized_data)
+
+    _serialization.DefaultSerializer.deserialize = _refuse  # type: ignore[method-assign,assignment]
+    serializer = JsonSerializer()
+    try:
+        # The pickle of None: what is looked at is whether it is read.
+        _serialization.deserialize_value(base64.b64encode(b"\x80\x04N.").decode(), "py_pickle", serializer)
+    except RowRefused:
+        return serializer
+    raise ConfigError("this version of DBOS reads pickle from its database", hint="install the one that was tested")
+
+
+def to_json(value: Any) -> str:
+    """Write a workflow's arguments, a result or an error as JSON, in ASCII.
+
+    Raises:
+        TypeError: there are other types than those of JSON in it.
+    """
+    if isinstance(value, BaseException):
+        value = {"error": type(value).__name__, "text": str(value)}
+    else:
+        value = {"value": value}
+    return json.dumps(value, separators=(",", ":"))
+
+
+def from_json(text: str) -> Any:
+    """Read what `to_json` wrote. An error that this package does not know becomes a `DialError` that names it.
+
+    Raises:
+        RowRefused: this is something else.
+    """
+    try:
+        found = json.loads(text) if len(text) <= MAX_CHARS else None
+    except (TypeError, ValueError, RecursionError):
+        found = None
+    match found:
+        case {"value": value, **more} if not more:
+            return value
+        case {"error": str(name), "text": str(words), **more} if not more:
+            kind = _ERRORS.get(name)
+            return kind(words) if kind is not None else DialError(f"{name}: {words}")
+        case _:
+            raise RowRefused("the database holds a turn that cannot be read")
+
+
+def _refuse(serializer: object, serialized_data: str) -> Any:  # noqa: ARG001 - as DBOS has it
+    log.warning("pickle_refused", chars=len(serialized_data))
+    raise RowRefused(REFUSED)
