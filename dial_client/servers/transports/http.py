@@ -120,7 +120,8 @@ async def _readable(response: httpx2.Response) -> httpx2.Response:
 
 
 def _number(request: httpx2.Request) -> Any:
-    return json.loads(request.content).get("id")
+    # A request that follows a redirect has its body as a stream that is not read yet (httpx2 2.16).
+    return json.loads(request.read()).get("id")
 
 
 async def _body(response: httpx2.Response) -> bytes | None:
@@ -177,9 +178,19 @@ class ReportingClient(_AdmittedClient):
             if request.method == "POST":
                 self._on_fault(faults.of_network(error))
             raise
-        if request.method == "POST" and response.status_code >= 400:
+        if request.method == "POST" and (response.status_code >= 400 or _leads_away(response)):
             self._on_fault(faults.of_status(response.status_code))
         return response
+
+
+def _leads_away(response: httpx2.Response) -> bool:
+    """Whether a redirect is one the SDK does not follow: to another origin, or by a request without the message."""
+    to, sent = response.next_request, response.request
+    if to is None:
+        return False
+    is_upgrade = (sent.url.scheme, to.url.scheme) == ("http", "https") and sent.url.port is to.url.port is None
+    is_same = (sent.url.scheme, sent.url.port) == (to.url.scheme, to.url.port)
+    return to.method != sent.method or to.url.host != sent.url.host or not (is_same or is_upgrade)
 
 
 class StreamableHTTPTransport:
