@@ -20,9 +20,7 @@ TOKEN = {"Authorization": "Bearer planted-token"}
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("answers_at", ["/json", "/stream"])
 @pytest.mark.parametrize("status", [307, 308])
-async def test_a_server_that_has_moved_within_its_origin_works(
-    status: int, answers_at: str, tmp_path: Path
-) -> None:
+async def test_a_server_that_has_moved_within_its_origin_works(status: int, answers_at: str, tmp_path: Path) -> None:
     with web_server("raw_http.py", "Moves", "0", str(tmp_path / "seen")) as address:
         async with connection(web(f"{address}/{status}?to={answers_at}", headers=TOKEN)) as server:
             assert state(server) is ServerState.READY, server.status.error

@@ -52,10 +52,10 @@ def test_the_environment_is_a_short_list(monkeypatch: pytest.MonkeyPatch) -> Non
 @anywhere
 async def test_a_real_child_sees_no_secret_of_the_host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "planted-secret")
-    async with connection(raw("ShowsItself", env={"TOKEN": "mine"}, cwd=str(tmp_path))) as server:
+    async with connection(raw("ShowsItself", env={"GREETING": "mine"}, cwd=str(tmp_path))) as server:
         seen = json.loads(await said(server))
     assert "planted-secret" not in seen["env"].values()
-    assert seen["env"]["TOKEN"] == "mine"
+    assert seen["env"]["GREETING"] == "mine"
     assert seen["cwd"] == str(tmp_path)
 
 

@@ -30,6 +30,7 @@ from dial_client.people.login import Login, LoginFailed, LoginRequest
 from dial_client.safe_text import one_line
 from dial_client.servers.oauth.addresses import Territory, for_a_browser, origin, shown
 from dial_client.servers.oauth.vault import Record, Vault
+from dial_client.servers.secret_masking import SecretMask
 from dial_client.settings.entries import Grant, OAuthSettings, ServerSettings
 
 log = get_logger(__name__)
@@ -50,6 +51,7 @@ class Site:
     vault: Vault
     territory: Territory
     login: Login | None
+    mask: SecretMask
 
     @property
     def how(self) -> OAuthSettings:
@@ -100,6 +102,7 @@ class GuardedProvider(OAuthClientProvider):
     async def keep(self, record: Record) -> None:
         """Keep a record; where it cannot be written, this connection has it all the same."""
         self.record = record
+        self.site.mask.add_login(record.tokens, record.client)
         try:
             await self.site.vault.save(record)
         except OSError as error:
@@ -109,6 +112,7 @@ class GuardedProvider(OAuthClientProvider):
         """Go on with what a record says; what cannot be read in it counts as not there."""
         context = self.context
         self.record = record
+        self.site.mask.add_login(record.tokens, record.client)
         context.current_tokens = _read(OAuthToken, record.tokens)
         context.token_expiry_time = record.expires_at
         context.oauth_metadata = _read(OAuthMetadata, record.metadata)

@@ -17,6 +17,7 @@ import anyio
 
 from dial_client.config import ServerSettings
 from dial_client.errors import ServerStartError
+from dial_client.servers.secret_masking import SecretMask
 from dial_client.servers.transports.environment import child_environment, find_program
 from dial_client.servers.transports.tail import Tail
 
@@ -30,14 +31,14 @@ _POLL = 0.01
 
 
 class ServerProcess:
-    """A process that leads a group of its own. Making one starts it.
+    """A process that leads a group of its own. Making one starts it; `mask` is for what it says.
 
     Raises:
         ServerStartError: there is no such command or folder, or it cannot be executed.
     """
 
-    def __init__(self, settings: ServerSettings) -> None:
-        self.stderr = Tail()
+    def __init__(self, settings: ServerSettings, mask: SecretMask | None = None) -> None:
+        self.stderr = Tail(mask or SecretMask.of(settings))
         self._popen = _start(settings)
         self._exit: int | None = None
         self._stdin, self._stdout, self._stderr = (_descriptor(pipe) for pipe in _pipes(self._popen))

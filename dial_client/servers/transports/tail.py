@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections import deque
 
+from dial_client.servers.secret_masking import SecretMask
+
 MAX_LINES = 50
 MAX_LINE_BYTES = 1_000
 
 
 class Tail:
-    """Keeps the last lines, bounded in number and length however much is written."""
+    """Keeps the last lines, bounded in number and length however much is written, without the server's secrets."""
 
-    def __init__(self) -> None:
+    def __init__(self, mask: SecretMask | None = None) -> None:
+        self._mask = mask or SecretMask()
         self._lines: deque[bytes] = deque(maxlen=MAX_LINES)
         self._unfinished = b""
 
@@ -28,8 +31,12 @@ class Tail:
     @property
     def lines(self) -> tuple[str, ...]:
         """The lines that are not blank, oldest first."""
-        texts = (line.decode("utf-8", "replace").rstrip() for line in (*self._lines, self._unfinished))
+        texts = (*map(self._shown, self._lines), self._shown(self._unfinished, is_whole=False))
         return tuple(text for text in texts if text)[-MAX_LINES:]
+
+    def _shown(self, line: bytes, *, is_whole: bool = True) -> str:
+        text = line.decode("utf-8", "replace").rstrip()
+        return self._mask.text(text) if is_whole and len(line) < MAX_LINE_BYTES else self._mask.cut_text(text)
 
     @property
     def last(self) -> str:
