@@ -19,6 +19,7 @@ from dial_client.config import ServerSettings
 from dial_client.errors import ServerStartError
 from dial_client.servers.secret_masking import SecretMask
 from dial_client.servers.transports.environment import child_environment, find_program
+from dial_client.servers.transports.process_guard import END_SECONDS, guard
 from dial_client.servers.transports.tail import Tail
 
 GRACE = 2.0
@@ -46,6 +47,7 @@ class ServerProcess:
         self._maker = os.getpid()
         self._stopping = anyio.Lock()
         _alive.add(self)
+        guard.watch(self.pid)
 
     @property
     def pid(self) -> int:
@@ -122,6 +124,8 @@ class ServerProcess:
                 if self.exit_code() is not None:  # else `kill_all` tries once more
                     await self._end_orphans()
                     _alive.discard(self)
+                    guard.forget(self.pid)
+                    await _guard_left()
 
     def close(self) -> None:
         """Close the pipes, once nothing reads or writes them any more."""
@@ -174,6 +178,7 @@ def kill_all() -> None:
     """End every process that is still there: the last resort, when nobody closed the client."""
     for process in tuple(_alive):
         process.kill()
+        guard.forget(process.pid)
 
 
 def _start(settings: ServerSettings) -> subprocess.Popen[bytes]:
@@ -196,6 +201,12 @@ def _start(settings: ServerSettings) -> subprocess.Popen[bytes]:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ServerStartError(settings.name, f"cannot run {settings.command!r}: {reason}") from error
+
+
+async def _guard_left() -> None:
+    with anyio.move_on_after(END_SECONDS):
+        while not guard.has_left():  # noqa: ASYNC110 (nobody tells)
+            await anyio.sleep(_POLL)
 
 
 def _pipes(popen: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes], IO[bytes]]:
