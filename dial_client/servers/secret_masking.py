@@ -121,7 +121,7 @@ class SecretMask:
                     pending.append((value, is_free or key in _FREE))
                 elif isinstance(value, str) and key not in kept:
                     node[key] = self.text(value)
-                if isinstance(key, str) and (masked := self.text(key)) != key and is_free:
+                if is_free and isinstance(key, str) and (masked := self.text(key)) != key:
                     node[masked] = node.pop(key)
 
     def _masked(self, value: Any) -> Any:
