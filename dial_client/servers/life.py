@@ -24,6 +24,7 @@ from dial_client.servers.secret_masking import SecretMask
 from dial_client.servers.status import one_line
 from dial_client.servers.supervision import Death, Ending
 from dial_client.servers.transports.links import Hooks, InProcessLink, Link, links_to
+from dial_client.servers.transports.tail import telling_line
 from dial_client.settings.entries import Protocol as Era
 from dial_client.settings.entries import ServerSettings
 
@@ -209,7 +210,7 @@ class Life:
         with anyio.move_on_after(seconds) as start:
             await self._settled.wait()
         if start.cancelled_caught:
-            last = f"; it last said: {self.stderr[-1]}" if self.stderr else ""
+            last = f"; it last said: {telling_line(self.stderr)}" if self.stderr else ""
             self._set_down(Ending(Death.DIED, f"not ready within {seconds:g} seconds{last}"))
             self._scope.cancel()
         await self._down.wait()

@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 
 from dial_client.servers.secret_masking import SecretMask
 
 MAX_LINES = 50
 MAX_LINE_BYTES = 1_000
+
+
+_BEHIND_AN_ERROR = re.compile(
+    r"\s*(?:[\s{}()\[\],;^]*|at .+|Node\.js v[\d.]+|Bun v[\d.]+.*|\[?\w+\]?: (?:[\d.-]+|'.*'|\[.*|undefined|null),?)"
+)
+"""What Node writes behind an error: its stack, its members, and its own version."""
+_ERROR = re.compile(r"(?:Uncaught )?(?:[\w.$]*(?:Error|Exception)\b|\[\w+\]: ).*")
+
+
+def telling_line(lines: tuple[str, ...]) -> str:
+    """Return the line of a program's last ones that says what is wrong: the last, or the error it belongs to."""
+    if not lines or not _BEHIND_AN_ERROR.fullmatch(lines[-1]):
+        return lines[-1] if lines else ""
+    errors = (line for line in reversed(lines) if _ERROR.match(line))
+    others = (line for line in reversed(lines) if not _BEHIND_AN_ERROR.fullmatch(line))
+    return next(errors, next(others, lines[-1])).removesuffix(" {")
 
 
 class Tail:
@@ -40,5 +57,5 @@ class Tail:
 
     @property
     def last(self) -> str:
-        """The last line; empty where there is none."""
-        return self.lines[-1] if self.lines else ""
+        """The last line that tells something; empty where there is none."""
+        return telling_line(self.lines)
