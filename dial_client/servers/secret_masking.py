@@ -77,8 +77,10 @@ class SecretMask:
 
     def text(self, text: str) -> str:
         """Return a text without the secrets, as they are or as they are encoded in addresses, JSON and base64."""
-        if self._pattern is None or not any(form in text for form in self._forms):
+        if not any(form in text for form in self._forms):
             return text
+        if self._pattern is None:  # not before it is of use: servers start
+            self._pattern = re.compile("|".join(map(_as_pattern, self._forms)))
         return self._pattern.sub(lambda _: self._replacement, text)
 
     def cut_text(self, text: str) -> str:
@@ -94,7 +96,7 @@ class SecretMask:
 
     def message(self, message: Any) -> None:
         """Mask a JSON-RPC message of the SDK's, in place."""
-        if self._pattern is None:
+        if not self._forms:
             return
         for name in ("result", "params"):
             if isinstance(body := getattr(message, name, None), dict):
@@ -110,7 +112,7 @@ class SecretMask:
             root: parsed JSON that belongs to nobody else.
             is_free: it is the server's own data, in which no name means anything to the protocol.
         """
-        if self._pattern is None:
+        if not self._forms:
             return
         pending: list[tuple[Any, bool]] = [(root, is_free)]
         while pending:
@@ -139,8 +141,7 @@ class SecretMask:
         while len(self._tokens) > MAX_TOKENS:
             del self._tokens[next(iter(self._tokens))]
         forms = {form for secret in (*self._secrets, *self._tokens) for form in _forms(secret)}
-        self._forms = tuple(sorted(forms, key=len, reverse=True))
-        self._pattern = re.compile("|".join(map(_as_pattern, self._forms)))
+        self._forms, self._pattern = tuple(sorted(forms, key=len, reverse=True)), None
 
 
 def _kept_in(node: dict[str, Any]) -> frozenset[str]:
