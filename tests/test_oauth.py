@@ -265,11 +265,15 @@ async def test_a_login_in_another_process_is_noticed(server: Guarded) -> None:
         assert (await dial.call("echo", {})).success
 
 
-async def test_a_server_from_before_there_was_metadata_is_its_own_authorization_server(server: Guarded) -> None:
+async def test_a_server_from_before_there_was_metadata_is_its_own_authorization_server_where_the_user_vouches_for_it(
+    server: Guarded,
+) -> None:
     server.answers = {WELL_KNOWN: (404, ""), "/.well-known/oauth-protected-resource/mcp": (404, "")}
     server.redirected = {"iss": ""}
-    async with client(server, Person()) as dial:
+    async with client(server, Person(), trustedOrigins=[server.base]) as dial:
         assert dial.servers["docs"].state is ServerState.READY, dial.servers["docs"].error
+    [asked] = server.forms("/authorize")
+    assert asked["code_challenge_method"] == "S256"
 
 
 def told(record: logging.LogRecord) -> str:

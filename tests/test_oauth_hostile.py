@@ -36,6 +36,15 @@ def other_issuer(server: Guarded, other: Guarded) -> None:
     server.metadata = {"issuer": other.base}
 
 
+def without_issuer(server: Guarded, other: Guarded) -> None:
+    server.metadata = {"authorization_response_iss_parameter_supported": True}
+    server.redirected = {"iss": ""}
+
+
+def without_metadata(server: Guarded, other: Guarded) -> None:
+    server.answers = {WELL_KNOWN: (404, ""), RESOURCE: (404, "")}
+
+
 def mixed_up(server: Guarded, other: Guarded) -> None:
     server.redirected = {"iss": other.base}
 
@@ -114,6 +123,8 @@ def server() -> Iterator[Guarded]:
         (without_pkce, "does not protect codes with PKCE"),
         (plain_pkce, "does not protect codes with PKCE"),
         (other_issuer, "issuer mismatch"),
+        (without_issuer, "does not say whom it is from (iss)"),
+        (without_metadata, "does not say that it protects codes with PKCE; if that is right, name its origin"),
         (mixed_up, "iss mismatch"),
         (other_state, "belongs to another login"),
         (denies, "the login was refused: access_denied: go away"),
@@ -122,7 +133,7 @@ def server() -> Iterator[Guarded]:
         (broken_address, "the login makes no sense"),
         (a_file, "leads to what is no web address"),
         (script, "does not say how to log in"),
-        (redirects, "iss mismatch"),
+        (redirects, "does not say that it protects codes with PKCE"),
         (huge, "answers with more than 1,048,576 bytes"),
         (babbles, "refuses the login: no"),
         (gives_nothing, "answers with no token that can be used"),

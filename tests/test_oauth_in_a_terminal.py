@@ -40,6 +40,22 @@ def test_what_the_browser_elsewhere_came_back_with_is_pasted(pasted: Callable[[s
             assert screen.leave() == 0
 
 
+def test_where_the_answer_names_its_issuer_the_whole_address_is_needed(tmp_path: Path) -> None:
+    with guarded() as server:
+        server.metadata = {"authorization_response_iss_parameter_supported": True}
+        write_config(tmp_path, {"docs": {"url": server.url}})
+        with terminal(tmp_path, "servers", "login", "docs", "--no-browser") as screen:
+            shown = re.search(r"http://\S+/authorize\?\S+", screen.until("Open this address", PASTE))
+            assert shown
+            with httpx2.Client(trust_env=False) as browser:
+                came_back = str(browser.get(shown[0]).headers["location"])
+            screen.type(f"{code_alone(came_back)}\r")
+            screen.until("this login needs the whole address", PASTE)
+            screen.type(f"{came_back}\r")
+            screen.until("docs: ready, 3 tools")
+            assert screen.leave() == 0
+
+
 def test_who_pastes_nothing_does_not_log_in(tmp_path: Path) -> None:
     with guarded() as server:
         write_config(tmp_path, {"docs": {"url": server.url}})

@@ -52,11 +52,53 @@ def test_the_environment_is_a_short_list(monkeypatch: pytest.MonkeyPatch) -> Non
 @anywhere
 async def test_a_real_child_sees_no_secret_of_the_host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "planted-secret")
-    async with connection(raw("ShowsItself", env={"TOKEN": "mine"}, cwd=str(tmp_path))) as server:
+    async with connection(raw("ShowsItself", env={"GREETING": "mine"}, cwd=str(tmp_path))) as server:
         seen = json.loads(await said(server))
     assert "planted-secret" not in seen["env"].values()
-    assert seen["env"]["TOKEN"] == "mine"
+    assert seen["env"]["GREETING"] == "mine"
     assert seen["cwd"] == str(tmp_path)
+
+
+PASSED_ON_WITHOUT_USER = {
+    "HTTPS_PROXY": ("http://me:planted-secret@proxy.test:3128", "http://proxy.test:3128"),
+    "http_proxy": ("me:planted-secret@proxy.test:3128", "proxy.test:3128"),
+    "ALL_PROXY": ("socks5h://me:planted@secret@proxy.test/", "socks5h://proxy.test/"),
+    "UV_INDEX_URL": ("https://planted-secret@index.test/simple", "https://index.test/simple"),
+    "UV_DEFAULT_INDEX": ("own=https://me:planted-secret@index.test/a@b", "own=https://index.test/a@b"),
+    "UV_EXTRA_INDEX_URL": ("https://a:planted-secret@a.test https://b:x@b.test", "https://a.test https://b.test"),
+    "npm_config_registry": ("https://me:planted-secret@npm.test/", "https://npm.test/"),
+    "NPM_CONFIG_HTTPS_PROXY": ("http://me:planted-secret@proxy.test", "http://proxy.test"),
+    "UV_CACHE_DIR": ("/caches/uv", "/caches/uv"),
+}
+CREDENTIALS = (
+    *("UV_INDEX_OWN_PASSWORD", "UV_INDEX_OWN_USERNAME", "UV_PUBLISH_TOKEN", "UV_HTTP_AUTH", "UV_S3_SECRET"),
+    *("npm_config__auth", "npm_config__authToken", "npm_config__password", "NPM_CONFIG_OTP", "NPM_CONFIG_KEY"),
+    *("npm_config_//npm.test/:_authToken", "PIP_INDEX_URL", "PIP_PROXY", "XDG_TOKEN"),
+)
+
+
+@anywhere
+async def test_a_real_child_sees_no_login_of_proxies_and_package_indexes_but_what_its_entry_passes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, (value, _) in PASSED_ON_WITHOUT_USER.items():
+        monkeypatch.setenv(name, value)
+    for name in CREDENTIALS:
+        monkeypatch.setenv(name, "planted-secret")
+    own = {"UV_INDEX_MINE_PASSWORD": "yes", "HTTP_PROXY": "http://me:mine@proxy.test"}
+    process = ServerProcess(raw(env=own, command="env", args=()))
+    printed = b""
+    while chunk := await process.read():
+        printed += chunk
+    await process.stop()
+    process.close()
+    seen = dict(line.split("=", 1) for line in printed.decode().splitlines() if "=" in line)
+    assert "secret" not in printed.decode()
+    assert {name: seen[name] for name in PASSED_ON_WITHOUT_USER} == {
+        name: value for name, (_, value) in PASSED_ON_WITHOUT_USER.items()
+    }
+    assert not seen.keys() & set(CREDENTIALS)
+    assert own.items() <= seen.items()
 
 
 def test_a_program_is_found_in_path_then_beside_the_interpreter(tmp_path: Path) -> None:

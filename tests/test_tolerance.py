@@ -15,7 +15,7 @@ from dial_client.servers.transports import lines
 from dial_client.servers.transports.floods import BURST, Sieve
 from dial_client.servers.transports.lines import answer_in, messages_in
 from dial_client.servers.transports.repair import MAX_BLOCKS, Mender, mend_content
-from dial_client.servers.transports.tail import MAX_LINES, Tail
+from dial_client.servers.transports.tail import MAX_LINES, Tail, telling_line
 from tests.stand_ins import virtual_time
 
 PROGRESS = "notifications/progress"
@@ -158,3 +158,40 @@ async def test_news_that_is_never_followed_holds_up_one_round_and_no_more() -> N
     for _ in range(3):
         await watch.settled(2.0)
         assert anyio.current_time() - began == pytest.approx(2.0)
+
+
+NODE = """node:internal/process/promises:394
+      triggerUncaughtException(err, true /* fromPromise */);
+      ^
+
+Error: getaddrinfo ENOTFOUND mcp.test
+    at GetAddrInfoReqWrap.onlookupall [as oncomplete] (node:dns:122:26) {
+  errno: -3008,
+  code: 'ENOTFOUND',
+  [cause]: undefined,
+  hostname: 'mcp.test'
+}
+
+Node.js v20.20.2
+"""
+NODE_IN_A_ROW = "TypeError [ERR_INVALID_URL]: Invalid URL {\n  code: 'ERR_INVALID_URL',\n  input: 'x'\n}\n"
+PYTHON = "Traceback (most recent call last):\n  File x\nValueError: the key is missing\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "telling"),
+    [
+        (NODE, "Error: getaddrinfo ENOTFOUND mcp.test"),
+        (NODE_IN_A_ROW, "TypeError [ERR_INVALID_URL]: Invalid URL"),
+        (PYTHON, "ValueError: the key is missing"),
+        ("Missing API key\n}\nNode.js v22.1.0\n", "Missing API key"),
+        ("error: port 80 is taken\n", "error: port 80 is taken"),
+        ("}\n", "}"),
+        ("", ""),
+    ],
+)
+def test_of_the_last_words_of_a_program_those_count_that_say_what_is_wrong(text: str, telling: str) -> None:
+    assert telling_line(tuple(line for line in text.splitlines() if line.strip())) == telling
+    tail = Tail()
+    tail.feed(text.encode())
+    assert tail.last == telling

@@ -27,6 +27,7 @@ from dial_client.settings.jsonfile import did_you_mean
 LOGIN_SECONDS = 600.0
 """For the person, and all the rest of it."""
 _BROWSER_SECONDS = 10.0
+_WHOLE = "That is only a part: this login needs the whole address, from http:// on."
 _PASTE = "or paste here where it was sent to, and press Enter: "
 
 
@@ -47,9 +48,9 @@ class TerminalLogin:
             with anyio.move_on_after(_BROWSER_SECONDS):
                 await to_thread.run_sync(webbrowser.open, request.url, abandon_on_cancel=True)
         state = parse_qs(urlsplit(request.url).query)["state"][0]
-        return await self._first_answer(state)
+        return await self._first_answer(state, needs_whole=request.needs_issuer)
 
-    async def _first_answer(self, state: str) -> str:
+    async def _first_answer(self, state: str, *, needs_whole: bool) -> str:
         answers: list[str] = []
         print("The browser comes back here by itself where it can;", end=" ", file=sys.stderr, flush=True)
         async with anyio.create_task_group() as group:
@@ -60,21 +61,28 @@ class TerminalLogin:
 
             group.start_soon(received)
             if is_there():
-                answers.append(await self._pasted(state))
+                answers.append(await self._pasted(state, needs_whole=needs_whole))
                 group.cancel_scope.cancel()
         print(file=sys.stderr)
         if not answers[0]:
             raise LoginFailed("nobody logged in")
         return answers[0]
 
-    async def _pasted(self, state: str) -> str:
-        """Give the address that is pasted, one made of a code alone, or nothing where there was no answer."""
-        try:
-            pasted = await typed(_PASTE)
-        except Unanswered:
-            return ""
-        if not pasted or "?" in pasted:
-            return pasted
+    async def _pasted(self, state: str, *, needs_whole: bool) -> str:
+        """Give the address that is pasted, one made of a code alone, or nothing where there was no answer.
+
+        A code alone does not say whom it is from: it is asked for again where the answer has to (`needs_whole`).
+        """
+        while True:
+            try:
+                pasted = await typed(_PASTE)
+            except Unanswered:
+                return ""
+            if not pasted or "?" in pasted:
+                return pasted
+            if not needs_whole:
+                break
+            print(_WHOLE, file=sys.stderr)
         return f"{self.redirect_uri}?{urlencode({'code': pasted, 'state': state})}"
 
 

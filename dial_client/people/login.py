@@ -23,6 +23,8 @@ class LoginRequest:
     """Where they will log in; may be none of the server's own."""
     scopes: tuple[str, ...] = ()
     """The rights that are asked for, by the server's own names."""
+    needs_issuer: bool = False
+    """The address they are sent back to says whom it is from (RFC 9207, `iss`): its code alone is not enough."""
 
 
 class Login(Protocol):

@@ -20,9 +20,11 @@ from dial_client.servers import session
 from dial_client.servers.listing import ToolWatch, has_changes_to_tell, is_modern
 from dial_client.servers.news import News
 from dial_client.servers.requests import NoWayBack, ServerRequests
+from dial_client.servers.secret_masking import SecretMask
 from dial_client.servers.status import one_line
 from dial_client.servers.supervision import Death, Ending
 from dial_client.servers.transports.links import Hooks, InProcessLink, Link, links_to
+from dial_client.servers.transports.tail import telling_line
 from dial_client.settings.entries import Protocol as Era
 from dial_client.settings.entries import ServerSettings
 
@@ -104,6 +106,7 @@ class Life:
         self._name = name
         self._target = target
         self._settings = target if isinstance(target, ServerSettings) else None
+        self._mask = SecretMask() if self._settings is None else SecretMask.of(self._settings)
         self._owner = owner
         self._protocol = protocol
         self._link: Link | None = None
@@ -186,7 +189,9 @@ class Life:
                     self._quiet.set()
         if problem is None:
             raise self._lost()
-        raise await self._failure(problem, is_new_for_it=is_new_for_it) from problem
+        # A traceback shows what the error was made of, too: what came from the network is masked nowhere else.
+        cause = problem if self._mask.text(str(problem)) == str(problem) else None
+        raise await self._failure(problem, is_new_for_it=is_new_for_it) from cause
 
     async def run(self) -> None:
         """Live, from the start to the end. Raises nothing but cancellation."""
@@ -205,7 +210,7 @@ class Life:
         with anyio.move_on_after(seconds) as start:
             await self._settled.wait()
         if start.cancelled_caught:
-            last = f"; it last said: {self.stderr[-1]}" if self.stderr else ""
+            last = f"; it last said: {telling_line(self.stderr)}" if self.stderr else ""
             self._set_down(Ending(Death.DIED, f"not ready within {seconds:g} seconds{last}"))
             self._scope.cancel()
         await self._down.wait()
@@ -233,7 +238,7 @@ class Life:
     def _links(self) -> Iterator[Link]:
         if self._settings is None:
             return iter((InProcessLink(self._target),))
-        return links_to(self._settings, self._requests.callbacks.login)
+        return links_to(self._settings, self._requests.callbacks.login, self._mask)
 
     async def _serve_over(self, link: Link) -> None:
         async with self._client_over(link) as client, anyio.create_task_group() as group:
@@ -302,7 +307,7 @@ class Life:
         if self._down.is_set():
             return
         self.client = None
-        self.ending = Ending(ending.kind, one_line(ending.why))
+        self.ending = Ending(ending.kind, one_line(self._mask.text(ending.why)))
         self._down.set()
         self._settled.set()
         for call in self._calls:
@@ -331,7 +336,7 @@ class Life:
         from dial_client.servers.transports import faults
 
         cause = faults.cause_of(error)
-        words = faults.in_words(cause)
+        words = self._mask.text(faults.in_words(cause))
         if isinstance(cause, NoWayBack):
             self._kind = Death.REOPENED
             self._end(_REOPENED)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import anyio
 
 from dial_client.servers.requests import ServerRequests
+from dial_client.servers.secret_masking import mask_log_record
 from dial_client.settings.entries import Protocol
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ def _silence_sdk() -> None:
             logger.setLevel(logging.CRITICAL)
     # The SDK's session logs under a name that may be the user's own.
     logging.getLogger("client").addFilter(_is_not_the_sdks)
+    logging.getLogger("httpx2").addFilter(mask_log_record)  # which names the whole address of each request
 
 
 def _is_not_the_sdks(record: logging.LogRecord) -> bool:

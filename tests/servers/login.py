@@ -39,6 +39,7 @@ class Guarded(ThreadingHTTPServer):
         self.together = threading.Barrier(2)
         self.count = 0
         self.forgets = False
+        self.says_token = False
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing: clients leave as they like."""
@@ -191,7 +192,9 @@ class Handler(BaseHTTPRequestHandler):
                 if message["params"]["name"] == "together":
                     with suppress(threading.BrokenBarrierError):
                         self.server.together.wait(60)
-                return {"result": {"content": [{"type": "text", "text": "done"}]}}
+                token = self.headers.get("authorization", "").removeprefix("Bearer ")
+                text = f"your token is {token}" if self.server.says_token else "done"
+                return {"result": {"content": [{"type": "text", "text": text}]}}
             case _:
                 return {"error": {"code": -32601, "message": "Method not found"}}
 

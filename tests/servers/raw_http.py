@@ -14,6 +14,7 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 LIFETIME = 120.0
 TOOLS = [
@@ -143,6 +144,43 @@ class OlderSessions(Sessions):
     body = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: No valid session ID provided"}}'
 
 
+class Moves(Handler):
+    """Redirects ``/STATUS?to=URL`` there; answers ``/stream`` in a stream of events; writes down where it was asked."""
+
+    def do_POST(self) -> None:
+        parts = urlsplit(self.path)
+        if len(sys.argv) > 3:
+            with Path(sys.argv[3]).open("a", encoding="utf-8") as asked:
+                asked.write(f"{parts.path} {self.headers.get('authorization')}\n")
+        if parts.path[1:].isdigit():
+            self.rfile.read(int(self.headers["content-length"]))
+            self.send_response(int(parts.path[1:]))
+            self.send_header("location", parse_qs(parts.query)["to"][0])
+            self.send_header("content-length", "0")
+            self.end_headers()
+        else:
+            super().do_POST()
+
+    def result(self, result: Any, session: str = "") -> None:
+        if urlsplit(self.path).path != "/stream":
+            super().result(result, session)
+            return
+        body = json.dumps({"jsonrpc": "2.0", "id": self.message["id"], "result": result})
+        self.answer(200, "text/event-stream", f"data: {body}\n\n".encode(), session)
+
+
+class OldMoves(Moves):
+    """Speaks HTTP+SSE, and has messages sent to where a redirect drops them."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.end_headers()
+        self.wfile.write(b"event: endpoint\ndata: /302?to=/json\n\n")
+        self.wfile.flush()
+        time.sleep(LIFETIME)
+
+
 class SlowGoodbye(Handler):
     """Takes all the time there is to end a session."""
 
@@ -160,7 +198,8 @@ class Cuts(Handler):
 def handler_for(behaviour: str) -> type[Handler]:
     if behaviour.isdigit():
         return type("Fixed", (Status,), {"status": int(behaviour)})
-    return {kind.__name__: kind for kind in (Handler, LoginPage, Sessions, OlderSessions, SlowGoodbye, Cuts)}[behaviour]
+    kinds = (Handler, LoginPage, Sessions, OlderSessions, Moves, OldMoves, SlowGoodbye, Cuts)
+    return {kind.__name__: kind for kind in kinds}[behaviour]
 
 
 def main() -> None:

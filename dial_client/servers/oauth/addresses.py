@@ -117,16 +117,20 @@ class Territory:
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.password:
             raise LoginFailed(f"the server's login leads to what is no web address: {shown(url)}")
         addresses = await resolve(parts.hostname)
-        if origin(url) in self._trusted:
+        if self.is_trusted(url):
             return addresses
         is_own_host = parts.hostname == urlsplit(self._url).hostname
         most = await self._own_reach()
         reach = max((reach_of(address) for address in addresses), default=Reach.PUBLIC)
         if reach > most or (reach is Reach.NEVER and not is_own_host):
-            raise LoginFailed(f"the server's login leads into a private network: {shown(url)}{_TRUST_IT}")
+            raise LoginFailed(f"the server's login leads into a private network: {shown(url)}{TRUST_IT}")
         if parts.scheme == "http" and reach is Reach.PUBLIC:
             raise LoginFailed(f"the server's login is not encrypted: {shown(url)}")
         return addresses
+
+    def is_trusted(self, url: str) -> bool:
+        """Return whether the user vouches for the origin of an address."""
+        return origin(url) in self._trusted
 
     async def _own_reach(self) -> Reach:
         if self._reach is None:
@@ -142,7 +146,7 @@ class Territory:
         """
         to, own = origin(endpoint), origin(issuer)
         if to != own and to not in self._trusted and _TOKENS_ELSEWHERE.get(own) != to:
-            raise LoginFailed(f"{shown(own)} wants the login's code sent elsewhere: {shown(to)}{_TRUST_IT}")
+            raise LoginFailed(f"{shown(own)} wants the login's code sent elsewhere: {shown(to)}{TRUST_IT}")
 
 
-_TRUST_IT = '; if that is right, name its origin in "oauth": {"trustedOrigins": […]}'
+TRUST_IT = '; if that is right, name its origin in "oauth": {"trustedOrigins": […]}'

@@ -30,6 +30,7 @@ from dial_client.servers.oauth.choice import provider_for
 from dial_client.servers.oauth.courier import Courier, oauth_error
 from dial_client.servers.oauth.providers import Site
 from dial_client.servers.oauth.vault import Vault
+from dial_client.servers.secret_masking import SecretMask
 from dial_client.settings.entries import Grant, OAuthSettings, ServerSettings
 
 MAX_STEP_UPS = 5
@@ -46,16 +47,24 @@ class Badge:
         settings: of the server.
         login: how a person logs in; without it a login that is needed fails, and says so.
         vault: where tokens are kept, in place of the usual one.
+        mask: is told the tokens, so that what the server says comes without them.
     """
 
-    def __init__(self, settings: ServerSettings, login: Login | None = None, vault: Vault | None = None) -> None:
+    def __init__(
+        self,
+        settings: ServerSettings,
+        login: Login | None = None,
+        vault: Vault | None = None,
+        mask: SecretMask | None = None,
+    ) -> None:
         how = settings.oauth or OAuthSettings()
         territory = Territory(settings.url or "", how.trusted_origins)
         self._name = settings.name
         self._how = how
         self._login = login
         self._courier = Courier(territory)
-        self._provider = provider_for(Site(settings, vault or Vault(settings), territory, login))
+        site = Site(settings, vault or Vault(settings), territory, login, mask or SecretMask.of(settings))
+        self._provider = provider_for(site)
         self._lock = anyio.Lock()
         self._is_loaded = False
         self._refused: str | None = None

@@ -28,8 +28,9 @@ from dial_client import errand
 from dial_client.logs import get_logger
 from dial_client.people.login import Login, LoginFailed, LoginRequest
 from dial_client.safe_text import one_line
-from dial_client.servers.oauth.addresses import Territory, for_a_browser, origin, shown
+from dial_client.servers.oauth.addresses import TRUST_IT, Territory, for_a_browser, origin, shown
 from dial_client.servers.oauth.vault import Record, Vault
+from dial_client.servers.secret_masking import SecretMask
 from dial_client.settings.entries import Grant, OAuthSettings, ServerSettings
 
 log = get_logger(__name__)
@@ -50,6 +51,7 @@ class Site:
     vault: Vault
     territory: Territory
     login: Login | None
+    mask: SecretMask
 
     @property
     def how(self) -> OAuthSettings:
@@ -100,6 +102,7 @@ class GuardedProvider(OAuthClientProvider):
     async def keep(self, record: Record) -> None:
         """Keep a record; where it cannot be written, this connection has it all the same."""
         self.record = record
+        self.site.mask.add_login(record.tokens, record.client)
         try:
             await self.site.vault.save(record)
         except OSError as error:
@@ -109,6 +112,7 @@ class GuardedProvider(OAuthClientProvider):
         """Go on with what a record says; what cannot be read in it counts as not there."""
         context = self.context
         self.record = record
+        self.site.mask.add_login(record.tokens, record.client)
         context.current_tokens = _read(OAuthToken, record.tokens)
         context.token_expiry_time = record.expires_at
         context.oauth_metadata = _read(OAuthMetadata, record.metadata)
@@ -196,11 +200,15 @@ class GuardedProvider(OAuthClientProvider):
     def _check_pkce(self) -> None:
         """See that the authorization server says that it knows PKCE (MCP, "Authorization Code Protection").
 
-        One from before 2025-06, which is the server itself and has no metadata, cannot say it.
+        One from before 2025-06, which is the server itself and has no metadata, cannot say it: the challenge is sent,
+        but whether anybody checks it is for the user to know.
         """
-        metadata = self.context.oauth_metadata
-        if metadata is None and self.context.auth_server_url is not None:
-            raise LoginFailed(f"{shown(self.context.auth_server_url)} does not say how to log in: it has no metadata")
+        metadata, named = self.context.oauth_metadata, self.context.auth_server_url
+        if metadata is None and named is not None:
+            raise LoginFailed(f"{shown(named)} does not say how to log in: it has no metadata")
+        if metadata is None and not self.site.territory.is_trusted(self.site.server.url or ""):
+            own = origin(self.site.server.url or "")
+            raise LoginFailed(f"{own} has no metadata, and so does not say that it protects codes with PKCE{TRUST_IT}")
         if metadata is not None and "S256" not in (metadata.code_challenge_methods_supported or ()):
             raise LoginFailed(f"{shown(str(metadata.issuer))} does not protect codes with PKCE (S256)")
 
@@ -212,13 +220,18 @@ class GuardedProvider(OAuthClientProvider):
         assert login is not None
         self.has_asked = True
         scopes = tuple(one_line(word, 100) for word in (scope or "").split())
-        request = LoginRequest(self.site.server.name, self._url, origin(self._url), scopes)
+        metadata = self.context.oauth_metadata
+        says_issuer = metadata is not None and bool(metadata.authorization_response_iss_parameter_supported)
+        request = LoginRequest(self.site.server.name, self._url, origin(self._url), scopes, says_issuer)
         caller = errand.current()
         with ExitStack() as stopped:
             for clock in caller.clocks if caller is not None else ():
                 stopped.enter_context(clock.waiting_for_a_person())
             address = await login(request)
-        return answer_in(address, parse_qs(urlsplit(self._url).query)["state"][0])
+        answer = answer_in(address, parse_qs(urlsplit(self._url).query)["state"][0])
+        if request.needs_issuer and not answer.iss:
+            raise LoginFailed("what came back does not say whom it is from (iss), as this login's answers do")
+        return answer
 
 
 def answer_in(address: str, state: str) -> AuthorizationCodeResult:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Mapping
@@ -31,23 +32,38 @@ USEFUL = frozenset(
 """What programs that fetch servers (npx, uvx) need behind a proxy, a private authority or in another language."""
 
 FAMILIES = ("LC_", "NPM_CONFIG_", "UV_", "XDG_")
-NEVER = ("UV_PUBLISH_",)
-"""Members of the families that are secrets and of no use to a server."""
+_CREDENTIAL = re.compile(r"^UV_PUBLISH_|PASS|TOKEN|AUTH|SECRET|CREDENTIAL|USERNAME|(?:^|_)(?:KEY|OTP)(?:_|$)")
+"""Members of the families that are secrets, or of no use without them. A server gets those its entry passes on."""
+_USER = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)[^/\s?#]*@")
+_USER_OF_PROXY = re.compile(r"^[^/\s?#]*@")
+"""A proxy may be written without a scheme."""
 
 
 def child_environment(entry: Mapping[str, str]) -> dict[str, str]:
     """Give a process's whole environment: a short list of the host's variables, and over them the entry's own.
 
-    An allow-list, because every other variable of the host may be a secret.
+    An allow-list, because every other variable of the host may be a secret. Of what is on it, proxies and package
+    indexes come without the user names and passwords in their addresses.
     """
-    inherited = {name: value for name, value in os.environ.items() if _is_passed_on(name.upper(), value)}
+    inherited = {
+        name: _without_user(name.upper(), value)
+        for name, value in os.environ.items()
+        if _is_passed_on(name.upper(), value)
+    }
     return inherited | dict(entry)
 
 
 def _is_passed_on(name: str, value: str) -> bool:
     if value.startswith("()"):  # a shell function, the way into Shellshock
         return False
-    return name in BASIC or name in USEFUL or (name.startswith(FAMILIES) and not name.startswith(NEVER))
+    return name in BASIC or name in USEFUL or (name.startswith(FAMILIES) and _CREDENTIAL.search(name) is None)
+
+
+def _without_user(name: str, value: str) -> str:
+    if name not in USEFUL and not name.startswith(FAMILIES):
+        return value
+    value = _USER.sub(r"\g<scheme>", value)
+    return _USER_OF_PROXY.sub("", value) if name.endswith("_PROXY") else value
 
 
 def find_program(server: str, command: str, path: str | None, cwd: str | None) -> str:

@@ -22,6 +22,7 @@ from mcp_types import METHOD_NOT_FOUND
 from dial_client.config import ServerSettings
 from dial_client.people.login import Login, LoginFailed
 from dial_client.servers.oauth.badge import Badge, Send
+from dial_client.servers.secret_masking import SecretMask
 from dial_client.servers.transports import faults
 from dial_client.servers.transports.floods import Bucket
 from dial_client.servers.transports.lines import answer_in
@@ -120,7 +121,8 @@ async def _readable(response: httpx2.Response) -> httpx2.Response:
 
 
 def _number(request: httpx2.Request) -> Any:
-    return json.loads(request.content).get("id")
+    # A request that follows a redirect has its body as a stream that is not read yet (httpx2 2.16).
+    return json.loads(request.read()).get("id")
 
 
 async def _body(response: httpx2.Response) -> bytes | None:
@@ -177,22 +179,33 @@ class ReportingClient(_AdmittedClient):
             if request.method == "POST":
                 self._on_fault(faults.of_network(error))
             raise
-        if request.method == "POST" and response.status_code >= 400:
+        if request.method == "POST" and (response.status_code >= 400 or _leads_away(response)):
             self._on_fault(faults.of_status(response.status_code))
         return response
+
+
+def _leads_away(response: httpx2.Response) -> bool:
+    """Whether a redirect is one the SDK does not follow: to another origin, or by a request without the message."""
+    to, sent = response.next_request, response.request
+    if to is None:
+        return False
+    is_upgrade = (sent.url.scheme, to.url.scheme) == ("http", "https") and sent.url.port is to.url.port is None
+    is_same = (sent.url.scheme, sent.url.port) == (to.url.scheme, to.url.port)
+    return to.method != sent.method or to.url.host != sent.url.host or not (is_same or is_upgrade)
 
 
 class StreamableHTTPTransport:
     """Streamable HTTP, as `mcp.Client` takes it."""
 
-    def __init__(self, settings: ServerSettings, login: Login | None = None) -> None:
+    def __init__(self, settings: ServerSettings, login: Login | None = None, mask: SecretMask | None = None) -> None:
         self._settings = settings
         self._login = login
+        self._mask = mask
 
     async def __aenter__(self) -> Any:
         url = self._settings.url or ""
         async with AsyncExitStack() as stack:
-            badge = await stack.enter_async_context(_badge(self._settings, self._login))
+            badge = await stack.enter_async_context(_badge(self._settings, self._login, self._mask))
             http = await stack.enter_async_context(AnsweringClient(self._settings, badge))
             transport = streamable_http_client(url, http_client=http, max_sse_event_size=MAX_MESSAGE_BYTES)
             streams = await stack.enter_async_context(transport)
@@ -208,14 +221,21 @@ class StreamableHTTPTransport:
 class SSETransport:
     """HTTP+SSE, as `mcp.Client` takes it; ``on_fault`` hears, in words, of a message that could not be sent."""
 
-    def __init__(self, settings: ServerSettings, on_fault: Callable[[str], None], login: Login | None = None) -> None:
+    def __init__(
+        self,
+        settings: ServerSettings,
+        on_fault: Callable[[str], None],
+        login: Login | None = None,
+        mask: SecretMask | None = None,
+    ) -> None:
         self._settings = settings
         self._on_fault = on_fault
         self._login = login
+        self._mask = mask
 
     async def __aenter__(self) -> Any:
         async with AsyncExitStack() as stack:
-            badge = await stack.enter_async_context(_badge(self._settings, self._login))
+            badge = await stack.enter_async_context(_badge(self._settings, self._login, self._mask))
 
             def client(**_: Any) -> httpx2.AsyncClient:
                 return ReportingClient(self._settings, badge, self._on_fault)
@@ -233,11 +253,13 @@ class SSETransport:
 
 
 @asynccontextmanager
-async def _badge(settings: ServerSettings, login: Login | None) -> AsyncGenerator[Badge | None, None]:
+async def _badge(
+    settings: ServerSettings, login: Login | None, mask: SecretMask | None
+) -> AsyncGenerator[Badge | None, None]:
     """Give what logs in to a server, while it lasts; None where the user does so, with a header or an `httpx2.Auth`."""
     has_token = any(name.lower() == "authorization" for name in settings.headers)
     if has_token if settings.oauth is None else settings.oauth.auth is not None:
         yield None
         return
-    async with Badge(settings, login) as badge:
+    async with Badge(settings, login, mask=mask) as badge:
         yield badge

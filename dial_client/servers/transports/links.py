@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from dial_client.config import ServerSettings, Transport
 from dial_client.people.login import Login
+from dial_client.servers.secret_masking import SecretMask
 from dial_client.servers.transports.tail import Tail
 
 
@@ -47,20 +48,22 @@ class Link(Protocol):
         """Leave nothing behind."""
 
 
-def links_to(settings: ServerSettings, login: Login | None = None) -> Iterator[Link]:
+def links_to(settings: ServerSettings, login: Login | None = None, mask: SecretMask | None = None) -> Iterator[Link]:
     """Give the ways to a server, each made when the one before it was refused; `login` is for those behind a URL.
 
-    A URL is first taken for streamable HTTP, then for HTTP+SSE (MCP specification, "Backwards Compatibility").
+    What comes from it is masked with `mask`, which without it is that of the settings alone. A URL is first taken
+    for streamable HTTP, then for HTTP+SSE (MCP specification, "Backwards Compatibility").
 
     Raises:
         ServerStartError: its process cannot be started.
     """
+    mask = mask or SecretMask.of(settings)
     if settings.transport is Transport.STDIO:
-        yield WindowsStdioLink(settings) if sys.platform == "win32" else StdioLink(settings)
+        yield WindowsStdioLink(settings, mask) if sys.platform == "win32" else StdioLink(settings, mask)
         return
     if settings.transport is Transport.HTTP:
-        yield HTTPLink(settings, login)
-    yield SSELink(settings, login)
+        yield HTTPLink(settings, login, mask)
+    yield SSELink(settings, login, mask)
 
 
 class InProcessLink:
@@ -89,10 +92,11 @@ class StdioLink:
 
     is_streamable_http = False
 
-    def __init__(self, settings: ServerSettings) -> None:
+    def __init__(self, settings: ServerSettings, mask: SecretMask) -> None:
         from dial_client.servers.transports.process import ServerProcess
 
-        self._process = ServerProcess(settings)
+        self._mask = mask
+        self._process = ServerProcess(settings, mask)
         self._last_words: Callable[[], Awaitable[str]] | None = None
 
     @property
@@ -106,7 +110,7 @@ class StdioLink:
 
         transport = StdioTransport(self._process, hooks.note)
         self._last_words = transport.last_words
-        return _mending(transport, hooks)
+        return _mending(transport, hooks, self._mask)
 
     async def last_words(self) -> str:
         """Say how the process ended and what it said last."""
@@ -123,9 +127,10 @@ class WindowsStdioLink:
 
     is_streamable_http = False
 
-    def __init__(self, settings: ServerSettings) -> None:
+    def __init__(self, settings: ServerSettings, mask: SecretMask) -> None:
         self._settings = settings
-        self._tail = Tail()
+        self._mask = mask
+        self._tail = Tail(mask)
 
     @property
     def stderr(self) -> tuple[str, ...]:
@@ -136,7 +141,7 @@ class WindowsStdioLink:
         """Give its standard input and output as a transport."""
         from dial_client.servers.transports.windows import WindowsStdioTransport
 
-        return _mending(WindowsStdioTransport(self._settings, self._tail), hooks)
+        return _mending(WindowsStdioTransport(self._settings, self._tail), hooks, self._mask)
 
     async def last_words(self) -> str:
         """Say what the process said last."""
@@ -153,15 +158,16 @@ class HTTPLink:
     is_streamable_http = True
     stderr: tuple[str, ...] = ()
 
-    def __init__(self, settings: ServerSettings, login: Login | None = None) -> None:
+    def __init__(self, settings: ServerSettings, login: Login | None, mask: SecretMask) -> None:
         self._settings = settings
         self._login = login
+        self._mask = mask
 
     def target(self, hooks: Hooks) -> Any:
         """Give the URL as a transport whose faults stay with the request they belong to."""
         from dial_client.servers.transports.http import StreamableHTTPTransport
 
-        return _mending(StreamableHTTPTransport(self._settings, self._login), hooks)
+        return _mending(StreamableHTTPTransport(self._settings, self._login, self._mask), hooks, self._mask)
 
     async def last_words(self) -> str:
         """Say that the connection is closed: there is no more to know."""
@@ -180,11 +186,13 @@ class SSELink(HTTPLink):
         """Give the URL as a transport that ends, with the reason, when a message cannot be sent."""
         from dial_client.servers.transports.http import SSETransport
 
-        return _mending(SSETransport(self._settings, hooks.ended, self._login), hooks)
+        transport = SSETransport(self._settings, hooks.ended, self._login, self._mask)
+        return _mending(transport, hooks, self._mask)
 
 
-def _mending(transport: Any, hooks: Hooks) -> Any:
+def _mending(transport: Any, hooks: Hooks, mask: SecretMask) -> Any:
     from dial_client.servers.transports.floods import Sieve
     from dial_client.servers.transports.repair import Mender, MendingTransport
 
-    return MendingTransport(transport, Mender(hooks.note), Sieve(hooks.note), lambda: hooks.ended(None), hooks.leaving)
+    mender = Mender(hooks.note, mask)
+    return MendingTransport(transport, mender, Sieve(hooks.note), lambda: hooks.ended(None), hooks.leaving)

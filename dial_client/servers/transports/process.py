@@ -17,7 +17,9 @@ import anyio
 
 from dial_client.config import ServerSettings
 from dial_client.errors import ServerStartError
+from dial_client.servers.secret_masking import SecretMask
 from dial_client.servers.transports.environment import child_environment, find_program
+from dial_client.servers.transports.process_guard import END_SECONDS, guard
 from dial_client.servers.transports.tail import Tail
 
 GRACE = 2.0
@@ -30,14 +32,14 @@ _POLL = 0.01
 
 
 class ServerProcess:
-    """A process that leads a group of its own. Making one starts it.
+    """A process that leads a group of its own. Making one starts it; `mask` is for what it says.
 
     Raises:
         ServerStartError: there is no such command or folder, or it cannot be executed.
     """
 
-    def __init__(self, settings: ServerSettings) -> None:
-        self.stderr = Tail()
+    def __init__(self, settings: ServerSettings, mask: SecretMask | None = None) -> None:
+        self.stderr = Tail(mask or SecretMask.of(settings))
         self._popen = _start(settings)
         self._exit: int | None = None
         self._stdin, self._stdout, self._stderr = (_descriptor(pipe) for pipe in _pipes(self._popen))
@@ -45,6 +47,7 @@ class ServerProcess:
         self._maker = os.getpid()
         self._stopping = anyio.Lock()
         _alive.add(self)
+        guard.watch(self.pid)
 
     @property
     def pid(self) -> int:
@@ -121,6 +124,8 @@ class ServerProcess:
                 if self.exit_code() is not None:  # else `kill_all` tries once more
                     await self._end_orphans()
                     _alive.discard(self)
+                    guard.forget(self.pid)
+                    await _guard_left()
 
     def close(self) -> None:
         """Close the pipes, once nothing reads or writes them any more."""
@@ -173,6 +178,7 @@ def kill_all() -> None:
     """End every process that is still there: the last resort, when nobody closed the client."""
     for process in tuple(_alive):
         process.kill()
+        guard.forget(process.pid)
 
 
 def _start(settings: ServerSettings) -> subprocess.Popen[bytes]:
@@ -195,6 +201,12 @@ def _start(settings: ServerSettings) -> subprocess.Popen[bytes]:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ServerStartError(settings.name, f"cannot run {settings.command!r}: {reason}") from error
+
+
+async def _guard_left() -> None:
+    with anyio.move_on_after(END_SECONDS):
+        while not guard.has_left():  # noqa: ASYNC110 (nobody tells)
+            await anyio.sleep(_POLL)
 
 
 def _pipes(popen: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes], IO[bytes]]:

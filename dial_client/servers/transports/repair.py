@@ -1,4 +1,4 @@
-"""Mends what servers send before the SDK reads it, which takes all or nothing (mcp 2.3 validates strictly).
+"""Mends and masks what servers send before the SDK reads it, which takes all or nothing (mcp 2.3 validates strictly).
 
 One malformed tool would cost the whole list, one unknown block of content a result whose tool has already run.
 """
@@ -16,6 +16,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, methods
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from dial_client.servers.secret_masking import SecretMask
 from dial_client.servers.transports.floods import Sieve
 
 Note = Callable[[str], None]
@@ -45,10 +46,11 @@ _LISTED = {
 
 
 class Mender:
-    """Knows what each answer answers, and at which version."""
+    """Knows what each answer answers, and at which version; `mask` is for the server's secrets."""
 
-    def __init__(self, note: Note) -> None:
+    def __init__(self, note: Note, mask: SecretMask | None = None) -> None:
         self._note = note
+        self._mask = mask or SecretMask()
         self._asked: dict[str, tuple[str, str]] = {}
         self._version = "2025-11-25"
 
@@ -61,7 +63,8 @@ class Mender:
             self._asked.pop(str((message.params or {}).get("requestId")), None)
 
     def received(self, message: object) -> None:
-        """Mend an answer where it needs it, in place."""
+        """Mask a message, and mend an answer where it needs it, in place."""
+        self._mask.message(message)
         if not isinstance(message, JSONRPCResponse):
             return
         method, version = self._asked.pop(str(message.id), ("", ""))

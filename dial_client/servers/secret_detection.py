@@ -1,0 +1,261 @@
+"""Which parts of a server's settings are secrets.
+
+Variables, headers and options whose name says so (key, token, password, …) hold one. Of the other values those are
+taken for secrets that are none of the things a setting usually is: a word, a number, a path, a host, an address.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Iterable, Iterator
+from itertools import zip_longest
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from dial_client.settings.entries import OAuthSettings, ServerSettings
+
+MIN_NAMED = 4
+"""Characters of a secret whose name says that it is one."""
+MIN_UNNAMED = 8
+_MIN_RANDOM, _MIN_RANDOM_ARGUMENT = 16, 20
+"""Characters of a part of an address, and of an argument, that is a secret if it is made of no words."""
+
+_SECRET_WORDS = frozenset(
+    (
+        *("key", "keys", "apikey", "token", "secret", "secrets", "password", "passwords", "passwd", "pwd", "pass"),
+        *(
+            "passphrase",
+            "auth",
+            "authorization",
+            "credential",
+            "credentials",
+            "creds",
+            "cookie",
+            "bearer",
+            "pat",
+            "jwt",
+        ),
+        *("sig", "signature"),
+    )
+)
+_SECRET_ENDINGS = ("token", "secret", "password", "passwd", "apikey", "accesskey", "credentials")
+_ABOUT_SECRETS = frozenset(
+    (
+        *("type", "mode", "method", "header", "name", "path", "file", "dir", "url", "uri", "host", "port", "enabled"),
+        *(
+            "timeout",
+            "ttl",
+            "scheme",
+            "provider",
+            "endpoint",
+            "domain",
+            "user",
+            "username",
+            "email",
+            "prefix",
+            "expiry",
+        ),
+    )
+)
+"""A name that ends so says something about a secret, and holds none: ``AUTH_TYPE``, ``TOKEN_FILE``."""
+_PUBLIC_NAMES = frozenset(
+    (
+        *(
+            "id",
+            "user",
+            "username",
+            "name",
+            "email",
+            "region",
+            "zone",
+            "host",
+            "hostname",
+            "port",
+            "path",
+            "dir",
+            "file",
+        ),
+        *("model", "locale", "lang", "language", "tz", "timezone", "version", "level", "format", "project", "org"),
+        *("organization", "database", "db", "schema", "table", "bucket", "profile", "environment", "namespace"),
+        *("cluster", "tenant", "workspace", "repo", "repository", "branch"),
+    )
+)
+_NO_SECRETS = frozenset(
+    ("true", "false", "none", "null", "yes", "no", "on", "off", "default", "auto", "empty", "dummy", "undefined")
+)
+_KNOWN_FORMS = re.compile(
+    r"(?<![A-Za-z0-9])(?:"
+    r"(?:sk|pk|rk)[-_][A-Za-z0-9_-]{16,}|gh[oprsu]_[A-Za-z0-9]{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}"
+    r"|xox[a-z]-[A-Za-z0-9-]{10,}|xapp-[A-Za-z0-9-]{10,}|A[KS]IA[A-Z0-9]{16}|AIza[\w-]{30,}|hf_[A-Za-z0-9]{16,}"
+    r"|npm_[A-Za-z0-9]{16,}|pypi-[\w-]{16,}|ntn_[A-Za-z0-9]{16,}|secret_[A-Za-z0-9]{16,}|SG\.[\w-]{10,}\.[\w-]{10,}"
+    r"|eyJ[\w-]{5,}\.[\w-]{5,}\.[\w-]{5,}"
+    r")"
+)
+"""What the vendors' own tokens look like."""
+_WORDS_OF_NAME = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_SCHEME = re.compile(r"(?i:bearer|basic|token|apikey|api-key|key|digest|negotiate)\s+(?=\S)")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'<>]+")
+_PAIR = re.compile(r"([A-Za-z][\w.-]*)\s*=\s*([^;&\s,\"']+)")
+_HEADER = re.compile(r"([A-Za-z][\w-]*):\s*(.+)", re.DOTALL)
+_VARIABLE = re.compile(r"([A-Z][A-Z0-9_]*)=(.+)", re.DOTALL)
+_PLAIN_WORD = re.compile(r"[A-Z]*[a-z]*(?:[A-Z][a-z]+){0,5}(?:\d{1,4}[A-Za-z]{0,6})?|\d+")
+_MAX_WORD = 24
+_BETWEEN_WORDS = re.compile(r"[^A-Za-z0-9]+")
+_HOST = re.compile(r"(?:[a-z0-9-]+\.)+[a-z]{2,}(?::\d+)?|[\d.]+(?::\d+)?|\[[0-9a-f:]+\](?::\d+)?")
+_EMAIL = re.compile(r"[^@\s]+@[\w.-]+\.[A-Za-z]{2,}")
+_PATH = re.compile(r"~|\.{0,2}[/\\]|[A-Za-z]:[/\\]")
+
+
+def find_secrets(settings: ServerSettings) -> frozenset[str]:
+    """Return what is secret in a server's variables, headers, address, arguments and OAuth settings."""
+    found = {*_in_variables(settings.env.items()), *_in_variables(settings.headers.items())}
+    found.update(_in_arguments(settings.args))
+    if settings.url is not None:
+        found.update(_in_url(settings.url))
+    if settings.oauth is not None:
+        found.update(_in_oauth(settings.oauth))
+    return frozenset(found)
+
+
+def lines_of(secret: str) -> Iterator[str]:
+    """Return a secret, and where it has several lines (a key in PEM), each that tells something."""
+    yield secret
+    lines = secret.splitlines()
+    if len(lines) > 1:
+        yield from (line.strip() for line in lines if len(line.strip()) >= _MIN_RANDOM and not line.startswith("---"))
+
+
+def _in_oauth(oauth: OAuthSettings) -> Iterator[str]:
+    for secret in (oauth.client_secret, oauth.private_key):
+        yield from lines_of(secret) if secret else ()
+
+
+def _in_variables(variables: Iterable[tuple[str, str]]) -> Iterator[str]:
+    for name, value in variables:
+        yield from _in_variable(name, value)
+
+
+def _in_variable(name: str, value: str) -> Iterator[str]:
+    if _names_secret(name):
+        yield from _named(name, value)
+    elif len(value) >= MIN_UNNAMED and not _is_public(name, value):
+        yield from lines_of(value.strip())
+    yield from _inside(value)
+
+
+def _in_arguments(arguments: tuple[str, ...]) -> Iterator[str]:
+    for argument, following in zip_longest(arguments, arguments[1:], fillvalue=""):
+        option, has_value, value = argument.partition("=")
+        if option.startswith("-") and _names_secret(option):
+            if has_value:
+                yield from _named(option, value)
+            elif not following.startswith("-"):
+                yield from _named(option, following)
+        text = value if option.startswith("-") and has_value else argument
+        if (variable := _VARIABLE.fullmatch(text)) is not None:
+            yield from _in_variable(variable[1], variable[2])
+        if re.fullmatch(r"[A-Za-z0-9_-]+", argument) and _is_random(argument, _MIN_RANDOM_ARGUMENT):
+            yield argument
+        yield from _inside(text)
+
+
+def _names_secret(name: str) -> bool:
+    words = [word.lower() for word in _WORDS_OF_NAME.findall(name)]
+    if not words or words[-1] in _ABOUT_SECRETS:
+        return False
+    return any(word in _SECRET_WORDS or word.endswith(_SECRET_ENDINGS) for word in words)
+
+
+def _named(name: str, value: str) -> Iterator[str]:
+    """Return the secrets of a value whose name says that it is one."""
+    value = _SCHEME.sub("", value.strip(), count=1) if _SCHEME.match(value.strip()) else value.strip()
+    if value.lower() in _NO_SECRETS or (_PATH.match(value) and _is_plain(value)):
+        return
+    if name.lower().endswith("cookie"):
+        parts = [part.partition("=")[2].strip() or part.strip() for part in value.split(";")]
+    else:
+        parts = [*lines_of(value), *_password_of_basic(value)]
+    yield from (part for part in parts if len(part) >= MIN_NAMED)
+
+
+def _password_of_basic(value: str) -> Iterator[str]:
+    """Return the password in ``user:password`` in base64 (RFC 7617)."""
+    try:
+        decoded = base64.b64decode(value, validate=True).decode()
+    except (binascii.Error, ValueError):
+        return
+    _, colon, password = decoded.partition(":")
+    if colon and decoded.isprintable():
+        yield password
+
+
+def _inside(text: str) -> Iterator[str]:
+    """Return the secrets that are only a part of a text, or of the JSON it is."""
+    yield from _KNOWN_FORMS.findall(text)
+    for url in _URL.findall(text):
+        yield from _in_url(url)
+    for name, value in _PAIR.findall(text):
+        if _names_secret(name):
+            yield from _named(name, value)
+    header = _HEADER.fullmatch(text)
+    if header is not None and _names_secret(header[1]) and "://" not in text:
+        yield from _named(header[1], header[2])
+    if text.lstrip()[:1] in ("{", "["):
+        try:
+            yield from _in_json("", json.loads(text))
+        except (ValueError, RecursionError):
+            return
+
+
+def _in_json(name: str, value: Any) -> Iterator[str]:
+    match value:
+        case str():
+            yield from _in_variable(name, value)
+        case dict():
+            for key, inner in value.items():
+                yield from _in_json(str(key), inner)
+        case list():
+            for inner in value:
+                yield from _in_json(name, inner)
+
+
+def _in_url(url: str) -> Iterator[str]:
+    """Return the password, what the query names as secret, and the parts of path and query that are no words."""
+    try:
+        parts = urlsplit(url)
+        user, password = unquote(parts.username or ""), unquote(parts.password or "")
+    except ValueError:
+        return
+    if password:
+        yield password
+    if len(user) >= MIN_UNNAMED and not _is_plain(user):
+        yield user
+    for name, value in parse_qsl(parts.query):
+        if _names_secret(name) and value.lower() not in _NO_SECRETS:
+            yield from _named(name, value)
+        elif _is_random(value, _MIN_RANDOM):
+            yield value
+    yield from (part for part in map(unquote, parts.path.split("/")) if _is_random(part, _MIN_RANDOM))
+
+
+def _is_public(name: str, value: str) -> bool:
+    """Whether a value is none of those a secret is likely to be; what is secret inside of it is looked for apart."""
+    words = _WORDS_OF_NAME.findall(name)
+    if words and words[-1].lower() in _PUBLIC_NAMES:
+        return True
+    has_structure = bool(_URL.match(value)) or value.lstrip()[:1] in ("{", "[") or any(map(str.isspace, value.strip()))
+    is_place = _PATH.match(value) or _HOST.fullmatch(value) or _EMAIL.fullmatch(value)
+    return has_structure or bool(is_place) or _is_plain(value)
+
+
+def _is_plain(value: str) -> bool:
+    """Whether a text is made of words and numbers: ``Europe/Berlin``, ``us-east-1``, ``--max-size=4096``."""
+    words = _BETWEEN_WORDS.split(value)
+    return all(word.isdecimal() or (len(word) <= _MAX_WORD and _PLAIN_WORD.fullmatch(word)) for word in words if word)
+
+
+def _is_random(value: str, least: int) -> bool:
+    return len(value) >= least and not _is_plain(value) and any(map(str.isdigit, value))

@@ -1,0 +1,194 @@
+"""Masks a server's own secrets in what it says, before a model, a person, a store or a log has it.
+
+Servers quote their keys: an error carries the address that was asked, a log the headers. One `SecretMask` a server is
+applied where its messages and its standard error enter (`transports.repair`, `transports.tail`), and to the sentences
+about it that are made of errors.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import quote, quote_plus
+from weakref import WeakSet
+
+from dial_client.servers.secret_detection import MIN_NAMED, MIN_UNNAMED, find_secrets, lines_of
+from dial_client.settings.entries import ServerSettings
+
+MAX_TOKENS = 50
+"""Tokens of logins that are kept in mind; older ones are forgotten."""
+_STRUCTURE = frozenset(
+    (
+        *("type", "role", "mimeType", "method", "mode", "level", "resultType", "protocolVersion", "cacheScope"),
+        *(
+            "requestId",
+            "progressToken",
+            "taskId",
+            "elicitationId",
+            "nextCursor",
+            "requestState",
+            "blob",
+            "$schema",
+            "$ref",
+        ),
+    )
+)
+"""Members that are the protocol's own, are given back to the server as they came, or are binary."""
+_FREE = frozenset(("structuredContent", "data"))
+"""Members in which all names are the server's own: of a result, and of a log message."""
+
+
+class SecretMask:
+    """The secrets of one server, and what stands in their place.
+
+    Args:
+        server: its name in the configuration.
+        secrets: texts that nobody is to see; those of fewer than `MIN_NAMED` characters are left alone.
+    """
+
+    def __init__(self, server: str = "", *secrets: str) -> None:
+        self._replacement = f"[secret of {server}]"
+        self._secrets: dict[str, None] = {}
+        self._tokens: dict[str, None] = {}
+        self._forms: tuple[str, ...] = ()
+        self._pattern: re.Pattern[str] | None = None
+        self._add(self._secrets, *secrets)
+        _masks.add(self)
+
+    @classmethod
+    def of(cls, settings: ServerSettings) -> SecretMask:
+        """Make the mask for a server's settings."""
+        return cls(settings.name, *sorted(find_secrets(settings)))
+
+    def add_tokens(self, *tokens: Any) -> None:
+        """Mask tokens of a login from now on; what is no text is left out."""
+        self._add(self._tokens, *(token for token in tokens if isinstance(token, str)))
+
+    def add_login(self, *parts: Mapping[str, Any] | None) -> None:
+        """Mask the secrets in OAuth's answers: tokens, and a client that was registered."""
+        for part in parts:
+            said = part or {}
+            names = ("access_token", "refresh_token", "id_token", "client_secret", "registration_access_token")
+            self.add_tokens(*(said.get(name) for name in names))
+
+    def text(self, text: str) -> str:
+        """Return a text without the secrets, as they are or as they are encoded in addresses, JSON and base64."""
+        if not any(form in text for form in self._forms):
+            return text
+        if self._pattern is None:  # not before it is of use: servers start
+            self._pattern = re.compile("|".join(map(_as_pattern, self._forms)))
+        return self._pattern.sub(lambda _: self._replacement, text)
+
+    def cut_text(self, text: str) -> str:
+        """Return a text that was cut somewhere: without the secrets, and without the beginning of one at its end."""
+        masked = self.text(text)
+        for secret in (*self._secrets, *self._tokens):
+            size = min(len(secret) - 1, len(masked))
+            while size >= MIN_NAMED and not masked.endswith(secret[:size]):
+                size -= 1
+            if size >= MIN_NAMED:
+                return masked[:-size] + self._replacement
+        return masked
+
+    def message(self, message: Any) -> None:
+        """Mask a JSON-RPC message of the SDK's, in place."""
+        if not self._forms:
+            return
+        for name in ("result", "params"):
+            if isinstance(body := getattr(message, name, None), dict):
+                self.data(body)
+        if (error := getattr(message, "error", None)) is not None:
+            error.message = self.text(error.message)
+            error.data = self._masked(error.data)
+
+    def data(self, root: dict[str, Any] | list[Any], *, is_free: bool = False) -> None:
+        """Mask what a message holds, in place: linear in its size, however deep it is.
+
+        Args:
+            root: parsed JSON that belongs to nobody else.
+            is_free: it is the server's own data, in which no name means anything to the protocol.
+        """
+        if not self._forms:
+            return
+        pending: list[tuple[Any, bool]] = [(root, is_free)]
+        while pending:
+            node, is_free = pending.pop()
+            kept = frozenset() if is_free or isinstance(node, list) else _kept_in(node)
+            for key, value in tuple(node.items()) if isinstance(node, dict) else enumerate(node):
+                if isinstance(value, dict | list):
+                    pending.append((value, is_free or key in _FREE))
+                elif isinstance(value, str) and key not in kept:
+                    node[key] = self.text(value)
+                if is_free and isinstance(key, str) and (masked := self.text(key)) != key:
+                    node[masked] = node.pop(key)
+
+    def _masked(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, dict | list):
+            self.data(value)
+        return value
+
+    def _add(self, kept: dict[str, None], *secrets: str) -> None:
+        known = len(kept)
+        kept.update((line, None) for secret in secrets for line in lines_of(secret) if len(line) >= MIN_NAMED)
+        if len(kept) == known:
+            return
+        while len(self._tokens) > MAX_TOKENS:
+            del self._tokens[next(iter(self._tokens))]
+        forms = {form for secret in (*self._secrets, *self._tokens) for form in _forms(secret)}
+        self._forms, self._pattern = tuple(sorted(forms, key=len, reverse=True)), None
+
+
+def _kept_in(node: dict[str, Any]) -> frozenset[str]:
+    """Return the members of an object in a message that are not masked."""
+    kept = _STRUCTURE
+    if node.get("type") in ("image", "audio"):
+        kept |= {"data"}
+    if node.get("mode") == "url":  # a person is to open it as it is, or not at all
+        kept |= {"url"}
+    if not node.keys() & {"uri", "uriTemplate", "version"}:  # tools and prompts are asked for by it
+        kept |= {"name"}
+    return kept
+
+
+def _forms(secret: str) -> Iterator[str]:
+    yield secret
+    escaped = (json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1])
+    quoted = (quote(secret, safe=""), quote(secret), quote_plus(secret))
+    lower = (re.sub(r"%[0-9A-F]{2}", lambda code: code[0].lower(), form) for form in quoted)
+    yield from {*escaped, *quoted, *lower}
+    if len(secret) >= MIN_UNNAMED:
+        yield from _in_base64(secret.encode("utf-8", "surrogatepass"))
+
+
+def _in_base64(secret: bytes) -> Iterator[str]:
+    """Return how bytes read in base64 wherever they stand among others: without the letters they share with those."""
+    for before in range(3):
+        text = base64.b64encode(bytes(before) + secret).decode().rstrip("=")
+        end = len(text) if (before + len(secret)) % 3 == 0 else -1
+        core = text[(before * 8 + 5) // 6 : end]
+        yield core
+        yield core.replace("+", "-").replace("/", "_")
+
+
+def _as_pattern(form: str) -> str:
+    # A short one is masked only where it stands alone: the letters of "pass" are in many words.
+    return re.escape(form) if len(form) >= MIN_UNNAMED else rf"(?<![A-Za-z0-9]){re.escape(form)}(?![A-Za-z0-9])"
+
+
+_masks: WeakSet[SecretMask] = WeakSet()
+
+
+def mask_log_record(record: logging.LogRecord) -> bool:
+    """Mask the secrets of all servers in a log record of somebody else's, in place; to be used as a filter."""
+    message = masked = record.getMessage()
+    for mask in tuple(_masks):
+        masked = mask.text(masked)
+    if masked != message:
+        record.msg, record.args = masked, None
+    return True

@@ -1,0 +1,147 @@
+"""Ends the servers' processes when this one is killed and can do nothing any more (POSIX).
+
+A shell waits at the end of a pipe for this process to go, however it goes, and then ends the process groups it was told
+of. A parent-death signal (Linux) would reach the servers alone, and not what launchers such as npx and uvx start for
+them; and it comes when the thread that started them ends. On Windows the SDK's job object does the same.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import subprocess
+import threading
+from contextlib import suppress
+
+from dial_client.logs import get_logger
+
+log = get_logger(__name__)
+
+END_SECONDS = 1.0
+"""Seconds for the shell to leave once there is nothing to guard."""
+_SHELL = "/bin/sh"
+_SCRIPT = """
+groups=' '
+while read -r change group; do
+  case $change in
+    +) groups="$groups$group " ;;
+    -) case $groups in *" $group "*) groups="${groups%% $group *} ${groups#* $group }" ;; esac ;;
+  esac
+done
+keep_living() {
+  left=' '
+  for group in $groups; do kill -s 0 -- "-$group" 2>/dev/null && left="$left$group "; done
+  groups=$left
+}
+for signal in '' '' TERM '' KILL; do
+  keep_living
+  [ "$groups" = ' ' ] && exit
+  [ -n "$signal" ] && for group in $groups; do kill -s "$signal" -- "-$group" 2>/dev/null; done
+  [ "$signal" = KILL ] || sleep 1
+done
+"""
+"""Reads a line ``+ GROUP`` or ``- GROUP`` for each change; gives the servers the seconds they have at any other end. A
+group that was seen empty is never signalled: its number may become another's."""
+
+
+class ProcessGuard:
+    """The shell that guards the process groups of one host process; it is there while there are any."""
+
+    def __init__(self) -> None:
+        self._groups: set[int] = set()
+        self._shell: subprocess.Popen[bytes] | None = None
+        self._leaving: list[subprocess.Popen[bytes]] = []
+        self._lock = threading.Lock()
+
+    @property
+    def pid(self) -> int | None:
+        """The shell's process id; None while there is nothing to guard."""
+        return self._shell.pid if self._shell is not None else None
+
+    def watch(self, group: int) -> None:
+        """Guard a process group from now on. Where there is no shell, nothing is guarded."""
+        with self._lock:
+            self._groups.add(group)
+            if self._shell is not None and self._tell("+", group):
+                return
+            self._start()
+
+    def forget(self, group: int) -> None:
+        """Leave a process group alone that has ended."""
+        with self._lock:
+            if group not in self._groups:
+                return
+            self._groups.discard(group)
+            if self._shell is not None:
+                self._tell("-", group)
+            if not self._groups:
+                self._let_leave()
+
+    def has_left(self) -> bool:
+        """Return whether no shell is there any more that has nothing to guard."""
+        with self._lock:
+            self._leaving = [shell for shell in self._leaving if shell.poll() is None]
+            return not self._leaving
+
+    def abandon(self) -> None:
+        """Forget everything, in a copy of the host process (`os.fork`): the servers are the original's."""
+        if self._shell is not None:
+            self._let_leave()
+        for shell in self._leaving:
+            shell.returncode = 0  # it is none of this process's children, and not to be waited for
+        self._groups, self._leaving, self._lock = set(), [], threading.Lock()
+
+    def close(self) -> None:
+        """Let the shell see to what is left, at the end of this process, and wait for it where nothing is."""
+        with self._lock:
+            if self._shell is not None:
+                self._let_leave()
+            for shell in self._leaving:
+                with suppress(subprocess.TimeoutExpired):
+                    shell.wait(0 if self._groups else END_SECONDS)
+                shell.returncode = shell.returncode or 0  # else its end is warned of
+
+    def _start(self) -> None:
+        if self._shell is not None:  # it was killed: another one is told of all groups
+            self._let_leave()
+        try:
+            self._shell = subprocess.Popen(
+                [_SHELL, "-c", _SCRIPT, "dial-client-guard"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                bufsize=0,
+                cwd="/",
+                env={"PATH": os.defpath},
+                start_new_session=True,
+            )
+        except OSError as error:
+            log.debug("servers_unguarded", error=error.strerror)
+            return
+        assert self._shell.stdin is not None
+        os.set_blocking(self._shell.stdin.fileno(), False)
+        for group in self._groups:
+            self._tell("+", group)
+
+    def _tell(self, change: str, group: int) -> bool:
+        assert self._shell is not None
+        assert self._shell.stdin is not None
+        try:
+            self._shell.stdin.write(f"{change} {group}\n".encode())  # shorter than PIPE_BUF: whole or not at all
+        except OSError:
+            return False
+        return True
+
+    def _let_leave(self) -> None:
+        assert self._shell is not None
+        assert self._shell.stdin is not None
+        self._shell.stdin.close()
+        self._leaving.append(self._shell)
+        self._shell = None
+
+
+guard = ProcessGuard()
+"""One for all clients of this process."""
+atexit.register(guard.close)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=guard.abandon)
