@@ -101,6 +101,13 @@ def clean(text: str) -> CleanText:
     return CleanText(kept, len(lines) - len(kept))
 
 
+def removed_note(count: int) -> str:
+    """Return a sentence on how much of a text was removed; empty for nothing."""
+    if not count:
+        return ""
+    return f"{count:,} invisible {'character was' if count == 1 else 'characters were'} removed"
+
+
 def visible(text: str) -> str:
     r"""Return the text with what nobody sees written out: ``\u{202e}``. The page does the same (``unseen.js``)."""
     return _unseen().sub(lambda found: f"\\u{{{ord(found[0]):x}}}", text)

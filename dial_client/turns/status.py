@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 
 from dial_client.messages import ToolCallRequest, ToolSpec
+from dial_client.safe_text import one_line
 
 ANALYZING = "Analyzing request…"
 SELECTING = "Selecting tools…"
 PROCESSING = "Processing results…"
 FORMULATING = "Formulating response…"
+_MAX_NAME = 100
 
 
 def waiting(why: str, seconds: float) -> str:
@@ -21,4 +23,4 @@ def using(call: ToolCallRequest, spec: ToolSpec | None) -> str:
     """Say that a tool is used: by its title, or its name in title case (``lookup_tool``: "Using Lookup Tool…")."""
     title = spec.title if spec is not None and spec.title else None
     name = spec.tool if spec is not None else call.name
-    return f"Using {title or name.replace('_', ' ').replace('-', ' ').title()}…"
+    return f"Using {one_line(title or name.replace('_', ' ').replace('-', ' ').title(), _MAX_NAME)}…"
