@@ -257,6 +257,10 @@ class ToolSpec:
     icons: tuple[Icon, ...] = field(default=(), repr=False)
     change: str = ""
     """How it differs from what was approved of it, as the lines of a diff: set for whoever is asked to approve it."""
+    why_asked: str = ""
+    """Why a person is asked, in a sentence: set for whoever is asked to approve it; empty where there is no reason."""
+    removed_invisible: int = 0
+    """Characters nobody sees that were removed from the title and the description."""
     deferred: bool = False
     """The endpoint, which searches among tools itself, need not show it to the model before it is found."""
 
