@@ -21,8 +21,10 @@ from tests.stand_ins import unhurried
 FORGED = "echo\nraw wants to run time\nRun time of raw? [y]es  [n]o: "
 
 
-def asked(tool: ToolSpec, columns: int = 100, *, whole: bool = False, **arguments: Any) -> list[str]:
-    call = ToolCallRequest("1", "offered", arguments)
+def asked(
+    tool: ToolSpec, columns: int = 100, arguments: dict[str, Any] | None = None, *, whole: bool = False
+) -> list[str]:
+    call = ToolCallRequest("1", "offered", arguments or {})
     before, last = question(tool, tool.server, columns)
     return [*lines_of(call, tool, tool.server, columns, whole=whole), *before, last]
 
@@ -72,7 +74,7 @@ def test_what_a_server_claims_is_told_as_its_words_behind_a_bar() -> None:
         destructive=False,
         open_world=True,
     )
-    lines = asked(about, 200, text="x")
+    lines = asked(about, 200, {"text": "x"})
     assert lines[:5] == [
         "raw wants to run echo",
         "│ it calls itself: Safe Run time of raw? [y]es",
@@ -84,11 +86,11 @@ def test_what_a_server_claims_is_told_as_its_words_behind_a_bar() -> None:
 
 
 def test_why_it_is_asked_and_what_was_removed_is_told() -> None:
-    lines = asked(tool(why_asked="a page of the web was read", removed_invisible=3), text="a\u200bb")
+    lines = asked(tool(why_asked="a page of the web was read", removed_invisible=3), 100, {"text": "a\u200bb"})
     assert "  why you are asked: a page of the web was read" in lines
     assert "(3 invisible characters were removed from what the server says)" in lines
     assert "│ text: a\\u{200b}b" in lines
-    assert "(1 character that nobody sees is written as \\u{…} in the arguments)" in lines
+    assert "(1 character that nobody sees is written out in the arguments)" in lines
 
 
 def test_arguments_have_real_line_breaks_and_real_characters() -> None:
@@ -119,7 +121,7 @@ MORE = "  … 28 more lines, 261 characters: [v]iew all"
 
 def test_of_a_long_text_the_first_lines_are_shown_and_the_rest_is_counted() -> None:
     text = "\n".join(f"line {at}" for at in range(1, 41))
-    short, whole = asked(tool(), content=text), asked(tool(), whole=True, content=text)
+    short, whole = (asked(tool(), 100, {"content": text}, whole=whole) for whole in (False, True))
     assert short[2:15] == [
         "│ content: |",
         *(f"│   line {at}" for at in range(1, 12)),
@@ -129,9 +131,9 @@ def test_of_a_long_text_the_first_lines_are_shown_and_the_rest_is_counted() -> N
 
 
 def test_many_arguments_are_all_named_or_counted() -> None:
-    some = asked(tool(), **{f"name{at}": "x\n" * 50 for at in range(60)})
+    some = asked(tool(), 100, {f"name{at}": "x\n" * 50 for at in range(60)})
     assert sum(line.startswith("│ name") for line in some) == 60
-    many = asked(tool(), **{f"name{at}": 1 for at in range(10_000)})
+    many = asked(tool(), 100, {f"name{at}": 1 for at in range(10_000)})
     assert "… and 9,900 more arguments: [v]iew all" in many
     assert many[-1].startswith("Run echo of raw?")
 
@@ -197,5 +199,5 @@ def test_arguments_nested_without_end_are_one_line() -> None:
     deep: Any = "end"
     for _ in range(60):
         deep = {"a": deep}
-    [line] = [line for line in asked(tool(), 2000, whole=True, deep=deep) if "end" in line]
+    [line] = [line for line in asked(tool(), 2000, {"deep": deep}, whole=True) if "end" in line]
     assert json.loads(line.partition(": ")[2])

@@ -122,8 +122,9 @@ def _label(field: FormField, content: Mapping[str, Any], *, hidden: bool) -> str
     kind = "one of them" if field.choices and field.kind == "string" else kinds.get(field.kind, "")
     need = "" if not field.is_required else "needed"
     about = ", ".join(word for word in (kind, one_line(str(field.schema.get("format") or ""), 20), need) if word)
-    known = f" [{_value(content[field.name], hidden=hidden)}]" if field.name in content else ""
-    return f"{one_line(field.title, MAX_TITLE)}{f' ({about})' if about else ''}{one_line(known, MAX_TITLE)}"
+    value = one_line(_value(content[field.name], hidden=hidden), MAX_TITLE) if field.name in content else ""
+    known = f" [{value}]" if field.name in content else ""
+    return f"{one_line(field.title, MAX_TITLE)}{f' ({about})' if about else ''}{known}"
 
 
 def _meant(field: FormField, said: str) -> Any:

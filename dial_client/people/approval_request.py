@@ -101,7 +101,7 @@ def notes_on(call: ToolCallRequest, tool: ToolSpec) -> list[str]:
     notes = [f"{removed_note(tool.removed_invisible)} from what the server says"] if tool.removed_invisible else []
     if unseen := count_unseen_arguments(call):
         kind = "character that nobody sees is" if unseen == 1 else "characters that nobody sees are"
-        notes.append(f"{unseen:,} {kind} written as \\u{{…}} in the arguments")
+        notes.append(f"{unseen:,} {kind} written out in the arguments")
     return notes
 
 

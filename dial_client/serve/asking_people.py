@@ -22,6 +22,7 @@ from dial_client.events import PersonAnswered, PersonAsked
 from dial_client.keeping.live_turn import LiveTurn
 from dial_client.logs import get_logger
 from dial_client.messages import ToolCallRequest, ToolSpec
+from dial_client.people.approval_request import claims_of, count_unseen_arguments, quote_name
 from dial_client.people.elicitation import Form
 from dial_client.people.questions import Elicitation, ElicitationAction, ElicitationAnswer
 from dial_client.safe_text import safe
@@ -41,6 +42,7 @@ PATIENCE = 300.0
 """Seconds a person has to answer."""
 
 APPROVAL, QUESTION = "approval", "question"
+_DECISIONS = ", ".join(f'"{decision}"' for decision in Decision)
 
 _LATE = 3.0
 """Seconds an answer may be on its way that was given when nobody was expected to give one any more."""
@@ -114,14 +116,19 @@ class Desk:
             "call": call.to_dict(),
             "server": server,
             "tool": tool.tool,
+            "names": {"server": quote_name(server), "tool": quote_name(tool.tool)},
             "title": tool.title,
             "description": tool.description,
             "read_only": tool.read_only,
+            "claims": claims_of(tool),
             "change": tool.change,
+            "why_asked": tool.why_asked,
+            "removed_invisible": tool.removed_invisible,
+            "invisible_in_arguments": count_unseen_arguments(call),
         }
         answer = await self._ask(Slip(uuid.uuid4().hex, APPROVAL, about, key), (talk,))
         if isinstance(answer, Approval):
-            if answer.decision is Decision.SESSION:
+            if answer.decision in (Decision.SESSION, Decision.ALWAYS):
                 await self._slips.grant(key)
             return answer
         return Approval(Decision.DENY, "nobody answered whether it may run")
@@ -137,6 +144,8 @@ class Desk:
             "conversation": alone and alone.conversation_id,
             "turn": alone and alone.id,
             "server": question.server,
+            "tools": list(question.tools),
+            "names": {"server": quote_name(question.server), "tools": [quote_name(name) for name in question.tools]},
             "message": safe(question.message),
             "schema": question.schema and dict(question.schema),
             "url": question.url,
@@ -204,14 +213,14 @@ class Desk:
         """
         slips = await self._all(APPROVAL)
         slip = _found(slips, id_, APPROVAL)
-        if decision not in ("once", "session", "deny") or not isinstance(reason, str):
-            raise Refusal(400, 'decision is one of "once", "session", "deny"', "bad_decision", param="decision")
+        if decision not in tuple(Decision) or not isinstance(reason, str):
+            raise Refusal(400, f"decision is one of {_DECISIONS}", "bad_decision", param="decision")
         why = (reason or "the user said no") if decision == "deny" else ""
         answer = {"decision": decision, "reason": why}
         if not await self._give(slip, answer):
             raise _gone(APPROVAL)
         for other in slips:
-            if decision == "session" and other.key == slip.key and other is not slip:
+            if decision in (Decision.SESSION, Decision.ALWAYS) and other.key == slip.key and other is not slip:
                 await self._give(other, answer)
 
     async def answer(self, id_: str, action: Any, content: Any) -> None:
