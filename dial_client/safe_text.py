@@ -37,21 +37,21 @@ _CSI = r"(?:\x1b\[|\x9b)[0-?]{0,64}+[ -/]{0,16}+"
 _STRING = r"(?:\x1b[\]P_^X]|[\x9d\x90\x9f\x9e\x98])"
 _PAYLOAD = rf"[^\x00-\x1f\x7f-\x9f]{{0,{MAX_HELD}}}+"
 _OTHER = r"\x1b[ -/]{0,16}+"
-_SEQUENCE = re.compile(rf"{_CSI}[@-~]?|{_STRING}(?:{_PAYLOAD}(?:\x07|\x1b\\|\x9c))?|{_OTHER}[0-~]?")
-_OPEN = re.compile(rf"{_CSI}\Z|{_STRING}{_PAYLOAD}\x1b?\Z|{_OTHER}\Z")
+_SEQUENCE = rf"{_CSI}[@-~]?|{_STRING}(?:{_PAYLOAD}(?:\x07|\x1b\\|\x9c))?|{_OTHER}[0-~]?"
+_OPEN = rf"{_CSI}\Z|{_STRING}{_PAYLOAD}\x1b?\Z|{_OTHER}\Z"
 
 _JOINERS = "\u200c\u200d\ufe0f"
 _UNWANTED = re.compile(f"[{to_character_class(DEFAULT_IGNORABLE, CONTROL)}]")  # what begins a sequence is among them
-_ALWAYS = re.compile(f"[{to_character_class(DEFAULT_IGNORABLE, CONTROL, without=_JOINERS)}]")
+_ALWAYS = f"[{to_character_class(DEFAULT_IGNORABLE, CONTROL, without=_JOINERS)}]"
 _MARKS = to_character_class(TRANSPARENT)
-_UNDECIDED = re.compile(f"[{_JOINERS}][{_MARKS}]{{0,2}}\\Z")
+_UNDECIDED = f"[{_JOINERS}][{_MARKS}]{{0,2}}\\Z"
 _BEFORE = 3
 """Characters before a joiner that decide about it."""
 
 
 @cache
 def _out_of_place() -> str:
-    """Return the pattern of joiners that join nothing. It costs milliseconds to compile, and few texts have any."""
+    """Return the pattern of joiners that join nothing."""
     pictographic, virama = to_character_class(PICTOGRAPHIC), to_character_class(VIRAMA)
     after_emoji = (
         rf"(?:(?<=[{pictographic}{to_character_class(EMOJI_MODIFIER)}]\u200d)|(?<=[{pictographic}]\ufe0f\u200d))"
@@ -68,14 +68,14 @@ def _out_of_place() -> str:
 
 
 @cache
-def _misplaced() -> re.Pattern[str]:
-    return re.compile(_out_of_place())
+def _unseen() -> re.Pattern[str]:
+    return re.compile(f"[\u2028\u2029]|{_ALWAYS}|{_out_of_place()}")
 
 
 @cache
-def _unseen() -> re.Pattern[str]:
-    always = to_character_class(DEFAULT_IGNORABLE, CONTROL, "2028-2029", without=_JOINERS)
-    return re.compile(f"[{always}]|{_out_of_place()}")
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Compile a pattern when it is first needed: that costs milliseconds, and clean text needs none of them."""
+    return re.compile(pattern)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def safe(text: str) -> str:
     """Give the text without anything a terminal would act on, or that nobody sees."""
     if _UNWANTED.search(text) is None:
         return text
-    return _without_joiners(_ALWAYS.sub("", _SEQUENCE.sub("", text)), 0)
+    return _without_joiners(_without_sequences(text), 0)
 
 
 def clean(text: str) -> CleanText:
@@ -124,12 +124,17 @@ def one_line(text: str, most: int) -> str:
     return flat if len(flat) <= most else flat[: most - 1] + "…"
 
 
+def _without_sequences(text: str) -> str:
+    """Return the text without control sequences, and without all that nobody sees but joiners."""
+    return _compiled(_ALWAYS).sub("", _compiled(_SEQUENCE).sub("", text))
+
+
 def _without_joiners(text: str, start: int) -> str:
     """Return the text from `start` on; what is before it decides about joiners behind it."""
     if _UNWANTED.search(text, start) is None:
         return text[start:]
     kept = []
-    for found in _misplaced().finditer(text, start):
+    for found in _compiled(_out_of_place()).finditer(text, start):
         kept.append(text[start : found.start()])
         start = found.end()
     return "".join([*kept, text[start:]])
@@ -152,7 +157,7 @@ class SafeStream:
             self._before = (self._before + text)[-_BEFORE:]
             return text
         text = self._held + text
-        unfinished = _OPEN.search(text)
+        unfinished = _compiled(_OPEN).search(text)
         start = unfinished.start() if unfinished else len(text)
         self._held = text[start:]
         return self._decided(text[:start], is_end=False)
@@ -165,8 +170,8 @@ class SafeStream:
         return rest
 
     def _decided(self, text: str, *, is_end: bool) -> str:
-        text = self._undecided + _ALWAYS.sub("", _SEQUENCE.sub("", text))
-        open_end = None if is_end else _UNDECIDED.search(text)
+        text = self._undecided + _without_sequences(text)
+        open_end = None if is_end else _compiled(_UNDECIDED).search(text)
         end = open_end.start() if open_end else len(text)
         known = self._before + text[:end]
         shown = _without_joiners(known, len(self._before))
