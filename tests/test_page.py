@@ -219,7 +219,7 @@ def test_a_servers_question_is_a_form(chromium: Browser, tmp_path: Path) -> None
     with served(tmp_path, [calls("asks"), "It was meant."], two_servers()) as address:
         tab = opened(chromium, address)
         say(tab, "Ask me")
-        assert "asking asks:" in shown(tab, ".ask h2")
+        assert "asking asks, while it runs asks:" in shown(tab, ".ask h2")
         assert shown(tab, ".ask-message") == "Really?"
         tab.click(".ask input[type=checkbox]")
         tab.click(".ask-form .primary")

@@ -41,8 +41,8 @@ def texts_of(value: Any) -> list[str]:
 
 async def test_what_a_model_says_and_thinks_reaches_nobody_with_it() -> None:
     thoughts = [ReasoningChunk("h\u200b"), ReasoningChunk("m\x1b[")]
-    said = ["👩", "\u200d", "💻 \x1b[", "31mred\u202e", "\u200b"]
-    exchange = Exchange([*thoughts, *map(TextChunk, said), STOP])
+    chunks = ["👩", "\u200d", "💻 \x1b[", "31mred\u202e", "\u200b"]
+    exchange = Exchange([*thoughts, *map(TextChunk, chunks), STOP])
     reply = await exchange.ask()
     assert "".join(event.text for event in exchange.heard.of(TextDelta)) == "👩\u200d💻 red"
     assert "".join(event.text for event in exchange.heard.of(ReasoningDelta)) == "hm"

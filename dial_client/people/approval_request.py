@@ -75,11 +75,11 @@ _HINTS = {
 def claim_sentences(tool: ToolSpec) -> list[str]:
     """Return the server's claims as sentences that say whose words they are."""
     title = " ".join(visible(tool.title or "").split())
-    said = [f"it calls itself: {title}"] if title and title != tool.tool else []
+    sentences = [f"it calls itself: {title}"] if title and title != tool.tool else []
     if tool.description.strip():
-        said.append(f"the server says: {visible(tool.description.strip())}")
+        sentences.append(f"the server says: {visible(tool.description.strip())}")
     hints = [_HINTS[pair] for pair in claims_of(tool)["annotations"].items() if pair in _HINTS]
-    return said + ([f"the server says {', '.join(hints)}"] if hints else [])
+    return sentences + ([f"the server says {', '.join(hints)}"] if hints else [])
 
 
 def count_unseen_arguments(call: ToolCallRequest) -> int:
