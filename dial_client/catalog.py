@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from dial_client import schemas
 from dial_client.icons import icons_of
 from dial_client.messages import ToolSpec
-from dial_client.safe_text import safe
+from dial_client.safe_text import clean
 from dial_client.servers.connection import Connection
 from dial_client.servers.life import OnProgress
 from dial_client.settings.entries import ServerSettings
@@ -127,13 +127,15 @@ def spec_of(name: str, server: str, tool: Tool) -> ToolSpec:
     """
     fit = schemas.fit(tool.input_schema)
     hints = tool.annotations
+    description = clean("\n\n".join([(tool.description or "")[:MAX_DESCRIPTION], *fit.hints]))
+    title = clean(tool.title or (hints.title if hints else None) or "")
     return ToolSpec(
         name=name,
-        description=safe("\n\n".join([(tool.description or "")[:MAX_DESCRIPTION], *fit.hints])).strip(),
+        description=description.text.strip(),
         input_schema=fit.schema,
         server=server,
         tool=tool.name,
-        title=safe(tool.title or (hints.title if hints else None) or "") or None,
+        title=title.text or None,
         original_schema=tool.input_schema,
         output_schema=tool.output_schema,
         read_only=bool(hints and hints.read_only_hint),
@@ -141,6 +143,7 @@ def spec_of(name: str, server: str, tool: Tool) -> ToolSpec:
         destructive=hints.destructive_hint if hints else None,
         open_world=hints.open_world_hint if hints else None,
         icons=icons_of(tool.icons),
+        removed_invisible=description.removed + title.removed,
     )
 
 

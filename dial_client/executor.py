@@ -22,6 +22,7 @@ from dial_client.events import Emit, ToolCallFinished, ToolCallProgress, ToolCal
 from dial_client.limits import Limits
 from dial_client.logs import get_logger
 from dial_client.messages import NOT_ALLOWED, Failure, ToolCallRequest, ToolCallResult, text_of
+from dial_client.safe_text import safe
 from dial_client.servers.connection import Connection
 from dial_client.servers.life import OnProgress
 from dial_client.servers.pinning import definition, difference
@@ -206,7 +207,9 @@ class ToolExecutor:
             async def on_progress(progress: float, total: float | None, message: str | None) -> None:
                 if not over:
                     own.restart(seconds)
-                    await emit(ToolCallProgress(call.id, _finite(progress) or 0.0, _finite(total), message))
+                    await emit(
+                        ToolCallProgress(call.id, _finite(progress) or 0.0, _finite(total), message and safe(message))
+                    )
 
             try:
                 result = await _answer(call, route, on_progress)

@@ -261,6 +261,8 @@ class ToolSpec:
     """How it differs from what was approved of it, as the lines of a diff: set for whoever is asked to approve it."""
     why_asked: str = ""
     """Why a person has to be asked, whatever allows the call: a rule, or untrusted content. Set as `change` is."""
+    removed_invisible: int = 0
+    """Characters nobody sees that were removed from the title and the description."""
     deferred: bool = False
     """The endpoint, which searches among tools itself, need not show it to the model before it is found."""
 

@@ -47,7 +47,6 @@ _NESTED = (
 _NESTED_MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _NESTED_LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
 _SAYS_NOTHING = {"type", "title", "description"}
-_SAID = {"title", "description"}
 _PROPERTY_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,64}\Z")
 
 
@@ -94,13 +93,20 @@ def _cleaned(schema: Any, depth: int) -> dict[str, Any]:
         return {"not": {}}
     if not isinstance(schema, Mapping):
         return {}
-    cleaned = {key: _cleaned_value(key, value, depth - 1) for key, value in schema.items() if key not in _DROPPED}
+    kept = {key: value for key, value in schema.items() if key not in _DROPPED and _is_readable(key, value)}
+    cleaned = {key: _cleaned_value(key, value, depth - 1) for key, value in kept.items()}
     return _with_sound_keywords(cleaned)
+
+
+def _is_readable(key: str, value: Any) -> bool:
+    """Whether a keyword has no invisible character where one could not be taken away: in its name or in a pattern."""
+    is_pattern = key in ("pattern", "patternProperties") and isinstance(value, str)
+    return safe(str(key)) == key and not (is_pattern and safe(value) != value)
 
 
 def _cleaned_value(key: str, value: Any, depth: int) -> Any:
     if key in _NESTED_MAPS and isinstance(value, Mapping):
-        return {str(name): _cleaned(part, depth) for name, part in value.items()}
+        return {safe(str(name)): _cleaned(part, depth) for name, part in value.items() if _is_readable(key, str(name))}
     if key in _NESTED_LISTS and isinstance(value, list):
         return [_cleaned(part, depth) for part in value]
     if key == "items" and isinstance(value, list):
@@ -109,19 +115,19 @@ def _cleaned_value(key: str, value: Any, depth: int) -> Any:
         return value
     if key in _NESTED:
         return _cleaned(value, depth)
-    if key in _SAID and isinstance(value, str):
-        return safe(value)
     return _plain(value, depth)
 
 
 def _plain(value: Any, depth: int) -> Any:
-    """Give a value that is no schema (a default, an enum) as JSON has it."""
+    """Give a value that is no schema (a description, a default, an enum) as JSON has it, and as people would see it."""
     if depth < 0:
         raise Unfit("its schema is nested too deeply")
     if isinstance(value, Mapping):
-        return {str(key): _plain(part, depth - 1) for key, part in value.items()}
+        return {safe(str(key)): _plain(part, depth - 1) for key, part in value.items()}
     if isinstance(value, list):
         return [_plain(part, depth - 1) for part in value]
+    if isinstance(value, str):
+        return safe(value)
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -322,6 +328,7 @@ class ArgumentCheck:
 
 def _within(problem: str) -> str:
     """Give the problem without its middle, where it is long: what is wrong stands first, what is right last."""
+    problem = safe(problem)
     half = MAX_PROBLEM_CHARS // 2
     return problem if len(problem) <= MAX_PROBLEM_CHARS else f"{problem[:half]} … {problem[-half:]}"
 

@@ -9,8 +9,8 @@ import pytest
 from tests.test_dialogues import configured
 from tests.test_talking import Terminal, terminal
 
-SEND = "[y]es, [N]o, [a]gain:"
-ASKED = "shop asks:"
+SEND = "[y]es  [n]o  [a]gain:"
+ASKED = "shop asks, while it runs "
 
 
 def fill_in(screen: Terminal, *answers: tuple[str, str]) -> str:
@@ -49,9 +49,16 @@ def test_a_form_is_filled_in_field_by_field(tmp_path: Path) -> None:
         screen.type("\r")
         shown += fill_in(screen, (SEND, "y"))
         assert outcome(screen) == 0
-    for words in (ASKED, "  | What shall it be?", "  Wrap it?", "    1. Red", "    2. Green"):
+    for words in (
+        ASKED,
+        "│ What shall it be?",
+        "│ Wrap it?",
+        "│   1. Red",
+        "│   2. Green",
+        "Send it to shop (pushes)?",
+    ):
         assert words in shown
-    assert "shop would get: Name = Ada, count = 1, gift = yes, colour = g" in shown
+    assert "shop would get:\n│ Name = Ada\n│ count = 1\n│ gift = yes\n│ colour = g\n" in shown
     assert told(tmp_path, "'colour': 'g'")
 
 
@@ -82,11 +89,11 @@ def test_what_was_filled_in_can_be_gone_through_again(tmp_path: Path) -> None:
 def test_an_address_is_shown_whole_and_nothing_opens_it(tmp_path: Path, keys: str, action: str) -> None:
     configured(tmp_path, "page", url="http://127.0.0.1:9/" + "x" * 500)
     with terminal(tmp_path, "Go") as screen:
-        shown = screen.until("agree? [y]es, [N]o:")
+        shown = screen.until("Agree with shop (page)? [y]es  [n]o:")
         screen.type(keys)
         assert outcome(screen) == 0
-    assert "shop wants you to open an address:" in shown
-    assert "http://127.0.0.1:9/" + "x" * 500 in shown.replace("\n", "")
+    assert "shop wants you to open an address, while it runs page:" in shown
+    assert "http://127.0.0.1:9/" + "x" * 500 in shown.replace("\n│ ", "")
     assert "careful: it leads to this machine" in shown
     assert told(tmp_path, action)
 
@@ -102,8 +109,8 @@ def test_an_interrupt_at_a_question_ends_the_turn(tmp_path: Path) -> None:
 def test_a_server_asks_the_model_only_after_a_yes(tmp_path: Path) -> None:
     configured(tmp_path, "samples_too", "A word.")
     with terminal(tmp_path, "--sampling", "Go") as screen:
-        shown = screen.until("shop wants to ask your model", "in this session:")
+        shown = screen.until("shop wants to ask your model", "Let shop ask your model?", "[v]iew all:")
         screen.type("y\r")
         assert outcome(screen) == 0
-    assert '"1. user": "A word?"' in shown
+    assert '│ "1. user": A word?' in shown
     assert told(tmp_path, "A word.")

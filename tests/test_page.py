@@ -128,8 +128,9 @@ def test_a_call_runs_when_the_person_allows_it(chromium: Browser, tmp_path: Path
     with served(tmp_path, replies, two_servers()) as address:
         tab = opened(chromium, address)
         say(tab, "First")
-        assert "echo of library" in shown(tab, ".ask h2")
-        assert '"one"' in shown(tab, ".ask pre")
+        assert shown(tab, ".ask h2") == "library wants to run echo"
+        assert shown(tab, ".ask-question") == "Run echo of library?"
+        assert shown(tab, ".ask pre") == "text: one"
         assert tab.run("document.activeElement.id") == "message"  # a key that is pressed now grants nothing
         assert tab.run("document.querySelector('.tool').dataset.state") == "waiting"
         tab.click(".ask .primary")
@@ -218,7 +219,7 @@ def test_a_servers_question_is_a_form(chromium: Browser, tmp_path: Path) -> None
     with served(tmp_path, [calls("asks"), "It was meant."], two_servers()) as address:
         tab = opened(chromium, address)
         say(tab, "Ask me")
-        assert "asking asks:" in shown(tab, ".ask h2")
+        assert "asking asks, while it runs asks:" in shown(tab, ".ask h2")
         assert shown(tab, ".ask-message") == "Really?"
         tab.click(".ask input[type=checkbox]")
         tab.click(".ask-form .primary")

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dial_client.safe_text import MAX_HELD, SafeStream, one_line, safe
+from dial_client.invisible_characters import DEFAULT_IGNORABLE, to_character_class
+from dial_client.safe_text import MAX_HELD, SafeStream, clean, one_line, safe
 from tests.stand_ins import unhurried
 
 ESC, BEL, CSI, OSC, DCS, ST = "\x1b", "\x07", "\x9b", "\x9d", "\x90", "\x9c"
@@ -54,6 +55,23 @@ NASTY = st.sampled_from(
         "\u200b",
         "\U000e0041",
         "\ufe0f",
+        "\u200c",
+        "\u200d",
+        "\u20e3",
+        "1",
+        "👩",
+        "🏽",
+        "\u06cc",
+        "\u0650",
+        "\u0627",
+        "\u094d",
+        "\u09b0",
+        "\u09cd",
+        "\u034f",
+        "\u115f",
+        "\u3164",
+        "\u180b",
+        "\ufe00",
         "\ud800",
         "text",
         "0" * 70,
@@ -62,9 +80,8 @@ NASTY = st.sampled_from(
 )
 TEXTS = st.lists(NASTY | st.text(max_size=3), max_size=12).map("".join)
 ACTED_UPON = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-INVISIBLE = re.compile(
-    "[\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff]"
-)
+JOINERS = "\u200c\u200d\ufe0f"
+INVISIBLE = re.compile(f"[{to_character_class(DEFAULT_IGNORABLE, without=JOINERS)}\ufff9-\ufffb]")
 
 
 def in_pieces(text: str, cuts: list[int]) -> str:
@@ -88,6 +105,9 @@ def test_nothing_a_terminal_acts_on_survives(text: str) -> None:
 @example("a" + ESC + "[" + "1" * 5000 + "mb", [2, 4500])
 @example(ESC + "]" + "a" * 5000 + BEL + "b", [4200])
 @example(ESC + "]abc" + ESC + "\\d", [6])
+@example("👩\u200b\u200d" + ESC + "[31m💻", [1, 2, 3])
+@example("👩\u200d\u200d💻", [1, 2, 3])
+@example("\u06cc\u0650\u200c\u0650\u0627", [1, 2, 3, 4])
 def test_any_pieces_give_the_same_as_the_whole(text: str, cuts: list[int]) -> None:
     assert in_pieces(text, cuts) == safe(text)
 
@@ -106,7 +126,7 @@ def test_what_is_safe_is_left_alone(text: str) -> None:
 
 
 @unhurried
-@given(st.text(st.characters(exclude_categories=["Cc", "Cf", "Cs", "Cn"])))
+@given(st.text(st.characters(exclude_categories=["Cc", "Cf", "Cs", "Cn"], exclude_characters=JOINERS)))
 def test_text_of_people_is_left_as_it_is(text: str) -> None:
     assert safe(text) == INVISIBLE.sub("", text)
 
@@ -143,6 +163,28 @@ CLEANED: list[tuple[str, str, str]] = [
     ("a sequence that does not end on its line", f"a{ESC}]0;x\nthe rest{BEL}", "a0;x\nthe rest"),
     ("a quotation mark in the wrong encoding", "â\x80\x9cfoo\x9d bar â\x80\x9cbaz\x9d", "âfoo bar âbaz"),
     ("emoji", "👍🏽 ☺\ufe0f", "👍🏽 ☺\ufe0f"),
+    ("a family", "👩\u200d👩\u200d👧!", "👩\u200d👩\u200d👧!"),
+    ("a runner with a colour of skin", "🏃🏽\u200d♀\ufe0f", "🏃🏽\u200d♀\ufe0f"),
+    ("a flag of two emoji", "🏳\ufe0f\u200d🌈", "🏳\ufe0f\u200d🌈"),
+    ("a keycap", "1\ufe0f\u20e3", "1\ufe0f\u20e3"),
+    ("bits in joiners between emoji", "👩\u200d\u200d\u200c👩\u200d x", "👩👩 x"),
+    ("bits in selectors", "1\ufe0f a\ufe0f ☺\ufe0f\ufe0f\ufe0e", "1 a ☺\ufe0f"),
+    ("selectors between letters", "a\ufe00b\ufe0ec\U000e0100", "abc"),
+    ("a flag spelled in tags", "🏴\U000e0067\U000e0062\U000e007f", "🏴"),
+    ("a joiner between Persian letters that would join", "\u0645\u06cc\u200c\u062e", "\u0645\u06cc\u200c\u062e"),
+    ("and with marks between", "\u06cc\u064e\u0651\u200c\u064e\u0627", "\u06cc\u064e\u0651\u200c\u064e\u0627"),
+    ("a joiner behind a letter that never joins", "\u0631\u200c\u0647", "\u0631\u0647"),
+    ("joiners between Latin letters", "pass\u200cwo\u200drd", "password"),
+    (
+        "a conjunct of Hindi",
+        "\u0915\u094d\u200d\u0937 \u0915\u094d\u200c\u0937",
+        "\u0915\u094d\u200d\u0937 \u0915\u094d\u200c\u0937",
+    ),
+    ("an initial r of Bengali", "\u09b0\u200d\u09cd\u09af", "\u09b0\u200d\u09cd\u09af"),
+    ("two joiners behind a virama", "\u094d\u200d\u200c\u0937", "\u094d\u200d\u0937"),
+    ("fillers of Hangul", "a\u115f\u1160\u3164\uffa0b", "ab"),
+    ("selectors of Mongolian", "\u1820\u180b\u180d\u180f\u1821", "\u1820\u1821"),
+    ("what joins graphemes", "a\u034fb", "ab"),
 ]
 
 
@@ -208,6 +250,18 @@ LINES: list[tuple[str, int, str]] = [
 @pytest.mark.parametrize(("text", "most", "line"), LINES, ids=[repr(line) for _, _, line in LINES])
 def test_one_line_is_one_line_of_at_most_so_many_characters(text: str, most: int, line: str) -> None:
     assert one_line(text, most) == line
+
+
+REMOVED: list[tuple[str, str, int]] = [
+    ("plain\r\ntext\r\n", "plain\ntext\n", 0),
+    ("a\u200bb\u2060c\r", "abc", 3),
+    ("👩\u200d💻", "👩\u200d💻", 0),
+]
+
+
+@pytest.mark.parametrize(("text", "left", "removed"), REMOVED, ids=ascii)
+def test_how_much_was_removed_is_told(text: str, left: str, removed: int) -> None:
+    assert (clean(text).text, clean(text).removed) == (left, removed)
 
 
 @unhurried

@@ -100,11 +100,15 @@ async def test_a_call_waits_until_it_is_allowed() -> None:
         "call": {"id": "call_1", "name": "write", "arguments": {"what": "a"}},
         "server": "pen",
         "tool": "write",
+        "names": {"server": "pen", "tool": "write"},
         "title": "Write it down",
         "description": "Writes.",
         "read_only": False,
+        "claims": {"title": "Write it down", "description": "Writes.", "annotations": {}},
         "change": "",
         "why_asked": "",
+        "removed_invisible": 0,
+        "invisible_in_arguments": 0,
     }
     assert told.data == {"id": asked["id"], "decision": "once"}
     assert (pen.written, said, empty["approvals"]) == (["a"], ["written: a"], [])
@@ -122,13 +126,14 @@ async def test_a_call_that_is_denied_does_not_run_and_the_model_reads_why() -> N
     assert said == ["The user did not allow this call: not on a Sunday."]
 
 
-async def test_calls_side_by_side_are_asked_about_side_by_side_and_the_session_answers_both() -> None:
+@pytest.mark.parametrize("decision", ["session", "always"])
+async def test_calls_side_by_side_are_asked_about_side_by_side_and_the_session_answers_both(decision: str) -> None:
     pen = Pen()
     async with talk([TWO, CALL, "Done."], {"pen": pen.server}) as (server, events):
         first = (await until(events, "approval")).data["id"]
         second = (await until(events, "approval")).data["id"]
         assert first != second
-        await server.json("POST", f"/approvals/{first}", 204, json={"decision": "session"})
+        await server.json("POST", f"/approvals/{first}", 204, json={"decision": decision})
         said = await results(events)
     assert sorted(pen.written) == ["a", "a", "b"]
     assert len(said) == 3

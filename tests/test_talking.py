@@ -23,7 +23,7 @@ termios: Any = pytest.importorskip("termios")
 
 ECHO = {"tool_calls": [{"name": "echo", "arguments": {"text": "a\nrun it? y", "\x1b[2Jkey": "x" * 5000}}]}
 READY = ">"
-ASKED = "in this session:"
+ASKED = "[v]iew all:"
 
 
 class Terminal:
@@ -100,18 +100,45 @@ def configured(folder: Path, *replies: Any, after: str = "error") -> Path:
     return log
 
 
-@pytest.mark.parametrize(("keys", "calls"), [("y\r", 1), ("n\r", 0), ("\r", 0), ("\x04", 0), ("yikes\r", 0)])
+@pytest.mark.parametrize(("keys", "calls"), [("y\r", 1), ("n\r", 0), ("\r", 0), ("\x04", 0), ("No, it is Sunday\r", 0)])
 def test_a_tool_runs_only_after_a_yes(tmp_path: Path, keys: str, calls: int) -> None:
     log = configured(tmp_path, ECHO, "Done.")
     with terminal(tmp_path, "--no-save", "Say hi") as screen:
-        shown = screen.until("raw wants to run echo with", ASKED)
+        shown = screen.until("raw wants to run echo", "Run echo of raw?", ASKED)
         screen.type(keys)
-        screen.until("Done.")
+        behind = screen.until("Done.")
         code = screen.leave()
     assert asked(log) == calls
     assert code == (0 if calls else 5)
-    assert '"a\\nrun it? y"' in shown
-    assert "x" * 5000 in shown.replace("\n", "")
+    assert "│ text: |\n│   a\n│   run it? y\n" in shown
+    assert "\n→ raw.echo\n" in behind, "what was asked about is shown once"
+    assert '│ "\\u001b[2Jkey": xxx' in shown
+    assert re.search(r"\n  … 2,\d\d\d more characters: \[v\]iew all\n", shown)
+
+
+def test_all_of_it_is_shown_on_request_and_a_slip_of_the_finger_asks_again(tmp_path: Path) -> None:
+    log = configured(tmp_path, ECHO, "Done.")
+    with terminal(tmp_path, "--no-save", "Say hi") as screen:
+        screen.until(ASKED)
+        screen.type("v\r")
+        assert screen.until("raw wants to run echo", "Run echo of raw?", ASKED).count("x") > 5000
+        screen.type("yep\r")
+        screen.until("y: this once", ASKED)
+        screen.type("y\r")
+        screen.until("Done.")
+        assert screen.leave() == 0
+    assert asked(log) == 1
+
+
+def test_the_model_is_told_why_it_may_not(tmp_path: Path) -> None:
+    configured(tmp_path, ECHO, "Done.")
+    with terminal(tmp_path, "Say hi") as screen:
+        screen.until(ASKED)
+        screen.type("n, because it is Sunday\r")
+        screen.until("Done.")
+        assert screen.leave() == 5
+    kept = "".join(path.read_text(errors="replace") for path in tmp_path.rglob("*.db*"))
+    assert "The user did not allow this call: it is Sunday." in kept
 
 
 def test_keys_pressed_before_the_question_answer_nothing(tmp_path: Path) -> None:
@@ -125,11 +152,12 @@ def test_keys_pressed_before_the_question_answer_nothing(tmp_path: Path) -> None
     assert asked(log) == 0
 
 
-def test_always_holds_for_the_session(tmp_path: Path) -> None:
+@pytest.mark.parametrize("key", ["s", "a"])
+def test_an_answer_for_the_session_holds_for_the_session(tmp_path: Path, key: str) -> None:
     log = configured(tmp_path, ECHO, ECHO, "Done.")
     with terminal(tmp_path, "--no-save", "Say hi") as screen:
         screen.until(ASKED)
-        screen.type("a\r")
+        screen.type(f"{key}\r")
         screen.until("Done.")
         assert screen.leave() == 0
     assert asked(log) == 2

@@ -251,6 +251,15 @@ async def test_nothing_is_written_over_a_question() -> None:
 
 
 @pytest.mark.anyio
+async def test_a_call_that_was_asked_about_is_not_shown_twice() -> None:
+    shown = open_terminal().show(ASKS, STARTED)
+    assert shown.screen == ['→ maths.add(a=1, b="x y")']
+    async with shown.sink.question("1"):
+        assert shown.screen == [""], "the question shows the arguments"
+    assert shown.show(DONE, finished()).screen == ["→ maths.add", "✓ 0.25 s", ""]
+
+
+@pytest.mark.anyio
 @pytest.mark.parametrize("begun", [TextDelta("Let me"), ReasoningDelta("hm"), StatusChanged("Using…")], ids=str)
 async def test_a_question_begins_a_line(begun: Event) -> None:
     shown = open_terminal(reasoning=True).show(ASKS, STARTED, begun)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import sys
+from collections.abc import Iterable
 
+from dial_client.cli.approval_prompt import HELP, Again, lines_of, parse_answer, question, width
 from dial_client.cli.keyboard import Unanswered, is_there, typed
 from dial_client.cli.opening import warn
 from dial_client.messages import ToolCallRequest, ToolSpec
-from dial_client.safe_text import safe
 from dial_client.sinks.terminal import TerminalSink
 from dial_client.tools.approvals import NO_APPROVER, Approval, Approver, Decision
 from dial_client.turns.sampling import SAMPLING
-
-_ANSWERS = {"y": Decision.ONCE, "yes": Decision.ONCE, "a": Decision.SESSION, "always": Decision.SESSION}
 
 
 def approver(sink: TerminalSink) -> Approver:
@@ -44,28 +42,25 @@ async def _deny(_: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:
 
 
 async def _ask(call: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:
-    if tool.change:
-        print(f"{safe(server)} describes {safe(tool.tool)} otherwise than when it was approved:", file=sys.stderr)
-        print(_indented(tool.change), file=sys.stderr)
-    if tool.why_asked:
-        print(f"asked because {safe(tool.why_asked)}", file=sys.stderr)
-    is_tool = tool.tool != SAMPLING
-    what = f"wants to run {safe(tool.tool)} with" if is_tool else "wants to ask your model"
-    print(f"{safe(server)} {what}", file=sys.stderr)
-    print(_shown(call), file=sys.stderr, flush=True)
-    try:
-        answer = await typed(f"{'run it' if is_tool else 'let it'}? [y]es, [N]o, [a]lways in this session: ")
-    except Unanswered as how:
-        return Approval(Decision.DENY, str(how))
-    return Approval(_ANSWERS.get(answer.lower(), Decision.DENY), "the user said no")
+    """Ask until there is an answer: a slip of the finger is neither a yes nor a no."""
+    _show(lines_of(call, tool, server, width()))
+    while True:
+        before, last = question(tool, server, width())
+        _show(before)
+        try:
+            answer = parse_answer(await typed(last))
+        except Unanswered as how:
+            return Approval(Decision.DENY, str(how))
+        match answer:
+            case Approval():
+                return answer
+            case Again.VIEW:
+                _show(lines_of(call, tool, server, width(), whole=True))
+            case Again.UNKNOWN:
+                _show([HELP])
 
 
-def _indented(change: str) -> str:
-    """Give a diff as a block of its own. Its lines are JSON: no line break in a text can draw a question of its own."""
-    return "\n".join(f"  {line}" for line in safe(change).splitlines())
-
-
-def _shown(call: ToolCallRequest) -> str:
-    """Give all arguments. Values are JSON strings, so that no line break in one can draw a question of its own."""
-    lines = [f"  {json.dumps(name)}: {json.dumps(value)}" for name, value in call.arguments.items()]
-    return safe("\n".join(lines)) or "  no arguments"
+def _show(lines: Iterable[str]) -> None:
+    for line in lines:
+        print(line, file=sys.stderr)
+    sys.stderr.flush()

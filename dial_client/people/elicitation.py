@@ -10,10 +10,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from dial_client.arguments import coerced
-from dial_client.safe_text import safe
+from dial_client.safe_text import clean, safe
 from dial_client.schemas import ArgumentCheck
 
 _SECRET = re.compile(r"passw|secret|token|api.?key|credential|card.?number|\bpin\b|\bcvv\b|\bssn\b", re.IGNORECASE)
+
+
+_SHOWN = ("title", "description", "enumNames")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,28 @@ class Form:
         """Give what is wrong with the value of one field."""
         about = next(one.schema for one in self.fields if one.name == name)
         return ArgumentCheck({"properties": {name: about}}, formats=True).problems({name: value})
+
+
+def clean_schema(schema: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
+    """Return a form's schema with the texts that are only shown cleaned, and how many characters were removed.
+
+    Names and values stay: they are what the server is sent.
+    """
+    removed = 0
+
+    def cleaned(value: Any, *, is_shown: bool) -> Any:
+        nonlocal removed
+        if isinstance(value, str) and is_shown:
+            text = clean(value)
+            removed += text.removed
+            return text.text
+        if isinstance(value, list):
+            return [cleaned(part, is_shown=is_shown) for part in value]
+        if isinstance(value, Mapping):
+            return {key: cleaned(part, is_shown=key in _SHOWN) for key, part in value.items()}
+        return value
+
+    return cleaned(schema, is_shown=False), removed
 
 
 def _field(name: str, about: Any, is_required: bool) -> FormField:  # noqa: FBT001 - one place makes them

@@ -1,6 +1,7 @@
 """What servers ask of the host, and what it answers: a person's word, a model's, folders; and what they log.
 
-Texts are as the server wrote them: whoever shows one cleans it first (`safe_text`).
+What is for people to read has no character that nobody sees (`safe_text`), but may have any number of lines; names and
+values that are sent back are as the server wrote them: whoever shows one cleans it first.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ from dial_client.events import PersonAnswered, PersonAsked
 from dial_client.keeping.live_turn import LiveTurn
 from dial_client.logs import get_logger
 from dial_client.messages import ToolCallRequest, ToolSpec
+from dial_client.people.approval_request import claims_of, count_unseen_arguments, quote_name
 from dial_client.people.elicitation import Form
 from dial_client.people.questions import Elicitation, ElicitationAction, ElicitationAnswer
 from dial_client.safe_text import safe
@@ -41,6 +42,7 @@ PATIENCE = 300.0
 """Seconds a person has to answer."""
 
 APPROVAL, QUESTION = "approval", "question"
+_DECISIONS = ", ".join(f'"{decision}"' for decision in Decision)
 
 T = TypeVar("T")
 
@@ -115,17 +117,21 @@ class Desk:
             "call": call.to_dict(),
             "server": server,
             "tool": tool.tool,
+            "names": {"server": quote_name(server), "tool": quote_name(tool.tool)},
             "title": tool.title,
             "description": tool.description,
             "read_only": tool.read_only,
+            "claims": claims_of(tool),
             "change": tool.change,
             "why_asked": tool.why_asked,
+            "removed_invisible": tool.removed_invisible,
+            "invisible_in_arguments": count_unseen_arguments(call),
         }
         # What has to be asked about whatever was granted is granted for this very call only.
         kind = _hash(key, call.arguments) if tool.why_asked else key
         answer = await self._ask(Slip(uuid.uuid4().hex, APPROVAL, about, kind), (talk,))
         if isinstance(answer, Approval):
-            if answer.decision is Decision.SESSION:
+            if answer.decision in (Decision.SESSION, Decision.ALWAYS):
                 await self._slips.grant(key)
             return answer
         return Approval(Decision.DENY, "nobody answered whether it may run", NO_APPROVER)
@@ -149,6 +155,8 @@ class Desk:
             "conversation": alone and alone.conversation_id,
             "turn": alone and alone.id,
             "server": question.server,
+            "tools": list(question.tools),
+            "names": {"server": quote_name(question.server), "tools": [quote_name(name) for name in question.tools]},
             "message": safe(question.message),
             "schema": question.schema and dict(question.schema),
             "url": question.url,
@@ -217,8 +225,7 @@ class Desk:
         slips = await self._all(APPROVAL)
         slip = _found(slips, id_, APPROVAL)
         if decision not in tuple(Decision) or not isinstance(reason, str):
-            words = ", ".join(f'"{word}"' for word in Decision)
-            raise Refusal(400, f"decision is one of {words}", "bad_decision", param="decision")
+            raise Refusal(400, f"decision is one of {_DECISIONS}", "bad_decision", param="decision")
         why = (reason or "the user said no") if decision == "deny" else ""
         answer = {"decision": decision, "reason": why}
         if not await self._give(slip, answer):

@@ -30,10 +30,10 @@ def sampling_request(server: str, params: CreateMessageRequestParams, tools: tup
         server,
         tuple(_message(message.role, message.content) for message in params.messages),
         params.max_tokens,
-        params.system_prompt or "",
+        safe(params.system_prompt or ""),
         params.temperature,
         tuple(params.stop_sequences or ()),
-        tuple(hint.name for hint in hints or () if hint.name),
+        tuple(safe(hint.name) for hint in hints or () if hint.name),
         tools,
     )
 
@@ -49,7 +49,7 @@ def _message(role: str, content: Any) -> Message:
 def _part(block: Any) -> TextPart | ImagePart:
     match block.type:
         case "text":
-            return TextPart(block.text)
+            return TextPart(safe(block.text))
         case "image":
             return ImagePart(block.data, block.mime_type)
         case kind:

@@ -20,9 +20,9 @@ from dial_client.audit.entries import AuditEntry, common_origin
 from dial_client.errand import Errand
 from dial_client.errors import ServerError
 from dial_client.logs import get_logger
-from dial_client.people.elicitation import Form, doubts_about, is_web_address
+from dial_client.people.elicitation import Form, clean_schema, doubts_about, is_web_address
 from dial_client.people.questions import Callbacks, Elicitation, ElicitationAction, ElicitationAnswer
-from dial_client.safe_text import one_line
+from dial_client.safe_text import clean, one_line, removed_note
 from dial_client.servers import asked
 
 if TYPE_CHECKING:
@@ -275,11 +275,12 @@ class ServerRequests:
         if params.mode == "url":
             answer = await self._asked_to_go(params.message, params.url, tools, calls)
             return ElicitResult(action=ElicitationAction(answer.action).value)
-        form = Form(params.requested_schema)
+        message = clean(params.message)
+        schema, removed = clean_schema(params.requested_schema)
+        form = Form(schema)
         warnings = tuple(f"it asks for what seems to be a secret: {one_line(name, 100)}" for name in form.secrets)
-        question = Elicitation(
-            self._server, params.message, params.requested_schema, None, form.defaults, warnings, tools
-        )
+        warnings += _removed(message.removed + removed)
+        question = Elicitation(self._server, message.text, schema, None, form.defaults, warnings, tools)
         answer = await self._person(question, calls)
         if answer.action != ElicitationAction.ACCEPT:
             return ElicitResult(action=ElicitationAction(answer.action).value)
@@ -308,7 +309,9 @@ class ServerRequests:
         if not is_web_address(url):
             log.warning("address_refused", server=self._server)
             return ElicitationAnswer(ElicitationAction.DECLINE)
-        question = Elicitation(self._server, message, None, url, {}, doubts_about(url), tools)
+        text = clean(message)
+        warnings = doubts_about(url) + _removed(text.removed)
+        question = Elicitation(self._server, text.text, None, url, {}, warnings, tools)
         return await self._person(question, calls)
 
     async def _person(self, question: Elicitation, calls: tuple[_Call, ...]) -> ElicitationAnswer:
@@ -355,6 +358,10 @@ class _Misfit(Exception):
         missing = [name for name, one in known.items() if one.is_required and name not in content]
         wrong = [name for name in content if name not in known or form.problems_with(name, content[name])]
         self.fields = missing + wrong
+
+
+def _removed(count: int) -> tuple[str, ...]:
+    return (f"{removed_note(count)} from what it says",) if count else ()
 
 
 def _errands(calls: Iterable[_Call]) -> tuple[Errand, ...]:

@@ -63,6 +63,8 @@ class TerminalSink:
         self._waiting: list[Event | ServerLog] = []
         self._one_question_at_a_time = anyio.Lock()
         self._calls_shown: dict[str, anyio.Event] = {}
+        self._begun: dict[str, tuple[str, str]] = {}
+        """Names and arguments of calls that have begun and are not shown for good."""
 
     def show(self, event: Event) -> None:
         """Show one event; while a question has the screen, what must not get lost is shown behind it."""
@@ -88,11 +90,11 @@ class TerminalSink:
             case StatusChanged(text):
                 self._status(text)
             case ToolCallStarted(call, server, tool):
-                self._say(f"→ {_named(call, server, tool)}({_arguments(call)})")
-                self._shown(call.id).set()
+                self._begin(call, _named(call, server, tool))
             case ToolCallProgress(_, progress, total, message):
                 self._status(f"  {_progress(progress, total)} {one_line(message or '', MAX_LINE)}")
             case ToolCallFinished(result, _, duration):
+                self._say_begun(result.tool_call_id)
                 self._say(_outcome(result, duration))
                 self._calls_shown.pop(result.tool_call_id, None)
             case ServerChanged(name, status):
@@ -107,12 +109,14 @@ class TerminalSink:
         """Keep the screen for a question, one at a time, and show nothing else meanwhile.
 
         Args:
-            call_id: of the call it is about, which is shown first.
+            call_id: of the call it is about. The question shows its arguments; behind it only its name is shown.
         """
         if call_id is not None:
             with anyio.move_on_after(PATIENCE):
                 await self._shown(call_id).wait()
         async with self._one_question_at_a_time, self._screen():
+            if call_id in self._begun:
+                self._begun[call_id] = (self._begun[call_id][0], "")
             yield
 
     @asynccontextmanager
@@ -131,6 +135,19 @@ class TerminalSink:
                     self.log(event)
                 else:
                     self.show(event)
+
+    def _begin(self, call: ToolCallRequest, name: str) -> None:
+        """Show a call that begins: in passing where somebody may be asked about it, or at once."""
+        self._begun[call.id] = (name, f"({_arguments(call)})")
+        if self._lively:
+            self._status("".join(("→ ", *self._begun[call.id])))
+        else:
+            self._say_begun(call.id)
+        self._shown(call.id).set()
+
+    def _say_begun(self, call_id: str) -> None:
+        if begun := self._begun.pop(call_id, None):
+            self._say("".join(("→ ", *begun)))
 
     def _shown(self, call_id: str) -> anyio.Event:
         return self._calls_shown.setdefault(call_id, anyio.Event())
@@ -194,6 +211,8 @@ class TerminalSink:
         self._end_text()
         self._end_thought()
         self._clear_status()
+        for call_id in list(self._begun):
+            self._say_begun(call_id)
         if turn.stop_reason is StopReason.CANCELLED:
             self._say("interrupted")
         if self._usage:

@@ -54,14 +54,14 @@ def part_of(block: Any) -> Part:
         case "image":
             return ImagePart(block.data, block.mime_type)
         case "audio":
-            return TextPart(f"[audio, {block.mime_type}, {_size(block.data)}: it cannot be shown here]")
+            return TextPart(safe(f"[audio, {block.mime_type}, {_size(block.data)}: it cannot be shown here]"))
         case "resource_link":
             about = f", {block.mime_type}" if block.mime_type else ""
             return TextPart(safe(f"[resource {block.name}: {block.uri}{about}]"))
         case "resource":
             return resource_part(block.resource)
         case other:
-            return TextPart(f"[content of an unknown kind: {other}]")
+            return TextPart(safe(f"[content of an unknown kind: {other}]"))
 
 
 def resource_part(resource: Any) -> Part:
@@ -75,7 +75,7 @@ def resource_part(resource: Any) -> Part:
     if kind == PDF:
         return FilePart(resource.blob, kind, _name(str(resource.uri)))
     said = resource.mime_type or "binary"
-    return TextPart(f"[resource {resource.uri}, {said}, {_size(resource.blob)}: it cannot be shown here]")
+    return TextPart(safe(f"[resource {resource.uri}, {said}, {_size(resource.blob)}: it cannot be shown here]"))
 
 
 def _name(uri: str) -> str:
@@ -83,8 +83,8 @@ def _name(uri: str) -> str:
     try:
         path = urlsplit(uri).path
     except ValueError:  # what servers send need not be a URI
-        return uri
-    return unquote(path).rstrip("/").rpartition("/")[2] or uri
+        return safe(uri)
+    return safe(unquote(path).rstrip("/").rpartition("/")[2] or uri)
 
 
 def _size(base64: str) -> str:

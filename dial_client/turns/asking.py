@@ -34,6 +34,7 @@ from dial_client.model import (
 from dial_client.prices import cost_at
 from dial_client.providers.failures import CONTEXT_LENGTH_EXCEEDED, SEARCH_UNSUPPORTED, TOOLS_UNSUPPORTED
 from dial_client.resolution import Reply
+from dial_client.safe_text import SafeStream
 from dial_client.turns import fitting, status
 from dial_client.turns.circling import stuck
 from dial_client.turns.fitting import Window
@@ -219,6 +220,8 @@ class _Listener:
     depth: int
     text: list[str] = field(default_factory=list)
     calls: list[ToolCallRequest] = field(default_factory=list)
+    clean_text: SafeStream = field(default_factory=SafeStream)
+    clean_thoughts: SafeStream = field(default_factory=SafeStream)
     printed: bool = False
     """The calls stood in the text."""
     completion: Completion = field(default_factory=lambda: Completion(FinishReason.CUT))
@@ -230,7 +233,7 @@ class _Listener:
                 await self._think()
                 await self._show(shown)
             case ReasoningChunk(text):
-                await self.emit(ReasoningDelta(text))
+                await self._think(text)
             case CallChunk(call):
                 self.calls.append(call)
             case Completion():
@@ -239,15 +242,23 @@ class _Listener:
     async def end(self) -> None:
         rest, found = self.reader.finish()
         await self._think()
+        await self._emit_thought(self.clean_thoughts.finish())
         await self._show(rest)
+        await self._emit_text(self.clean_text.finish())
         if not self.calls:
             self.calls, self.printed = list(found), True
 
-    async def _think(self) -> None:
-        if text := self.reader.reasoning():
+    async def _think(self, text: str = "") -> None:
+        await self._emit_thought(self.clean_thoughts.feed(text or self.reader.reasoning()))
+
+    async def _emit_thought(self, text: str) -> None:
+        if text:
             await self.emit(ReasoningDelta(text))
 
     async def _show(self, text: str) -> None:
+        await self._emit_text(self.clean_text.feed(text))
+
+    async def _emit_text(self, text: str) -> None:
         if not text:
             return
         if not self.text:

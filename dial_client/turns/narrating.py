@@ -13,6 +13,7 @@ from dial_client.events import Emit, Event, StatusChanged, ToolCallFinished, Too
 from dial_client.logs import get_logger
 from dial_client.messages import Message, ToolCallRequest, Usage
 from dial_client.model import Completion, ModelRequest, Provider, TextChunk
+from dial_client.safe_text import safe
 
 log = get_logger(__name__)
 
@@ -92,7 +93,7 @@ class Narrator:
 
 def _one_sentence(text: str) -> str:
     """Give the first line, if it can be a sentence: no markup, no more than a line."""
-    line = next((line for line in text.splitlines() if line.strip()), "").strip().strip("\"'*`").strip()
+    line = next((line for line in safe(text).splitlines() if line.strip()), "").strip().strip("\"'*`").strip()
     if not line or len(line) > MAX_CHARS or any(char in line for char in "<>{}[]|") or not line.isprintable():
         return ""
     return f"{line.rstrip('.…')}…"

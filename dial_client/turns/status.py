@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 
 from dial_client.messages import ToolCallRequest, ToolSpec
+from dial_client.safe_text import one_line
 
 ANALYZING = "Analyzing request…"
 SELECTING = "Selecting tools…"
 PROCESSING = "Processing results…"
 FORMULATING = "Formulating response…"
+_MAX_NAME = 100
 
 
 def waiting(why: str, seconds: float) -> str:
@@ -20,5 +22,5 @@ def waiting(why: str, seconds: float) -> str:
 def using(call: ToolCallRequest, spec: ToolSpec | None) -> str:
     """Say that a tool is used: by its title, or its name in title case (``lookup_tool``: "Using Lookup Tool…")."""
     title = spec.title if spec is not None and spec.title else None
-    name = spec.tool if spec is not None else call.name
-    return f"Using {title or name.replace('_', ' ').replace('-', ' ').title()}…"
+    name = one_line(spec.tool if spec is not None else call.name, _MAX_NAME)
+    return f"Using {one_line(title or '', _MAX_NAME) or name.replace('_', ' ').replace('-', ' ').title()}…"

@@ -1,5 +1,9 @@
 // Making elements. Text goes in as text nodes only: nothing here, or in any other module, parses markup.
 
+import { visible } from "./unseen.js";
+
+export { visible };
+
 /**
  * Make an element: el("button.small", {type: "button", onclick: act}, "Save").
  * An attribute that is false, null or undefined is left out; true is an attribute without a value.
@@ -85,17 +89,6 @@ export function say(text, { atOnce = false } = {}) {
   // The same text twice is only heard twice if the region changes in between.
   region.replaceChildren();
   setTimeout(() => region.replaceChildren(text), 50);
-}
-
-const UNSEEN = new RegExp(
-  "[\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f\\u00ad\\u061c\\u180e\\u200b-\\u200f\\u202a-\\u202e" +
-    "\\u2060-\\u206f\\ufeff\\ufff9-\\ufffb\\u{e0000}-\\u{e0fff}]",
-  "gu",
-);
-
-/** Write out what nobody would see, such as letters that turn the direction of writing. */
-export function visible(text) {
-  return text.replace(UNSEEN, (found) => `\\u{${found.codePointAt(0).toString(16)}}`);
 }
 
 /** Write a value for a person to check before it is sent anywhere. */

@@ -51,3 +51,27 @@ export function sentence(error) {
   console.error(error);
   return "Something unexpected went wrong in this page. Reloading it may help.";
 }
+
+const HINTS = {
+  readOnlyHint: { true: "that it only reads" },
+  destructiveHint: { true: "that it may destroy something", false: "that it destroys nothing" },
+  openWorldHint: {
+    true: "that it reaches beyond its own data, the web for example", false: "that it stays within its own data",
+  },
+  idempotentHint: { true: "that a second call does no more than the first" },
+};
+
+/** Say in words what a server's annotations claim: "that it only reads, that it stays within its own data". */
+export function hintsIn(annotations) {
+  return Object.entries(annotations ?? {}).map(([name, value]) => HINTS[name]?.[value]).filter(Boolean).join(", ");
+}
+
+/** Say what of a call nobody sees: what was removed from the server's words, and what is written out. */
+export function notesOn({ removed_invisible: removed, invisible_in_arguments: hidden }) {
+  return [
+    removed ? `${removed} invisible ${removed === 1 ? "character was" : "characters were"} removed from what the server says.` : "",
+    hidden
+      ? `${hidden} ${hidden === 1 ? "character" : "characters"} that nobody sees ${hidden === 1 ? "is" : "are"} written out in the arguments.`
+      : "",
+  ].filter(Boolean);
+}

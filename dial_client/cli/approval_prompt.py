@@ -1,0 +1,170 @@
+"""The question whether a tool may run, as lines of a terminal.
+
+Foreign lines begin with a bar and are wrapped here, not by the terminal: no line of theirs can pass for one of ours.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterable, Iterator
+from enum import Enum
+
+from dial_client.messages import ToolCallRequest, ToolSpec
+from dial_client.people.approval_request import claim_sentences, notes_on, quote_name
+from dial_client.people.argument_block import argument_lines
+from dial_client.safe_text import visible
+from dial_client.tools.approvals import Approval, Decision
+from dial_client.turns.sampling import SAMPLING
+
+MAX_LINES = 12
+"""Lines of one argument, or of a server's words, that are shown before somebody asks for all."""
+MAX_BLOCK = 120
+"""Lines of all arguments together; the more there are, the fewer each has."""
+MAX_ARGUMENTS = 100
+MAX_WHOLE_NAME = 2_000
+BAR = "│ "
+KEYS = "[y]es  [n]o, because…  [s]ession  [a]lways  [v]iew all"
+HELP = 'y: this once; n, with the reason behind it; s: in this session; a: always; v: show all. Enter alone is "no".'
+
+_NO = "the user said no"
+_ALLOWED = {"y": Decision.ONCE, "s": Decision.SESSION, "a": Decision.ALWAYS}
+_WORDS = {"yes": "y", "session": "s", "always": "a", "view": "v", "view all": "v"}
+_DENIED = re.compile(r"(?:no|n)(?![\w'])[\s,.:;-]*(?:because\b[\s,.:;…-]*)?(?P<reason>.*)", re.IGNORECASE | re.DOTALL)
+
+
+class Again(Enum):
+    """An answer that decides nothing."""
+
+    VIEW = "view"
+    UNKNOWN = "unknown"
+
+
+def parse_answer(typed: str) -> Approval | Again:
+    """Return what was decided by what was typed. Nothing typed is a no, and so is a no with any reason."""
+    key = _WORDS.get(typed.lower(), typed.lower())
+    if key in _ALLOWED:
+        return Approval(_ALLOWED[key])
+    if key == "v":
+        return Again.VIEW
+    if not key:
+        return Approval(Decision.DENY, _NO)
+    if denied := _DENIED.fullmatch(typed):
+        return Approval(Decision.DENY, denied["reason"].strip().rstrip(".") or _NO)
+    return Again.UNKNOWN
+
+
+def question(tool: ToolSpec, server: str, columns: int) -> tuple[list[str], str]:
+    """Return the lines before the last, and the last, behind which the answer is typed."""
+    named, asker = _names(tool, server, columns)
+    last = f"Let {asker} ask your model?" if tool.tool == SAMPLING else f"Run {named} of {asker}?"
+    if _cells(last) + len(KEYS) + 4 < columns:
+        return [], f"{last} {KEYS}: "
+    return [KEYS], f"{last} "
+
+
+def lines_of(call: ToolCallRequest, tool: ToolSpec, server: str, columns: int, *, whole: bool = False) -> Iterator[str]:
+    """Return the lines above the question: names, claims, the reason, arguments.
+
+    Args:
+        call: what the model asks for.
+        tool: as it was offered.
+        server: its name in the configuration.
+        columns: of the terminal.
+        whole: show everything, however long.
+    """
+    named, asker = _names(tool, server, columns)
+    most = None if whole else MAX_LINES
+    if tool.change:
+        yield f"{asker} describes {named} otherwise than when it was approved:"
+        yield from barred(visible(tool.change).splitlines(), columns, None)
+    if tool.tool == SAMPLING:
+        yield f"{asker} wants to ask your model"
+    else:
+        yield f"{asker} wants to run {named}"
+        for short, name in ((named, tool.tool), (asker, server)):
+            if short != (whole_name := quote_name(name, MAX_WHOLE_NAME)):
+                yield from barred([f"the whole name: {whole_name}"], columns, None)
+        for claim in claim_sentences(tool):
+            yield from barred(claim.splitlines(), columns, most)
+    if tool.why_asked:
+        yield from _wrapped("  ", [f"why you are asked: {' '.join(visible(tool.why_asked).split())}"], columns)
+    yield from _arguments(call, columns, whole=whole)
+    yield from (f"({note})" for note in notes_on(call, tool))
+
+
+def _arguments(call: ToolCallRequest, columns: int, *, whole: bool) -> Iterator[str]:
+    if not call.arguments:
+        yield "with no arguments"
+        return
+    yield "with"
+    items = list(call.arguments.items())
+    each = None if whole else max(1, min(MAX_LINES, MAX_BLOCK // len(items)))
+    for name, value in items if whole else items[:MAX_ARGUMENTS]:
+        yield from barred(argument_lines(str(name), value), columns, each)
+    if not whole and len(items) > MAX_ARGUMENTS:
+        yield f"… and {len(items) - MAX_ARGUMENTS:,} more arguments: [v]iew all"
+
+
+def _names(tool: ToolSpec, server: str, columns: int) -> tuple[str, str]:
+    """Return the names so short that a line with both is one line."""
+    room = max(20, columns - 40)
+    asker = _fitting(server, room // 2)
+    return _fitting(tool.tool, max(10, room - len(asker))), asker
+
+
+def _fitting(name: str, most: int) -> str:
+    """Return a name on as few columns, without its notes where they do not fit: they stand below then."""
+    whole = quote_name(name)
+    if _cells(whole) <= most:
+        return whole
+    kept = (quote_name(name, length, notes=False) for length in range(min(most, len(name)), 0, -1))
+    return next((written for written in kept if _cells(written) <= most), '"…"')
+
+
+def _cells(text: str) -> int:
+    """Return how many columns a text takes."""
+    from prompt_toolkit.utils import get_cwidth
+
+    return len(text) if text.isascii() else sum(map(get_cwidth, text))
+
+
+def width() -> int:
+    """Return the columns of the terminal."""
+    return max(20, shutil.get_terminal_size().columns)
+
+
+def barred(lines: Iterable[str], columns: int, most: int | None) -> Iterator[str]:
+    """Return foreign lines behind bars, at most so many; the rest is counted."""
+    lines = list(lines)
+    shown = 0
+    for at, line in enumerate(lines):
+        for piece, left in _pieces(line, columns - len(BAR) - 1):
+            if shown == most:
+                rest = len(lines) - at - 1
+                chars = len(piece) + left + sum(map(len, lines[at + 1 :]))
+                counted = f"{rest:,} more lines, {chars:,} characters" if rest else f"{chars:,} more characters"
+                yield f"  … {counted}: [v]iew all"
+                return
+            yield f"{BAR}{piece}"
+            shown += 1
+
+
+def _wrapped(indent: str, lines: Iterable[str], columns: int) -> Iterator[str]:
+    yield from (f"{indent}{piece}" for line in lines for piece, _ in _pieces(line, columns - len(indent) - 1))
+
+
+def _pieces(line: str, columns: int) -> Iterator[tuple[str, int]]:
+    """Return a line in pieces no wider than the terminal, each with the number of characters behind it."""
+    line = line.expandtabs(4)
+    start = used = space = 0
+    for at, char in enumerate(line):
+        cells = _cells(char)
+        if used + cells > max(columns, 2):
+            end = space if space > start and at - space < columns // 3 else at
+            yield line[start:end], len(line) - end
+            start, used = end, _cells(line[end:at])
+        if char == " ":
+            space = at + 1
+        used += cells
+    yield line[start:], 0
