@@ -15,6 +15,7 @@ from dial_client.audit.records import mask_of
 from dial_client.cli.options import AuditMode, Options
 from dial_client.errors import ConfigError
 from dial_client.safe_text import one_line
+from dial_client.servers.secret_detection import find_secrets
 
 VARIABLE = "DIAL_AUDIT"
 """``off``, ``on`` or ``arguments``. No key of a servers.json: a project must not be able to switch the log off."""
@@ -50,12 +51,7 @@ def open_audit_log(options: Options, settings: config.Settings) -> AuditLog | No
 def _secrets(settings: config.Settings) -> Iterator[str]:
     """Return the secrets that are known: of servers' entries, and the keys in the environment."""
     for server in settings.servers.values():
-        yield from server.env.values()
-        yield from server.headers.values()
-        # A header's "Bearer KEY" is known by its key too.
-        yield from (value.split(" ", 1)[1] for value in server.headers.values() if " " in value)
-        if server.oauth is not None:
-            yield from (secret for secret in (server.oauth.client_secret, server.oauth.private_key) if secret)
+        yield from find_secrets(server)
     yield from (value for name, value in os.environ.items() if name.upper().endswith(_KEY_ENDINGS))
 
 

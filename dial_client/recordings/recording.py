@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
@@ -46,6 +45,7 @@ from dial_client.providers.script import VERSION
 from dial_client.servers.connection import Connection
 from dial_client.servers.host_side import HostSide
 from dial_client.servers.life import OnProgress, Target
+from dial_client.servers.secret_detection import find_secrets
 from dial_client.servers.status import OnChange, ServerState, ServerStatus
 from dial_client.settings.entries import ServerSettings
 from dial_client.tools.approvals import Approval, Approver
@@ -57,7 +57,6 @@ MAX_TEXT = 4 * 1024 * 1024
 _APPENDED = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
 _MIN_SECRET = 8
 """Characters a secret has at least: what is shorter would be found in any text."""
-_SECRET_NAME = re.compile(r"key|token|secret|passw|credential|auth", re.IGNORECASE)
 _TOOL_FIELDS = {"name", "title", "description", "input_schema", "output_schema", "annotations"}
 
 
@@ -343,7 +342,5 @@ def _secrets(provider: Provider | None, targets: Iterable[Target]) -> tuple[str,
     found = set(getattr(provider, "secrets", ()))
     for target in targets:
         if isinstance(target, ServerSettings):
-            found.update(target.headers.values())
-            found.update(value.partition(" ")[2] for value in target.headers.values())
-            found.update(value for name, value in target.env.items() if _SECRET_NAME.search(name))
+            found.update(find_secrets(target))
     return tuple(sorted((one for one in found if len(one) >= _MIN_SECRET), key=len, reverse=True))
