@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from dial_client.catalog import offered_names
 from dial_client.messages import ToolCallRequest, ToolSpec
+from dial_client.settings.policy import policy_from
 from dial_client.tools.approvals import Approval, Approvals, Decision, Rules
 from tests.stand_ins import unhurried
 
@@ -131,6 +132,39 @@ def test_with_an_approver_nothing_is_known_that_no_rule_says() -> None:
     assert Approvals(Rules(), person).decided(spec()) is None
     assert Approvals(Rules(allow=("clock/now",)), person).decided(spec()) == Approval("once")
     assert person.asked == []
+
+
+DECIDED: list[tuple[Rules, bool, str | None]] = [
+    (Rules(deny=("now",)), True, "--deny now"),
+    (Rules(allow=("clock/*",)), True, "--allow clock/*"),
+    (Rules(auto_approve={"clock": ("*",)}), True, "autoApprove of clock"),
+    (Rules(policy=policy_from([{"allow": "clock/*"}])), True, "policy rule 1"),
+    (Rules(policy=policy_from([{"deny": "clock/*"}])), False, "policy rule 1"),
+    (Rules(policy=policy_from([{"ask": "clock/*"}])), False, "no approver"),
+    (Rules(policy=policy_from([{"ask": "clock/*"}])), True, None),
+    (Rules(), False, "no approver"),
+    (Rules(), True, None),
+]
+
+
+@pytest.mark.parametrize(("rules", "asks", "decided_by"), DECIDED, ids=str)
+def test_a_decision_says_what_it_comes_from(rules: Rules, asks: bool, decided_by: str | None) -> None:
+    known = Approvals(rules, Person() if asks else None).decided(spec())
+    assert (None if known is None else known.decided_by) == decided_by
+
+
+@pytest.mark.anyio
+async def test_an_answer_is_the_users_unless_the_approver_says_otherwise() -> None:
+    approvals = Approvals(
+        Rules(), Person(Approval("once"), Approval("once", decided_by="--yes"), None, Approval("session"))
+    )
+    assert [(await approvals.ask(CALL, spec())).decided_by for _ in range(5)] == [
+        "the user",
+        "--yes",
+        "no approver",
+        "the user",
+        "grant for the session",
+    ]
 
 
 def test_a_decision_that_is_none_is_an_error() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -178,6 +179,24 @@ async def test_what_the_model_reads_of_an_untrusted_servers_resources_taints() -
     turn = await turn_of(reading, calls("echo"), servers=servers, resource_tools=True)
     assert outcomes(turn) == [None, Failure.DENIED]
     assert "from books" in str(turn.tool_calls[1].result.content)
+
+
+async def test_a_tainted_conversation_reads_no_resource_of_an_address_of_its_own_making() -> None:
+    person = Person("deny")
+    secret = calls("read_resource", server="books", uri="book://1?what=secret")
+    turn = await turn_of(
+        calls("read_resource", server="books", uri="book://1"),
+        calls("list_resources"),
+        secret,
+        approve=person,
+        servers={"books": BOOKS},
+        resource_tools=True,
+    )
+    assert outcomes(turn) == [None, None, Failure.DENIED]
+    assert person.asked == [("books/read_resource", {"server": "books", "uri": "book://1?what=secret"})]
+    trusted = {"books": replace(BOOKS, trusted=True)}
+    reading = calls("read_resource", server="books", uri="book://1")
+    assert outcomes(await turn_of(reading, reading, servers=trusted, resource_tools=True)) == [None, None]
 
 
 async def test_what_a_person_attaches_or_says_with_an_untrusted_servers_words_taints() -> None:

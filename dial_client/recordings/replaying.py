@@ -23,6 +23,8 @@ from dial_client.servers.host_side import HostSide
 from dial_client.servers.life import OnProgress, Target
 from dial_client.tools.approvals import Approval, Approver, Decision
 
+_RECORDING = "the recording"
+
 
 def is_recording(model: str | Provider | None) -> bool:
     """Whether a model, or what it is named by, is a recording."""
@@ -61,7 +63,9 @@ def approver(servers: Mapping[str, RecordedServer], approve: Approver | None) ->
         if server not in servers:
             return await approve(call, tool, server) if approve is not None else Approval(Decision.ONCE)
         reasons = denied.get(_key(server, tool.tool, call.arguments))
-        return Approval(Decision.DENY, reasons.popleft()) if reasons else Approval(Decision.ONCE)
+        if reasons:
+            return Approval(Decision.DENY, reasons.popleft(), _RECORDING)
+        return Approval(Decision.ONCE, decided_by=_RECORDING)
 
     return decide
 

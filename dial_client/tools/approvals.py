@@ -130,9 +130,9 @@ class Approvals:
         verdict = self.rules.verdict(call)
         if verdict is not None and verdict.effect is Effect.DENY:
             return Approval(Decision.DENY, verdict.reason or _FORBIDDEN, verdict.decided_by)
-        if not spec.server:  # the host's own read what the conversation has already seen, and touch nothing
-            return Approval(Decision.ONCE, decided_by="the host's own tool")
         why = why_asked(call, verdict)
+        if not spec.server and not why:  # the host's own read what the conversation has already seen, and touch nothing
+            return Approval(Decision.ONCE, decided_by="the host's own tool")
         if why and self._approve is None:
             return Approval(Decision.DENY, f"{why}, and nobody is there to be asked", NO_APPROVER)
         decided_by = self._answer_before(call) if why else self._permission(call, verdict)
@@ -155,7 +155,7 @@ class Approvals:
             try:
                 # What the embedding program gives nobody has checked: it may be anything.
                 shown = replace(spec, change=self._change(spec) or self._granted_otherwise(proposed), why_asked=why)
-                answer: object = await self._approve(call, shown, spec.server)
+                answer: object = await self._approve(call, shown, _server_of(spec, call.arguments))
             except Exception as error:  # noqa: BLE001 - whatever the embedding program's approver raises: it fails closed
                 log.warning("approver_failed", tool=spec.name, error=type(error).__name__)
                 return _UNASKED
@@ -179,7 +179,7 @@ class Approvals:
         return tuple(pattern_notes.notes(self.rules, tools, {name: one.settings for name, one in servers.items()}))
 
     def _proposed(self, spec: ToolSpec, arguments: Mapping[str, Any], taint: tuple[str, ...]) -> ProposedCall:
-        entry = self._entries.get(spec.server)
+        entry = self._entries.get(_server_of(spec, arguments))
         return ProposedCall(spec, arguments, entry if isinstance(entry, ServerSettings) else None, taint)
 
     def _remember(self, answer: Approval, call: ProposedCall, *, is_forced: bool) -> None:
@@ -231,6 +231,11 @@ class Approvals:
         granted = self._granted.get((spec.server, spec.tool))
         pinned = self._pins.change(spec) if self._pins is not None else ""
         return pinned or (difference(granted, definition(spec)) if granted is not None else "") or spec.change
+
+
+def _server_of(spec: ToolSpec, arguments: Mapping[str, Any]) -> str:
+    """Return the server that a call reaches: of the host's own tools the one whose resource is read."""
+    return spec.server or str(arguments.get("server", ""))
 
 
 def why_asked(call: ProposedCall, verdict: Verdict | None) -> str:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
+from dial_client.catalog import READ_RESOURCE
 from dial_client.messages import ToolSpec
 from dial_client.settings.entries import ServerSettings
 from dial_client.settings.policy import Effect, Policy, PolicyRule
@@ -29,7 +30,7 @@ class ProposedCall:
     spec: ToolSpec
     arguments: Mapping[str, Any] = field(default_factory=dict)
     settings: ServerSettings | None = None
-    """The server's entry; None where it is an object of this process."""
+    """The entry of the server that answers; None where it is an object of this process."""
     taint: tuple[str, ...] = ()
     """The sources of untrusted content that is in the conversation."""
 
@@ -134,9 +135,12 @@ def can_act_or_send(call: ProposedCall) -> bool:
     """Return whether a call may change something or carry something out of the house.
 
     Only a tool of a trusted server that says it is read-only, and says in so many words that its world is closed,
-    does neither: an open world is what MCP assumes, and whatever is asked of the web tells the web something.
+    does neither: an open world is what MCP assumes, and whatever is asked of the web tells the web something. Of the
+    host's own tools the one that reads resources sends: the model writes the URI that a server is asked for.
     """
     is_believed = call.settings is not None and call.settings.trusted
+    if not call.spec.server:
+        return call.spec.tool == READ_RESOURCE and not is_believed
     return not (is_believed and call.spec.read_only and call.spec.open_world is False)
 
 
