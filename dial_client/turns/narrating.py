@@ -93,7 +93,13 @@ class Narrator:
 
 def _one_sentence(text: str) -> str:
     """Give the first line, if it can be a sentence: no markup, no more than a line."""
-    line = next((line for line in safe(text).splitlines() if line.strip()), "").strip().strip("\"'*`").strip()
-    if not line or len(line) > MAX_CHARS or any(char in line for char in "<>{}[]|") or not line.isprintable():
+    line = next((line for line in text.splitlines() if line.strip()), "").strip().strip("\"'*`").strip()
+    if (
+        not line
+        or len(line) > MAX_CHARS
+        or any(char in line for char in "<>{}[]|")
+        or not line.isprintable()
+        or safe(line) != line
+    ):
         return ""
     return f"{line.rstrip('.…')}…"
