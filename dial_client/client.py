@@ -28,8 +28,9 @@ from dial_client.servers.connection import Connection
 from dial_client.servers.host_side import HostSide
 from dial_client.servers.resources import Resources
 from dial_client.servers.status import ServerStatus
+from dial_client.settings.policy import policy_from
 from dial_client.sinks import sse
-from dial_client.tools.approvals import Approvals, Approver, Rules
+from dial_client.tools.approvals import Approver, Rules
 from dial_client.tools.offering import Menu
 from dial_client.tools.prompts import Prompts
 from dial_client.tools.resource_tools import ResourceTools
@@ -118,8 +119,8 @@ class DialClient:
         self._provider, self._recording = taped.provider, taped.recording
         memory = options.drawer(remember if record is None else False, options.CACHE)  # no server sleeps in a recording
         self._connections = Connections(taped.targets, HostSide(self._server_changed, memory, asked), taped.connect)
-        rules = Rules(tuple(allow), tuple(deny), AutoApproved(self._connections))
-        self._approvals = Approvals(rules, taped.approve, options.pinned(pins, self._connections.targets))
+        rules = Rules(tuple(allow), tuple(deny), AutoApproved(self._connections), policy_from(more.get("policy")))
+        self._approvals = options.approvals(rules, taped.approve, self._connections.targets, pins)
         self._executor = ToolExecutor(self._current_catalog, self._approvals, self._limits)
         self.resources = Resources(self._connections)
         """What the servers have to read."""
@@ -147,7 +148,8 @@ class DialClient:
         if chosen is None:
             raise ConfigError("no model is named", hint='give model=…, or "defaultModel" in the file', path=str(path))
         servers = {} if replaying.is_recording(chosen) else settings.servers
-        return cls(servers, chosen, **({"models": settings.models} | options))
+        rules = (*policy_from(options.get("policy")), *settings.policy)
+        return cls(servers, chosen, **({"models": settings.models} | options | {"policy": rules}))
 
     async def __aenter__(self) -> Self:
         """Start all servers side by side, and wait until each is ready or known not to be.
@@ -373,6 +375,7 @@ class DialClient:
             guidance=self._guidance,
             words=instructions.said_by(self._connections.values()),
             system=self._system,
+            servers=self._connections.values,
         )
         reason = await answering.answer(host, messages, turn, wanted)
         turn.recorder.note(*self.notes, *self._connections.notes_since(restarts))

@@ -22,6 +22,7 @@ from dial_client.model import ToolFormat
 from dial_client.settings.entries import ModelSettings, Protocol, ServerSettings, Settings, Transport, Wire
 from dial_client.settings.jsonfile import Node, did_you_mean, one_of, quoted, read
 from dial_client.settings.oauth import oauth
+from dial_client.settings.policy import policy, untrusted
 from dial_client.settings.variables import Variables, env_file, variables
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "load",
     "parse",
     "server_from_mapping",
+    "user_config",
 ]
 
 
@@ -49,10 +51,16 @@ def find_config(explicit: str | None = None) -> Path | None:
         if not _exists(explicit):
             raise ConfigError("there is no such file", path=explicit)
         return Path(explicit)
+    here = Path("servers.json")
+    return here if _exists(here) else user_config()
+
+
+def user_config() -> Path | None:
+    """Return the configuration file in the user's own folder; None where there is none."""
     from platformdirs import user_config_dir
 
-    usual = (Path("servers.json"), Path(user_config_dir("dial-client"), "servers.json"))
-    return next((path for path in usual if _exists(path)), None)
+    path = Path(user_config_dir("dial-client"), "servers.json")
+    return path if _exists(path) else None
 
 
 def load(path: str | os.PathLike[str], environ: Mapping[str, str] | None = None) -> Settings:
@@ -98,6 +106,7 @@ def parse(
         names.text(top["defaultModel"]) if "defaultModel" in top else None,
         Path(path) if path else None,
         tuple(warning for server in servers.values() for warning in server.warnings),
+        policy(top["policy"], names) if "policy" in top else (),
     )
 
 
@@ -139,6 +148,8 @@ def _entries(top: Mapping[str, Node], others: Mapping[str, Node]) -> Mapping[str
 
 def _server(name: str, node: Node, variables: Variables) -> ServerSettings:
     _check_name(name, node)
+    if "/" in name:
+        raise node.error("the name of a server holds no /", "patterns of tools are SERVER/TOOL", at_name=True)
     found, unknown = node.known(_SERVER, _ALIASES)
     enabled = _enabled(found)
     values: dict[str, Any] = {}
@@ -296,7 +307,7 @@ def _words(*words: str) -> Callable[[Node], str]:
     return one_of({word: word for word in words})
 
 
-_TOP = ("mcpServers", "servers", "models", "defaultModel", "inputs")
+_TOP = ("mcpServers", "servers", "models", "defaultModel", "inputs", "policy")
 _SERVER: Mapping[str, Callable[[Node], Any]] = {
     "type": one_of({**{kind: kind for kind in Transport}, "streamable-http": Transport.HTTP, "local": Transport.STDIO}),
     "command": _command,
@@ -310,6 +321,7 @@ _SERVER: Mapping[str, Callable[[Node], Any]] = {
     "roots": _roots,
     **dict.fromkeys(("enabled", "disabled", "lazy", "required", "pinned", "trusted", "instructions"), Node.boolean),
     **dict.fromkeys(("autoApprove", "enabledTools", "disabledTools"), Node.strings),
+    "untrusted": untrusted,
     **dict.fromkeys(("startupTimeout", "toolTimeout", "timeout"), Node.positive),
     "protocol": one_of({era: era for era in Protocol}),
     "resources": one_of({who: who for who in ("user", "tools")}),

@@ -27,6 +27,7 @@ from dial_client.servers.pinning import definition, difference
 from dial_client.tools import results
 from dial_client.tools.approvals import Approvals
 from dial_client.tools.offering import Keep, shortened
+from dial_client.tools.taint import Taint, source_of
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult
@@ -51,6 +52,7 @@ class ToolExecutor:
         keep: where results go whole that are too long for the model; None where nobody could read them.
         unallowed: has the ids of calls that wait for permission, also when they are cancelled there.
         spend: is told what servers make a model read and write for a call.
+        taint: of the conversation the calls are for; grows with their results. None for calls a person makes.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class ToolExecutor:
         keep: Keep | None = None,
         unallowed: set[str] | None = None,
         spend: Spend | None = None,
+        taint: Taint | None = None,
     ) -> None:
         self._catalog = catalog
         self._approvals = approvals
@@ -68,6 +71,7 @@ class ToolExecutor:
         self._keep = keep
         self._unallowed = set() if unallowed is None else unallowed
         self._spend = spend
+        self._taint = taint
 
     async def execute_all(
         self, calls: Sequence[ToolCallRequest], emit: Emit, deadline: Deadline
@@ -78,12 +82,14 @@ class ToolExecutor:
         calls that still run are cancelled at their servers and say so in their results.
         """
         done: dict[int, ToolCallResult] = {}
+        # The model asked for all calls of a round before it had read any of their results.
+        taint = self._taint.sources if self._taint is not None else ()
         places = anyio.CapacityLimiter(self._limits.max_parallel)
 
         async def one(index: int, call: ToolCallRequest) -> None:
             async with places:
                 too_many = index >= self._limits.max_calls_per_round
-                done[index] = await self._run(call, emit, deadline, too_many=too_many)
+                done[index] = await self._run(call, emit, deadline, taint, too_many=too_many)
 
         async with anyio.create_task_group() as group:
             for index, call in enumerate(calls):
@@ -95,7 +101,7 @@ class ToolExecutor:
         return (await self.execute_all([call], emit, deadline))[0]
 
     async def _run(
-        self, call: ToolCallRequest, emit: Emit, deadline: Deadline, *, too_many: bool = False
+        self, call: ToolCallRequest, emit: Emit, deadline: Deadline, taint: tuple[str, ...], *, too_many: bool = False
     ) -> ToolCallResult:
         route = self._catalog().routes.get(call.name)
         call = _as_meant(call, route) if route else call
@@ -104,13 +110,15 @@ class ToolExecutor:
         result: ToolCallResult | None = None
         began = time.monotonic()
         with deadline.scope():
-            route, result = (None, self._beyond(call)) if too_many else await self._cleared(call, deadline)
+            route, result = (None, self._beyond(call)) if too_many else await self._cleared(call, deadline, taint)
             began = time.monotonic()
             if result is None and route is not None:
                 result = await self._call(call, route, emit, deadline)
         if result is None:
             result = ToolCallResult.failed(call.id, Failure.TIMEOUT, "Stopped: the time for this turn is over.")
-        result = self._cut(result)
+        result = replace(self._cut(result), taint=source_of(call, result, route))
+        if self._taint is not None:
+            self._taint.add(result.taint)
         duration = time.monotonic() - began
         log.debug("tool_call", tool=call.name, server=server, ok=result.success, seconds=round(duration, 4))
         await emit(ToolCallFinished(result, server, duration))
@@ -123,7 +131,7 @@ class ToolExecutor:
         return ToolCallResult.failed(call.id, Failure.NOT_RUN, why)
 
     async def _cleared(
-        self, call: ToolCallRequest, deadline: Deadline
+        self, call: ToolCallRequest, deadline: Deadline, taint: tuple[str, ...]
     ) -> tuple[Route, None] | tuple[None, ToolCallResult]:
         """Find, check and ask until the tool that is there is the one that was asked about, and its server runs.
 
@@ -135,7 +143,9 @@ class ToolExecutor:
             route = catalog.routes.get(call.name)
             if route is not None and change:
                 route = Route(route.connection, replace(route.spec, change=change))
-            refusal = await self._refusal(call, route, catalog, deadline)
+            refusal = self._problem(call, route, catalog)
+            if refusal is None and route is not None:
+                refusal = await self._denial(call, route, deadline, taint)
             if refusal is not None:
                 return None, refusal
             assert route is not None
@@ -147,19 +157,23 @@ class ToolExecutor:
                 return now or route, None  # a server or a tool that is gone says so itself
         return None, ToolCallResult.failed(call.id, Failure.SERVER, "The call failed: the tool does not stop changing.")
 
-    async def _refusal(
-        self, call: ToolCallRequest, route: Route | None, catalog: Catalog, deadline: Deadline
-    ) -> ToolCallResult | None:
-        """Find, check, ask permission; None where nothing speaks against the call."""
+    def _problem(self, call: ToolCallRequest, route: Route | None, catalog: Catalog) -> ToolCallResult | None:
+        """Return what is wrong with the call itself; None where nothing is."""
         if route is None:
             return ToolCallResult.failed(call.id, Failure.UNKNOWN_TOOL, _unknown(call.name, catalog))
         if problem := _argument_problem(call, route):
             return ToolCallResult.failed(call.id, Failure.BAD_ARGUMENTS, problem)
-        approval = self._approvals.decided(route.spec)
+        return None
+
+    async def _denial(
+        self, call: ToolCallRequest, route: Route, deadline: Deadline, taint: tuple[str, ...]
+    ) -> ToolCallResult | None:
+        """Ask permission; None where the call is allowed."""
+        approval = self._approvals.decided(route.spec, call.arguments, taint)
         if approval is None:
             self._unallowed.add(call.id)
             with deadline.waiting_for_a_person():
-                approval = await self._approvals.ask(call, route.spec)
+                approval = await self._approvals.ask(call, route.spec, taint)
             self._unallowed.discard(call.id)
         if not approval.allowed:
             why = f": {approval.reason}" if approval.reason else ""

@@ -122,6 +122,8 @@ class ToolCallResult:
     """For a failure: the same in one line; None for a success."""
     failure: Failure | None = None
     """For a failure: its kind; None for a success."""
+    taint: str = ""
+    """As `Message.taint`."""
 
     def to_dict(self) -> dict[str, Any]:
         """Give ``{"tool_call_id", "success", "content", "error"}``."""
@@ -158,6 +160,8 @@ class Message:
     is_error: bool = False
     """For a tool: the call failed."""
     echo: Echo | None = field(default=None, repr=False)
+    taint: str = ""
+    """The untrusted source of what is in it, a tool or a server; empty where it has none. See `tools.taint`."""
 
     @classmethod
     def user(cls, text: str) -> Message:
@@ -177,9 +181,8 @@ class Message:
     @classmethod
     def tool(cls, call: ToolCallRequest, result: ToolCallResult) -> Message:
         """Make the message that carries the result of a call back to the model."""
-        return cls(
-            Role.TOOL, result.content, tool_call_id=result.tool_call_id, name=call.name, is_error=not result.success
-        )
+        sent: dict[str, Any] = {"tool_call_id": result.tool_call_id, "name": call.name, "taint": result.taint}
+        return cls(Role.TOOL, result.content, is_error=not result.success, **sent)
 
     @property
     def text(self) -> str:
@@ -195,10 +198,8 @@ class Message:
         said: dict[str, Any] = {"role": self.role.value, "content": content_to_json(self.content)}
         if self.tool_calls:
             said["tool_calls"] = [call.to_dict() for call in self.tool_calls]
-        if self.tool_call_id is not None:
-            said["tool_call_id"] = self.tool_call_id
-        if self.name is not None:
-            said["name"] = self.name
+        named = {"tool_call_id": self.tool_call_id, "name": self.name, "taint": self.taint or None}
+        said |= {key: value for key, value in named.items() if value is not None}
         if self.is_error:
             said["is_error"] = True
         if self.echo is not None:
@@ -222,6 +223,7 @@ class Message:
                 name=_text_or_none(data.get("name")),
                 is_error=bool(data.get("is_error", False)),
                 echo=Echo(echo["provider"], echo["data"]) if echo else None,
+                taint=_text_or_none(data.get("taint")) or "",
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not a message: {error!r}") from error
@@ -257,6 +259,8 @@ class ToolSpec:
     icons: tuple[Icon, ...] = field(default=(), repr=False)
     change: str = ""
     """How it differs from what was approved of it, as the lines of a diff: set for whoever is asked to approve it."""
+    why_asked: str = ""
+    """Why a person has to be asked, whatever allows the call: a rule, or untrusted content. Set as `change` is."""
     deferred: bool = False
     """The endpoint, which searches among tools itself, need not show it to the model before it is found."""
 

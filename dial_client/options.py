@@ -22,7 +22,8 @@ from dial_client.recordings import replaying
 from dial_client.recordings.recording import Recording
 from dial_client.servers.drawer import Drawer
 from dial_client.servers.pinning import Pins
-from dial_client.tools.approvals import Approver
+from dial_client.settings.policy import Policy
+from dial_client.tools.approvals import Approvals, Approver, Rules
 from dial_client.turns.sampling import OwnModel, by_callback
 
 
@@ -30,9 +31,13 @@ def target(name: str, entry: Any) -> Any:
     """Give how a server is reached.
 
     Raises:
-        ConfigError: the entry is wrong.
+        ConfigError: the entry is wrong, or the name holds a ``/``.
     """
-    return config.server_from_mapping(name, entry) if isinstance(entry, Mapping) else entry
+    if isinstance(entry, Mapping):
+        return config.server_from_mapping(name, entry)
+    if "/" in name:
+        raise ConfigError(f"{name!r}: the name of a server holds no /", "patterns of tools are SERVER/TOOL")
+    return entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +92,16 @@ def pinned(where: bool | str | os.PathLike[str], servers: Mapping[str, Any]) -> 
     return None if kept is None else Pins(kept, servers)
 
 
+def approvals(
+    rules: Rules,
+    approve: Approver | None,
+    targets: Mapping[str, Any],
+    pins: bool | str | os.PathLike[str],  # noqa: FBT001 - as people give it
+) -> Approvals:
+    """Return what every call passes before it runs."""
+    return Approvals(rules, approve, pinned(pins, targets), targets)
+
+
 def model_named(
     model: str | Provider | None, models: Mapping[str, config.ModelSettings], base_url: str | None
 ) -> tuple[Provider | None, ToolFormat | str | None]:
@@ -122,6 +137,10 @@ class HostCallbacks(TypedDict, total=False):
 
 class ClientOptions(HostCallbacks, total=False):
     """The options of a `DialClient` that its constructor does not spell out."""
+
+    policy: Policy | str | os.PathLike[str] | list[Any]
+    """Rules for calls: a file, or a list as ``"policy"`` in servers.json has it. They come before those of the file
+    that `DialClient.from_config` reads."""
 
 
 def host_callbacks(chosen: ClientOptions) -> HostCallbacks:

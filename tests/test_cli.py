@@ -114,11 +114,11 @@ def test_without_a_terminal_a_tool_is_denied_and_the_option_is_named(tmp_path: P
     write_config(tmp_path, {"raw": entry("Server")}, TALK)
     ran = dial_chat(tmp_path, "--output", "json", "Say hi")
     assert ran.returncode == 5
-    assert "--allow echo" in ran.stderr
+    assert "--allow raw/echo" in ran.stderr
     assert json.loads(ran.stdout)["tool_calls"][0]["is_error"] is True
 
 
-@pytest.mark.parametrize("option", [("--allow", "echo"), ("--allow", "raw/*"), ("-y",)])
+@pytest.mark.parametrize("option", [("--allow", "raw/echo"), ("--allow", "raw/*"), ("-y",)])
 def test_what_is_allowed_runs(tmp_path: Path, option: tuple[str, ...]) -> None:
     write_config(tmp_path, {"raw": entry("Server")}, TALK)
     assert dial_chat(tmp_path, *option, "Say hi").returncode == 0

@@ -154,7 +154,7 @@ async def test_what_is_denied_does_not_run_and_the_model_is_told() -> None:
     assert [record.denied for record in turn.tool_calls] == [True]
 
 
-@pytest.mark.parametrize("pattern", ["add", "calc__add", "calc/*", "*"])
+@pytest.mark.parametrize("pattern", ["add", "*/add", "calc/*", "*"])
 async def test_a_deny_wins_over_everything(pattern: str) -> None:
     dial, _ = client(ADD, "Then not.", allow=["*"], deny=[pattern])
     async with dial:

@@ -202,7 +202,7 @@ async def test_a_call_that_runs_while_a_person_thinks_about_another_has_its_own_
         server("s", "work", call=runs(anyio.sleep_forever)),
         server("t", "other"),
         approve=thinks,
-        rules=Rules(allow=("work",)),
+        rules=Rules(allow=("*/work",)),
         tool_timeout=5,
     )
     began = anyio.current_time()

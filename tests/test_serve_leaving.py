@@ -111,7 +111,7 @@ def test_it_prints_its_address_serves_and_leaves_when_told(tmp_path: Path, numbe
         assert process.stdout is not None
         assert process.stdout.read() == ""
     assert (said["content"], turn["text"]) == ("I may not.", "Hello.")
-    assert "it/echo; --allow echo lets it through" in rest
+    assert "it/echo; --allow it/echo lets it through" in rest
     assert token not in rest
     assert "Traceback" not in rest
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 
 from dial_client.cli.opening import say_notes, warn
 from dial_client.client import DialClient
@@ -23,7 +24,7 @@ async def with_resources(dial: DialClient, asked: str, typed: str) -> str | Mess
     attached = await dial.attach(typed)
     say_notes(attached.notes)
     content = attached.message.content
-    return asked if isinstance(content, str) else Message(Role.USER, (TextPart(asked), *content[1:]))
+    return asked if isinstance(content, str) else replace(attached.message, content=(TextPart(asked), *content[1:]))
 
 
 async def prompt_called(dial: DialClient, said: str) -> Message | None:
@@ -80,10 +81,12 @@ def _arguments(prompt: Prompt, rest: str) -> dict[str, str] | None:
 def as_one(messages: Sequence[Message]) -> Message:
     """Put the messages of a prompt into one of the person's; what the assistant says in it is marked as that."""
     parts: list[Part] = []
+    taint = next((message.taint for message in messages if message.taint), "")
     for message in messages:
         mark = "Assistant: " if message.role is Role.ASSISTANT else ""
         content = (TextPart(message.content),) if isinstance(message.content, str) else message.content
         parts += [TextPart(mark + part.text) if isinstance(part, TextPart) else part for part in content]
     if all(isinstance(part, TextPart) for part in parts):
-        return Message.user("\n\n".join(part.text for part in parts if isinstance(part, TextPart)))
-    return Message(Role.USER, tuple(parts))
+        text = "\n\n".join(part.text for part in parts if isinstance(part, TextPart))
+        return Message(Role.USER, text, taint=taint)
+    return Message(Role.USER, tuple(parts), taint=taint)

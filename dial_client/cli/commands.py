@@ -37,6 +37,7 @@ def chat(
     allow: o.Allow = None,
     deny: o.Deny = None,
     yes: o.Yes = False,
+    policy: o.Policy = None,
     sampling: o.Sampling = False,
     continue_latest: o.Continue = False,
     resume: o.Resume = None,
@@ -64,8 +65,10 @@ def chat(
         tool_timeout=tool_timeout,
         stream=not no_stream,
         output=output,
-        allow=(*(allow or ()), *(("*",) if yes else ())),
+        allow=tuple(allow or ()),
         deny=tuple(deny or ()),
+        yes=yes,
+        policy=policy,
         continue_latest=continue_latest,
         resume=resume,
         save=not no_save,
@@ -73,7 +76,6 @@ def chat(
         verbose=verbose,
         sampling=sampling,
     )
-
     run_command(lambda: _chat(options, prompt), options)
 
 
@@ -211,6 +213,7 @@ def serve(
     allow: o.Allow = None,
     deny: o.Deny = None,
     yes: o.Yes = False,
+    policy: o.Policy = None,
     no_save: o.NoSave = False,
     verbose: o.Verbose = False,
 ) -> None:
@@ -224,8 +227,10 @@ def serve(
         max_depth=max_depth,
         timeout=timeout,
         tool_timeout=tool_timeout,
-        allow=(*(allow or ()), *(("*",) if yes else ())),
+        allow=tuple(allow or ()),
         deny=tuple(deny or ()),
+        yes=yes,
+        policy=policy,
         save=not no_save,
         verbose=verbose,
     )

@@ -96,7 +96,7 @@ async def call_tool(options: Options, name: str, arguments: str, *, as_json: boo
         raise ConfigError(f"the arguments are not JSON: {error}", hint="""like '{"a": 1}'""") from None
     if not isinstance(given, dict):
         raise ConfigError("the arguments are not a JSON object", hint="""like '{"a": 1}'""")
-    options = replace(options, allow=("*",))
+    options = replace(options, yes=True)
     callbacks = dialogues.callbacks(options, TerminalSink())
     async with opened(options, settings_of(options), None, None, callbacks) as dial:
         await dial.ready()

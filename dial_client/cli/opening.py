@@ -16,12 +16,14 @@ from dial_client.cli.options import Options
 from dial_client.client import DialClient
 from dial_client.errors import ConfigError
 from dial_client.limits import Limits
+from dial_client.messages import ToolCallRequest, ToolSpec
 from dial_client.model import Provider
 from dial_client.options import HostCallbacks
 from dial_client.providers import open_provider
 from dial_client.recordings import replaying
 from dial_client.safe_text import one_line, safe
-from dial_client.tools.approvals import Approver
+from dial_client.settings.policy import Policy, policy_from
+from dial_client.tools.approvals import Approval, Approver, Decision
 
 _MODEL_OF_KEY = {"ANTHROPIC_API_KEY": "anthropic:claude-sonnet-5-5", "OPENAI_API_KEY": "openai:gpt-6-luna"}
 """What is used where no model is named but one of these keys is in the environment."""
@@ -57,20 +59,40 @@ async def opened(
         provider,
         tool_format=options.tool_format or (profile.tool_format if profile else None),
         limits=_limits(options),
-        approve=approve,
+        approve=_allow_all if options.yes else approve,
         allow=options.allow,
         deny=options.deny,
+        policy=policy_of(options, settings),
         system=options.system,
         record=options.record,
         **(callbacks or {}),
         remember=True,
-        pins="*" not in options.allow,  # whoever allows everything is asked nothing
+        pins=not options.yes and "*" not in options.allow,  # whoever allows everything is asked nothing
     )
     await dial.open()
     try:
         yield dial
     finally:
         await dial.aclose()
+
+
+def policy_of(options: Options, settings: config.Settings) -> Policy:
+    """Return all rules in effect: those of ``--policy``, of the user's own configuration, and of the file in use.
+
+    Raises:
+        ConfigError: a file cannot be read, or something in it is wrong.
+    """
+    own = config.user_config()
+    is_in_use = settings.path is not None and own is not None and settings.path.absolute() == own.absolute()
+    return (*policy_from(options.policy), *policy_from(own), *(() if is_in_use else settings.policy))
+
+
+async def _allow_all(call: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:  # noqa: ARG001 - an approver
+    """Answer for a person who has said yes to everything beforehand."""
+    return Approval(Decision.ONCE, decided_by="--yes")
+
+
+_allow_all.side_by_side = True  # type: ignore[attr-defined]  # see `tools.approvals.Approver`
 
 
 def provider_of(options: Options, settings: config.Settings) -> Provider:

@@ -56,6 +56,9 @@ class Options:
     output: Output = Output.TEXT
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
+    yes: bool = False
+    """Nothing is asked: what no rule denies is allowed. Not the same as ``allow=("*",)``."""
+    policy: Path | None = None
     continue_latest: bool = False
     resume: str | None = None
     save: bool = True
@@ -94,12 +97,19 @@ NoStream = Annotated[bool, typer.Option("--no-stream", help="Ask the model for i
 OutputForm = Annotated[Output, typer.Option("--output", help="The form of the answer on standard output.")]
 Allow = Annotated[
     list[str] | None,
-    typer.Option("--allow", metavar="PATTERN", help="Tools that run without asking, e.g. 'time/*'. Repeatable."),
+    typer.Option(
+        "--allow", metavar="PATTERN", help="Tools that run without asking, as SERVER/TOOL: 'time/*'. Repeatable."
+    ),
 ]
 Deny = Annotated[
-    list[str] | None, typer.Option("--deny", metavar="PATTERN", help="Tools that never run; wins. Repeatable.")
+    list[str] | None,
+    typer.Option("--deny", metavar="PATTERN", help="Tools that never run, as SERVER/TOOL or TOOL; wins. Repeatable."),
 ]
-Yes = Annotated[bool, typer.Option("-y", "--yes", help="Allow all tools.")]
+Yes = Annotated[bool, typer.Option("-y", "--yes", help="Allow all calls that no rule denies, and ask nothing.")]
+Policy = Annotated[
+    Path | None,
+    typer.Option("--policy", metavar="FILE", help="Rules that allow, ask about or deny calls; they come first."),
+]
 Sampling = Annotated[
     bool,
     typer.Option("--sampling", help="Let servers ask your model, a little in a turn, each time with your consent."),

@@ -10,7 +10,7 @@ from dial_client.cli.opening import warn
 from dial_client.messages import ToolCallRequest, ToolSpec
 from dial_client.safe_text import safe
 from dial_client.sinks.terminal import TerminalSink
-from dial_client.tools.approvals import Approval, Approver, Decision
+from dial_client.tools.approvals import NO_APPROVER, Approval, Approver, Decision
 from dial_client.turns.sampling import SAMPLING
 
 _ANSWERS = {"y": Decision.ONCE, "yes": Decision.ONCE, "a": Decision.SESSION, "always": Decision.SESSION}
@@ -28,19 +28,28 @@ def approver(sink: TerminalSink) -> Approver:
     return ask
 
 
-async def _deny(call: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:
+async def _deny(_: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:
     if tool.change:
         said = f"{server}/{tool.tool} is described otherwise than when it was approved, and nobody is there to be asked"
         warn(f"{said}: not allowed; look at it in a terminal, or let everything through with --yes")
-        return Approval(Decision.DENY, f"the server {server!r} has changed this tool since it was approved")
-    warn(f"not allowed without a terminal to ask in: {server}/{tool.tool}; --allow {call.name} lets it through")
-    return Approval(Decision.DENY, "nobody is there to be asked for permission")
+        return Approval(
+            Decision.DENY, f"the server {server!r} has changed this tool since it was approved", NO_APPROVER
+        )
+    if tool.why_asked:
+        warn(f"not allowed without a terminal to ask in: {server}/{tool.tool}: {tool.why_asked}")
+        return Approval(Decision.DENY, f"{tool.why_asked}, and nobody is there to be asked", NO_APPROVER)
+    warn(
+        f"not allowed without a terminal to ask in: {server}/{tool.tool}; --allow {server}/{tool.tool} lets it through"
+    )
+    return Approval(Decision.DENY, "nobody is there to be asked for permission", NO_APPROVER)
 
 
 async def _ask(call: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:
     if tool.change:
         print(f"{safe(server)} describes {safe(tool.tool)} otherwise than when it was approved:", file=sys.stderr)
         print(_indented(tool.change), file=sys.stderr)
+    if tool.why_asked:
+        print(f"asked because {safe(tool.why_asked)}", file=sys.stderr)
     is_tool = tool.tool != SAMPLING
     what = f"wants to run {safe(tool.tool)} with" if is_tool else "wants to ask your model"
     print(f"{safe(server)} {what}", file=sys.stderr)

@@ -32,7 +32,7 @@ from dial_client.serve.turns import Turns
 from dial_client.servers.drawer import identity
 from dial_client.servers.pinning import definition
 from dial_client.settings.entries import ServerSettings
-from dial_client.tools.approvals import Approval, Decision
+from dial_client.tools.approvals import NO_APPROVER, Approval, Decision
 from dial_client.turns import running
 
 log = get_logger(__name__)
@@ -101,13 +101,12 @@ class Desk:
     async def __call__(self, call: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:
         """Ask for permission: a `tools.approvals.Approver`."""
         key = self._key(tool, server)
-        if await self._slips.is_granted(key):
-            return Approval(Decision.ONCE)
+        if not tool.why_asked and await self._slips.is_granted(key):
+            return Approval(Decision.ONCE, decided_by="grant for the session")
         turn = running.current()
         talk = turn.witness if turn is not None else None
         if not isinstance(talk, LiveTurn):
-            self._say(f"not allowed where nobody is asked: {server}/{tool.tool}; --allow {call.name} lets it through")
-            return Approval(Decision.DENY, "nobody is there to be asked for permission")
+            return self._refused(tool, server)
         about = {
             "conversation": talk.conversation_id,
             "turn": talk.id,
@@ -118,13 +117,24 @@ class Desk:
             "description": tool.description,
             "read_only": tool.read_only,
             "change": tool.change,
+            "why_asked": tool.why_asked,
         }
-        answer = await self._ask(Slip(uuid.uuid4().hex, APPROVAL, about, key), (talk,))
+        # What has to be asked about whatever was granted is granted for this very call only.
+        kind = _hash(key, call.arguments) if tool.why_asked else key
+        answer = await self._ask(Slip(uuid.uuid4().hex, APPROVAL, about, kind), (talk,))
         if isinstance(answer, Approval):
             if answer.decision is Decision.SESSION:
                 await self._slips.grant(key)
             return answer
-        return Approval(Decision.DENY, "nobody answered whether it may run")
+        return Approval(Decision.DENY, "nobody answered whether it may run", NO_APPROVER)
+
+    def _refused(self, tool: ToolSpec, server: str) -> Approval:
+        named = f"{server}/{tool.tool}"
+        if tool.why_asked:
+            self._say(f"not allowed where nobody is asked: {named}: {tool.why_asked}")
+            return Approval(Decision.DENY, f"{tool.why_asked}, and nobody is there to be asked", NO_APPROVER)
+        self._say(f"not allowed where nobody is asked: {named}; --allow {named} lets it through")
+        return Approval(Decision.DENY, "nobody is there to be asked for permission", NO_APPROVER)
 
     async def elicit(self, question: Elicitation) -> ElicitationAnswer:
         """Ask what a server wants to know: a `people.questions.Elicit`."""
@@ -181,7 +191,7 @@ class Desk:
     def _key(self, tool: ToolSpec, server: str) -> str:
         entry = self._servers.get(server)
         reached = self._reached(entry) if isinstance(entry, ServerSettings) else ()
-        return hashlib.sha256(json.dumps([server, reached, definition(tool)]).encode()).hexdigest()
+        return _hash(server, reached, definition(tool))
 
     def _reached(self, entry: ServerSettings) -> tuple[str, str]:
         # One and the same program works on other files where it is started in another folder.
@@ -258,6 +268,10 @@ class Desk:
         waiting = self._waiting.get(said["id"])
         if waiting is not None:
             waiting.give(said)
+
+
+def _hash(*parts: Any) -> str:
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def _found(slips: Sequence[Slip], id_: str, kind: str) -> Slip:

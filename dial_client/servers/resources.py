@@ -158,6 +158,12 @@ class Resources:
         connection = await ready(self._connections, server)
         return await connection.ask(request, seconds_for(connection))
 
+    def is_untrusted(self, server: str) -> bool:
+        """Return whether what a server has to read is marked as untrusted content."""
+        connection = self._connections.get(server)
+        settings = connection.settings if connection is not None else None
+        return settings is not None and bool(settings.untrusted)
+
     def subscribe(self, server: str, uri: str) -> Subscription:
         """Hear of changes of a resource: ``async with … as changes``, then ``async for uri in changes``.
 

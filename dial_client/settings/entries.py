@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dial_client.model import ToolFormat
+from dial_client.settings.policy import Policy
 
 
 class Transport(StrEnum):
@@ -115,6 +116,8 @@ class ServerSettings:
     """Who may read its resources: the user, by naming one, or the model too, by two tools."""
     trusted: bool = False
     """What it says of its tools (read-only, idempotent) is believed."""
+    untrusted: tuple[str, ...] = ()
+    """Globs of its own tools whose results hold what strangers wrote: web pages, mail, issues."""
     warnings: tuple[str, ...] = ()
     """What is odd in its entry, a line each."""
 
@@ -156,3 +159,5 @@ class Settings:
     path: Path | None = None
     warnings: tuple[str, ...] = ()
     """What is odd but does not stop anything, a line each, with its place."""
+    policy: Policy = ()
+    """The rules for calls, in the order of the file."""

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+import hashlib
+import json
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from fnmatch import fnmatchcase
+from types import MappingProxyType
+from typing import Any
 
 import anyio
 
 from dial_client.logs import get_logger
 from dial_client.messages import ToolCallRequest, ToolSpec
 from dial_client.servers.pinning import Pins, definition, difference
+from dial_client.settings.entries import ServerSettings
+from dial_client.settings.policy import Effect
+from dial_client.tools.policy import ProposedCall, Rules, Verdict, can_act_or_send
+from dial_client.tools.taint import in_words
+
+__all__ = ["NO_APPROVER", "THE_USER", "Approval", "Approvals", "Approver", "Decision", "Rules"]
 
 log = get_logger(__name__)
 
@@ -41,6 +49,9 @@ class Approval:
 
     decision: Decision | str
     reason: str = ""
+    decided_by: str = field(default="", compare=False)
+    """Who or what decided, for a record: ``policy rule 3 (servers.json)``, ``autoApprove of time``, ``--allow time/*``,
+    ``the user``, ``grant …``, ``no approver``; an approver that leaves it empty is taken for the user."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "decision", Decision(self.decision))
@@ -51,7 +62,10 @@ class Approval:
         return self.decision is not Decision.DENY
 
 
-_UNASKED = Approval(Decision.DENY, "permission could not be asked for")
+THE_USER, NO_APPROVER = "the user", "no approver"
+"""Who decided: a person, or nobody, because none is there."""
+_UNASKED = Approval(Decision.DENY, "permission could not be asked for", NO_APPROVER)
+_FORBIDDEN = "a rule of the user's forbids this tool"
 
 Approver = Callable[[ToolCallRequest, ToolSpec, str], Awaitable[Approval]]
 """Is asked with the call, the tool as it was offered, and the server's name in the configuration.
@@ -60,96 +74,80 @@ Questions come one after the other, unless it has an attribute ``side_by_side`` 
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """Patterns (``*``, ``?``) that decide without asking.
-
-    A tool is named by its offered name, ``server__tool`` or ``server/tool``; a deny also matches the tool's own name,
-    whatever it is offered as.
-    """
-
-    allow: tuple[str, ...] = ()
-    deny: tuple[str, ...] = ()
-    auto_approve: Mapping[str, tuple[str, ...]] | None = None
-    """For each server, with or without any, the patterns of its own tool names that its configuration approves."""
-
-    def denies(self, spec: ToolSpec) -> bool:
-        """Whether a deny matches any name of the tool."""
-        return _matches((*_names(spec), spec.tool), self.deny)
-
-    def allows(self, spec: ToolSpec) -> bool:
-        """Whether the configuration or an allow matches."""
-        configured = (self.auto_approve or {}).get(spec.server, ())
-        return _matches((spec.tool,), configured) or _matches(self._names_of_its_own(spec), self.allow)
-
-    def _names_of_its_own(self, spec: ToolSpec) -> list[str]:
-        """Give the names of a tool but those that begin like another server's: a server calls its tools as it likes."""
-        *doubtful, certain = _names(spec)
-        return [name for name in doubtful if self._owner(name) in (None, spec.server)] + [certain]
-
-    def _owner(self, name: str) -> str | None:
-        servers = self.auto_approve or {}
-        owners = [one for one in servers if name.startswith((f"{one}__", f"{_offered(one)}__"))]
-        return max(owners, key=len, default=None)
-
-
-def _names(spec: ToolSpec) -> tuple[str, ...]:
-    return (spec.name, f"{spec.server}__{spec.tool}", f"{spec.server}/{spec.tool}")
-
-
-def _offered(server: str) -> str:
-    return re.sub(r"[^a-zA-Z0-9_-]", "_", server)
-
-
-def _matches(names: Iterable[str], patterns: Iterable[str]) -> bool:
-    patterns = tuple(patterns)
-    return any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
-
-
 class Approvals:
     """The one place every call passes before it runs.
 
     What is granted for longer than a call is granted to the tool as it was then: one that is described otherwise, or
     takes other arguments, is asked about again.
 
+    A deny wins over everything. A policy's ask, and untrusted content in the conversation, bring the question whatever
+    else would let the call through; the answer then holds for this very call only, also where it is given for longer.
+
     Args:
         rules: decide without asking.
-        approve: is asked where they say nothing; None lets all that through.
+        approve: is asked where they say nothing; None lets all that through, and refuses what has to be asked about.
         pins: hold what was approved in earlier runs, by whatever way; None for none. A tool that differs from its pin
             is asked about whatever the rules allow, and refused where nobody can be asked.
+        entries: how each server is reached: paths and annotations are judged by that.
     """
 
-    def __init__(self, rules: Rules, approve: Approver | None, pins: Pins | None = None) -> None:
+    def __init__(
+        self,
+        rules: Rules,
+        approve: Approver | None,
+        pins: Pins | None = None,
+        entries: Mapping[str, Any] | None = None,
+    ) -> None:
         self._rules = rules
         self._approve = approve
         self._pins = pins
+        self._entries = {} if entries is None else entries
         self._granted: dict[tuple[str, str], str] = {}
+        self._answered: dict[tuple[str, str], set[str]] = {}
+        """Of each tool, the calls that were allowed for the session although they had to be asked about."""
         is_patient = not getattr(approve, "side_by_side", False)
         self._turn_to_ask: AbstractAsyncContextManager[None] = anyio.Lock() if is_patient else nullcontext()
 
-    def decided(self, spec: ToolSpec) -> Approval | None:
-        """Give what is known without asking; None where a person has to be asked."""
-        if self._rules.denies(spec):
-            return Approval(Decision.DENY, "a rule of the user's forbids this tool")
+    def decided(
+        self, spec: ToolSpec, arguments: Mapping[str, Any] = MappingProxyType({}), taint: tuple[str, ...] = ()
+    ) -> Approval | None:
+        """Return what is known without asking; None where a person has to be asked.
+
+        Args:
+            spec: the tool.
+            arguments: those of the call, as they are sent.
+            taint: the sources of untrusted content that the model had read when it asked for the call.
+        """
+        call = self._proposed(spec, arguments, taint)
+        verdict = self._rules.verdict(call)
+        if verdict is not None and verdict.effect is Effect.DENY:
+            return Approval(Decision.DENY, verdict.reason or _FORBIDDEN, verdict.decided_by)
         if not spec.server:  # the host's own read what the conversation has already seen, and touch nothing
-            return Approval(Decision.ONCE)
-        if self._approve is not None and not self._rules.allows(spec) and not self._is_granted(spec):
+            return Approval(Decision.ONCE, decided_by="the host's own tool")
+        why = _why_asked(call, verdict)
+        if why and self._approve is None:
+            return Approval(Decision.DENY, f"{why}, and nobody is there to be asked", NO_APPROVER)
+        decided_by = self._answer_before(call) if why else self._permission(spec, verdict)
+        if not decided_by:
             return None
         if self._change(spec):
             return None if self._approve is not None else _changed(spec)
         if self._pins is not None:
             self._pins.pin(spec)
-        return Approval(Decision.ONCE)
+        return Approval(Decision.ONCE, decided_by=decided_by)
 
-    async def ask(self, call: ToolCallRequest, spec: ToolSpec) -> Approval:
-        """Ask the approver; one that fails is a no."""
+    async def ask(self, call: ToolCallRequest, spec: ToolSpec, taint: tuple[str, ...] = ()) -> Approval:
+        """Ask the approver; one that fails is a no. `taint` is as for `decided`."""
         async with self._turn_to_ask:
-            if (known := self.decided(spec)) is not None:
+            if (known := self.decided(spec, call.arguments, taint)) is not None:
                 return known
             assert self._approve is not None
+            proposed = self._proposed(spec, call.arguments, taint)
+            why = _why_asked(proposed, self._rules.verdict(proposed))
             try:
                 # What the embedding program gives nobody has checked: it may be anything.
-                answer: object = await self._approve(call, replace(spec, change=self._change(spec)), spec.server)
+                shown = replace(spec, change=self._change(spec), why_asked=why)
+                answer: object = await self._approve(call, shown, spec.server)
             except Exception as error:  # noqa: BLE001 - whatever the embedding program's approver raises: it fails closed
                 log.warning("approver_failed", tool=spec.name, error=type(error).__name__)
                 return _UNASKED
@@ -158,19 +156,41 @@ class Approvals:
                 return _UNASKED
             if answer.allowed and self._pins is not None:
                 self._pins.pin(spec)
-        if answer.allowed:
-            self._granted.pop((spec.server, spec.tool), None)
-        if answer.decision in (Decision.SESSION, Decision.ALWAYS):
-            self._granted[spec.server, spec.tool] = definition(spec)
-        return answer
+        self._remember(answer, proposed, is_forced=bool(why))
+        return answer if answer.decided_by else replace(answer, decided_by=THE_USER)
 
     def forget(self, server: str) -> None:
         """Take back what was granted to the tools of a server: another one may have its name next."""
         self._granted = {key: granted for key, granted in self._granted.items() if key[0] != server}
+        self._answered = {key: calls for key, calls in self._answered.items() if key[0] != server}
 
-    def _is_granted(self, spec: ToolSpec) -> bool:
+    def _proposed(self, spec: ToolSpec, arguments: Mapping[str, Any], taint: tuple[str, ...]) -> ProposedCall:
+        entry = self._entries.get(spec.server)
+        return ProposedCall(spec, arguments, entry if isinstance(entry, ServerSettings) else None, taint)
+
+    def _remember(self, answer: Approval, call: ProposedCall, *, is_forced: bool) -> None:
+        key = (call.spec.server, call.spec.tool)
+        if answer.allowed:
+            self._granted.pop(key, None)
+        if answer.decision not in (Decision.SESSION, Decision.ALWAYS):
+            return
+        self._granted[key] = definition(call.spec)
+        if is_forced:
+            self._answered.setdefault(key, set()).add(_digest(call))
+
+    def _permission(self, spec: ToolSpec, verdict: Verdict | None) -> str:
+        """Return what lets a call through that nothing has to be asked about; empty where that is a person's affair."""
+        if verdict is not None:
+            return verdict.decided_by
         granted = self._granted.get((spec.server, spec.tool))
-        return granted is not None and granted == definition(spec)
+        if granted is not None and granted == definition(spec):
+            return "grant for the session"
+        return "" if self._approve is not None else NO_APPROVER
+
+    def _answer_before(self, call: ProposedCall) -> str:
+        """Return who allowed this very call before; empty where nobody did."""
+        calls = self._answered.get((call.spec.server, call.spec.tool), ())
+        return "grant for the session" if _digest(call) in calls else ""
 
     def _change(self, spec: ToolSpec) -> str:
         """Say how a tool differs from what was approved of it, in this run or before."""
@@ -179,7 +199,24 @@ class Approvals:
         return pinned or (difference(granted, definition(spec)) if granted is not None else "") or spec.change
 
 
+def _why_asked(call: ProposedCall, verdict: Verdict | None) -> str:
+    """Return why a person has to be asked, whatever else allows the call; empty where nothing says so."""
+    reasons = []
+    if verdict is not None and verdict.effect is Effect.ASK:
+        reasons.append(f"{verdict.decided_by} asks{f': {verdict.reason}' if verdict.reason else ''}")
+    is_meant = verdict is not None and verdict.effect is Effect.ALLOW and verdict.though_tainted
+    if call.taint and can_act_or_send(call) and not is_meant:
+        reasons.append(f"the conversation holds {in_words(call.taint)}, and this tool can act or send")
+    return "; ".join(reasons)
+
+
+def _digest(call: ProposedCall) -> str:
+    """Return what tells a call from others of other arguments, or of a tool that has changed."""
+    said = json.dumps([definition(call.spec), call.arguments], sort_keys=True, default=str)
+    return hashlib.sha256(said.encode(errors="replace")).hexdigest()
+
+
 def _changed(spec: ToolSpec) -> Approval:
     said = f"{spec.server!r} describes its tool {spec.tool!r} otherwise than when it was approved"
     log.warning("tool_changed", server=spec.server, tool=spec.tool)
-    return Approval(Decision.DENY, f"{said}, and nobody is there to be asked about it")
+    return Approval(Decision.DENY, f"{said}, and nobody is there to be asked about it", NO_APPROVER)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dial_client.icons import Icon, icons_of
@@ -89,9 +89,10 @@ class Prompts:
 
         async def request(client: Client) -> tuple[Message, ...]:
             got = await client.get_prompt(name, dict(arguments or {}))
-            return tuple(_message(one.role, one.content) for one in got.messages)
+            return tuple(replace(_message(one.role, one.content), taint=taint) for one in got.messages)
 
         connection = await ready(self._connections, server)
+        taint = server if connection.settings is not None and connection.settings.untrusted else ""
         return await connection.ask(request, seconds_for(connection))
 
     async def complete(

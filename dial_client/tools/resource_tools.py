@@ -52,6 +52,12 @@ class ResourceTools:
         asked = (one for one in self._connections.values() if one.status.state is not ServerState.DISABLED)
         return [one.name for one in asked if self._for_all or (one.settings and one.settings.resources == "tools")]
 
+    def untrusted(self, server: object = None) -> list[str]:
+        """Return the servers that bring in untrusted content, among all that can be looked into or the one named."""
+        found = (name for name in self._servers() if server is None or name == server)
+        settings = {name: self._connections[name].settings for name in found}
+        return [name for name, entry in settings.items() if entry is not None and entry.untrusted]
+
     async def call(self, tool: str, arguments: Mapping[str, Any], on_progress: OnProgress) -> CallToolResult:  # noqa: ARG002
         """Answer a call.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -18,9 +18,11 @@ from dial_client.messages import Message, Role, ToolCallRequest, ToolSpec, Usage
 from dial_client.model import Provider, ToolFormat
 from dial_client.prices import cost_at
 from dial_client.resolution import resolve
+from dial_client.servers.connection import Connection
 from dial_client.tools.approvals import Approvals
 from dial_client.tools.offering import Menu, Offering
 from dial_client.tools.shelf import Shelf
+from dial_client.tools.taint import in_history
 from dial_client.turns.asking import Asker
 from dial_client.turns.fitting import Window
 from dial_client.turns.handing_back import HandedBack
@@ -56,6 +58,8 @@ class Host:
     """What the servers say of themselves."""
     system: str | None = None
     """Instructions for conversations that do not begin with their own."""
+    servers: Callable[[], Iterable[Connection]] = tuple
+    """Gives the servers of the moment: which of them bring in untrusted content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +105,15 @@ async def answer(host: Host, messages: tuple[Message, ...], turn: RunningTurn, w
         wanted.max_tokens,
         host.words,
     )
+    own = frozenset(tool.name for tool in wanted.handed_back)
     executor = ToolExecutor(
-        offering.catalog, host.approvals, host.limits, offering.keep, recorder.unallowed, recorder.add_usage
+        offering.catalog,
+        host.approvals,
+        host.limits,
+        offering.keep,
+        recorder.unallowed,
+        recorder.add_usage,
+        in_history(messages, offering.catalog(), host.servers(), own),
     )
 
     def narrated(usage: Usage) -> None:

@@ -76,18 +76,18 @@ async def attach(said: Content, resources: Resources, servers: Iterable[str], ke
         for mention in wanted[:MAX_ATTACHED]:
             group.start_soon(add, mention)
     parts: list[Part] = []
+    taint = ""
     for mention in wanted[:MAX_ATTACHED]:
         match read[mention]:
             case ServerError() as error:
                 notes.append(f"@{mention.server}:{mention.uri} is not attached: {error.problem}")
             case () | "":
                 notes.append(f"@{mention.server}:{mention.uri} is empty")
-            case str(cut):
-                parts.append(TextPart(cut, foreign=True))
             case content:
-                parts += content
+                parts += (TextPart(content, foreign=True),) if isinstance(content, str) else content
+                taint = taint or (mention.server if resources.is_untrusted(mention.server) else "")
     own = (TextPart(said),) if isinstance(said, str) else said
-    message = Message(Role.USER, (*own, *parts) if parts else said)
+    message = Message(Role.USER, (*own, *parts) if parts else said, taint=taint)
     return Attached(message, tuple(one_line(note, 300) for note in notes))
 
 

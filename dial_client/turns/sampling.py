@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -21,6 +20,7 @@ from dial_client.messages import Message, TextPart, ToolCallRequest, ToolSpec, U
 from dial_client.model import Completion, FinishReason, ModelRequest, Provider, TextChunk
 from dial_client.people.questions import Sample, Sampler, SamplingReply, SamplingRequest
 from dial_client.prices import cost_at
+from dial_client.settings.tool_patterns import matches
 from dial_client.tools.approvals import Approval, Approver
 
 log = get_logger(__name__)
@@ -100,7 +100,7 @@ class OwnModel:
 
     async def _is_allowed(self, request: SamplingRequest, errands: tuple[Errand, ...]) -> bool:
         name = f"{request.server}/{SAMPLING}"
-        if self._approve is None or any(fnmatchcase(name, pattern) for pattern in self._allow):
+        if self._approve is None or any(matches(pattern, request.server, SAMPLING) for pattern in self._allow):
             return True
         call = ToolCallRequest("sampling", name, _shown(request))
         spec = ToolSpec(name, "Ask the model.", {"type": "object"}, request.server, SAMPLING)

@@ -1,0 +1,193 @@
+"""Paths in the arguments of a call, and the folders they lie in.
+
+One text can mean several files: a server may resolve ``..`` before or after symbolic links, expand ``~``, decode a
+``file:`` URI, or do nothing of that. So a path is looked at in all these ways. What is to be allowed has to lie in the
+folder in every one of them, and a restriction holds where one of them leads into its folder. What cannot be
+known from outside stays unknown: hard links, and links that are changed between the decision and the call.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from fnmatch import fnmatchcase
+from pathlib import PurePath
+from typing import Any
+from urllib.parse import unquote
+from urllib.request import url2pathname
+
+MAX_PATH = 8192
+"""Characters of a path that some system opens; Linux takes 4096."""
+MAX_DECODED = 4
+"""How often percent-encoding is decoded."""
+
+_FILE_URI = re.compile(r"file:", re.IGNORECASE)
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+"""Of a URI (RFC 3986, 3.1), or the host of ``host:path``; one letter is a drive."""
+_GLOB = re.compile(r"[*?\[]")
+_AROUND = " \t\r\n\"'"
+
+
+def lies_within(value: Any, folders: Iterable[str], bases: Iterable[str]) -> bool:
+    """Return whether a value is a path, or a list of paths, that certainly lie in these folders.
+
+    Args:
+        value: of an argument, of JSON types. A list or an object needs every text in it to be such a path.
+        folders: absolute paths; ``*`` and ``?`` stand for parts of a name, ``**`` for any number of folders.
+        bases: absolute folders a relative path may begin in; without any, no relative path lies anywhere.
+    """
+    texts, folders, bases = list(_leaves(value)), tuple(folders), tuple(bases)
+    return bool(texts) and all(isinstance(text, str) and _is_within(text, folders, bases) for text in texts)
+
+
+def may_reach(value: Any, folders: Iterable[str], bases: Iterable[str]) -> bool:
+    """Return whether a value may be, or hold, a path into one of these folders. Arguments are those of `lies_within`.
+
+    The case of letters makes no difference, and a path that no system can resolve reaches everything.
+    """
+    folders, bases = tuple(folders), tuple(bases)
+    return any(isinstance(text, str) and _may_reach(text, folders, bases) for text in _leaves(value))
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """Yield the values within lists and objects; of an object its keys too."""
+    pending = [value]
+    while pending:
+        current = pending.pop()
+        if isinstance(current, dict):
+            pending += [*current, *current.values()]
+        elif isinstance(current, list | tuple):
+            pending += current
+        else:
+            yield current
+
+
+def _is_within(text: str, folders: tuple[str, ...], bases: tuple[str, ...]) -> bool:
+    text = text.strip(_AROUND)
+    is_uri = _FILE_URI.match(text) is not None
+    if not text or len(text) > MAX_PATH or (_SCHEME.match(text) and not is_uri):
+        return False
+    readings = _readings(text)
+    if is_uri and ".." not in re.split(r"[/\\]", unquote(text)) and "%" not in unquote(text):
+        readings = {reading for reading in readings if not _FILE_URI.match(reading)}  # nobody takes it for a name
+    paths = [_absolute(reading, bases) for reading in readings]
+    try:
+        places = {place for path in set().union(*paths) for place in _places(path)}
+        allowed = [variant for folder in folders for variant in _variants(folder)]
+    except (OSError, ValueError):
+        return False
+    return all(paths) and bool(places) and all(any(_is_in(place, folder) for folder in allowed) for place in places)
+
+
+def _may_reach(text: str, folders: tuple[str, ...], bases: tuple[str, ...]) -> bool:
+    try:
+        paths = {path for reading in _readings(text) for path in _absolute(reading, bases)}
+        places = {place for path in paths for place in _places(path)}
+        forbidden = [variant for folder in folders for variant in _variants(folder)]
+    except (OSError, ValueError):
+        return True
+    if any(_is_in(_folded(place), _folded(folder)) for place in places for folder in forbidden):
+        return True
+    identities = {found for folder in forbidden if not _GLOB.search(folder) for found in _identity(folder)}
+    return bool(identities) and any(_is_below(place, identities) for place in places)
+
+
+def _readings(text: str) -> set[str]:
+    """Return the paths a text may stand for."""
+    if len(text) > MAX_PATH:  # a server that resolves ``..`` itself may make a short path of it
+        long = [text, unquote(text), *(_of_uri(text[uri.start() :]) for uri in [_FILE_URI.search(text)] if uri)]
+        shorter = [os.path.normpath(path) for path in long]
+        return {reading for path in shorter if len(path) <= MAX_PATH for reading in _readings(path)}
+    found = {text, text.strip(_AROUND)}
+    uris = [uri.start() for uri in _FILE_URI.finditer(text)]
+    found |= {_of_uri(text[at:]) for at in (*uris[:1], *uris[-1:])}  # also within another one: ``jar:file:/…``
+    found |= {unquote(text[at + len("file:") :]) for at in uris[:1]}
+    for path in tuple(found):
+        decoded = path
+        for _ in range(MAX_DECODED):
+            found.add(decoded := unquote(decoded))
+    found |= {path.replace("\\", "/") for path in found}
+    found |= {os.path.expandvars(path) for path in found}
+    found |= {os.path.expanduser(path) for path in found}  # noqa: PTH111 - a user there may not be
+    return {path for path in found if path}
+
+
+def _of_uri(uri: str) -> str:
+    """Return the path of a file URI (RFC 8089), whatever host it names."""
+    return url2pathname(re.sub(r"^//[^/\\]*", "", uri[len("file:") :]))
+
+
+def _absolute(path: str, bases: tuple[str, ...]) -> set[str]:
+    """Return a path from the root on, for each folder it may begin in."""
+    if os.path.isabs(path):  # noqa: PTH117 - texts are compared
+        return {path}
+    return {os.path.join(base, path) for base in bases}  # noqa: PTH118 - ``..`` and ``//`` stay
+
+
+def _places(path: str) -> set[str]:
+    """Return where a path leads: as it is written, with its links resolved, and with ``..`` resolved first."""
+    lexical = os.path.normpath(path)
+    resolved = {os.path.realpath(one) for one in (path, lexical) if len(one) <= MAX_PATH}
+    return {_plain(place) for place in (lexical, *resolved)}
+
+
+def _variants(folder: str) -> set[str]:
+    """Return a folder as it is written and as it is reached; of one with globs the part before them is resolved."""
+    parts = PurePath(folder).parts
+    fixed = next((at for at, part in enumerate(parts) if _GLOB.search(part)), len(parts))
+    if not fixed:
+        return {_plain(folder)}
+    head, tail = os.path.join(*parts[:fixed]), parts[fixed:]  # noqa: PTH118
+    return {_plain(os.path.join(place, *tail)) for place in _places(head)}  # noqa: PTH118
+
+
+def _plain(path: str) -> str:
+    """Return a path in the one form that is compared: to POSIX systems in use, ``//etc`` is ``/etc``."""
+    return re.sub(r"^//+", "/", path) if os.name == "posix" else os.path.normcase(path)
+
+
+def _is_in(path: str, folder: str) -> bool:
+    """Return whether a path is a folder or lies in it; both have no ``..``."""
+    parts, wanted = PurePath(path).parts, PurePath(folder).parts
+    return _is_matched(parts, wanted) if _GLOB.search(folder) else parts[: len(wanted)] == wanted
+
+
+def _is_matched(parts: tuple[str, ...], wanted: tuple[str, ...]) -> bool:
+    """Return whether the beginning of a path matches a pattern, part for part."""
+    reached = _skipped({0}, wanted)
+    for part in parts:
+        if len(wanted) in reached:
+            return True
+        stays = {at for at in reached if wanted[at] == "**"}
+        ahead = {at + 1 for at in reached - stays if part == wanted[at] or fnmatchcase(part, wanted[at])}
+        reached = _skipped(stays | ahead, wanted)
+    return len(wanted) in reached
+
+
+def _skipped(reached: set[int], wanted: tuple[str, ...]) -> set[int]:
+    """Add the places in a pattern that are reached where ``**`` stands for nothing."""
+    for at, part in enumerate(wanted):
+        if part == "**" and at in reached:
+            reached.add(at + 1)
+    return reached
+
+
+def _folded(path: str) -> str:
+    return unicodedata.normalize("NFC", path).casefold()
+
+
+def _identity(path: str) -> Iterator[tuple[int, int]]:
+    """Yield by what the file system knows a file or folder; nothing where there is none."""
+    with suppress(OSError, ValueError):
+        found = os.stat(path)  # noqa: PTH116 - a text
+        yield found.st_dev, found.st_ino
+
+
+def _is_below(place: str, identities: set[tuple[int, int]]) -> bool:
+    """Return whether a place is one of these folders or lies in one, also by another name: mounted, or shortened."""
+    if len(place) > MAX_PATH:
+        return False
+    return any(found in identities for folder in (place, *PurePath(place).parents) for found in _identity(str(folder)))

@@ -1,0 +1,206 @@
+"""What the user's rules say of a call: patterns of tools, and the rules of a policy.
+
+Rules are tried in their order. Any deny that matches wins, wherever it stands; else the first allow or ask that matches
+decides. A restriction (deny, ask) is read generously, and what allows is read strictly: an argument that could be meant
+in two ways is denied, and is not allowed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import unicodedata
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any
+
+from dial_client.messages import ToolSpec
+from dial_client.settings.entries import ServerSettings
+from dial_client.settings.policy import Effect, Policy, PolicyRule
+from dial_client.settings.tool_patterns import any_name, matches, restricts
+from dial_client.tools.argument_paths import lies_within, may_reach
+
+
+@dataclass(frozen=True, slots=True)
+class ProposedCall:
+    """A call that is to be decided about."""
+
+    spec: ToolSpec
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    settings: ServerSettings | None = None
+    """The server's entry; None where it is an object of this process."""
+    taint: tuple[str, ...] = ()
+    """The sources of untrusted content that is in the conversation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What decides a call without a person: an effect, and what it comes from."""
+
+    effect: Effect
+    decided_by: str
+    """For a record: ``policy rule 2 (servers.json)``, ``--allow time/*``, ``autoApprove of time``."""
+    reason: str = ""
+    """Why, in the user's words."""
+    though_tainted: bool = False
+    """It was written for tainted conversations: nothing more is asked because of untrusted content."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Everything that decides without asking, apart from grants.
+
+    Patterns name ``server/tool``, as in `settings.tool_patterns`; one of a deny without ``/`` is a tool's own name at
+    any server.
+    """
+
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    auto_approve: Mapping[str, tuple[str, ...]] | None = None
+    """For each server, with or without any, the patterns of its own tool names that its configuration approves."""
+    policy: Policy = ()
+
+    def denies(self, spec: ToolSpec) -> bool:
+        """Return whether a pattern of a deny matches the tool, whatever its arguments are."""
+        return self._denial(spec) is not None
+
+    def allows(self, spec: ToolSpec) -> bool:
+        """Return whether the server's entry or an allow matches the tool."""
+        return self._permission(spec) is not None
+
+    def verdict(self, call: ProposedCall) -> Verdict | None:
+        """Return what the rules say of a call; None where they say nothing."""
+        spec = call.spec
+        if (pattern := self._denial(spec)) is not None:
+            return Verdict(Effect.DENY, f"--deny {pattern}")
+        found = [rule for rule in self.policy if rule_matches(rule, call)] if spec.server else []
+        decides = next((rule for rule in found if rule.effect is Effect.DENY), None) or next(iter(found), None)
+        if decides is not None:
+            return Verdict(decides.effect, f"policy {decides.name}", decides.reason, decides.tainted is True)
+        permission = self._permission(spec)
+        return None if permission is None else Verdict(Effect.ALLOW, permission)
+
+    def _denial(self, spec: ToolSpec) -> str | None:
+        return next((pattern for pattern in self.deny if restricts(pattern, spec.server, spec.tool)), None)
+
+    def _permission(self, spec: ToolSpec) -> str | None:
+        """Return what lets a tool through: an option, or its server's entry."""
+        allowed = next((pattern for pattern in self.allow if matches(pattern, spec.server, spec.tool)), None)
+        if allowed is not None:
+            return f"--allow {allowed}"
+        configured = (self.auto_approve or {}).get(spec.server, ())
+        return f"autoApprove of {spec.server}" if any_name(configured, spec.tool) else None
+
+
+def rule_matches(rule: PolicyRule, call: ProposedCall) -> bool:
+    """Return whether every condition of a rule holds for a call."""
+    is_strict = rule.effect is Effect.ALLOW
+    names = matches if is_strict else restricts
+    if not any(names(pattern, call.spec.server, call.spec.tool) for pattern in rule.tools):
+        return False
+    if rule.tainted is not None and rule.tainted != bool(call.taint):
+        return False
+    if rule.annotations and not _is_annotated(rule, call, is_strict=is_strict):
+        return False
+    holds = _certainly_holds if is_strict else _may_hold
+    return holds(rule, call)
+
+
+def _is_annotated(rule: PolicyRule, call: ProposedCall, *, is_strict: bool) -> bool:
+    """Compare the tool's hints; what a server says that is not trusted counts for nothing, so its defaults hold."""
+    is_trusted = call.settings is not None and call.settings.trusted
+    if is_strict and not is_trusted:
+        return False
+    hints = annotations_of(call.spec) if is_trusted else _DEFAULTS
+    return all(hints[name] == value for name, value in rule.annotations.items())
+
+
+_DEFAULTS = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": True}
+"""What is to be assumed of a tool that says nothing (MCP 2025-06-18, schema, ``ToolAnnotations``)."""
+
+
+def annotations_of(spec: ToolSpec) -> dict[str, bool]:
+    """Return what a tool says of itself, with the defaults of MCP for what it does not say."""
+    return {
+        "readOnlyHint": spec.read_only,
+        "destructiveHint": spec.destructive is not False and not spec.read_only,
+        "idempotentHint": spec.idempotent,
+        "openWorldHint": spec.open_world is not False,
+    }
+
+
+def can_act_or_send(call: ProposedCall) -> bool:
+    """Return whether a call may change something or carry something out of the house.
+
+    Only a tool of a trusted server that says it is read-only, and says in so many words that its world is closed,
+    does neither: an open world is what MCP assumes, and whatever is asked of the web tells the web something.
+    """
+    is_believed = call.settings is not None and call.settings.trusted
+    return not (is_believed and call.spec.read_only and call.spec.open_world is False)
+
+
+def _certainly_holds(rule: PolicyRule, call: ProposedCall) -> bool:
+    """Every argument that is meant is there, and each of its values fits."""
+    for name, globs in rule.arguments.items():
+        values = _named(name, call.arguments)
+        texts = [text for value in values for text in _texts(value)]
+        if not texts or not all(any(_is_like(text, glob) for glob in globs) for text in texts):
+            return False
+    bases = _bases(call.settings)
+    for name, folders in rule.paths.items():
+        values = _named(name, call.arguments)
+        if not values or not all(lies_within(value, folders, bases) for value in values):
+            return False
+    return True
+
+
+def _may_hold(rule: PolicyRule, call: ProposedCall) -> bool:
+    """One value of each argument that is meant fits, or could be taken for one that does."""
+    for name, globs in rule.arguments.items():
+        values = _named(name, call.arguments)
+        texts = {form for value in values for text in (*_texts(value), _json(value)) for form in (text, _folded(text))}
+        if not any(_is_like(text, form) for glob in globs for form in (glob, _folded(glob)) for text in texts):
+            return False
+    roots = (root for root in (call.settings.roots or () if call.settings else ()) if not root.startswith("file:"))
+    bases = (*_bases(call.settings), os.getcwd(), *roots)  # noqa: PTH109 - a text
+    for name, folders in rule.paths.items():
+        if not any(may_reach(value, folders, bases) for value in _named(name, call.arguments)):
+            return False
+    return True
+
+
+def _named(name: str, arguments: Mapping[str, Any]) -> list[Any]:
+    return [value for key, value in arguments.items() if key == name or fnmatchcase(key, name)]
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield the values within lists and objects, as texts; what is no text as JSON writes it."""
+    pending = [value]
+    while pending:
+        current = pending.pop()
+        if isinstance(current, Mapping):
+            pending += current.values()
+        elif isinstance(current, list | tuple):
+            pending += current
+        else:
+            yield current if isinstance(current, str) else _json(current)
+
+
+def _json(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _is_like(text: str, glob: str) -> bool:
+    return text == glob or fnmatchcase(text, glob)
+
+
+def _folded(text: str) -> str:
+    return unicodedata.normalize("NFKC", text).casefold()
+
+
+def _bases(settings: ServerSettings | None) -> tuple[str, ...]:
+    """Return where relative paths begin for a server; nowhere that is known for one behind a URL."""
+    if settings is not None and settings.url is not None:
+        return ()
+    return ((settings.cwd if settings is not None else None) or os.getcwd(),)  # noqa: PTH109 - a text

@@ -1,0 +1,212 @@
+"""Rules of a policy: what they match, which of them decides, and how they are written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dial_client.config import parse
+from dial_client.errors import ConfigError
+from dial_client.messages import ToolSpec
+from dial_client.settings.entries import ServerSettings, Transport
+from dial_client.settings.policy import Effect, policy_from
+from dial_client.tools.approvals import Approvals, Decision, Rules
+from dial_client.tools.policy import ProposedCall, rule_matches
+
+ENTRY = ServerSettings("files", Transport.STDIO, "files-server")
+READ_ONLY = {"readOnlyHint": True}
+
+
+def proposed(
+    arguments: Any = None, *, tool: str = "read", entry: ServerSettings | None = ENTRY, taint: Any = (), **hints: Any
+) -> ProposedCall:
+    spec = ToolSpec(tool, "", {}, server="files", tool=tool, **hints)
+    return ProposedCall(spec, arguments or {}, entry, tuple(taint))
+
+
+def is_matched(rule: dict[str, Any], call: ProposedCall) -> bool:
+    (read,) = policy_from([rule])
+    return rule_matches(read, call)
+
+
+# --- which rule decides -----------------------------------------------------------------------------
+
+
+def decides(rules: list[Any], call: ProposedCall, **more: Any) -> tuple[str, str] | None:
+    verdict = Rules(policy=policy_from(rules), **more).verdict(call)
+    return None if verdict is None else (verdict.effect.value, verdict.decided_by)
+
+
+DECISIONS: list[tuple[list[Any], tuple[str, str] | None]] = [
+    ([], None),
+    ([{"allow": "mail/*"}], None),
+    ([{"allow": "files/*"}, {"ask": "files/*"}], ("allow", "policy rule 1")),
+    ([{"ask": "files/*"}, {"allow": "files/*"}], ("ask", "policy rule 1")),
+    ([{"allow": "*"}, {"ask": "*"}, {"deny": "read"}], ("deny", "policy rule 3")),
+    ([{"allow": ["mail/*", "files/read"]}], ("allow", "policy rule 1")),
+    ([{"ask": "read"}], ("ask", "policy rule 1")),
+]
+
+
+@pytest.mark.parametrize(("rules", "expected"), DECISIONS, ids=[json.dumps(rules) for rules, _ in DECISIONS])
+def test_the_first_rule_that_matches_decides_and_a_deny_wins_wherever_it_stands(
+    rules: list[Any], expected: tuple[str, str] | None
+) -> None:
+    assert decides(rules, proposed()) == expected
+
+
+def test_what_no_rule_matches_is_left_to_the_other_ways_of_allowing() -> None:
+    approved = {"auto_approve": {"files": ("read",)}}
+    assert decides([], proposed(), **approved) == ("allow", "autoApprove of files")
+    assert decides([], proposed(), allow=("files/*",)) == ("allow", "--allow files/*")
+    assert decides([{"ask": "files/*"}], proposed(), allow=("*",), **approved) == ("ask", "policy rule 1")
+    assert decides([{"allow": "*"}], proposed(), deny=("read",)) == ("deny", "--deny read")
+
+
+def test_a_rule_has_no_say_about_the_hosts_own_tools_and_an_option_has() -> None:
+    own = ProposedCall(ToolSpec("read_result", "", {}, tool="read_result"))
+    assert decides([{"deny": "*"}, {"ask": "*"}], own) is None
+    assert decides([], own, deny=("read_result",)) == ("deny", "--deny read_result")
+
+
+def test_an_ask_where_nobody_is_there_is_a_no_with_its_reason() -> None:
+    rules = Rules(policy=policy_from([{"ask": "files/*", "reason": "somebody should look"}]), allow=("*",))
+    known = Approvals(rules, None).decided(proposed().spec)
+    assert known is not None
+    assert known.decision is Decision.DENY
+    assert known.decided_by == "no approver"
+    assert known.reason == "policy rule 1 asks: somebody should look, and nobody is there to be asked"
+
+
+# --- arguments --------------------------------------------------------------------------------------
+
+MATCHES: list[tuple[dict[str, Any], Any, bool, bool]] = [
+    # the condition, the argument's value, whether an allow matches, whether a deny does
+    ({"to": "*@a.example"}, "me@a.example", True, True),
+    ({"to": "*@a.example"}, "me@b.example", False, False),
+    ({"to": ["x", "y"]}, "y", True, True),
+    ({"to": "*@a.example"}, ["me@a.example", "you@a.example"], True, True),
+    ({"to": "*@a.example"}, ["me@a.example", "thief@b.example"], False, True),
+    ({"to": "*@a.example"}, [], False, False),
+    ({"to": "*@a.example"}, {"address": "me@a.example", "name": "Ada"}, False, True),
+    ({"to": "*@a.example"}, "ME@A.EXAMPLE", False, True),
+    ({"to": "*@a.example"}, "me@\uff41.example", False, True),
+    ({"to": "*@a.example"}, "x\nme@a.example", True, True),
+    ({"to": "5"}, 5, True, True),
+    ({"to": "true"}, True, True, True),
+    ({"to": "null"}, None, True, True),
+    ({"*": "*secret*"}, "a secret", True, True),
+    ({"t?": "a"}, "a", True, True),
+    ({"cc": "a"}, "a", False, False),
+]
+
+
+@pytest.mark.parametrize(("condition", "value", "allows", "denies"), MATCHES, ids=str)
+def test_an_allow_needs_every_value_to_fit_and_a_deny_only_one(
+    condition: dict[str, Any], value: Any, allows: bool, denies: bool
+) -> None:
+    call = proposed({"to": value})
+    assert is_matched({"allow": "files/*", "arguments": condition}, call) == allows
+    assert is_matched({"deny": "files/*", "arguments": condition}, call) == denies
+    assert is_matched({"ask": "files/*", "arguments": condition}, call) == denies
+
+
+def test_a_missing_argument_fits_nothing() -> None:
+    for effect in Effect:
+        assert not is_matched({effect.value: "files/*", "arguments": {"to": "*"}}, proposed({"cc": "x"}))
+        assert not is_matched({effect.value: "files/*", "paths": {"path": "/"}}, proposed({"to": "/x"}))
+
+
+def test_all_conditions_of_a_rule_have_to_hold() -> None:
+    rule = {"allow": "files/*", "arguments": {"a": "1", "b": "2"}, "tainted": False}
+    assert is_matched(rule, proposed({"a": "1", "b": "2"}))
+    assert not is_matched(rule, proposed({"a": "1", "b": "3"}))
+    assert not is_matched(rule, proposed({"a": "1", "b": "2"}, taint=["web/fetch"]))
+
+
+# --- annotations and taint --------------------------------------------------------------------------
+
+
+def test_annotations_count_for_trusted_servers_and_for_others_the_worst_is_assumed() -> None:
+    trusted = ServerSettings("files", Transport.STDIO, "x", trusted=True)
+    allow, deny = {"allow": "*", "annotations": READ_ONLY}, {"deny": "*", "annotations": {"destructiveHint": True}}
+    reading: dict[str, Any] = {"read_only": True, "destructive": False}
+    assert is_matched(allow, proposed(entry=trusted, **reading))
+    assert not is_matched(allow, proposed(entry=trusted))
+    assert not is_matched(allow, proposed(**reading))
+    assert not is_matched(allow, proposed(entry=None, **reading))
+    assert not is_matched(deny, proposed(entry=trusted, **reading))
+    assert not is_matched(deny, proposed(entry=trusted, destructive=False))
+    assert is_matched(deny, proposed(entry=trusted)), "MCP's default"
+    assert is_matched(deny, proposed(**reading)), "a claim nobody believes"
+    assert not is_matched({"allow": "*", "annotations": {"readOnlyHint": False}}, proposed())
+
+
+@pytest.mark.parametrize(("wanted", "taint", "holds"), [(True, "w", True), (True, "", False), (False, "w", False)])
+def test_a_rule_can_be_for_tainted_conversations_only_or_for_clean_ones(wanted: bool, taint: str, holds: bool) -> None:
+    assert is_matched({"deny": "*", "tainted": wanted}, proposed(taint=taint)) == holds
+
+
+# --- how it is written ------------------------------------------------------------------------------
+
+WRONG: list[tuple[str, str]] = [
+    ('{"policy": {}}', "1:12: policy: expected a list, found an object"),
+    ('{"policy": [5]}', "1:13: policy[0]: expected an object, found a number"),
+    ('{"policy": [{}]}', "1:13: policy[0]: expected one of allow, ask and deny"),
+    ('{"policy": [{"allow": "a/b", "deny": "a/b"}]}', "1:13: policy[0]: expected one of allow, ask and deny"),
+    ('{"policy": [{"allow": "now"}]}', '(write "SERVER/now" with the name of a server)'),
+    ('{"policy": [{"allow": ["a/b", "now"]}]}', "1:31: policy[0].allow[1]: what allows a tool names its server"),
+    ('{"policy": [{"deny": []}]}', "1:22: policy[0].deny: expected a pattern of tools"),
+    ('{"policy": [{"deny": "a/b", "argument": {}}]}', "has no 'argument' (did you mean \"arguments\"?)"),
+    ('{"policy": [{"deny": "a/b", "arguments": {}}]}', "policy[0].arguments: expected at least one argument"),
+    ('{"policy": [{"deny": "a/b", "arguments": {"x": []}}]}', "policy[0].arguments: expected at least one argument"),
+    ('{"policy": [{"deny": "a/b", "arguments": {"x": {}}}]}', "arguments.x: expected a glob, or a list of globs"),
+    ('{"policy": [{"deny": "a/b", "annotations": {"readOnly": true}}]}', 'did you mean "readOnlyHint"?'),
+    ('{"policy": [{"deny": "a/b", "tainted": "yes"}]}', "1:40: policy[0].tainted: expected true or false"),
+    (
+        '{"policy": [{"deny": "a/b", "paths": {"p": "${NOT_SET_ANYWHERE}"}}]}',
+        "the variable NOT_SET_ANYWHERE is not set",
+    ),
+    ('{"mcpServers": {"git/evil": {"command": "x"}}}', "1:17: mcpServers.git/evil: the name of a server holds no /"),
+]
+
+
+@pytest.mark.parametrize(("text", "problem"), WRONG, ids=[text for text, _ in WRONG])
+def test_what_is_wrong_is_said_with_its_place(text: str, problem: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        parse(text, path="servers.json")
+    assert problem in str(error.value)
+
+
+def test_rules_are_named_by_their_number_and_file(tmp_path: Path) -> None:
+    file = tmp_path / "servers.json"
+    file.write_text('{"mcpServers": {}, "policy": [{"deny": "*"}, {"_why": "a remark", "ask": "a/*"}]}')
+    assert [rule.name for rule in policy_from(file)] == ["rule 1 (servers.json)", "rule 2 (servers.json)"]
+    bare = tmp_path / "bare.json"
+    bare.write_text('[{"deny": "*"}] // a bare list')
+    assert [rule.name for rule in policy_from(bare)] == ["rule 1 (bare.json)"]
+    assert policy_from(None) == ()
+    assert policy_from({"mcpServers": {}}) == ()
+
+
+def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+        policy_from(tmp_path / "none.json")
+
+
+def test_folders_are_those_of_the_file_and_of_the_user(tmp_path: Path) -> None:
+    text = '{"policy": [{"deny": "*", "paths": {"*": ["~/.ssh", "src", "${workspaceFolder}/x", "/etc", "**/.env"]}}]}'
+    (rule,) = parse(text, path=str(tmp_path / "servers.json"), environ={"HOME": "/home/ada"}).policy
+    assert rule.paths["*"] == ("/home/ada/.ssh", f"{tmp_path}/src", f"{tmp_path}/x", "/etc", "**/.env")
+
+
+def test_untrusted_is_true_or_a_list_of_tools() -> None:
+    def read(value: str) -> tuple[str, ...]:
+        return parse(f'{{"web": {{"command": "x", "untrusted": {value}}}}}').servers["web"].untrusted
+
+    assert (read("true"), read("false"), read('["fetch_*"]')) == (("*",), (), ("fetch_*",))
+    with pytest.raises(ConfigError, match="expected true, false or a list of tools, found a string"):
+        read('"*"')
