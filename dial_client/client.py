@@ -13,7 +13,7 @@ from anyio import to_thread
 
 from dial_client import config, options, prices
 from dial_client.catalog import Catalog, catalog_of
-from dial_client.connections import AutoApproved, Connections
+from dial_client.connections import Connections
 from dial_client.deadline import Deadline
 from dial_client.errors import ConfigError
 from dial_client.events import Event, ServerChanged
@@ -30,7 +30,7 @@ from dial_client.servers.resources import Resources
 from dial_client.servers.status import ServerStatus
 from dial_client.settings.policy import policy_from
 from dial_client.sinks import sse
-from dial_client.tools.approvals import Approver, Rules
+from dial_client.tools.approvals import Approver
 from dial_client.tools.offering import Menu
 from dial_client.tools.prompts import Prompts
 from dial_client.tools.resource_tools import ResourceTools
@@ -119,8 +119,7 @@ class DialClient:
         self._provider, self._recording = taped.provider, taped.recording
         memory = options.drawer(remember if record is None else False, options.CACHE)  # no server sleeps in a recording
         self._connections = Connections(taped.targets, HostSide(self._server_changed, memory, asked), taped.connect)
-        rules = Rules(tuple(allow), tuple(deny), AutoApproved(self._connections), policy_from(more.get("policy")))
-        self._approvals = options.approvals(rules, taped.approve, self._connections.targets, pins)
+        self._approvals = options.approvals(self._connections, taped.approve, tuple(allow), tuple(deny), pins, more)
         self._executor = ToolExecutor(self._current_catalog, self._approvals, self._limits)
         self.resources = Resources(self._connections)
         """What the servers have to read."""
@@ -246,7 +245,7 @@ class DialClient:
     @property
     def notes(self) -> tuple[str, ...]:
         """What is not as it should be with servers and tools, a line each: why one is missing, what is odd."""
-        return (*self._connections.notes, *self._current_catalog().notes)
+        return (*self._connections.notes, *self._current_catalog().notes, *self._approvals.notes(self._connections))
 
     async def response(self, messages: Sequence[Message]) -> Message:
         """Answer, and give the last message only. Raises as `run`."""

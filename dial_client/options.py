@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict, cast
 
 from dial_client import config
-from dial_client.connections import Connect
+from dial_client.connections import AutoApproved, Connect, Connections
 from dial_client.errors import ConfigError
 from dial_client.formats import handler_for
 from dial_client.formats.choice import ChosenFormat
@@ -22,8 +22,9 @@ from dial_client.recordings import replaying
 from dial_client.recordings.recording import Recording
 from dial_client.servers.drawer import Drawer
 from dial_client.servers.pinning import Pins
-from dial_client.settings.policy import Policy
+from dial_client.settings.policy import Policy, policy_from
 from dial_client.tools.approvals import Approvals, Approver, Rules
+from dial_client.tools.grants import GrantStore
 from dial_client.turns.sampling import OwnModel, by_callback
 
 
@@ -93,13 +94,30 @@ def pinned(where: bool | str | os.PathLike[str], servers: Mapping[str, Any]) -> 
 
 
 def approvals(
-    rules: Rules,
+    servers: Connections,
     approve: Approver | None,
-    targets: Mapping[str, Any],
+    allow: tuple[str, ...],
+    deny: tuple[str, ...],
     pins: bool | str | os.PathLike[str],  # noqa: FBT001 - as people give it
+    chosen: ClientOptions,
 ) -> Approvals:
-    """Return what every call passes before it runs."""
-    return Approvals(rules, approve, pinned(pins, targets), targets)
+    """Return what every call passes before it runs.
+
+    Raises:
+        ConfigError: the policy cannot be read, or something in it is wrong.
+    """
+    rules = Rules(allow, deny, AutoApproved(servers), policy_from(chosen.get("policy")))
+    entries = servers.targets
+    return Approvals(rules, approve, pinned(pins, entries), entries, grant_store(chosen.get("grants", False)))
+
+
+def grant_store(where: bool | str | os.PathLike[str]) -> GrantStore | None:  # noqa: FBT001 - ditto
+    """Return the grants that are kept in a folder, or for True those of the user; None for none."""
+    if where is not True:
+        return GrantStore(where) if where else None
+    import platformdirs
+
+    return GrantStore(Path(platformdirs.user_data_dir("dial-client"), "grants"))
 
 
 def model_named(
@@ -141,6 +159,8 @@ class ClientOptions(HostCallbacks, total=False):
     policy: Policy | str | os.PathLike[str] | list[Any]
     """Rules for calls: a file, or a list as ``"policy"`` in servers.json has it. They come before those of the file
     that `DialClient.from_config` reads."""
+    grants: bool | str | os.PathLike[str]
+    """A folder for what a person allows for always; True for the user's own. Without it that holds as for a session."""
 
 
 def host_callbacks(chosen: ClientOptions) -> HostCallbacks:

@@ -104,7 +104,7 @@ async def test_a_call_waits_until_it_is_allowed() -> None:
         "description": "Writes.",
         "read_only": False,
         "change": "",
-            "why_asked": "",
+        "why_asked": "",
     }
     assert told.data == {"id": asked["id"], "decision": "once"}
     assert (pen.written, said, empty["approvals"]) == (["a"], ["written: a"], [])

@@ -63,6 +63,7 @@ async def opened(
         allow=options.allow,
         deny=options.deny,
         policy=policy_of(options, settings),
+        grants=True,
         system=options.system,
         record=options.record,
         **(callbacks or {}),

@@ -206,7 +206,7 @@ class Desk:
         return [{"id": slip.id, **slip.about} for slip in await self._all(kind)]
 
     async def decide(self, id_: str, decision: Any, reason: Any) -> None:
-        """Answer an approval; one for the session answers all that wait for the same tool.
+        """Answer an approval; one for the session or for always answers all that wait for the same tool.
 
         Raises:
             Refusal: it is gone, or this is no answer.
@@ -214,14 +214,15 @@ class Desk:
         """
         slips = await self._all(APPROVAL)
         slip = _found(slips, id_, APPROVAL)
-        if decision not in ("once", "session", "deny") or not isinstance(reason, str):
-            raise Refusal(400, 'decision is one of "once", "session", "deny"', "bad_decision", param="decision")
+        if decision not in tuple(Decision) or not isinstance(reason, str):
+            words = ", ".join(f'"{word}"' for word in Decision)
+            raise Refusal(400, f"decision is one of {words}", "bad_decision", param="decision")
         why = (reason or "the user said no") if decision == "deny" else ""
         answer = {"decision": decision, "reason": why}
         if not await self._give(slip, answer):
             raise _gone(APPROVAL)
         for other in slips:
-            if decision == "session" and other.key == slip.key and other is not slip:
+            if decision in (Decision.SESSION, Decision.ALWAYS) and other.key == slip.key and other is not slip:
                 await self._give(other, answer)
 
     async def answer(self, id_: str, action: Any, content: Any) -> None:

@@ -43,8 +43,12 @@ class Drawer:
 
     def read(self, server: ServerSettings) -> dict[str, Any]:
         """Give what was written of a server; empty where there is nothing, or nothing that can be read."""
+        return self.read_key(identity(server))
+
+    def read_key(self, key: str) -> dict[str, Any]:
+        """Return what was written of the server with this identity, as `read` does."""
         try:
-            with self._path(server).open("rb") as file:
+            with self._path(key).open("rb") as file:
                 data = file.read(MAX_BYTES + 1)
             value = json.loads(data) if len(data) <= MAX_BYTES else None
         except (OSError, ValueError, RecursionError):
@@ -53,25 +57,43 @@ class Drawer:
 
     def write(self, server: ServerSettings, value: Mapping[str, Any]) -> bool:
         """Write all that is to be known of a server, in place of what was there; say whether that could be done."""
+        return self._write(identity(server), value)
+
+    def rewrite(self, key: str, value: Mapping[str, Any] | None) -> bool:
+        """Write what is to be known of the server with this identity; None for nothing at all. Returns as `write`."""
+        if value is not None:
+            return self._write(key, value)
+        with suppress(OSError):
+            self._path(key).unlink(missing_ok=True)
+        return not self._path(key).exists()
+
+    def keys(self) -> tuple[str, ...]:
+        """Return the identities of all servers of which something was written."""
+        try:
+            return tuple(sorted(path.stem for path in self._folder.glob("*.json")))
+        except OSError:
+            return ()
+
+    def _write(self, key: str, value: Mapping[str, Any]) -> bool:
         try:
             data = json.dumps({"form": FORM, **value}).encode()
             if len(data) > MAX_BYTES:
                 return False
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._replace(self._path(server), data)
+            self._replace(self._path(key), data)
             self._tidy()
         except (OSError, ValueError, TypeError, RecursionError) as error:
-            log.debug("not_kept", server=server.name, error=type(error).__name__)
+            log.debug("not_kept", error=type(error).__name__)
             return False
         return True
 
     def forget(self, server: ServerSettings) -> None:
         """Throw away what was written of a server."""
         with suppress(OSError):
-            self._path(server).unlink(missing_ok=True)
+            self._path(identity(server)).unlink(missing_ok=True)
 
-    def _path(self, server: ServerSettings) -> Path:
-        return self._folder / f"{identity(server)}.json"
+    def _path(self, key: str) -> Path:
+        return self._folder / f"{key}.json"
 
     def _replace(self, path: Path, data: bytes) -> None:
         handle, name = tempfile.mkstemp(dir=self._folder, prefix=".", suffix=".new")  # readable by its owner only

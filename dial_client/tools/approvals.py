@@ -15,9 +15,12 @@ import anyio
 
 from dial_client.logs import get_logger
 from dial_client.messages import ToolCallRequest, ToolSpec
+from dial_client.servers.connection import Connection
 from dial_client.servers.pinning import Pins, definition, difference
 from dial_client.settings.entries import ServerSettings
 from dial_client.settings.policy import Effect
+from dial_client.tools import pattern_notes
+from dial_client.tools.grants import GrantStore
 from dial_client.tools.policy import ProposedCall, Rules, Verdict, can_act_or_send
 from dial_client.tools.taint import in_words
 
@@ -34,7 +37,7 @@ class Decision(StrEnum):
     SESSION = "session"
     """This tool, for as long as the client is open."""
     ALWAYS = "always"
-    """The same as `SESSION`; a program may remember it for longer."""
+    """This tool, in later runs too, until it changes or the grant is revoked; where nothing is kept as `SESSION`."""
     DENY = "deny"
     """Not this call."""
 
@@ -89,6 +92,7 @@ class Approvals:
         pins: hold what was approved in earlier runs, by whatever way; None for none. A tool that differs from its pin
             is asked about whatever the rules allow, and refused where nobody can be asked.
         entries: how each server is reached: paths and annotations are judged by that.
+        grants: hold what was allowed for always; None where nothing is kept.
     """
 
     def __init__(
@@ -97,11 +101,14 @@ class Approvals:
         approve: Approver | None,
         pins: Pins | None = None,
         entries: Mapping[str, Any] | None = None,
+        grants: GrantStore | None = None,
     ) -> None:
-        self._rules = rules
+        self.rules = rules
+        """What decides without asking."""
         self._approve = approve
         self._pins = pins
         self._entries = {} if entries is None else entries
+        self._grants = grants
         self._granted: dict[tuple[str, str], str] = {}
         self._answered: dict[tuple[str, str], set[str]] = {}
         """Of each tool, the calls that were allowed for the session although they had to be asked about."""
@@ -119,7 +126,7 @@ class Approvals:
             taint: the sources of untrusted content that the model had read when it asked for the call.
         """
         call = self._proposed(spec, arguments, taint)
-        verdict = self._rules.verdict(call)
+        verdict = self.rules.verdict(call)
         if verdict is not None and verdict.effect is Effect.DENY:
             return Approval(Decision.DENY, verdict.reason or _FORBIDDEN, verdict.decided_by)
         if not spec.server:  # the host's own read what the conversation has already seen, and touch nothing
@@ -127,7 +134,7 @@ class Approvals:
         why = _why_asked(call, verdict)
         if why and self._approve is None:
             return Approval(Decision.DENY, f"{why}, and nobody is there to be asked", NO_APPROVER)
-        decided_by = self._answer_before(call) if why else self._permission(spec, verdict)
+        decided_by = self._answer_before(call) if why else self._permission(call, verdict)
         if not decided_by:
             return None
         if self._change(spec):
@@ -143,10 +150,10 @@ class Approvals:
                 return known
             assert self._approve is not None
             proposed = self._proposed(spec, call.arguments, taint)
-            why = _why_asked(proposed, self._rules.verdict(proposed))
+            why = _why_asked(proposed, self.rules.verdict(proposed))
             try:
                 # What the embedding program gives nobody has checked: it may be anything.
-                shown = replace(spec, change=self._change(spec), why_asked=why)
+                shown = replace(spec, change=self._change(spec) or self._granted_otherwise(proposed), why_asked=why)
                 answer: object = await self._approve(call, shown, spec.server)
             except Exception as error:  # noqa: BLE001 - whatever the embedding program's approver raises: it fails closed
                 log.warning("approver_failed", tool=spec.name, error=type(error).__name__)
@@ -164,28 +171,52 @@ class Approvals:
         self._granted = {key: granted for key, granted in self._granted.items() if key[0] != server}
         self._answered = {key: calls for key, calls in self._answered.items() if key[0] != server}
 
+    def notes(self, servers: Mapping[str, Connection]) -> tuple[str, ...]:
+        """Return a line for each pattern that matches no tool of these servers."""
+        return tuple(pattern_notes.notes(self.rules, servers))
+
     def _proposed(self, spec: ToolSpec, arguments: Mapping[str, Any], taint: tuple[str, ...]) -> ProposedCall:
         entry = self._entries.get(spec.server)
         return ProposedCall(spec, arguments, entry if isinstance(entry, ServerSettings) else None, taint)
 
     def _remember(self, answer: Approval, call: ProposedCall, *, is_forced: bool) -> None:
-        key = (call.spec.server, call.spec.tool)
-        if answer.allowed:
+        key, now = (call.spec.server, call.spec.tool), definition(call.spec)
+        if answer.allowed and self._granted.get(key) != now:
             self._granted.pop(key, None)
+        if answer.allowed and self._granted_otherwise(call) and self._grants is not None and call.settings is not None:
+            self._grants.drop(call.settings, call.spec.tool)
         if answer.decision not in (Decision.SESSION, Decision.ALWAYS):
             return
-        self._granted[key] = definition(call.spec)
-        if is_forced:
+        if is_forced:  # whoever was asked because of untrusted content has not allowed the tool for good
             self._answered.setdefault(key, set()).add(_digest(call))
+        is_kept = answer.decision is Decision.ALWAYS and not is_forced and self._is_kept(call)
+        if not is_kept:
+            self._granted[key] = now
 
-    def _permission(self, spec: ToolSpec, verdict: Verdict | None) -> str:
+    def _is_kept(self, call: ProposedCall) -> bool:
+        """Keep a grant for later runs, where that can be done."""
+        return self._grants is not None and call.settings is not None and self._grants.add(call.settings, call.spec)
+
+    def _permission(self, call: ProposedCall, verdict: Verdict | None) -> str:
         """Return what lets a call through that nothing has to be asked about; empty where that is a person's affair."""
         if verdict is not None:
             return verdict.decided_by
+        spec = call.spec
         granted = self._granted.get((spec.server, spec.tool))
         if granted is not None and granted == definition(spec):
             return "grant for the session"
+        kept = (
+            self._grants.find(call.settings, spec) if self._grants is not None and call.settings is not None else None
+        )
+        if kept is not None:
+            return f"grant {kept.id}"
         return "" if self._approve is not None else NO_APPROVER
+
+    def _granted_otherwise(self, call: ProposedCall) -> str:
+        """Return how a tool differs from what was granted of it for always; empty where it does not."""
+        if self._grants is None or call.settings is None:
+            return ""
+        return self._grants.change(call.settings, call.spec)
 
     def _answer_before(self, call: ProposedCall) -> str:
         """Return who allowed this very call before; empty where nobody did."""

@@ -1,0 +1,214 @@
+"""Paths in arguments: what is allowed lies in its folder however it is read, and no way of writing dodges a deny."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dial_client.messages import ToolSpec
+from dial_client.settings.entries import ServerSettings, Transport
+from dial_client.settings.policy import policy_from
+from dial_client.tools.argument_paths import MAX_PATH, lies_within, may_reach
+from dial_client.tools.policy import ProposedCall, rule_matches
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="paths as POSIX writes them")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A folder with ``work`` to be allowed, ``keys`` to be denied, and links between them."""
+    for name in ("work/src", "keys/deep", "elsewhere"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "keys" / "id").write_text("secret")
+    (tmp_path / "work" / "out").symlink_to(tmp_path / "keys")
+    (tmp_path / "elsewhere" / "in").symlink_to(tmp_path / "work")
+    (tmp_path / "work" / "loop").symlink_to(tmp_path / "work" / "loop")
+    return tmp_path
+
+
+INSIDE = ["{home}/work/a", "{home}/work", "{home}/work/src/../b", "a.txt", "src/a", "./a", "file://{home}/work/a%20b"]
+
+
+@posix
+@pytest.mark.parametrize("text", INSIDE)
+def test_what_lies_in_the_folder_is_within(home: Path, text: str) -> None:
+    path = text.format(home=home)
+    assert lies_within(path, [str(home / "work")], [str(home / "work")])
+    assert may_reach(path, [str(home / "work")], [str(home / "work")])
+
+
+ELSEWHERE = [
+    "{home}/work/../keys/id",
+    "../keys/id",
+    "{home}/work/out/id",
+    "out/id",
+    "out/../a",
+    "{home}/worker/a",
+    "file://{home}/work/../keys/id",
+    "file://{home}/work/%2e%2e/keys/id",
+    "file://{home}/work/%252e%252e/keys/id",
+    "file://elsewhere.example{home}/work/a",
+    "{home}/work/%2e%2e/keys/id",
+    "..\\keys\\id",
+    "~/id",
+    "$HOME/id",
+    " /etc/passwd",
+    '"/etc/passwd"',
+    "http://thief.example/a",
+    "thief.example:a",
+    "jar:file:{home}/work/a",
+    "/proc/self/cwd/a",
+    "{home}/elsewhere/in/a",
+    "nul\0",
+    "",
+    "  ",
+    "a" * (MAX_PATH + 1),
+]
+
+
+@posix
+@pytest.mark.parametrize("text", ELSEWHERE, ids=[repr(text)[:40] for text in ELSEWHERE])
+def test_what_could_be_read_as_a_path_elsewhere_is_not_within(home: Path, text: str) -> None:
+    assert not lies_within(text.format(home=home), [str(home / "work")], [str(home / "work")])
+
+
+@posix
+def test_every_text_of_a_list_has_to_lie_within(home: Path) -> None:
+    folder, bases = [str(home / "work")], [str(home / "work")]
+    assert lies_within(["a", "b"], folder, bases)
+    assert lies_within([{"a": "b"}], folder, bases)
+    for value in (["a", "/etc/passwd"], [], {}, 5, None, True, ["a", 5], {"/etc/passwd": "a"}):
+        assert not lies_within(value, folder, bases), value
+
+
+def test_a_relative_path_of_a_server_whose_folder_nobody_knows_lies_nowhere(home: Path) -> None:
+    assert not lies_within("a", [str(home)], [])
+
+
+@posix
+def test_a_folder_may_be_reached_by_a_link_itself(home: Path) -> None:
+    assert lies_within(str(home / "elsewhere" / "in" / "a"), [str(home / "elsewhere" / "in")], [])
+    assert lies_within(str(home / "work" / "a"), [str(home / "elsewhere" / "in")], [])
+
+
+DODGES = [
+    "{home}/keys/id",
+    "{home}/keys",
+    "{home}//keys/id",
+    "//{home}/keys/id",
+    "{home}/./work/../keys/id",
+    "{home}/nothing/../keys/id",
+    "{home}/work/out/id",
+    "work/out/id",
+    "../{name}/keys/id",
+    "keys/not/yet/there",
+    "{home}/KEYS/id",
+    "file://{home}/keys/id",
+    "FILE:{home}/keys/id",
+    "file://localhost{home}/keys/id",
+    "file:///{home}/work/..%2fkeys/id",
+    "file://{home}/%6beys/id",
+    "{home}/%6beys/id",
+    "{home}/%256beys/id",
+    "view-source:file://{home}/keys/id",
+    "{home}\\keys\\id",
+    " {home}/keys/id ",
+    "'{home}/keys/id'",
+    "{home}/" + "a/../" * 4000 + "keys/id",
+    "/" * 9000 + "{home}/keys/id",
+    "{home}/keys/id\0.txt",
+    "~/keys/id",
+    "$HOME/keys/id",
+    "${{HOME}}/keys/id",
+]
+
+
+@posix
+@pytest.mark.parametrize("text", DODGES, ids=[text[:50] for text in DODGES])
+def test_no_way_of_writing_a_path_dodges_a_deny(home: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(home))
+    path = text.format(home=home, name=home.name)
+    assert may_reach(path, [str(home / "keys")], [str(home)])
+    assert may_reach({"files": [{"name": path}]}, [str(home / "keys")], [str(home)])
+    assert may_reach({path: 1}, [str(home / "keys")], [str(home)])
+
+
+@posix
+def test_a_denied_folder_has_all_its_names(home: Path) -> None:
+    denied_by_link = [str(home / "work" / "out")]
+    assert may_reach(str(home / "keys" / "id"), denied_by_link, [])
+    composed, decomposed = "caf\u00e9", "cafe\u0301"
+    assert may_reach(f"/x/{decomposed}/a", [f"/x/{composed}"], [])
+
+
+@posix
+def test_a_path_that_has_another_name_in_the_file_system_is_the_same_file(home: Path) -> None:
+    link = home / "work" / "hidden"
+    link.symlink_to(home / "keys" / "deep")
+    assert may_reach("work/hidden/x", [str(home / "keys")], [str(home)])
+    assert may_reach("/proc/self/cwd/keys/id" if sys.platform == "linux" else str(home / "keys"), ["/"], [])
+
+
+HARMLESS = ["{home}/work/a", "keysmith", "{home}/keysmith/id", "a text that names keys/ nowhere: really", "5", ""]
+
+
+@posix
+@pytest.mark.parametrize("text", HARMLESS)
+def test_what_leads_elsewhere_is_no_reason_to_deny(home: Path, text: str) -> None:
+    assert not may_reach(text.format(home=home), [str(home / "keys")], [str(home)])
+    assert not may_reach(5, [str(home / "keys")], [str(home)])
+
+
+GLOBS: list[tuple[str, str, bool]] = [
+    ("**/.env", "{home}/work/.env", True),
+    ("**/.env", "{home}/work/.ENV", True),
+    ("**/.env", "{home}/work/.env/deeper", True),
+    ("**/.env", "{home}/work/env", False),
+    ("**/*.pem", "{home}/x/y/z.pem", True),
+    ("{home}/*/deep", "{home}/keys/deep/x", True),
+    ("{home}/*/deep", "{home}/keys/x/deep", False),
+    ("{home}/**/deep", "{home}/keys/x/deep", True),
+    ("{home}/k[e]ys", "{home}/keys/id", True),
+]
+
+
+@posix
+@pytest.mark.parametrize(("pattern", "text", "reaches"), GLOBS)
+def test_folders_may_be_patterns(home: Path, pattern: str, text: str, reaches: bool) -> None:
+    assert may_reach(text.format(home=home), [pattern.format(home=home)], [str(home)]) == reaches
+
+
+@posix
+def test_where_relative_paths_begin_depends_on_the_server(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(home / "elsewhere")
+    entry = ServerSettings("files", Transport.STDIO, "x", cwd=str(home / "work"))
+    allow, deny = policy_from(
+        [{"allow": "*/*", "paths": {"path": str(home / "work")}}, {"deny": "*/*", "paths": {"*": str(home / "keys")}}]
+    )
+
+    def call(path: Any, settings: ServerSettings | None) -> ProposedCall:
+        return ProposedCall(ToolSpec("t", "", {}, "files", "t"), {"path": path}, settings)
+
+    assert rule_matches(allow, call("a", entry))
+    assert not rule_matches(allow, call("a", None)), "the host's own folder is another one"
+    assert rule_matches(allow, call(str(home / "work" / "a"), None))
+    remote = ServerSettings("files", Transport.HTTP, url="https://files.example")
+    assert not rule_matches(allow, call("a", remote))
+    assert rule_matches(deny, call("../keys/id", entry))
+    assert rule_matches(deny, call("../keys/id", remote))
+    rooted = replace(entry, cwd="/", roots=(str(home), "file:///nowhere"))
+    assert rule_matches(deny, call("keys/id", rooted)), "a server may begin in its roots"
+
+
+@posix
+def test_a_long_text_takes_no_long_time(home: Path) -> None:
+    """Linear in the length: a quadratic reading of these would take minutes."""
+    for piece in ("$HOME", "file:", "%25", "a/../", "../", "x\n", "~"):
+        may_reach(piece * (1_000_000 // len(piece)), [str(home / "keys")], [str(home)])
+        may_reach(piece * (MAX_PATH // len(piece)), [str(home / "keys")], [str(home)])
+    assert os.path.isdir(home)  # noqa: PTH112
