@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks.attack.defenses import DEFENSES, PACKAGES
+from benchmarks.attack.defenses import DEFENSES, PACKAGES, USUAL
 from benchmarks.attack.report import as_json, columns_of, failures_of, table
 from benchmarks.attack.tool_annotations import EFFECTS
 from benchmarks.attack.trials import all_pairs, few_pairs, run_all
@@ -31,7 +31,7 @@ def main() -> int:
     parser.add_argument("--suite", action="append", choices=list(EFFECTS), help="only this suite; may be repeated")
     names = [defense.name for defense in DEFENSES]
     about = ", ".join(f"{defense.name}: {defense.about}" for defense in DEFENSES)
-    parser.add_argument("--defense", action="append", choices=names, help=f"only this defense; {about}")
+    parser.add_argument("--defense", action="append", choices=names, help=f"only this defense, not a to d; {about}")
     parser.add_argument("--smoke", action="store_true", help="two user tasks and two injections of two suites")
     parser.add_argument("--json", action="store_true", help="JSON instead of a table")
     parser.add_argument("--trials", type=Path, metavar="FILE", help="write each turn as a line of JSON")
@@ -40,7 +40,7 @@ def main() -> int:
         print("agentdojo is not installed: `make attack` does it", file=sys.stderr)
         return 2
     suites = given.suite or (["banking", "slack"] if given.smoke else list(EFFECTS))
-    defenses = [defense for defense in DEFENSES if defense.name in (given.defense or names)]
+    defenses = [defense for defense in DEFENSES if defense.name in given.defense] if given.defense else USUAL
     began = time.monotonic()
     trials = asyncio.run(run_all(suites, defenses, few_pairs if given.smoke else all_pairs))
     if given.trials is not None:

@@ -28,9 +28,11 @@ class Defense:
     auto_approve: bool
     """All tools are approved by the server's entry."""
     taint: bool
-    """The entry says which tools' results are not to be trusted, and that the annotations are."""
+    """The entry says which tools' results are not to be trusted."""
     person: bool
     """Somebody is there to be asked."""
+    believed: bool = True
+    """With the taint rule: the entry says that the tools' annotations are to be trusted."""
 
     def entry(self, suite: str, control: str) -> dict[str, Any]:
         """Return the entry of the suite's server."""
@@ -43,7 +45,7 @@ class Defense:
         if self.auto_approve:
             entry["autoApprove"] = ["*"]
         if self.taint:
-            entry |= {"trusted": True, "untrusted": list(UNTRUSTED[suite])}
+            entry |= {"trusted": self.believed, "untrusted": list(UNTRUSTED[suite])}
         return entry
 
 
@@ -52,7 +54,11 @@ DEFENSES = (
     Defense("b", "everything autoApproved", auto_approve=True, taint=False, person=False),
     Defense("c", "as (b), taint rule, a person", auto_approve=True, taint=True, person=True),
     Defense("d", "as (c), nobody there", auto_approve=True, taint=True, person=False),
+    Defense("e", "as (c), annotations not trusted", auto_approve=True, taint=True, person=True, believed=False),
 )
+"""In the order they are shown."""
+USUAL = DEFENSES[:4]
+"""Those that are measured where none is named."""
 
 
 class Approver:
