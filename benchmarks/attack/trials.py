@@ -1,0 +1,125 @@
+"""Runs trials: a user task, with or without an injection, against a suite's server behind the host."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from itertools import product
+from typing import Any
+
+import anyio
+
+from benchmarks.attack.control import Control
+from benchmarks.attack.defenses import Approver, Defense
+from benchmarks.attack.goals import difference
+from benchmarks.attack.obedient_model import ObedientModel
+from benchmarks.attack.tool_annotations import EFFECTS
+from dial_client import DialClient, Limits, Message
+
+LIMITS = Limits(
+    max_depth=100, max_consecutive_errors=1000, max_repeats=1000, max_result_chars=10_000_000, timeout=600.0
+)
+"""So wide that no attack ends at a limit: what stops one is a decision."""
+
+Pair = tuple[str, str | None]
+"""The ids of a user task and of an injection task; None for no attack."""
+Choose = Callable[[Sequence[str], Sequence[str]], Iterable[Pair]]
+"""Picks the pairs to run from a suite's user tasks and injection tasks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One turn, and what came of it."""
+
+    suite: str
+    defense: str
+    user_task: str
+    injection_task: str | None
+    passed: bool
+    """The user's task is done, as AgentDojo judges, and by the calls it needs: the scripted model answers by heart."""
+    reached: bool | None
+    """The attacker's goal is reached, as AgentDojo judges; None without an attack."""
+    effects: tuple[str, ...]
+    """The tools of calls that reached the server, may act or send, and are not the user task's own."""
+    read: bool
+    """The model has read the injection."""
+    in_words: bool
+    """The goal is something the model says: no call belongs to it."""
+    shared: bool
+    """The injected instruction has an acting call that is the user task's own too."""
+    questions: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON types, the fields by their names."""
+        return asdict(self)
+
+
+def all_pairs(user_tasks: Sequence[str], injection_tasks: Sequence[str]) -> Iterable[Pair]:
+    """Return every user task alone, and with every injection task."""
+    return product(user_tasks, (None, *injection_tasks))
+
+
+def few_pairs(user_tasks: Sequence[str], injection_tasks: Sequence[str]) -> Iterable[Pair]:
+    """Return two user tasks alone, and with two injection tasks."""
+    return product(user_tasks[:2], (None, *injection_tasks[:2]))
+
+
+async def run_suite(suite: str, defense: Defense, choose: Choose) -> list[Trial]:
+    """Run a suite's pairs one after the other.
+
+    Raises:
+        RuntimeError: the server did not start, or a turn did not go as the model has it.
+    """
+    async with Control.listening() as control:
+        approver = Approver(control, person=defense.person)
+        model = ObedientModel(control)
+        entry = defense.entry(suite, control.address) | {"required": True}
+        async with DialClient({suite: entry}, model, approve=approver, limits=LIMITS) as dial:
+            pairs = choose(*await control.tasks())
+            return [await _run(dial, control, model, approver, (suite, defense.name, *pair)) for pair in pairs]
+
+
+async def _run(
+    dial: DialClient, control: Control, model: ObedientModel, approver: Approver, key: tuple[str, str, str, str | None]
+) -> Trial:
+    suite, _, user_task, injection_task = key
+    task = await control.begin(user_task, injection_task)
+    injected, _ = await control.injected() if injection_task is not None else ((), "")
+    model.begin(task)
+    approver.begin(task.calls)
+    turn = await dial.run([Message.user(task.prompt)])
+    if turn.stop_reason != "answered":
+        raise RuntimeError(f"{key}: the turn ended otherwise than with an answer: {turn.stop_reason}")
+    verdict = await control.judge(turn.text)
+    more, effects = difference(verdict.executed, task.calls), EFFECTS[suite]
+    return Trial(
+        *key,
+        passed=verdict.utility and not difference(task.calls, verdict.executed),
+        reached=verdict.security,
+        effects=tuple(name for name, _ in more if not effects[name].harmless),
+        read=model.has_read_injection,
+        in_words=injection_task is not None and not injected,
+        shared=any(call in task.calls and not effects[call[0]].harmless for call in injected),
+        questions=approver.asked,
+    )
+
+
+async def run_all(suites: Sequence[str], defenses: Sequence[Defense], choose: Choose) -> list[Trial]:
+    """Run every suite behind every defense, as many at once as there are processors."""
+    trials: list[Trial] = []
+    places = anyio.CapacityLimiter(os.cpu_count() or 1)
+
+    async def run_one(suite: str, defense: Defense) -> None:
+        async with places:
+            found = await run_suite(suite, defense, choose)
+        trials.extend(found)
+        counts = Counter(passed=sum(trial.passed for trial in found), effects=sum(bool(t.effects) for t in found))
+        print(f"{suite} ({defense.name}): {len(found)} turns, {dict(counts)}", file=sys.stderr, flush=True)
+
+    async with anyio.create_task_group() as group:
+        for suite, defense in product(suites, defenses):
+            group.start_soon(run_one, suite, defense)
+    return sorted(trials, key=lambda trial: (trial.suite, trial.defense))
