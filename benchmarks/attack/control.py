@@ -6,7 +6,7 @@ import asyncio
 import json
 import secrets
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,7 +56,10 @@ class Control:
         finally:
             server.close()
             if control._connected.done():
-                control._connected.result()[1].close()
+                writer = control._connected.result()[1]
+                writer.close()
+                with suppress(OSError):
+                    await writer.wait_closed()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         line = await asyncio.wait_for(reader.readline(), SECONDS)
