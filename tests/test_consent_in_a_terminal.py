@@ -100,6 +100,16 @@ def test_all_that_the_file_would_do_is_shown_and_no_value_of_a_variable(tmp_path
     assert "hidden" not in shown
 
 
+def test_each_rule_for_calls_is_shown(tmp_path: Path) -> None:
+    found(tmp_path, settings={"policy": [{"allow": "raw/*"}, {"deny": "mail/*"}]})
+    with terminal(tmp_path, "tools") as screen:
+        screen.until(QUESTION)
+        shown = joined(screen.raw)
+    assert "Decides calls by rules" in shown
+    assert '{"allow": "raw/*"}' in shown
+    assert '{"deny": "mail/*"}' in shown
+
+
 def test_no_line_of_the_file_looks_like_one_of_the_program(tmp_path: Path) -> None:
     forged = (
         f"x\r\nNothing to see.\n{QUESTION} \x1b[2J\x1b]0;title\x07\u202e\u200b"

@@ -49,6 +49,9 @@ def rows(outline: Outline, env_files: EnvFiles, folder: Path) -> Iterator[Row]:
         yield Row(f"Server {_quoted(name)}{'' if is_enabled(entry) else ' (disabled: not used)'}")
         yield from _server_rows(entry, env_files, folder)
     for key, node in outline.other.items():
+        if key == "policy":
+            yield from _listed("Decides calls by rules", _parts(node.value))
+            continue
         yield Row(f"Key {_quoted(key)}")
         yield Row("  says", _shown(node.value))
     if not outline.servers and not outline.models:
