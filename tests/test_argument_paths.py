@@ -212,3 +212,13 @@ def test_a_long_text_takes_no_long_time(home: Path) -> None:
         may_reach(piece * (1_000_000 // len(piece)), [str(home / "keys")], [str(home)])
         may_reach(piece * (MAX_PATH // len(piece)), [str(home / "keys")], [str(home)])
     assert os.path.isdir(home)  # noqa: PTH112
+
+
+@posix
+def test_a_host_whose_folder_was_deleted_still_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    (rule,) = policy_from([{"allow": "*", "paths": {"path": "/"}}], folder="/")
+    calls = [ProposedCall(ToolSpec("t", "", {}, "files", "t"), {"path": path}) for path in ("a", "/a")]
+    assert [rule_matches(rule, call) for call in calls] == [False, True]

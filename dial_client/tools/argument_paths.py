@@ -31,6 +31,14 @@ _GLOB = re.compile(r"[*?\[]")
 _AROUND = " \t\r\n\"'"
 
 
+def current_folder() -> str:
+    """Return the folder the host runs in; empty where it has been deleted."""
+    try:
+        return os.getcwd()  # noqa: PTH109 - a text
+    except OSError:
+        return ""
+
+
 def lies_within(value: Any, folders: Iterable[str], bases: Iterable[str]) -> bool:
     """Return whether a value is a path, or a list of paths, that certainly lie in these folders.
 
@@ -124,7 +132,7 @@ def _absolute(path: str, bases: tuple[str, ...]) -> set[str]:
     """Return a path from the root on, for each folder it may begin in."""
     if os.path.isabs(path):  # noqa: PTH117 - texts are compared
         return {path}
-    return {os.path.join(base, path) for base in bases}  # noqa: PTH118 - ``..`` and ``//`` stay
+    return {os.path.join(base, path) for base in bases if base}  # noqa: PTH118 - ``..`` and ``//`` stay
 
 
 def _places(path: str) -> set[str]:

@@ -22,6 +22,7 @@ from dial_client.messages import ToolSpec
 from dial_client.servers.drawer import Drawer, identity
 from dial_client.servers.pinning import MAX_TEXT, definition, difference
 from dial_client.settings.entries import ServerSettings
+from dial_client.tools.argument_paths import current_folder
 
 _KEY = re.compile(r"[0-9a-f]{32}")
 _UNSEEN = "the definition that was granted was too long to be kept"
@@ -127,7 +128,7 @@ class GrantStore:
 
 def _located(entry: ServerSettings) -> ServerSettings:
     """Return an entry with the folder its program runs in: in another one the same program works on other files."""
-    return replace(entry, cwd=entry.cwd or os.getcwd()) if entry.command else entry  # noqa: PTH109 - a text
+    return replace(entry, cwd=entry.cwd or current_folder()) if entry.command else entry
 
 
 def _is_ours(path: Path) -> bool:

@@ -8,7 +8,6 @@ in two ways is denied, and is not allowed.
 from __future__ import annotations
 
 import json
-import os
 import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ from dial_client.messages import ToolSpec
 from dial_client.settings.entries import ServerSettings
 from dial_client.settings.policy import Effect, Policy, PolicyRule
 from dial_client.settings.tool_patterns import any_name, matches, restricts
-from dial_client.tools.argument_paths import lies_within, may_reach
+from dial_client.tools.argument_paths import current_folder, lies_within, may_reach
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +166,7 @@ def _may_hold(rule: PolicyRule, call: ProposedCall) -> bool:
         if not any(_is_like(text, form) for glob in globs for form in (glob, _folded(glob)) for text in texts):
             return False
     roots = (root for root in (call.settings.roots or () if call.settings else ()) if not root.startswith("file:"))
-    bases = (*_bases(call.settings), os.getcwd(), *roots)  # noqa: PTH109 - a text
+    bases = (*_bases(call.settings), current_folder(), *roots)
     for name, folders in rule.paths.items():
         if not any(may_reach(value, folders, bases) for value in _named(name, call.arguments)):
             return False
@@ -207,4 +206,4 @@ def _bases(settings: ServerSettings | None) -> tuple[str, ...]:
     """Return where relative paths begin for a server; nowhere that is known for one behind a URL."""
     if settings is not None and settings.url is not None:
         return ()
-    return ((settings.cwd if settings is not None else None) or os.getcwd(),)  # noqa: PTH109 - a text
+    return ((settings.cwd if settings is not None else None) or current_folder(),)
