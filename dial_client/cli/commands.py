@@ -18,7 +18,7 @@ _MORE = """
 Commands: dial-chat tools | servers [login NAME | logout NAME] | resources | prompts | call NAME '{"a": 1}' |
 conversations | policy [test NAME '{"a": 1}'] | grants | audit | trust | serve; each has its own --help.
 Exit codes: 0 answered; 1 unexpected; 2 bad usage or configuration; 3 the model could not be reached or refused;
-4 stopped by a limit; 5 answered, but a tool call was denied; 130 interrupted.
+4 stopped by a limit; 5 answered, but a tool call was denied; 6 `policy test`: it would be asked about; 130 interrupted.
 """
 
 
