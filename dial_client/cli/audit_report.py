@@ -87,7 +87,8 @@ async def check(folder: Path | None, head: str, *, as_json: bool) -> int:
     if as_json:
         print(json.dumps(asdict(result) | {"intact": result.is_intact}, indent=2))
     else:
-        print(f"{where}: {result.lines} lines in {result.files} files, {result.first_time} to {result.last_time}")
+        files = "1 file" if result.files == 1 else f"{result.files} files"
+        print(f"{where}: {result.lines} lines in {files}, {result.first_time} to {result.last_time}")
         for note in result.notes:
             print(f"note: {note}")
         if result.torn:
