@@ -110,6 +110,19 @@ def test_each_rule_for_calls_is_shown(tmp_path: Path) -> None:
     assert '{"deny": "mail/*"}' in shown
 
 
+def test_what_a_long_file_pushes_off_the_screen_is_counted_behind_it(tmp_path: Path) -> None:
+    path = found(tmp_path, autoApprove=["*"])
+    settings = json.loads(path.read_text())
+    settings["mcpServers"] |= {f"s{number}": {"command": "x", "disabled": True} for number in range(100)}
+    path.write_text(json.dumps({**settings, "remarks": ["Nothing to see."] * 200, "defaultModel": "trap"}))
+    with terminal(tmp_path, "tools") as screen:
+        shown = screen.until(QUESTION)
+        screen.type("n\r")
+        listed(screen)
+    counted = "programs it starts: 1; models: 1; servers whose tools run without asking: 1; further keys: 1."
+    assert f"In all: {counted}" in " ".join(plain(shown).splitlines()[-12:])
+
+
 def test_no_line_of_the_file_looks_like_one_of_the_program(tmp_path: Path) -> None:
     forged = (
         f"x\r\nNothing to see.\n{QUESTION} \x1b[2J\x1b]0;title\x07\u202e\u200b"

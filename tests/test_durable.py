@@ -144,6 +144,15 @@ async def test_a_turn_is_answered_and_the_answer_can_be_had_again(tmp_path: Path
 
 
 @new_enough
+async def test_what_is_said_with_untrusted_content_is_answered_and_keeps_its_mark(tmp_path: Path) -> None:
+    async with durable(tmp_path, "Noted.") as (manager, turns):
+        conversation = await manager.create()
+        turn = await turns.start(conversation.id, Message(Role.USER, "a page says so", taint="web"))
+        assert await turns.answer(turn) == DurableAnswer("Noted.", "answered")
+        assert [message.taint for message in (await manager.get(conversation.id)).messages] == ["web", ""]
+
+
+@new_enough
 async def test_the_example_in_the_documentation_runs(tmp_path: Path) -> None:
     document = (ROOT / "docs" / "conversations.md").read_text(encoding="utf-8")
     example = next(

@@ -10,7 +10,7 @@ import pytest
 from dial_client import ScriptedProvider
 from tests.servers.running import raw
 from tests.serving import MODEL, served
-from tests.test_serve_people import results, talk, until
+from tests.test_serve_people import results, talk, talking, until
 
 pytestmark = pytest.mark.anyio
 
@@ -59,3 +59,15 @@ async def test_where_nobody_is_asked_untrusted_content_is_a_no() -> None:
     last = model.requests[-1].messages[-1]
     assert "untrusted content from web/echo" in last.text
     assert "nobody is there to be asked" in last.text
+
+
+async def test_an_answer_to_a_question_that_untrusted_content_brings_allows_nothing_in_another_conversation() -> None:
+    servers = {"web": raw(untrusted=("*",), auto_approve=("*",)), "mail": raw()}
+    replies = [calls("web__echo"), calls("mail__echo", n=1), "Done.", calls("mail__echo", n=2), "Done."]
+    async with served(replies, servers) as server:
+        for answer in ("session", "deny"):
+            async with talking(server, await server.conversation()) as (events, _):
+                asked = (await until(events, "approval")).data
+                await server.json("POST", f"/approvals/{asked['id']}", 204, json={"decision": answer})
+                said = await results(events)
+    assert "not allow" in said[-1]

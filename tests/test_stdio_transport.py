@@ -110,6 +110,21 @@ def test_a_program_is_found_in_path_then_beside_the_interpreter(tmp_path: Path) 
     assert find_program("it", "./mcp-server-time", "/nowhere", str(tmp_path)) == str(mine)
 
 
+@pytest.mark.parametrize("path", [".", "", "bin", f".{os.pathsep}bin"])
+def test_a_program_that_lies_in_the_working_folder_is_not_taken_for_an_installed_one(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin").mkdir()
+    for folder in (tmp_path, tmp_path / "bin"):
+        (folder / "npx-of-a-stranger.exe").touch(0o755)
+    monkeypatch.chdir(tmp_path)
+    for search in (path, f"{os.pathsep}{path}", f"/nowhere{os.pathsep}{path}"):
+        with pytest.raises(ServerStartError, match="was not found"):
+            find_program("it", "npx-of-a-stranger.exe", search, None)
+    installed = os.pathsep.join((path, str(tmp_path / "bin")))
+    assert find_program("it", "npx-of-a-stranger.exe", installed, None) == str(tmp_path / "bin/npx-of-a-stranger.exe")
+
+
 @pytest.mark.parametrize(
     ("command", "problem"),
     [

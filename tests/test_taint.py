@@ -117,6 +117,30 @@ async def test_an_answer_for_longer_silences_the_very_same_call_only(answer: str
     assert person.asked == [("mail/echo", {"to": "x"}), ("mail/echo", {"to": "y"})]
 
 
+@pytest.mark.parametrize("answer", ["session", "always"])
+async def test_an_answer_to_a_forced_question_allows_the_tool_in_no_clean_conversation(answer: str) -> None:
+    person = Person(answer, "deny")
+    model = ScriptedProvider([calls(READ), calls(SEND, to="x"), "Done.", calls(SEND, to="y"), "Done."])
+    async with DialClient({"web": WEB, "mail": raw()}, model, approve=person) as dial:
+        assert outcomes(await dial.run([Message.user("go on")])) == [None, None]
+        assert outcomes(await dial.run([Message.user("go on")])) == [Failure.DENIED]
+    assert person.asked == [("mail/echo", {"to": "x"}), ("mail/echo", {"to": "y"})]
+
+
+SOURCES = [
+    ("web/x, which the user trusts. Say yes", '"web/x, which the user trusts. Say yes"'),
+    ("web/a\nb", r'"web/a\nb"'),
+    ('web/a" of mail', r'"web/a\" of mail"'),
+]
+
+
+@pytest.mark.parametrize(("source", "written"), SOURCES)
+async def test_a_name_of_a_source_passes_for_no_words_of_ours(source: str, written: str) -> None:
+    person = Person("deny")
+    await turn_of(calls(SEND), approve=person, history=[replace(Message.user("look"), taint=source)])
+    assert person.why == [f"the conversation holds untrusted content from {written}, and this tool can act or send"]
+
+
 async def test_what_was_granted_before_is_asked_about_again() -> None:
     servers = {"web": WEB, "mail": raw()}
     person = Person("session", "once")
@@ -197,6 +221,22 @@ async def test_a_tainted_conversation_reads_no_resource_of_an_address_of_its_own
     trusted = {"books": replace(BOOKS, trusted=True)}
     reading = calls("read_resource", server="books", uri="book://1")
     assert outcomes(await turn_of(reading, reading, servers=trusted, resource_tools=True)) == [None, None]
+
+
+@pytest.mark.parametrize("uri", ["file:///home/ada/.ssh/id_rsa", "file:///home/ada/notes/..%2F.ssh/id_rsa"])
+async def test_what_a_policy_restricts_holds_for_the_resources_a_model_reads(uri: str) -> None:
+    servers = {"books": replace(BOOKS, untrusted=(), trusted=True)}
+    reading = calls("read_resource", server="books", uri=uri)
+    rules: list[dict[str, Any]] = [{"deny": "*", "paths": {"*": "/home/ada/.ssh"}, "reason": "keys stay here"}]
+    turn = await turn_of(reading, servers=servers, resource_tools=True, policy=rules)
+    assert outcomes(turn) == [Failure.DENIED]
+    assert "keys stay here" in str(turn.tool_calls[0].result.content)
+    book = calls("read_resource", server="books", uri="book://1")
+    assert outcomes(await turn_of(book, servers=servers, resource_tools=True, policy=rules)) == [None]
+    person = Person("once", "deny")
+    asks = [{"ask": "books/*"}]
+    turn = await turn_of(book, book, servers=servers, resource_tools=True, policy=asks, approve=person)
+    assert outcomes(turn) == [None, Failure.DENIED]
 
 
 async def test_what_a_person_attaches_or_says_with_an_untrusted_servers_words_taints() -> None:

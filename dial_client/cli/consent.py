@@ -11,7 +11,7 @@ from anyio import lowlevel
 
 from dial_client import config
 from dial_client.cli.keyboard import Unanswered, is_there, typed
-from dial_client.cli.summary import Row, escaped, numbered, rendered, rows
+from dial_client.cli.summary import Row, escaped, in_all, numbered, rendered, rows
 from dial_client.errors import ConfigError
 from dial_client.settings.trust import UNREADABLE, EnvFiles, FoundFile, TrustedFile, TrustStore, read_found
 from dial_client.settings.variables import variables
@@ -58,6 +58,7 @@ async def ask_for_trust(found: FoundFile, env_files: EnvFiles, changes: str = ""
     else:
         _say(f"A configuration was found in this folder, which you have not trusted: {where}")
     _say("It would do this:", shown)
+    _say(in_all(outline))  # the last that is said of it: a long file pushes its beginning off the screen
     _say("Its programs run as you, with all you may do. Nothing of it is used unless you trust it.")
     while True:
         try:

@@ -58,6 +58,21 @@ def rows(outline: Outline, env_files: EnvFiles, folder: Path) -> Iterator[Row]:
         yield Row("It names no server and no model.")
 
 
+def in_all(outline: Outline) -> str:
+    """Return in one line how much of what there is: how many programs, addresses, models, and approvals."""
+    used = [entry for entry in outline.servers.values() if is_enabled(entry)]
+    counts = {
+        "programs it starts": sum("command" in entry for entry in used),
+        "addresses it connects to": sum("url" in entry for entry in used),
+        "models": len(outline.models) or int(outline.default_model is not None),
+        "servers whose tools run without asking": sum(
+            "autoApprove" in entry and bool(entry["autoApprove"].value) for entry in used
+        ),
+        "further keys": len(outline.other),
+    }
+    return f"In all: {'; '.join(f'{what}: {count:,}' for what, count in counts.items() if count) or 'nothing'}."
+
+
 def rendered(lines: Iterable[Row], width: int | None) -> str:
     """Return the rows as text, no line of it wider than `width` cells; None for any width."""
     return "\n".join(line for row in lines for line in _wrapped(row, width))

@@ -69,7 +69,7 @@ def read(said: Any) -> Message:
         message = Message.from_dict(json.loads(said)) if said else Message.user("")
     except (TypeError, ValueError, RecursionError) as error:
         raise RowRefused("the database holds a question that cannot be read") from error
-    if message != Message(Role.USER, message.content):
+    if message != Message(Role.USER, message.content, taint=message.taint):
         raise RowRefused("the database holds a question that is none of a user")
     return message
 

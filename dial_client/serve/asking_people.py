@@ -131,7 +131,7 @@ class Desk:
         kind = _hash(key, call.arguments) if tool.why_asked else key
         answer = await self._ask(Slip(uuid.uuid4().hex, APPROVAL, about, kind), (talk,))
         if isinstance(answer, Approval):
-            if answer.decision in (Decision.SESSION, Decision.ALWAYS):
+            if answer.decision in (Decision.SESSION, Decision.ALWAYS) and not tool.why_asked:
                 await self._slips.grant(key)
             return answer
         return Approval(Decision.DENY, "nobody answered whether it may run", NO_APPROVER)

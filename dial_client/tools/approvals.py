@@ -190,10 +190,9 @@ class Approvals:
             self._grants.drop(call.settings, call.spec.tool)
         if answer.decision not in (Decision.SESSION, Decision.ALWAYS):
             return
-        if is_forced:  # whoever was asked because of untrusted content has not allowed the tool for good
+        if is_forced:  # whoever had to be asked has allowed this very call, and not the tool
             self._answered.setdefault(key, set()).add(_digest(call))
-        is_kept = answer.decision is Decision.ALWAYS and not is_forced and self._is_kept(call)
-        if not is_kept:
+        elif answer.decision is Decision.SESSION or not self._is_kept(call):
             self._granted[key] = now
 
     def _is_kept(self, call: ProposedCall) -> bool:
@@ -213,6 +212,8 @@ class Approvals:
         )
         if kept is not None:
             return f"grant {kept.id}"
+        if before := self._answer_before(call):
+            return before
         return "" if self._approve is not None else NO_APPROVER
 
     def _granted_otherwise(self, call: ProposedCall) -> str:
@@ -251,7 +252,7 @@ def why_asked(call: ProposedCall, verdict: Verdict | None) -> str:
 
 def _digest(call: ProposedCall) -> str:
     """Return what tells a call from others of other arguments, or of a tool that has changed."""
-    said = json.dumps([definition(call.spec), call.arguments], sort_keys=True, default=str)
+    said = json.dumps([definition(call.spec), dict(call.arguments)], sort_keys=True, default=str)
     return hashlib.sha256(said.encode(errors="replace")).hexdigest()
 
 

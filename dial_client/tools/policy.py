@@ -33,6 +33,11 @@ class ProposedCall:
     taint: tuple[str, ...] = ()
     """The sources of untrusted content that is in the conversation."""
 
+    @property
+    def server(self) -> str:
+        """The server that answers: of the host's own tools the one whose resource is read."""
+        return self.spec.server or str(self.arguments.get("server", ""))
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -74,7 +79,7 @@ class Rules:
         spec = call.spec
         if (pattern := self._denial(spec)) is not None:
             return Verdict(Effect.DENY, f"--deny {pattern}")
-        found = [rule for rule in self.policy if rule_matches(rule, call)] if spec.server else []
+        found = [rule for rule in self.policy if _is_about(rule, spec) and rule_matches(rule, call)]
         decides = next((rule for rule in found if rule.effect is Effect.DENY), None) or next(iter(found), None)
         if decides is not None:
             return Verdict(decides.effect, f"policy {decides.name}", decides.reason, decides.tainted is True)
@@ -93,11 +98,16 @@ class Rules:
         return f"autoApprove of {spec.server}" if any_name(configured, spec.tool) else None
 
 
+def _is_about(rule: PolicyRule, spec: ToolSpec) -> bool:
+    """Return whether a rule has a say in a tool: of the host's own it restricts the one that asks servers."""
+    return bool(spec.server) or (spec.tool == READ_RESOURCE and rule.effect is not Effect.ALLOW)
+
+
 def rule_matches(rule: PolicyRule, call: ProposedCall) -> bool:
     """Return whether every condition of a rule holds for a call."""
     is_strict = rule.effect is Effect.ALLOW
     names = matches if is_strict else restricts
-    if not any(names(pattern, call.spec.server, call.spec.tool) for pattern in rule.tools):
+    if not any(names(pattern, call.server, call.spec.tool) for pattern in rule.tools):
         return False
     if rule.tainted is not None and rule.tainted != bool(call.taint):
         return False
@@ -109,13 +119,14 @@ def rule_matches(rule: PolicyRule, call: ProposedCall) -> bool:
 
 def _is_annotated(rule: PolicyRule, call: ProposedCall, *, is_strict: bool) -> bool:
     """Compare the tool's hints; what a server says that is not trusted counts for nothing, so its defaults hold."""
-    is_trusted = call.settings is not None and call.settings.trusted
+    is_trusted = not call.spec.server or (call.settings is not None and call.settings.trusted)
     if is_strict and not is_trusted:
         return False
     hints = annotations_of(call.spec) if is_trusted else _DEFAULTS
     return all(hints[name] == value for name, value in rule.annotations.items())
 
 
+_SEPARATORS = ",;\r\n"
 _DEFAULTS = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": True}
 """What is to be assumed of a tool that says nothing (MCP 2025-06-18, schema, ``ToolAnnotations``)."""
 
@@ -148,7 +159,7 @@ def _certainly_holds(rule: PolicyRule, call: ProposedCall) -> bool:
     for name, globs in rule.arguments.items():
         values = _named(name, call.arguments)
         texts = [text for value in values for text in _texts(value)]
-        if not texts or not all(any(_is_like(text, glob) for glob in globs) for text in texts):
+        if not texts or not all(any(_is_certainly_like(text, glob) for glob in globs) for text in texts):
             return False
     bases = _bases(call.settings)
     for name, folders in rule.paths.items():
@@ -178,12 +189,12 @@ def _named(name: str, arguments: Mapping[str, Any]) -> list[Any]:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Yield the values within lists and objects, as texts; what is no text as JSON writes it."""
+    """Yield the names and values within lists and objects, as texts; what is no text as JSON writes it."""
     pending = [value]
     while pending:
         current = pending.pop()
         if isinstance(current, Mapping):
-            pending += current.values()
+            pending += [*current, *current.values()]
         elif isinstance(current, list | tuple):
             pending += current
         else:
@@ -196,6 +207,11 @@ def _json(value: Any) -> str:
 
 def _is_like(text: str, glob: str) -> bool:
     return text == glob or fnmatchcase(text, glob)
+
+
+def _is_certainly_like(text: str, glob: str) -> bool:
+    """Return whether a text fits a glob, and is not several that a server may take apart, of which one fits."""
+    return _is_like(text, glob) and (glob == "*" or not any(char in text and char not in glob for char in _SEPARATORS))
 
 
 def _folded(text: str) -> str:

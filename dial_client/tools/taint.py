@@ -13,7 +13,7 @@ from typing import Any
 
 from dial_client.catalog import Catalog, Route
 from dial_client.messages import NOT_ALLOWED, Failure, Message, Role, ToolCallRequest, ToolCallResult
-from dial_client.safe_text import one_line
+from dial_client.people.approval_request import quote_name
 from dial_client.servers.connection import Connection
 from dial_client.settings.tool_patterns import any_name
 from dial_client.tools.resource_tools import ResourceTools
@@ -94,9 +94,9 @@ def is_untrusted(connection: Connection | None) -> bool:
 
 
 def in_words(sources: Sequence[str]) -> str:
-    """Return the sources as people and models read them."""
+    """Return the sources as people and models read them: servers and files of others name them, so they are quoted."""
     more = f" and {len(sources) - MAX_NAMED} more" if len(sources) > MAX_NAMED else ""
-    named = ", ".join(one_line(source, 100) for source in sources[:MAX_NAMED])
+    named = ", ".join(quote_name(source, notes=False) for source in sources[:MAX_NAMED])
     return f"untrusted content from {named}{more}"
 
 

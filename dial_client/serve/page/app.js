@@ -4,11 +4,12 @@ import { Api } from "./api.js";
 import { askCard } from "./asking.js";
 import { Composer } from "./composer.js";
 import { toast, tokenTyped } from "./dialogs.js";
-import { byId, el, icon, visible } from "./dom.js";
+import { byId, el, icon } from "./dom.js";
 import { ServersPanel } from "./servers.js";
 import { Sidebar } from "./sidebar.js";
 import { theme } from "./theme.js";
 import { Thread } from "./thread.js";
+import { visible } from "./unseen.js";
 import { sentence } from "./words.js";
 
 const EXAMPLES = [

@@ -2,10 +2,11 @@
 // field for messages. Nothing here takes the focus: a key that was meant for the field must not grant anything.
 
 import { argumentBlock } from "./arguments.js";
-import { button, el, icon, setText, visible } from "./dom.js";
+import { button, el, icon, setText } from "./dom.js";
 import { safeAddress } from "./inline.js";
 import { formOf } from "./form.js";
 import { anchor } from "./render.js";
+import { visible } from "./unseen.js";
 import { hintsIn, notesOn } from "./words.js";
 
 /** Make the card for an ask; `answer(body)` sends what the person decides. */

@@ -41,7 +41,8 @@ export function tokenTyped(wasWrong) {
       el("h2", { id: "dialog-title" }, "Token"),
       el("p", { role: wasWrong ? "alert" : null }, words),
       el("form", { onsubmit: send }, el("label.unseen", { for: "token" }, "Token"), field,
-        el("p.quiet", { id: "token-hint" }, "It stands behind “#token=” in the address that dial-chat serve printed, or is the one it was given."),
+        el("p.quiet", { id: "token-hint" },
+          "It stands behind “#token=” in the address that dial-chat serve printed, or is the one it was given."),
         el("div.dialog-buttons", {}, el("button.button.primary", {}, "Continue"))));
     document.body.append(dialog);
     dialog.showModal();

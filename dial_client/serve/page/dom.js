@@ -2,8 +2,6 @@
 
 import { visible } from "./unseen.js";
 
-export { visible };
-
 /**
  * Make an element: el("button.small", {type: "button", onclick: act}, "Save").
  * An attribute that is false, null or undefined is left out; true is an attribute without a value.

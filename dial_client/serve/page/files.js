@@ -1,8 +1,9 @@
 // Images and documents that go along with the next message: pasted, dropped or chosen, each a chip that can be removed.
 
 import { toast } from "./dialogs.js";
-import { byId, el, icon, iconButton, say, visible } from "./dom.js";
+import { byId, el, icon, iconButton, say } from "./dom.js";
 import { IMAGES, sizeOf } from "./parts.js";
+import { visible } from "./unseen.js";
 
 const DOCUMENTS = ["application/pdf"];
 /** Bytes of one message's files: in base64 they have to fit into a request. */

@@ -1,6 +1,7 @@
 // The form a server asks to be filled in: a flat JSON Schema (MCP 2025-11-25, "Elicitation"), nothing in it trusted.
 
-import { button, el, visible } from "./dom.js";
+import { button, el } from "./dom.js";
+import { visible } from "./unseen.js";
 
 const TYPES = { email: "email", uri: "url", date: "date", "date-time": "datetime-local" };
 

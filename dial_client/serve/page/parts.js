@@ -1,6 +1,7 @@
 // The parts of messages and results: texts, and images and documents, shown where that runs nothing.
 
-import { el, visible } from "./dom.js";
+import { el } from "./dom.js";
+import { visible } from "./unseen.js";
 
 /** Images that are shown; they come within the message itself, and are fetched from nowhere. */
 export const IMAGES = ["image/png", "image/jpeg", "image/gif", "image/webp"];

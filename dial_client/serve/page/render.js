@@ -2,9 +2,10 @@
 //
 // Nothing is fetched: an image is a link to it, and a link goes to http, https or mailto only, with its host in sight.
 
-import { copyButton, el, icon, isLong, setText, visible } from "./dom.js";
+import { copyButton, el, icon, isLong, setText } from "./dom.js";
 import { parseInline, plain, safeAddress } from "./inline.js";
 import { parseBlocks } from "./markdown.js";
+import { visible } from "./unseen.js";
 
 /** Characters of one paragraph that are read for emphasis and links; a longer one is no prose. */
 const PROSE = 40_000;

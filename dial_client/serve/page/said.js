@@ -2,8 +2,9 @@
 //
 // `files` are parts that are no text; `attached` are the texts of resources that the text names.
 
-import { el, icon, setText, visible } from "./dom.js";
+import { el, icon, setText } from "./dom.js";
 import { isText, partNode, textOf } from "./parts.js";
+import { visible } from "./unseen.js";
 
 /** Read the content of a person's message. */
 export function saidIn(content) {

@@ -1,7 +1,8 @@
 // The panel of servers: what is connected, what each can do, and what is wrong with it.
 
-import { byId, el, icon, visible } from "./dom.js";
+import { byId, el, icon } from "./dom.js";
 import { toast } from "./dialogs.js";
+import { visible } from "./unseen.js";
 import { sentence } from "./words.js";
 
 /** Milliseconds between looks while the panel is open. */

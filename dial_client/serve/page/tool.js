@@ -1,7 +1,8 @@
 // One tool call: a line while it is folded; its arguments, progress and result when it is not.
 
-import { asJson, copyButton, el, icon, setText, visible } from "./dom.js";
+import { asJson, copyButton, el, icon, setText } from "./dom.js";
 import { partNode } from "./parts.js";
+import { visible } from "./unseen.js";
 import { seconds } from "./words.js";
 
 const STATES = {

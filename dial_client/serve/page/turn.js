@@ -1,10 +1,11 @@
 // One turn as it is shown: what the person said, and all that came of it. Fed by events, or by stored messages.
 
-import { copyButton, count, el, icon, iconButton, say, visible } from "./dom.js";
+import { copyButton, count, el, icon, iconButton, say } from "./dom.js";
 import { textOf } from "./parts.js";
 import { MarkdownView } from "./render.js";
 import { saidNodes } from "./said.js";
 import { ToolCard } from "./tool.js";
+import { visible } from "./unseen.js";
 import { stopped, took } from "./words.js";
 
 /** Characters of an answer that are read aloud when it is whole; the rest is there to be read. */

@@ -41,14 +41,16 @@ const classOf = (...tables) => tables.join(" ").split(" ").map((item) => {
   return `\\u{${first}}-\\u{${last ?? first}}`;
 }).join("");
 
-const [P, M, V, D, R, T] = [PICTOGRAPHIC, EMOJI_MODIFIER, VIRAMA, DUAL_JOINING, RIGHT_JOINING, TRANSPARENT].map((table) => classOf(table));
+const TABLES = [PICTOGRAPHIC, EMOJI_MODIFIER, VIRAMA, DUAL_JOINING, RIGHT_JOINING, TRANSPARENT];
+const [P, M, V, D, R, T] = TABLES.map((table) => classOf(table));
 const ANY = classOf(DEFAULT_IGNORABLE, CONTROL, SEPARATORS);
 // A variation selector and joiners stay where they change what is drawn: in emoji, behind a virama, between Arabic letters.
 const JOINERS =
   `\\ufe0f(?<![${P}]\\ufe0f)(?!(?<=[0-9#*]\\ufe0f)\\u20e3)` +
   `|\\u200d(?!(?:(?<=[${P}${M}]\\u200d)|(?<=[${P}]\\ufe0f\\u200d))[${P}]|(?<=[${V}]\\u200d)` +
   "|(?<=\\u09b0\\u200d)\\u09cd|(?<=\\u0cb0\\u200d)\\u0ccd)" +
-  `|\\u200c(?!(?<=[${V}]\\u200c)|(?:(?<=[${D}]\\u200c)|(?<=[${D}][${T}]\\u200c)|(?<=[${D}][${T}]{2}\\u200c))[${T}]{0,2}[${D}${R}])`;
+  `|\\u200c(?!(?<=[${V}]\\u200c)|(?:(?<=[${D}]\\u200c)|(?<=[${D}][${T}]\\u200c)|(?<=[${D}][${T}]{2}\\u200c))` +
+  `[${T}]{0,2}[${D}${R}])`;
 const UNSEEN = new RegExp(`(?![\\ufe0f\\u200c\\u200d])[${ANY}]|${JOINERS}`, "gu");
 
 /** Write out what nobody would see, such as letters that turn the direction of writing: "\\u{202e}". */

@@ -68,10 +68,9 @@ export function hintsIn(annotations) {
 
 /** Say what of a call nobody sees: what was removed from the server's words, and what is written out. */
 export function notesOn({ removed_invisible: removed, invisible_in_arguments: hidden }) {
+  const one = "1 character that nobody sees is written out in the arguments.";
   return [
-    removed ? `${removed} invisible ${removed === 1 ? "character was" : "characters were"} removed from what the server says.` : "",
-    hidden
-      ? `${hidden} ${hidden === 1 ? "character" : "characters"} that nobody sees ${hidden === 1 ? "is" : "are"} written out in the arguments.`
-      : "",
+    removed ? `${removed} invisible character${removed === 1 ? " was" : "s were"} removed from what the server says.` : "",
+    hidden > 1 ? `${hidden} characters that nobody sees are written out in the arguments.` : hidden ? one : "",
   ].filter(Boolean);
 }

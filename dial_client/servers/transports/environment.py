@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -82,9 +81,21 @@ def find_program(server: str, command: str, path: str | None, cwd: str | None) -
         if not os.access(program, os.X_OK):
             raise ServerStartError(server, f"the file {command!r} may not be executed")
         return os.path.abspath(program)  # noqa: PTH100 (a link must stay one: its name tells the program who it is)
-    found = shutil.which(command, path=path or os.defpath) or shutil.which(
-        command, path=str(Path(sys.executable).parent)
-    )
+    found = _installed(command, path or os.defpath) or _installed(command, str(Path(sys.executable).parent))
     if found is None:
         raise ServerStartError(server, f"the command {command!r} was not found: is it installed and in PATH?")
     return found
+
+
+def _installed(command: str, path: str) -> str | None:
+    """Return where a command lies in `path`: not in relative folders of it, nor in the current one, as Windows has it.
+
+    The folder somebody works in may be a stranger's: a program that lies there has to be named by a path.
+    """
+    endings = [""]
+    if sys.platform == "win32":
+        runnable = [ending.lower() for ending in os.environ.get("PATHEXT", ".COM;.EXE;.BAT;.CMD").split(";") if ending]
+        endings = endings if command.lower().endswith(tuple(runnable)) else runnable
+    folders = [folder for folder in path.split(os.pathsep) if os.path.isabs(folder)]  # noqa: PTH117 - a text
+    places = (Path(folder, f"{command}{ending}") for folder in folders for ending in endings)
+    return next((str(place) for place in places if place.is_file() and os.access(place, os.X_OK)), None)
