@@ -59,7 +59,7 @@ NOW = ToolCallRequest("call_9", "now_utc", {"count": 1})
 
 async def test_a_call_is_a_decision_and_an_end_that_belong_together() -> None:
     decision, end = await audited(NOW)
-    assert (decision.event, decision.decision, decision.decided_by) == ("decision", "allowed", "rules")
+    assert (decision.event, decision.decision, decision.decided_by) == ("decision", "allowed", "no approver")
     assert (decision.arguments, decision.waited_s, decision.call) == ({"count": 1}, None, "call_9")
     assert (end.event, end.outcome, end.result_bytes, end.arguments) == ("call", "ok", len("done"), None)
     assert end.duration_s is not None and end.duration_s >= 0

@@ -91,12 +91,12 @@ def broken(tmp_path: Path) -> Path:
     return file
 
 
-def test_without_the_extra_its_name_is_told() -> None:
+def test_without_the_extra_its_name_is_told(tmp_path: Path) -> None:
     program = (
         "import sys; sys.modules['xllamacpp'] = None; from dial_client.cli.commands import run; "
         "sys.exit(run(['-m', 'local', 'Hello']))"
     )
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    ended = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ended.returncode == 2
     assert "the embedded model needs the extra: pip install 'dial-client[local]'" in ended.stderr
 

@@ -147,7 +147,7 @@ async def test_a_turn_that_runs_at_another_server_is_followed_allowed_and_stoppe
         async with talking(here, where) as (events, _):
             await next_text(events)
             tab = await at(chromium, there.url, where.rpartition("/")[2])
-            assert "Write it down of pen" in await seen(shown, tab, ".ask h2")
+            assert "pen wants to run write" in await seen(shown, tab, ".ask h2")
             assert await seen(shown, tab, ".answer .prose") == "I will write."
             await seen(tab.click, ".ask .primary")
             await seen(tab.until, "document.querySelector('.answer .prose:last-of-type')?.textContent === 'And so'")

@@ -137,7 +137,7 @@ async def test_it_answers_with_the_users_consent_who_sees_all_of_it(decision: st
         return Approval(decision)
 
     servers = {"shop": questions.make()}
-    async with DialClient(servers, model, sample="model", approve=approve, allow=["shop__*", "samples"]) as dial:
+    async with DialClient(servers, model, sample="model", approve=approve, allow=["shop/samples"]) as dial:
         said = await called(dial, "samples", times=2)
     assert said == str(["A word." if decision != "deny" else REFUSED] * 2)
     asked = [one for one in seen if one[1].tool == "sampling/createMessage"]

@@ -252,7 +252,7 @@ async def test_the_secrets_of_an_added_server_are_not_recorded(tmp_path: Path) -
     async with DialClient({}, model, record=tmp_path / "rec.jsonl") as dial:
         model.replies = [meanwhile(lambda: dial.add_server("it", entry), call("nothing")), call("echo"), ANSWER]
         turn = await run(dial)
-    assert "very-secret-token" in said(turn)[1]
+    assert '"API_TOKEN": "[secret of it]"' in said(turn)[1]
     assert "very-secret-token" not in (tmp_path / "rec.jsonl").read_text()
 
 
