@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prompt_toolkit.utils import get_cwidth
 
-from dial_client.cli.approval_prompt import BAR, Again, lines_of, parse_answer, question
+from dial_client.cli.approval_prompt import BAR, MAX_MARKS, Again, lines_of, parse_answer, question
 from dial_client.messages import ToolCallRequest, ToolSpec
 from dial_client.people.approval_request import argument_block, claims_of, quote_name
 from dial_client.safe_text import count_unseen
@@ -201,3 +201,12 @@ def test_arguments_nested_without_end_are_one_line() -> None:
         deep = {"a": deep}
     [line] = [line for line in asked(tool(), 2000, {"deep": deep}, whole=True) if "end" in line]
     assert json.loads(line.partition(": ")[2])
+
+
+def test_marks_on_a_letter_that_no_terminal_draws_are_written_out_and_counted() -> None:
+    lines = asked(tool(description="d" + "\u0336" * 500), arguments={"z": "a" + "\u0301" * 5_000, "name": "e\u0301"})
+    assert max(len(line) for line in lines) < 150
+    assert "\u2502 name: e\u0301" in lines
+    (first, *_) = [line for line in lines if "z: a" in line]
+    assert first.startswith("\u2502 z: a" + "\u0301" * MAX_MARKS + r"\u{301}\u{301}")
+    assert any("more characters: [v]iew all" in line for line in lines)

@@ -22,6 +22,8 @@ MAX_LINES = 12
 MAX_BLOCK = 120
 """Lines of all arguments together; the more there are, the fewer each has."""
 MAX_ARGUMENTS = 100
+MAX_MARKS = 8
+"""Characters without a width of their own behind one letter: terminals draw no more, and the others are sent too."""
 MAX_WHOLE_NAME = 2_000
 BAR = "│ "
 KEYS = "[y]es  [n]o, because…  [s]ession  [a]lways  [v]iew all"
@@ -150,13 +152,24 @@ def barred(lines: Iterable[str], columns: int, most: int | None) -> Iterator[str
             shown += 1
 
 
+def _with_marks_written(line: str) -> str:
+    """Return a line in which no letter carries more than `MAX_MARKS` marks; the others are written out."""
+    if line.isascii():
+        return line
+    written, marks = [], 0
+    for char in line:
+        marks = 0 if _cells(char) else marks + 1
+        written.append(char if marks <= MAX_MARKS else f"\\u{{{ord(char):x}}}")
+    return "".join(written)
+
+
 def _wrapped(indent: str, lines: Iterable[str], columns: int) -> Iterator[str]:
     yield from (f"{indent}{piece}" for line in lines for piece, _ in _pieces(line, columns - len(indent) - 1))
 
 
 def _pieces(line: str, columns: int) -> Iterator[tuple[str, int]]:
     """Return a line in pieces no wider than the terminal, each with the number of characters behind it."""
-    line = line.expandtabs(4)
+    line = _with_marks_written(line.expandtabs(4))
     start = used = space = 0
     for at, char in enumerate(line):
         cells = _cells(char)
