@@ -3,7 +3,7 @@
 Each case is a conversation with a `DialClient` and real servers: ordinary questions with tools on offer, calls, chains
 of calls, calls that fail, arguments nobody has said, and questions about the present without any tool. Nothing is
 passed or failed: the numbers are printed, and with ``--json`` all that was said is kept. The embedded model is asked
-at temperature 0; for another model that is said in its profile. With ``--calls`` only calls are measured, in any format.
+at temperature 0; for another model that is said in its profile. With ``--calls`` only calls are measured.
 """
 
 from __future__ import annotations

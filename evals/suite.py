@@ -109,7 +109,7 @@ def quick(cases: Sequence[Case]) -> tuple[Case, ...]:
 
 
 def offered(case: Case, at: int, size: int) -> frozenset[str]:
-    """Choose the tools a case is asked with: those it needs, filled up from `OFFERS`; none for what is asked offline."""
+    """Choose the tools a case is asked with: those it needs, filled up from `OFFERS`; none where it is offline."""
     if case.kind == "offline":
         return frozenset()
     groups = OFFERS[size]

@@ -18,9 +18,9 @@ def suite_table(judged: Sequence[Judged]) -> str:
     ``needless`` those with calls beyond them, ``invented`` those that state what nobody has said. Seconds are medians.
     """
     lines: list[tuple[str, ...]] = [HEADS]
-    for kind in KINDS:
-        for size in sorted({case.tools for case in judged if case.kind == kind}):
-            lines.append(_row(kind, size, [case for case in judged if case.kind == kind and case.tools == size]))
+    groups = sorted({(KINDS.index(case.kind), case.tools) for case in judged})
+    for kind, size in groups:
+        lines.append(_row(KINDS[kind], size, [c for c in judged if c.kind == KINDS[kind] and c.tools == size]))
     widths = [max(len(line[column]) for line in lines) for column in range(len(HEADS))]
     written = ["| " + " | ".join(map(str.ljust, line, widths)) + " |" for line in lines]
     return "\n".join((written[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *written[1:]))
