@@ -46,8 +46,7 @@ async def evaluate_suite(given: argparse.Namespace, tell: Callable[[Judged], Non
             cases = quick(cases) if given.quick else cases
             cases = tuple(case for case in cases if given.only in case.id and case.kind in given.kinds)[: given.limit]
             for size in given.tools or ([3] if given.quick else [3, 8]):
-                fitting = [case for case in cases if len(case.tools) <= size]
-                await run_cases(fitting, size, model, server_entries(repository), tell, given.format or "native")
+                await run_cases(cases, size, model, server_entries(repository), tell, given.format or "native")
     finally:
         await model.close()
 

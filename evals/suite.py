@@ -108,13 +108,38 @@ def quick(cases: Sequence[Case]) -> tuple[Case, ...]:
     return tuple(chosen)
 
 
-def offered(case: Case, at: int, size: int) -> frozenset[str]:
-    """Choose the tools a case is asked with: those it needs, filled up from `OFFERS`; none where it is offline."""
-    if case.kind == "offline":
-        return frozenset()
-    groups = OFFERS[size]
-    spare = [name for group in (*groups[at % len(groups) :], *groups) for name in group if name not in case.tools]
-    return frozenset([*case.tools, *dict.fromkeys(spare)][:size]) | case.tools
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """Tools on offer together, and the cases that are asked with them."""
+
+    tools: frozenset[str]
+    cases: tuple[Case, ...]
+
+
+def pack(cases: Sequence[Case], size: int) -> tuple[Offer, ...]:
+    """Put cases into offers of `size` tools, few enough that a model reads little twice.
+
+    Beside the tools a case needs stand those of the other cases of its offer, and else some of `OFFERS`. Cases that
+    need no tool are spread over `OFFERS`; offline ones have none. A case that needs more tools than `size` is left out.
+    """
+    usual = [Offer(frozenset(tools), ()) for tools in OFFERS[size]]
+    groups: list[tuple[set[str], list[Case]]] = []
+    for case in cases:
+        if case.tools and len(case.tools) <= size:
+            fitting = next((group for group in groups if len(group[0] | case.tools) <= size), None)
+            if fitting is None:
+                groups.append(fitting := (set(), []))
+            fitting[0].update(case.tools)
+            fitting[1].append(case)
+    offers = []
+    for at, (needed, members) in enumerate(groups):
+        spare = [name for tools in (*OFFERS[size][at % len(usual) :], *OFFERS[size]) for name in tools]
+        tools = dict.fromkeys([*sorted(needed), *spare])
+        offers.append(Offer(frozenset(list(tools)[:size]), tuple(members)))
+    free = [case for case in cases if not case.tools and case.kind != "offline"]
+    offers += [Offer(usual[at].tools, tuple(free[at :: len(usual)])) for at in range(len(usual))]
+    offers.append(Offer(frozenset(), tuple(case for case in cases if case.kind == "offline")))
+    return tuple(offer for offer in offers if offer.cases)
 
 
 def _from_task(task: Task, kind: Kind) -> Case:

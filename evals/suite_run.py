@@ -13,7 +13,7 @@ from dial_client.messages import text_of
 from dial_client.model import Provider
 from evals.judges import admits, asks_back, connects, faults, instructs, inventions
 from evals.run import LIMITS, judge
-from evals.suite import Case, offered
+from evals.suite import Case, pack
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +72,13 @@ async def run_cases(
         tell: is given what came of each case.
         tool_format: as `DialClient` takes it.
     """
-    groups: dict[frozenset[str], list[Case]] = {}
-    for at, case in enumerate(cases):
-        groups.setdefault(offered(case, at, size), []).append(case)
-    for tools, members in groups.items():
-        entries = {name: dict(entry) | {"enabledTools": sorted(tools)} for name, entry in servers.items()}
-        async with DialClient(entries if tools else {}, model, tool_format=tool_format, limits=LIMITS) as dial:
-            for case in members:
+    for offer in pack(cases, size):
+        entries = {name: dict(entry) | {"enabledTools": sorted(offer.tools)} for name, entry in servers.items()}
+        async with DialClient(entries if offer.tools else {}, model, tool_format=tool_format, limits=LIMITS) as dial:
+            for case in offer.cases:
                 played = await _play(dial, case)
                 specs = {spec.name: spec for spec in dial.tools}
-                if missing := tools - specs.keys():
+                if missing := offer.tools - specs.keys():
                     raise RuntimeError(f"these tools are not on offer: {', '.join(sorted(missing))}: {dial.notes}")
                 tell(judge_case(case, played, specs, tool_format))
 
