@@ -18,7 +18,7 @@ SUITE = build/conformance/installed
 JOBS ?= 5
 QUESTION ?= What time is it in Tokyo?
 
-.PHONY: help demo test conformance lint types bench soak eval lock clean
+.PHONY: help demo test conformance lint types bench soak eval eval-quick lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1	/'
@@ -46,8 +46,11 @@ bench: $(TEST)  ## what this host adds to the bare SDKs
 soak: $(TEST)  ## 5,000 calls over servers that die, hang and change, and what is left behind
 	$(BIN)/python -m benchmarks.soak $(SOAK_ARGS)
 
-eval: $(DEMO)  ## how well the embedded model calls tools; EVAL_ARGS="--model … --format … --tools …" asks another
+eval: $(DEMO)  ## how well the embedded model serves people; EVAL_ARGS="--model … --base-url … --tools …" asks another
 	$(BIN)/python -m evals $(EVAL_ARGS)
+
+eval-quick: $(DEMO)  ## the same with 40 cases of the half that prompts are tuned on
+	$(BIN)/python -m evals --quick --set tuning $(EVAL_ARGS)
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

@@ -247,7 +247,7 @@ async def test_after_two_failures_the_reply_quotes_the_error_and_nothing_is_gene
     failures = [(name, {"x": name}, Failure.TOOL) for name in ("track_parcel", "order_status")]
     model = Model(tools=(PARCEL, ORDER, MEASURE))
     heard = await model.hears(*asked("Where is my parcel?", *failures))
-    assert heard.text == "I could not find that out: the call of order_status failed. It says: no: tool"
+    assert heard.text == "I could not find that out: the call of track_parcel failed. It says: no: tool"
     assert model.asked_for == []
 
 

@@ -8,7 +8,8 @@ no more often than a coin. So that much is decided here, by what was said, calle
   among the other tools. If one of those can be called with what was said, it is called first, and the other one behind
   it: the degrees of a room are measured before they are converted.
 * A call of a tool that has no word in common with the question is put off if others have one.
-* Behind a call that failed another tool is tried, and then the one that failed.
+* Behind a call that failed another tool is tried if it knows a word of the question that the failed one does not, and
+  then the one that failed.
 * Behind a good result the model answers. Behind a failed call, or one that was not allowed, the reply says so and
   quotes the error (`fixed_replies`): what this model writes there is invented.
 * A call whose required argument nobody has said is not made: the reply asks for the argument.
@@ -86,8 +87,8 @@ class Choosing:
         self.call: ToolCallRequest | None = None
         self.then = ""
         """The tool to be called behind `call`."""
-        self.reply = ""
-        """What the reply says; empty where there is a `call`, or the model is to write an answer."""
+        self._question_back = ""
+        self._is_unknown = False
         self._request = request
         self._tools = {tool.name: tool for tool in request.tools}
         self._done = _done(request.messages, name)
@@ -98,6 +99,31 @@ class Choosing:
         self._first: ToolCallRequest | None = None
         self._put_off = 0
         self.step: Step | None = self._begin()
+
+    @property
+    def reply(self) -> str:
+        """What the reply says; empty where there is a `call`, or the model is to write an answer."""
+        if self.step is not None or self.call is not None:
+            return ""
+        if self._question_back:
+            return self._question_back
+        if self._done and (self._done[-1].failed or self._done[-1].denied):
+            return self._told_failure()
+        if self._is_unknown:
+            return fixed_replies.NO_TOOL_FITS if self._request.tools else fixed_replies.NOT_CONNECTED
+        return ""
+
+    def _told_failure(self) -> str:
+        """Compose what is said of the failed calls behind the last good one: the first of them is what was wanted."""
+        found = [one.result for one in self._done if not one.failed]
+        if (last := self._done[-1]).denied:
+            return fixed_replies.not_allowed(last.call.name, found)
+        first = last
+        for one in reversed(self._done):
+            if not one.failed:
+                break
+            first = one
+        return fixed_replies.call_failed(first.call.name, first.result, found)
 
     def request(self, step: Step) -> ModelRequest:
         """Give what the model is asked, held to what the step allows."""
@@ -118,14 +144,10 @@ class Choosing:
     def take_unknown(self) -> None:
         """Take the decision that the reply cannot be known."""
         step, self.step = self.step, None
-        if step is None:
-            return
-        near = tuple(tool for tool in step.tools if tool.name in self._near)
-        if near and not self._put_off:
-            self._put_off += 1
+        near = tuple(tool for tool in step.tools if tool.name in self._near) if step is not None else ()
+        if step is not None and near and not self._is_unknown:
             self.step = replace(step, tools=near, may_answer=False)
-        else:
-            self.reply = fixed_replies.NO_TOOL_FITS if self._request.tools else fixed_replies.NOT_CONNECTED
+        self._is_unknown = True
 
     def take(self, tool: str, call: ToolCallRequest | None) -> None:
         """Take what the model wrote in this step.
@@ -162,23 +184,11 @@ class Choosing:
     def _make(self, call: ToolCallRequest) -> None:
         """Make a call, or ask for what it lacks."""
         if missing := self._missing(call):
-            self.reply = fixed_replies.argument_missing(self._tools[call.name], missing)
+            self._question_back = fixed_replies.argument_missing(self._tools[call.name], missing)
         else:
             self.call = call
 
     def _begin(self) -> Step | None:
-        done = self._done
-        step = self._first_step()
-        if step is None and done and (done[-1].failed or done[-1].denied):
-            last = done[-1]
-            found = [one.result for one in done if not one.failed]
-            if last.denied:
-                self.reply = fixed_replies.not_allowed(last.call.name, found)
-            else:
-                self.reply = fixed_replies.call_failed(last.call.name, last.result, found)
-        return step
-
-    def _first_step(self) -> Step | None:
         everything, done = self._request.tools, self._done
         if self._request.tool_choice is ToolChoice.NONE or len(done) >= MAX_ROUNDS or any(one.denied for one in done):
             return None
@@ -187,7 +197,13 @@ class Choosing:
         failed = [one.call.name for one in done if one.failed]
         if done[-1].failed:
             called = {one.call.name for one in done}
-            others = self._nearest(tool for tool in everything if tool.name not in called)
+            explained = words_of(self._tools[failed[-1]]) if failed[-1] in self._tools else frozenset()
+            asked = words(self._question) - explained
+            others = tuple(
+                tool
+                for tool in everything
+                if tool.name not in called and not acts(tool) and not words_of(tool).isdisjoint(asked)
+            )
             return Step(others, may_answer=False, anew=True) if others and len(failed) < MAX_FAILURES else None
         succeeded = {one.call.name for one in done if not one.failed}
         unmet = (name for name in failed if name in self._near and name not in succeeded)
@@ -222,7 +238,8 @@ class Choosing:
     def _missing(self, call: ToolCallRequest) -> list[str]:
         """Return the required arguments of a call whose values nobody has said, nor anything they follow from."""
         properties = self._tools[call.name].input_schema.get("properties", {})
-        has_source = bool(words(self._said) - ASKING - words_of(self._tools[call.name]))
+        told = "\n".join(one.text for one in self._request.messages if one.role in (Role.USER, Role.TOOL))
+        has_source = bool(words(told) - ASKING - words_of(self._tools[call.name]))
         missing = []
         for name in self._required(call):
             schema, value = properties.get(name), call.arguments.get(name)
