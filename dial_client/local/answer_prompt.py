@@ -31,8 +31,14 @@ def answer_messages(messages: Sequence[Message]) -> tuple[Message, ...]:
     instructions = [message for message in messages if message.role is Role.SYSTEM]
     last = max((at for at, message in enumerate(messages) if message.role is Role.USER), default=-1)
     told = [message for message in messages[:last] if message.role is Role.USER or _is_answer(message)]
-    returned = [message for message in messages[last + 1 :] if message.role is Role.TOOL]
-    results = [result_text(message) for message in returned if not message.is_error]
+    names = {call.id: call.name for message in messages[last + 1 :] for call in message.tool_calls}
+    returned = [message for message in messages[last + 1 :] if message.role is Role.TOOL and not message.is_error]
+    results = [result_text(message) for message in returned]
+    if len(results) > 1:  # which result is of which call tells the one that was asked for
+        results = [
+            f"{names.get(message.tool_call_id or '', 'result')}: {text}"
+            for message, text in zip(returned, results, strict=True)
+        ]
     question = [messages[last]] if last >= 0 else []
     if results and question:
         text = _WITH_RESULTS.format(question=question[0].text, results="\n".join(results))

@@ -29,7 +29,7 @@ from typing import Any
 
 from dial_client.local import fixed_replies, object_form
 from dial_client.local.provenance import is_made_up, is_said, spelt
-from dial_client.local.vocabulary import ASKING, acts, is_english, words, words_of
+from dial_client.local.vocabulary import ASKING, acts, is_english, kinds, words, words_of
 from dial_client.messages import NOT_ALLOWED, Message, Role, ToolCallRequest, ToolSpec
 from dial_client.model import ModelRequest, ToolChoice
 
@@ -94,7 +94,8 @@ class Choosing:
         self._done = _done(request.messages, name)
         self._question = next((one.text for one in reversed(request.messages) if one.role is Role.USER), "")
         self._said = "\n".join(one.text for one in request.messages if one.role is not Role.ASSISTANT)
-        self._near = {tool.name for tool in request.tools if not words(self._question).isdisjoint(words_of(tool))}
+        about = words(self._question) | kinds(self._question)
+        self._near = {tool.name for tool in request.tools if not about.isdisjoint(words_of(tool))}
         self._is_english = is_english(self._question)
         self._first: ToolCallRequest | None = None
         self._put_off = 0

@@ -65,3 +65,17 @@ def words_of(tool: ToolSpec) -> frozenset[str]:
 
 ASKING = words("find look check search tell show list read number name status information details help mean")
 """Words that ask for something and say nothing of what is asked about."""
+
+_KINDS = (
+    (
+        re.compile(r"(?:^|\s)[~.]?/?(?:[\w.-]+/)+[\w.-]*|(?:^|\s)/[\w.-]+|\b[\w-]+\.[a-z]{2,4}\b"),
+        words("path file directory folder"),
+    ),
+    (re.compile(r"\bhttps?://", re.IGNORECASE), words("url page")),
+    (re.compile(r"[\w.-]+@[\w.-]+"), words("email mail address")),
+)
+
+
+def kinds(text: str) -> frozenset[str]:
+    """Return the words for the kinds of values that stand in a text: a path is for tools that take one."""
+    return frozenset().union(*(about for pattern, about in _KINDS if pattern.search(text)))
