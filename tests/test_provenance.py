@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dial_client.local.provenance import is_made_up, is_said, spelt
+from dial_client.local.provenance import has_strange_digits, is_made_up, is_said, spelt
 from dial_client.local.vocabulary import acts, words
 from dial_client.messages import ToolSpec
 
@@ -31,6 +31,14 @@ from dial_client.messages import ToolSpec
 )
 def test_what_nobody_has_named_is_made_up(value: Any, schema: dict[str, Any], is_so: bool) -> None:
     assert is_made_up(value, schema, "Is 348 or 577 in /docs/a.txt?") is is_so
+
+
+def test_a_text_with_numbers_nobody_has_said_is_strange() -> None:
+    assert has_strange_digits("AB123", "Is my flight on time?")
+    assert has_strange_digits("2026-03-05", "What is in my calendar that day?")
+    assert not has_strange_digits("KX204", "Is flight KX 204 on time?")
+    assert not has_strange_digits("2026-03-05", "What happens on 5 March?")
+    assert not has_strange_digits("Lisbon", "Is it raining?")
 
 
 def test_numbers_as_words_let_any_number_pass() -> None:

@@ -20,7 +20,7 @@ _WITH_RESULTS = """\
 This was looked up just now to answer that:
 {results}
 
-Answer from it, with names and numbers just as they are written there."""
+Answer from it in plain words, with names, numbers, dates and times exactly as they are written there."""
 
 
 def answer_messages(messages: Sequence[Message]) -> tuple[Message, ...]:

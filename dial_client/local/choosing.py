@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dial_client.local import fixed_replies, object_form
-from dial_client.local.provenance import is_made_up, is_said, spelt
+from dial_client.local.provenance import has_strange_digits, is_made_up, is_said, spelt
 from dial_client.local.vocabulary import ASKING, acts, is_english, kinds, words, words_of
 from dial_client.messages import NOT_ALLOWED, Message, Role, ToolCallRequest, ToolSpec
 from dial_client.model import ModelRequest, ToolChoice
@@ -247,7 +247,7 @@ class Choosing:
             is_free = isinstance(schema, Mapping) and "enum" not in schema and "default" not in schema
             if not is_free or isinstance(value, bool) or is_said(value, self._said):
                 continue
-            if not has_source or is_made_up(value, schema, self._said):
+            if not has_source or is_made_up(value, schema, self._said) or has_strange_digits(value, self._said):
                 missing.append(name)
         return missing
 

@@ -44,6 +44,14 @@ def is_made_up(value: Any, schema: Any, said: str) -> bool:
     return False
 
 
+def has_strange_digits(value: Any, said: str) -> bool:
+    """Return whether a text has numbers, none of which was said: an invented flight, order or day."""
+    if not isinstance(value, str) or _NUMBER_WORD.search(said):
+        return False
+    found = {float(number) for number in re.findall(r"\d+", value)}
+    return bool(found) and found.isdisjoint({float(number) for number in re.findall(r"\d+", said)})
+
+
 def is_said(value: Any, said: str) -> bool:
     """Whether a value stands in what was said: as it is, its last part (``Asia/Tokyo``), or all numbers of a sum."""
     if isinstance(value, bool):
