@@ -195,6 +195,20 @@ async def test_behind_a_good_result_the_question_is_answered() -> None:
     assert "21 °C" in asked_with
 
 
+async def test_answers_from_results_are_asked_for_with_examples_and_without_what_failed() -> None:
+    failure = ("track_parcel", {"number": "1042"}, Failure.TOOL)
+    found = ("order_status", {"order": "1042"}, "shipped, PX-7")
+    again = ("track_parcel", {"number": "PX-7"}, "in Porto")
+    model = Model("It is in Porto.", tools=(PARCEL, ORDER))
+    heard = await model.hears(*asked("Where is the parcel of order 1042?", failure, found, again))
+    assert heard.text == "It is in Porto."
+    *before, last = model.plain.requests[0].messages
+    assert last.text == (
+        "Results:\norder_status: shipped, PX-7\ntrack_parcel: in Porto\n\nWhere is the parcel of order 1042?"
+    )
+    assert [message.role for message in before[:3]] == [Role.SYSTEM, Role.USER, Role.ASSISTANT]
+
+
 async def test_a_number_from_nowhere_is_found_out_first() -> None:
     first, second = said("convert", value=25, to="F"), said("measure", room="office")
     model = Model(first, second, tools=(CONVERT, MEASURE))

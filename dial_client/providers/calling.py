@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 
-from dial_client.local.answer_prompt import answer_messages
+from dial_client.local.answer_prompt import answer_messages, has_results
 from dial_client.local.choosing import Choosing, Step
 from dial_client.local.object_form import called_tool, is_unknown, parse_call
 from dial_client.logs import get_logger
@@ -26,12 +26,14 @@ class CallingProvider:
 
     Args:
         decider: the model as it is asked for decisions; can be held to a grammar. It is closed with this provider.
-        writer: the same model as it is asked for answers; closed too. None for `decider`.
+        reporter: the same model as it is asked for answers from results; closed too. None for `decider`.
+        writer: the same model as it is asked for other answers; closed too. None for `decider`.
     """
 
-    def __init__(self, decider: Provider, writer: Provider | None = None) -> None:
+    def __init__(self, decider: Provider, reporter: Provider | None = None, writer: Provider | None = None) -> None:
         self.name = decider.name
         self._decider = decider
+        self._reporter = reporter or decider
         self._writer = writer or decider
 
     async def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
@@ -41,7 +43,7 @@ class CallingProvider:
             ProviderError: as the model does.
         """
         if _is_in_another_form(request):
-            async with aclosing(self._writer.generate(request)) as deltas:
+            async with aclosing(self._reporter.generate(request)) as deltas:
                 async for delta in deltas:
                     yield delta
             return
@@ -57,7 +59,8 @@ class CallingProvider:
             yield TextChunk(choosing.reply)
             yield Completion(FinishReason.STOP, usage)
         else:
-            async with aclosing(self._writer.generate(_answer_request(request))) as deltas:
+            model = self._reporter if has_results(request.messages) else self._writer
+            async with aclosing(model.generate(_answer_request(request))) as deltas:
                 async for delta in deltas:
                     yield replace(delta, usage=usage + delta.usage) if isinstance(delta, Completion) else delta
 
@@ -81,9 +84,8 @@ class CallingProvider:
 
     async def aclose(self) -> None:
         """Let go of the model."""
-        await self._decider.aclose()
-        if self._writer is not self._decider:
-            await self._writer.aclose()
+        for model in dict.fromkeys((self._decider, self._reporter, self._writer)):
+            await model.aclose()
 
 
 def _is_in_another_form(request: ModelRequest) -> bool:

@@ -41,6 +41,15 @@ UNKNOWN_BIAS = -0.8
 """The same for "unknown". Against an answer, all but one of 10 questions about the present are told from 35 others."""
 _PROFILE = Profile(images=False, tool_choice=False, idle_timeout=600.0, max_tokens=MAX_TOKENS, constrain="grammar")
 _DECISIONS = replace(_PROFILE, extra_body={"logit_bias": [["answer", ANSWER_BIAS], ["unknown", UNKNOWN_BIAS]]})
+_DRY = {
+    "dry_multiplier": 0.8,
+    "dry_allowed_length": 6,
+    "dry_penalty_last_n": 1024,
+    "dry_sequence_breakers": ["<|im_end|>"],
+}
+"""Makes what was written before less likely, from six tokens on: without it a poem repeats its last verse to the limit
+of tokens, and a penalty on single tokens only puts that off. Results are copied, so answers from them go without."""
+_WRITING = replace(_PROFILE, extra_body=_DRY)
 _LAST_WORDS = 1.0
 """Seconds a process whose connection broke has to end."""
 
@@ -146,8 +155,9 @@ class LocalProvider:
         if not is_ours:
             return chat
         decider = ChatProvider("local", endpoint, _DECISIONS, temperature=0.0)
-        decider.name = self.name
-        return CallingProvider(decider, chat)
+        writer = ChatProvider("local", endpoint, _WRITING, temperature=0.0)
+        decider.name = writer.name = self.name
+        return CallingProvider(decider, chat, writer)
 
     async def _fetch(self) -> Path:
         if self._hub_name:
