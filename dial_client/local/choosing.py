@@ -29,7 +29,7 @@ from typing import Any
 
 from dial_client.local import fixed_replies, object_form
 from dial_client.local.provenance import has_strange_digits, is_made_up, is_said, spelt
-from dial_client.local.vocabulary import ASKING, acts, is_english, kinds, words, words_of
+from dial_client.local.vocabulary import ASKING, GENERIC, acts, is_english, kinds, words, words_of
 from dial_client.messages import NOT_ALLOWED, Message, Role, ToolCallRequest, ToolSpec
 from dial_client.model import ModelRequest, ToolChoice
 
@@ -94,7 +94,7 @@ class Choosing:
         self._done = _done(request.messages, name)
         self._question = next((one.text for one in reversed(request.messages) if one.role is Role.USER), "")
         self._said = "\n".join(one.text for one in request.messages if one.role is not Role.ASSISTANT)
-        about = words(self._question) | kinds(self._question)
+        about = (words(self._question) - GENERIC) | kinds(self._question)
         self._near = {tool.name for tool in request.tools if not about.isdisjoint(words_of(tool))}
         self._is_english = is_english(self._question)
         self._first: ToolCallRequest | None = None
@@ -229,8 +229,11 @@ class Choosing:
         return any(is_made_up(value, properties.get(name), self._said) for name, value in call.arguments.items())
 
     def _is_stray(self, call: ToolCallRequest) -> bool:
-        """Whether the question has nothing to do with any tool, nor with what this one is to be called with."""
-        return self._is_english and not self._near and not self._is_grounded(call)
+        """Whether the question has nothing to do with any tool, nor names what this one is to be called with."""
+        values = [str(call.arguments.get(name, "")).strip().lower() for name in self._required(call)]
+        own = str((call.name, self._tools[call.name].input_schema)).lower() if call.name in self._tools else ""
+        names_something = any(value not in own for value in values)
+        return self._is_english and not self._near and not (names_something and self._is_grounded(call))
 
     def _is_grounded(self, call: ToolCallRequest) -> bool:
         """Whether all that the call must have stands in the conversation."""

@@ -65,6 +65,8 @@ def words_of(tool: ToolSpec) -> frozenset[str]:
 
 ASKING = words("find look check search tell show list read number name status information details help mean")
 """Words that ask for something and say nothing of what is asked about."""
+GENERIC = words("name text value type example query")
+"""Words that stand in the description of many a tool and say nothing of what it is for."""
 
 _KINDS = (
     (
