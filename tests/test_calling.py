@@ -45,7 +45,7 @@ TIME = tool("get_time", "Get the time.", zone=STRING)
 SHARES = tool("stock_price", "Get the price of a share.", symbol=STRING)
 
 
-def said(name: str, **arguments: Any) -> str:
+def said(name: str, /, **arguments: Any) -> str:
     return json.dumps({"tool": name, "arguments": arguments})
 
 
@@ -300,9 +300,10 @@ async def test_a_question_that_has_nothing_to_do_with_any_tool_is_answered() -> 
     assert (heard.asked, heard.text) == ([], "Shakespeare.")
 
 
-async def test_a_common_word_does_not_make_a_call_fit_a_question() -> None:
+@pytest.mark.parametrize("value", ["name", "customer"])
+async def test_a_common_word_does_not_make_a_call_fit_a_question(value: str) -> None:
     contact = tool("find_contact", "Look a person up by name.", name=STRING)
-    model = Model(said("find_contact", name="name"), "SELECT name FROM customers", tools=(contact, SHARES))
+    model = Model(said("find_contact", name=value), "SELECT name FROM customers", tools=(contact, SHARES))
     heard = await model.hears(Message.user("Give me an SQL query that selects the column name of the table customers."))
     assert (heard.asked, heard.text) == ([], "SELECT name FROM customers")
 

@@ -232,7 +232,8 @@ class Choosing:
         """Whether the question has nothing to do with any tool, nor names what this one is to be called with."""
         values = [str(call.arguments.get(name, "")).strip().lower() for name in self._required(call)]
         own = str((call.name, self._tools[call.name].input_schema)).lower() if call.name in self._tools else ""
-        names_something = any(value not in own for value in values)
+        said = self._said.lower()
+        names_something = any(v not in own and re.search(rf"(?<!\w){re.escape(v)}(?!\w)", said) for v in values)
         return self._is_english and not self._near and not (names_something and self._is_grounded(call))
 
     def _is_grounded(self, call: ToolCallRequest) -> bool:
