@@ -13,9 +13,10 @@ from dataclasses import replace
 
 from dial_client.local.answer_prompt import answer_messages, has_results
 from dial_client.local.choosing import Choosing, Step
+from dial_client.local.echo import ANSWER_NOW, Opening
 from dial_client.local.object_form import called_tool, is_unknown, parse_call
 from dial_client.logs import get_logger
-from dial_client.messages import Role, Usage
+from dial_client.messages import Message, Role, Usage
 from dial_client.model import CallChunk, Completion, Delta, FinishReason, ModelRequest, Provider, TextChunk, ToolChoice
 
 log = get_logger(__name__)
@@ -59,10 +60,34 @@ class CallingProvider:
             yield TextChunk(choosing.reply)
             yield Completion(FinishReason.STOP, usage)
         else:
-            model = self._reporter if has_results(request.messages) else self._writer
-            async with aclosing(model.generate(_answer_request(request))) as deltas:
+            async with aclosing(self._answer(request, usage)) as deltas:
                 async for delta in deltas:
-                    yield replace(delta, usage=usage + delta.usage) if isinstance(delta, Completion) else delta
+                    yield delta
+
+    async def _answer(self, request: ModelRequest, usage: Usage) -> AsyncGenerator[Delta, None]:
+        """Ask for an answer, and once more if it is only the question again; `usage` is what was decided with."""
+        model = self._reporter if has_results(request.messages) else self._writer
+        asked = _answer_request(request)
+        for is_last in (False, True):
+            opening = Opening("" if is_last or not asked.messages else asked.messages[-1].text)
+            async with aclosing(model.generate(asked)) as deltas:
+                async for delta in deltas:
+                    if isinstance(delta, TextChunk):
+                        if shown := opening.feed(delta.text):
+                            yield TextChunk(shown)
+                    elif not isinstance(delta, Completion):
+                        yield delta
+                    elif opening.is_echo:
+                        usage += delta.usage
+                    else:
+                        if rest := opening.finish():
+                            yield TextChunk(rest)
+                        yield replace(delta, usage=usage + delta.usage)
+            if not opening.is_echo:
+                return
+            *before, last = asked.messages
+            again = Message.user(ANSWER_NOW.format(question=last.text))
+            asked = replace(asked, messages=(*before, again))
 
     async def _decide(self, choosing: Choosing, step: Step) -> Usage:
         """Take one step: let the model decide, and hand over what it decided."""
