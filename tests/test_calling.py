@@ -145,8 +145,11 @@ async def test_without_tools_it_is_decided_whether_the_model_can_know() -> None:
 
 
 async def test_what_no_tool_on_offer_can_tell_is_said_to_be_unknown() -> None:
-    model = Model(UNKNOWN, tools=(MEASURE,))
+    model = Model(UNKNOWN, UNKNOWN, tools=(MEASURE,))
     assert (await model.hears(Message.user("Who won the match last night?"))).text == NO_TOOL_FITS
+    assert not model.could_say(said("measure", room="x")), "the second decision is made as if there were no tools"
+    model = Model(UNKNOWN, ANSWER, "Yes, it is.", tools=(MEASURE,))
+    assert (await model.hears(Message.user("Is 7 a prime number?"))).text == "Yes, it is."
 
 
 async def test_where_a_tool_is_near_what_the_model_does_not_know_it_is_called() -> None:

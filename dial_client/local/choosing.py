@@ -134,7 +134,7 @@ class Choosing:
         told = object_form.conversation(self._request.messages, hidden)
         return replace(
             self._request,
-            messages=(*system, *object_form.opening(self._request.tools), *told),
+            messages=(*system, *object_form.opening(self._request.tools if step.tools else ()), *told),
             tools=(),
             tool_choice=ToolChoice.AUTO,
             grammar=object_form.grammar(_narrowed(step), may_answer=step.may_answer),
@@ -143,11 +143,20 @@ class Choosing:
         )
 
     def take_unknown(self) -> None:
-        """Take the decision that the reply cannot be known."""
+        """Take the decision that the reply cannot be known.
+
+        Beside tools that have nothing to do with the question it is made too easily: there it is asked for once more,
+        as if there were none.
+        """
         step, self.step = self.step, None
         near = tuple(tool for tool in step.tools if tool.name in self._near) if step is not None else ()
-        if step is not None and near and not self._is_unknown:
+        if step is None:
+            return
+        if near and not self._is_unknown:
             self.step = replace(step, tools=near, may_answer=False)
+        elif step.tools and step.may_answer:
+            self.step = Step()
+            return
         self._is_unknown = True
 
     def take(self, tool: str, call: ToolCallRequest | None) -> None:
