@@ -19,7 +19,7 @@ ATTACK = build/attack/installed
 JOBS ?= 5
 QUESTION ?= What time is it in Tokyo?
 
-.PHONY: help demo test conformance lint types bench soak attack eval lock clean
+.PHONY: help demo test conformance lint types bench soak attack eval eval-quick lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1	/'
@@ -50,8 +50,11 @@ soak: $(TEST)  ## 5,000 calls over servers that die, hang and change, and what i
 attack: $(TEST) $(ATTACK)  ## AgentDojo's injections against a model that obeys them: what reaches a side effect
 	$(BIN)/python -m benchmarks.attack $(ATTACK_ARGS)
 
-eval: $(DEMO)  ## how well the embedded model calls tools; EVAL_ARGS="--model … --format … --tools …" asks another
+eval: $(DEMO)  ## how well the embedded model serves people; EVAL_ARGS="--model … --base-url … --tools …" asks another
 	$(BIN)/python -m evals $(EVAL_ARGS)
+
+eval-quick: $(DEMO)  ## the same with 40 cases of the half that prompts are tuned on
+	$(BIN)/python -m evals --quick --set tuning $(EVAL_ARGS)
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

@@ -1,8 +1,9 @@
-"""Measures how well a model calls tools through this host: ``python -m evals``.
+"""Measures how well a model serves people through this host: ``python -m evals``.
 
-Each task is one question to a `DialClient` with real servers. Nothing is passed or failed: the numbers are printed, and
-with ``--json`` all that was said is kept. The embedded model is asked at temperature 0; for another model that is said
-in its profile.
+Each case is a conversation with a `DialClient` and real servers: ordinary questions with tools on offer, calls, chains
+of calls, calls that fail, arguments nobody has said, and questions about the present without any tool. Nothing is
+passed or failed: the numbers are printed, and with ``--json`` all that was said is kept. The embedded model is asked
+at temperature 0; for another model that is said in its profile. With ``--calls`` only calls are measured.
 """
 
 from __future__ import annotations
@@ -24,9 +25,30 @@ from evals import distractors
 from evals.report import rows, table
 from evals.run import Kept, Outcome, run_offer, run_offers
 from evals.servers import sample_repository, server_entries
+from evals.suite import KINDS, load_cases, quick
+from evals.suite_report import suite_table
+from evals.suite_run import Judged, run_cases
 from evals.tasks import SETS, Task, load, offers
 
 FORMATS = [format_.value for format_ in ToolFormat]
+
+
+async def evaluate_suite(given: argparse.Namespace, tell: Callable[[Judged], None]) -> None:
+    """Run the suite; `tell` is given what came of each case."""
+    models = config.load(given.config).models if given.config else {}
+    model = Kept(open_provider(given.model, models=models, base_url=given.base_url))
+    try:
+        await model.warm()
+        with sample_repository() as repository:
+            cases = load_cases(given.set, repository)
+            if shutil.which("git") is None:
+                cases = tuple(case for case in cases if not any(tool.startswith("git_") for tool in case.tools))
+            cases = quick(cases) if given.quick else cases
+            cases = tuple(case for case in cases if given.only in case.id and case.kind in given.kinds)[: given.limit]
+            for size in given.tools or ([3] if given.quick else [3, 8]):
+                await run_cases(cases, size, model, server_entries(repository), tell, given.format or "native")
+    finally:
+        await model.close()
 
 
 async def evaluate(given: argparse.Namespace, tell: Callable[[Outcome], None]) -> None:
@@ -38,8 +60,8 @@ async def evaluate(given: argparse.Namespace, tell: Callable[[Outcome], None]) -
         await model.warm()
         with sample_repository() as repository:
             tasks, servers = chosen(given, load(given.set, repository)), server_entries(repository)
-            for tool_format in FORMATS if given.format == "all" else [given.format]:
-                for size in given.tools:
+            for tool_format in [given.format] if given.format in FORMATS else FORMATS:
+                for size in given.tools or [1, 3, 8, 20]:
                     run = partial(run_offer, model=model, tool_format=tool_format, servers=servers, tell=tell)
                     await run_offers(list(offers(tasks, size, spare)), given.jobs, run)
     finally:
@@ -63,6 +85,14 @@ def _tell(outcomes: list[Outcome], path: Path | None, outcome: Outcome) -> None:
         path.write_text(json.dumps(said, indent=1, ensure_ascii=False), encoding="utf-8")
 
 
+def _tell_judged(judged: list[Judged], path: Path | None, case: Judged) -> None:
+    judged.append(case)
+    mark = "ok" if case.good else ",".join(case.faults)
+    print(f"{case.tools:>2} {case.kind:<9} {case.seconds:6.1f} s  {case.case:<24} {mark}", file=sys.stderr, flush=True)
+    if path is not None:
+        path.write_text(json.dumps([one.to_dict() for one in judged], indent=1, ensure_ascii=False), encoding="utf-8")
+
+
 def _sizes(text: str) -> list[int]:
     return [int(size) for size in text.split(",")]
 
@@ -73,11 +103,16 @@ def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--model", default="local", help="as dial-chat takes it; default: local")
     parser.add_argument("--base-url", help="the model's endpoint")
     parser.add_argument("--config", type=Path, metavar="FILE", help='a servers.json whose "models" are known')
-    parser.add_argument("--format", default="all", choices=[*FORMATS, "all"], help="how calls ride; default: all")
+    parser.add_argument("--format", choices=[*FORMATS, "all"], help="how calls ride; default: native, with --calls all")
     parser.add_argument(
-        "--tools", type=_sizes, default=[1, 3, 8, 20], metavar="N,N", help="tools on offer; default: 1,3,8,20"
+        "--tools", type=_sizes, metavar="N,N", help="tools on offer; default: 3,8, with --calls 1,3,8,20"
     )
     parser.add_argument("--set", default="reported", choices=SETS, help="which tasks; default: reported")
+    parser.add_argument(
+        "--kinds", type=lambda text: text.split(","), default=KINDS, metavar="K,K", help=", ".join(KINDS)
+    )
+    parser.add_argument("--quick", action="store_true", help="40 cases with 3 tools")
+    parser.add_argument("--calls", action="store_true", help="only whether calls are right, in any format")
     parser.add_argument("--only", default="", metavar="TEXT", help="only tasks with this in their name")
     parser.add_argument("--limit", type=int, metavar="N", help="at most so many tasks")
     parser.add_argument("--json", type=Path, metavar="FILE", help="keep what was said")
@@ -88,6 +123,11 @@ def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
 def main() -> None:
     """Read the command line, measure, print."""
     given = parsed()
+    if not given.calls:
+        judged: list[Judged] = []
+        anyio.run(evaluate_suite, given, partial(_tell_judged, judged, given.json))
+        print(suite_table(judged))
+        return
     outcomes: list[Outcome] = []
     anyio.run(evaluate, given, partial(_tell, outcomes, given.json))
     print(table(rows(outcomes)))

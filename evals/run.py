@@ -60,6 +60,9 @@ class Kept:
     def __init__(self, provider: Provider) -> None:
         self.name = provider.name
         self._provider = provider
+        for name in ("guidance", "context_window"):  # what a client asks a provider of, where it says so
+            if hasattr(provider, name):
+                setattr(self, name, getattr(provider, name))
 
     async def warm(self) -> None:
         """Get it ready, if it has to be."""

@@ -65,12 +65,13 @@ def load(name: str, repository: Path) -> tuple[Task, ...]:
         repository: the sample repository.
     """
     text = Path(__file__).with_name(f"{name}.json").read_text(encoding="utf-8")
-    return tuple(_task(said) for said in json.loads(text.replace("{repo}", repository.as_posix())))
+    return tuple(parse_task(row) for row in json.loads(text.replace("{repo}", repository.as_posix())))
 
 
-def _task(said: Mapping[str, Any]) -> Task:
-    calls = tuple(Expected(call["tool"], call["arguments"]) for call in said["calls"])
-    return Task(said["id"], said["question"], calls, tuple(said["answer"]))
+def parse_task(row: Mapping[str, Any]) -> Task:
+    """Return a task from its object in a file."""
+    calls = tuple(Expected(call["tool"], call["arguments"]) for call in row["calls"])
+    return Task(row["id"], row["question"], calls, tuple(row["answer"]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -220,7 +220,7 @@ def test_the_program_prints_a_table_and_keeps_what_was_said(tmp_path: Path) -> N
     replies: list[Any] = [{"tool_calls": [{"name": "calculate", "arguments": expression}]}, "It is 925."]
     script.write_text(json.dumps(replies), encoding="utf-8")
     options = ["--model", f"scripted:{script}", "--set", "tuning", "--only", "calc-add"]
-    options += ["--format", "native", "--tools", "3"]
+    options += ["--calls", "--format", "native", "--tools", "3"]
     ended = subprocess.run(
         [sys.executable, "-m", "evals", *options, "--json", str(kept)],
         check=False,

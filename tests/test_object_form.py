@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
-from dial_client.local.object_form import ObjectReader, signature
-from dial_client.messages import ToolSpec
-
-
-def answer(text: str) -> str:
-    return json.dumps({"answer": text})
+from dial_client.local.object_form import (
+    MAX_ANSWER_CHARS,
+    called_tool,
+    conversation,
+    is_unknown,
+    parse_call,
+    signature,
+)
+from dial_client.messages import Message, ToolSpec
 
 
 def test_a_tool_is_a_line_that_says_what_it_takes() -> None:
@@ -41,15 +42,22 @@ def test_a_tool_is_a_line_that_says_what_it_takes() -> None:
     }
 
 
-@pytest.mark.parametrize("size", [1, 2, 7, 1000])
-def test_an_answer_is_read_in_pieces_of_any_size(size: int) -> None:
-    text = answer('A "quoted" \\ path\tand\nlines')
-    reader = ObjectReader()
-    shown = "".join(reader.feed(text[at : at + size]) for at in range(0, len(text), size))
-    assert shown + reader.finish() == 'A "quoted" \\ path\tand\nlines'
-    assert (reader.tool, reader.call()) == ("", None)
+def test_a_decision_names_a_tool_or_none() -> None:
+    assert called_tool('{"tool": "measure", "arguments": {"room"') == "measure"
+    assert called_tool('{"answer"}') == called_tool('{"unknown"}') == called_tool("") == ""
+    assert is_unknown('{"unknown"}')
+    assert not is_unknown('{"answer"}')
 
 
-def test_a_reply_that_is_no_object_is_text() -> None:
-    reader = ObjectReader()
-    assert reader.feed("Just words.") + reader.finish() == "Just words."
+def test_only_a_whole_call_is_a_call() -> None:
+    call = parse_call('{"tool": "measure", "arguments": {"room": "office"}}')
+    assert call is not None
+    assert (call.name, call.arguments) == ("measure", {"room": "office"})
+    assert parse_call('{"tool": "measure", "arguments": {"room"') is None
+    assert parse_call('{"tool": "measure", "arguments": "office"}') is None
+    assert parse_call('{"answer"}') is None
+
+
+def test_a_long_answer_of_an_earlier_turn_is_told_by_its_beginning() -> None:
+    (told,) = conversation([Message.assistant("word " * 1000)])
+    assert len(told.text) < MAX_ANSWER_CHARS + 50

@@ -9,14 +9,14 @@ from typing import Annotated
 import typer
 
 from dial_client import __version__
-from dial_client.cli import audit_command, policy_command, trust_command  # noqa: F401 - they register commands
+from dial_client.cli import audit_command, models_command, policy_command, trust_command  # noqa: F401 - they register commands
 from dial_client.cli import options as o
 from dial_client.cli.app import SETTINGS, more, run_command, talk
 from dial_client.errors import ConfigError
 
 _MORE = """
 Commands: dial-chat tools | servers [login NAME | logout NAME] | resources | prompts | call NAME '{"a": 1}' |
-conversations | policy [test NAME '{"a": 1}'] | grants | audit | trust | serve; each has its own --help.
+conversations | models | policy [test NAME '{"a": 1}'] | grants | audit | trust | serve; each has its own --help.
 Exit codes: 0 answered; 1 unexpected; 2 bad usage or configuration; 3 the model could not be reached or refused;
 4 stopped by a limit; 5 answered, but a tool call was denied; 6 `policy test`: it would be asked about; 130 interrupted.
 """

@@ -1,11 +1,14 @@
-"""The form the embedded model calls tools in: one JSON object, a call or an answer, held to a grammar.
+"""The form the embedded model decides in: one JSON object, held to a grammar, that says what its reply will be.
 
     {"tool": "get_sunset", "arguments": {"place": "Europe/Madrid"}}
-    {"answer": "The sun sets in Madrid at 21:04."}
+    {"answer": "..."}
+    {"unknown": "..."}
 
-Every word was chosen by measuring (``python -m evals``). A tool is one line that says what it takes: its whole schema
-doubles the reading and adds no right call. The examples' tools are never on offer, so that nobody copies them; the last
-example weighs most. Behind a result the question is said once more: without that the model tells all it has read.
+A decision ends at the second key word: an answer is asked for apart (`answer_prompt`), and what cannot be known has a
+reply of its own (`fixed_replies`). A tool is one line that says what it takes: its whole schema doubles the reading and
+adds no right call. The examples' tools are never on offer, so that nobody copies them; the last example weighs most.
+The examples that need no tool keep calls from ordinary questions: when three of seven were such, and all of them short
+facts, two ordinary questions of three were answered by a call.
 """
 
 from __future__ import annotations
@@ -19,50 +22,100 @@ from typing import Any
 from dial_client.grammar import Grammar, literal
 from dial_client.messages import Message, Role, TextPart, ToolCallRequest, ToolSpec
 
-_INSTRUCTIONS = """\
-You do not know what is true right now: the time, the date, files, repositories, people, prices, or anything live. \
-You cannot do or compute anything yourself. For these you must call a tool. You have these tools:
+MAX_ANSWER_CHARS = 300
+"""Characters of an earlier answer that a decision is made with."""
+
+_LIVE = """\
+You do not know what is true right now: the time, the date, files, repositories, people, prices, or anything live. """
+
+_INSTRUCTIONS = (
+    _LIVE
+    + """\
+You cannot do anything yourself. For these you must call a tool. You have these tools:
 {tools}
 
 Reply with one JSON object. To call a tool:
 {{"tool": "the tool's name", "arguments": {{"argument": "value"}}}}
-When you know the answer, or need no tool:
-{{"answer": "the answer in one short sentence"}}"""
+When no tool above helps, or you can write it yourself: texts, code, lists, translations, explanations, \
+general knowledge, small talk:
+{{"answer": "..."}}
+When it is about something live that no tool above gives:
+{{"unknown": "..."}}"""
+)
 
-_AGAIN = "{result}\n\n{question}\nAnswer this in one sentence, with names and numbers just as the result has them."
+_WITHOUT_TOOLS = (
+    _LIVE
+    + """\
+You cannot look at anything or look anything up.
+
+Reply with one JSON object. When you can write it yourself: texts, code, lists, translations, explanations, maths, \
+general knowledge, small talk:
+{"answer": "..."}
+When it is about something live, or on the user's computer or accounts:
+{"unknown": "..."}"""
+)
+
+_ANSWER = '{"answer": "..."}'
+_UNKNOWN = '{"unknown": "..."}'
 
 _EXAMPLES: tuple[tuple[str, ...], ...] = (
-    ("What colour is grass?", "Grass is green."),
+    ("What colour is grass?", _ANSWER),
     (
         "What songs are in /home/ada/music?",
         '{"tool": "list_songs", "arguments": {"folder": "/home/ada/music"}}',
         "blue.mp3\nrain.mp3",
-        "There are two songs in /home/ada/music: blue.mp3 and rain.mp3.",
+        _ANSWER,
     ),
-    ('What is the plural of "child"?', 'The plural of "child" is "children".'),
+    ("Write a song about winter.", _ANSWER),
+    ("How full is the car park at the moment?", _UNKNOWN),
     (
         "How old is the owner of the dog Rex?",
         '{"tool": "find_pet", "arguments": {"pet": "Rex"}}',
         "Rex: dog, 4 years old, owner Tom Hill",
         '{"tool": "get_person", "arguments": {"person": "Tom Hill"}}',
         "Tom Hill, 43 years old, teacher",
-        "Tom Hill, the owner of Rex, is 43 years old.",
+        _ANSWER,
     ),
+    ("How do I sort an array in Ruby?", _ANSWER),
+    ('What is the plural of "child"?', _ANSWER),
+    ("5 ideas for a birthday party", _ANSWER),
+    ("What is written in my diary?", _UNKNOWN),
+    ("Translate to Latin: The dog sleeps.", _ANSWER),
     (
         "When does the sun set in Madrid?",
         '{"tool": "get_sunset", "arguments": {"place": "Europe/Madrid"}}',
         '{"sunset": "21:04"}',
-        "The sun sets in Madrid at 21:04.",
+        _ANSWER,
     ),
-    ("Hello", "Hello! How can I help you?"),
+    ("Hello", _ANSWER),
+    ("Write a Java class for a bank account.", _ANSWER),
+    ("What does a kilo of rice cost today?", _UNKNOWN),
+    ("Who painted the Mona Lisa?", _ANSWER),
     (
         "Cut 20 cm off the red rope.",
         '{"tool": "cut_rope", "arguments": {"colour": "red", "centimetres": 20}}',
         "done, 180 cm left",
-        "I have cut 20 cm off the red rope; 180 cm are left.",
+        _ANSWER,
     ),
 )
-"""Each a question, then by turns a call and its result, and at last the answer."""
+"""Each a question, then by turns a call and its result, and at last how it was answered."""
+
+_EXAMPLES_WITHOUT_TOOLS: tuple[tuple[str, ...], ...] = (
+    ("What colour is grass?", _ANSWER),
+    ("How full is the car park at the moment?", _UNKNOWN),
+    ("Write a song about winter.", _ANSWER),
+    ("What does notes.txt say?", _UNKNOWN),
+    ("How do I sort an array in Ruby?", _ANSWER),
+    ('What is the plural of "child"?', _ANSWER),
+    ("Which songs are in my music folder?", _UNKNOWN),
+    ("5 ideas for a birthday party", _ANSWER),
+    ("Translate to Latin: The dog sleeps.", _ANSWER),
+    ("What does a kilo of rice cost today?", _UNKNOWN),
+    ("Hello", _ANSWER),
+    ("Write a Java class for a bank account.", _ANSWER),
+    ("When does the sun set in Madrid today?", _UNKNOWN),
+    ("Who painted the Mona Lisa?", _ANSWER),
+)
 
 
 def _harmless(text: str) -> str:
@@ -74,21 +127,27 @@ def _written(value: Any) -> str:
     return _harmless(json.dumps(value, ensure_ascii=False))
 
 
-def _examples() -> Iterator[Message]:
-    for question, *calls, answer in _EXAMPLES:
+def _played(examples: tuple[tuple[str, ...], ...]) -> Iterator[Message]:
+    for question, *calls, answer in examples:
         yield Message.user(question)
         for call, result in zip(calls[::2], calls[1::2], strict=True):
             yield Message.assistant(call)
             yield Message.user(f"Result: {result}")
-        yield Message.assistant(_written({"answer": answer}))
+        yield Message.assistant(answer)
 
 
-EXAMPLES = tuple(_examples())
+EXAMPLES = tuple(_played(_EXAMPLES))
+"""Worked examples, with calls."""
+EXAMPLES_WITHOUT_TOOLS = tuple(_played(_EXAMPLES_WITHOUT_TOOLS))
+"""Worked examples where no tools are on offer."""
 
 
-def instructions(tools: Sequence[ToolSpec]) -> str:
-    """Say what the tools are, and how one is called."""
-    return _INSTRUCTIONS.format(tools="\n".join(map(signature, tools)))
+def opening(tools: Sequence[ToolSpec]) -> tuple[Message, ...]:
+    """Return what stands before a conversation: what the tools are and how a reply is decided, and the examples."""
+    if not tools:
+        return (Message.system(_WITHOUT_TOOLS), *EXAMPLES_WITHOUT_TOOLS)
+    listed = "\n".join(map(signature, tools))
+    return (Message.system(_INSTRUCTIONS.format(tools=listed)), *EXAMPLES)
 
 
 def signature(tool: ToolSpec) -> str:
@@ -137,30 +196,29 @@ def conversation(messages: Sequence[Message], hidden: frozenset[str] = frozenset
             case Role.USER:
                 told.append(message)
             case Role.TOOL if message.tool_call_id not in hidden:
-                told.append(Message.user(f"Result: {'ERROR: ' if message.is_error else ''}{_result(message)}"))
+                told.append(Message.user(f"Result: {'ERROR: ' if message.is_error else ''}{result_text(message)}"))
             case Role.ASSISTANT:
                 calls = [call for call in message.tool_calls if call.id not in hidden]
                 told += [Message.assistant(_written({"tool": c.name, "arguments": dict(c.arguments)})) for c in calls]
                 if message.text and not message.tool_calls:
-                    told.append(Message.assistant(_written({"answer": message.text})))
+                    told.append(Message.assistant(_written({"answer": _beginning(message.text)})))
     return told
 
 
-def _result(message: Message) -> str:
+def _beginning(text: str) -> str:
+    return text if len(text) <= MAX_ANSWER_CHARS else f"{text[:MAX_ANSWER_CHARS]} ..."
+
+
+def result_text(message: Message) -> str:
+    """Return a result as the model reads it; of images and documents only that they were there."""
     parts = () if isinstance(message.content, str) else message.content
     unseen = sum(not isinstance(part, TextPart) for part in parts)
     note = f"[{unseen} image(s) or document(s) that cannot be shown]" if unseen else ""
     return "\n".join(filter(None, (_harmless(message.text), note))) or "(no output)"
 
 
-def asked_again(told: Sequence[Message], question: str) -> list[Message]:
-    """Give the conversation, which ends in a result, with the question said once more."""
-    *before, last = told
-    return [*before, Message.user(_AGAIN.format(result=last.text, question=question))]
-
-
 def grammar(tools: Sequence[ToolSpec], *, may_answer: bool) -> str:
-    """Give the grammar of a reply that calls one of these tools, or answers; without tools it answers."""
+    """Return the grammar of a decision: a call of one of these tools or, where it may be, an answer or neither."""
     rules = Grammar()
     behind_name = '", "arguments": '
     calls = [
@@ -169,54 +227,33 @@ def grammar(tools: Sequence[ToolSpec], *, may_answer: bool) -> str:
     ]
     choices = [literal('"tool": "') + f" ( {' | '.join(calls)} )"] if calls else []
     if may_answer or not calls:
-        choices.append(literal('"answer": ') + " string")
+        choices += [literal(f'"{ANSWER}"'), literal(f'"{UNKNOWN}"')]
     return rules.text(f'"{{" ( {" | ".join(choices)} ) "}}"')
 
 
-_ANSWER = re.compile(r'\s*\{\s*"answer"\s*:\s*"')
+ANSWER = "answer"
+UNKNOWN = "unknown"
 _CALL = re.compile(r'\s*\{\s*"tool"\s*:\s*"([\w-]{1,64})"')
-_HEX = "[0-9a-fA-F]"
-_PAIR = rf"\\u[dD][89abAB]{_HEX}{{2}}\\u[dD][c-fC-F]{_HEX}{{2}}"
-_WHOLE = re.compile(rf'(?:[^"\\]|\\["\\/bfnrt]|\\u(?![dD][89a-fA-F]){_HEX}{{4}}|{_PAIR})*')
 
 
-class ObjectReader:
-    """Reads the object as it comes: an answer is shown word by word, a call is given when it is whole."""
+def called_tool(text: str) -> str:
+    """Return the tool a reply calls or began to call; empty for an answer."""
+    found = _CALL.match(text)
+    return found[1] if found else ""
 
-    def __init__(self) -> None:
-        self._text = ""
-        self._read = 0
-        self._is_answer = False
 
-    def feed(self, text: str) -> str:
-        """Take more of the reply, give what of its answer can be shown."""
-        self._text += text
-        if not self._is_answer:
-            found = _ANSWER.match(self._text)
-            if found is None:
-                return ""
-            self._is_answer, self._read = True, found.end()
-        whole = _WHOLE.match(self._text, self._read)
-        assert whole is not None
-        self._read = whole.end()
-        return str(json.loads(f'"{whole.group()}"', strict=False))
+def is_unknown(text: str) -> bool:
+    """Return whether a decision is that the reply cannot be known."""
+    return text.lstrip().startswith(f'{{"{UNKNOWN}"')
 
-    def finish(self) -> str:
-        """Take the end of the reply, give what of it is still to be shown: a reply that is no object, as it is."""
-        return "" if self._text.lstrip().startswith("{") else self._text
 
-    @property
-    def tool(self) -> str:
-        """The tool the reply calls, or began to call; empty for an answer."""
-        found = _CALL.match(self._text)
-        return found[1] if found else ""
-
-    def call(self) -> ToolCallRequest | None:
-        """Give the call, if the reply is a whole one."""
-        try:
-            value = json.loads(self._text)
-        except (ValueError, RecursionError):
-            return None
-        if not self.tool or not isinstance(value.get("arguments"), Mapping):
-            return None
-        return ToolCallRequest(f"call_{uuid.uuid4().hex}", self.tool, dict(value["arguments"]))
+def parse_call(text: str) -> ToolCallRequest | None:
+    """Return the call, if the reply is a whole one."""
+    tool = called_tool(text)
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not tool or not isinstance(value.get("arguments"), Mapping):
+        return None
+    return ToolCallRequest(f"call_{uuid.uuid4().hex}", tool, dict(value["arguments"]))

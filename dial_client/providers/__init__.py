@@ -69,7 +69,7 @@ def open_provider(
 
     Args:
         model: a key of `models`, ``openai:ID``, ``anthropic:ID``, ``chat:ID``, ``ollama:ID``, ``dial:ID``, ``local``,
-            ``local:PATH.gguf``, or ``scripted:FILE``. No ID is held against a list.
+            ``local:PATH.gguf``, ``local:hf:REPO[/FILE]``, or ``scripted:FILE``. No ID is held against a list.
         models: the profiles of the configuration.
         base_url: the address, in place of the one the name leads to.
         environ: stands for the process's own environment.

@@ -1,6 +1,8 @@
-"""Tool calls for a model that has none of its own: a `Provider` around another one, held to a grammar.
+"""Tool calls for a model that has none of its own: a `Provider` around another one, which decides before it writes.
 
-The form is `local.object_form`'s, what may come next is up to `local.choosing`.
+Each reply begins with a decision under a grammar, in the form of `local.object_form`: a call, or an answer. What may be
+called is up to `local.choosing`. An answer is then free text: the model is asked once more, in plain words
+(`local.answer_prompt`), and nothing holds what it writes.
 """
 
 from __future__ import annotations
@@ -9,25 +11,31 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 
+from dial_client.local.answer_prompt import answer_messages, has_results
 from dial_client.local.choosing import Choosing, Step
-from dial_client.local.object_form import ObjectReader
+from dial_client.local.echo import ANSWER_NOW, Opening
+from dial_client.local.object_form import called_tool, is_unknown, parse_call
 from dial_client.logs import get_logger
-from dial_client.messages import Usage
-from dial_client.model import CallChunk, Completion, Delta, FinishReason, ModelRequest, Provider, TextChunk
+from dial_client.messages import Message, Role, Usage
+from dial_client.model import CallChunk, Completion, Delta, FinishReason, ModelRequest, Provider, TextChunk, ToolChoice
 
 log = get_logger(__name__)
 
 
 class CallingProvider:
-    """Asks a model for calls and answers in a form of its own, and gives them as any other provider does.
+    """Asks a model for a decision, and then for an answer, and gives both as any other provider does.
 
     Args:
-        model: can be held to a grammar; is closed with this one.
+        decider: the model as it is asked for decisions; can be held to a grammar. It is closed with this provider.
+        reporter: the same model as it is asked for answers from results; closed too. None for `decider`.
+        writer: the same model as it is asked for other answers; closed too. None for `decider`.
     """
 
-    def __init__(self, model: Provider) -> None:
-        self.name = model.name
-        self._model = model
+    def __init__(self, decider: Provider, reporter: Provider | None = None, writer: Provider | None = None) -> None:
+        self.name = decider.name
+        self._decider = decider
+        self._reporter = reporter or decider
+        self._writer = writer or decider
 
     async def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         """Ask the model, and give its reply as it comes; it is asked again for a call that would get nowhere.
@@ -35,46 +43,83 @@ class CallingProvider:
         Raises:
             ProviderError: as the model does.
         """
-        if not request.tools:
-            async with aclosing(self._model.generate(request)) as deltas:
+        if _is_in_another_form(request):
+            async with aclosing(self._reporter.generate(request)) as deltas:
                 async for delta in deltas:
                     yield delta
             return
         choosing = Choosing(request, self.name)
-        completion, usage = Completion(FinishReason.CUT), Usage()
+        usage = Usage()
         while (step := choosing.step) is not None:
-            async with aclosing(self._asked(choosing, step)) as deltas:
-                async for delta in deltas:
-                    if isinstance(delta, Completion):
-                        completion, usage = delta, usage + delta.usage
-                    else:
-                        yield delta
-        completion = replace(completion, usage=usage)
+            usage += await self._decide(choosing, step)
         if choosing.call is not None:
             yield CallChunk(choosing.call)
             echo = {"then": choosing.then} if choosing.then else None
-            completion = replace(completion, finish=FinishReason.TOOL_CALLS, echo=echo)
-        yield completion
+            yield Completion(FinishReason.TOOL_CALLS, usage, echo)
+        elif choosing.reply:
+            yield TextChunk(choosing.reply)
+            yield Completion(FinishReason.STOP, usage)
+        else:
+            async with aclosing(self._answer(request, usage)) as deltas:
+                async for delta in deltas:
+                    yield delta
 
-    async def _asked(self, choosing: Choosing, step: Step) -> AsyncGenerator[Delta, None]:
-        """Take one step: give what is for people, and the completion."""
-        reader = ObjectReader()
-        finish = FinishReason.CUT
-        async with aclosing(self._model.generate(choosing.request(step))) as deltas:
+    async def _answer(self, request: ModelRequest, usage: Usage) -> AsyncGenerator[Delta, None]:
+        """Ask for an answer, and once more if it is only the question again; `usage` is what was decided with."""
+        model = self._reporter if has_results(request.messages) else self._writer
+        asked = _answer_request(request)
+        for is_last in (False, True):
+            opening = Opening("" if is_last or not asked.messages else asked.messages[-1].text)
+            async with aclosing(model.generate(asked)) as deltas:
+                async for delta in deltas:
+                    if isinstance(delta, TextChunk):
+                        if shown := opening.feed(delta.text):
+                            yield TextChunk(shown)
+                    elif not isinstance(delta, Completion):
+                        yield delta
+                    elif opening.is_echo:
+                        usage += delta.usage
+                    else:
+                        if rest := opening.finish():
+                            yield TextChunk(rest)
+                        yield replace(delta, usage=usage + delta.usage)
+            if not opening.is_echo:
+                return
+            *before, last = asked.messages
+            again = Message.user(ANSWER_NOW.format(question=last.text))
+            asked = replace(asked, messages=(*before, again))
+
+    async def _decide(self, choosing: Choosing, step: Step) -> Usage:
+        """Take one step: let the model decide, and hand over what it decided."""
+        text: list[str] = []
+        completion = Completion(FinishReason.CUT)
+        async with aclosing(self._decider.generate(choosing.request(step))) as deltas:
             async for delta in deltas:
                 if isinstance(delta, Completion):
-                    finish = delta.finish
-                    if rest := reader.finish():
-                        yield TextChunk(rest)
-                    yield delta
+                    completion = delta
                 elif isinstance(delta, TextChunk):
-                    if shown := reader.feed(delta.text):
-                        yield TextChunk(shown)
-                else:
-                    yield delta
-        choosing.take(reader.tool, reader.call() if finish is FinishReason.STOP else None)
-        log.debug("step", tools=len(step.tools), tool=reader.tool, is_made=choosing.call is not None)
+                    text.append(delta.text)
+        reply = "".join(text)
+        if is_unknown(reply):
+            choosing.take_unknown()
+        else:
+            choosing.take(called_tool(reply), parse_call(reply) if completion.finish is FinishReason.STOP else None)
+        log.debug("step", tools=len(step.tools), tool=called_tool(reply), is_made=choosing.call is not None)
+        return completion.usage
 
     async def aclose(self) -> None:
         """Let go of the model."""
-        await self._model.aclose()
+        for model in dict.fromkeys((self._decider, self._reporter, self._writer)):
+            await model.aclose()
+
+
+def _is_in_another_form(request: ModelRequest) -> bool:
+    """Return whether calls ride as text in a format of the host's, or there is no question to decide about."""
+    if request.tools:
+        return False
+    is_question = bool(request.messages) and request.messages[-1].role is Role.USER
+    return not is_question or bool(request.grammar or request.schema or request.stop)
+
+
+def _answer_request(request: ModelRequest) -> ModelRequest:
+    return replace(request, messages=answer_messages(request.messages), tools=(), tool_choice=ToolChoice.AUTO)

@@ -17,7 +17,7 @@ import anyio
 from anyio import to_thread
 
 from dial_client.errors import ConfigError, ProviderError
-from dial_client.local import TEMPLATE
+from dial_client.local import TEMPLATE, hub
 from dial_client.local.process import CONTEXT_TOKENS, ModelProcess
 from dial_client.local.sources import OnProgress
 from dial_client.local.weights import QWEN, cache_folder, ensure
@@ -32,13 +32,24 @@ VARIABLE = "DIAL_LOCAL_MODEL"
 MAX_TOKENS = 1024
 """Tokens of a reply where a request does not say: a small model that repeats itself would go on to the window's end."""
 
+_HUB = "hf:"
 _PARTS = ("xllamacpp", "huggingface_hub", "filelock")
-ANSWER_BIAS = -2.6
-"""Is added to the logit of an answer where a call is possible too. Without it our model answers half of what it cannot
-know; with it the evaluation's questions that need a tool and those that need none are told apart, for 3 tools or 20.
-"""
+ANSWER_BIAS = -2.1
+"""Is added to the logit of an answer where a decision is made. Of 58 questions of the tuning half with three tools, 39
+of the 40 that need a call are then told from all but two of the 18 that need none."""
+UNKNOWN_BIAS = -0.8
+"""The same for "unknown". Against an answer, all but one of 10 questions about the present are told from 35 others."""
 _PROFILE = Profile(images=False, tool_choice=False, idle_timeout=600.0, max_tokens=MAX_TOKENS, constrain="grammar")
-_OUR_PROFILE = replace(_PROFILE, extra_body={"logit_bias": [["answer", ANSWER_BIAS]]})
+_DECISIONS = replace(_PROFILE, extra_body={"logit_bias": [["answer", ANSWER_BIAS], ["unknown", UNKNOWN_BIAS]]})
+_DRY = {
+    "dry_multiplier": 0.8,
+    "dry_allowed_length": 6,
+    "dry_penalty_last_n": 1024,
+    "dry_sequence_breakers": ["<|im_end|>"],
+}
+"""Makes what was written before less likely, from six tokens on: without it a poem repeats its last verse to the limit
+of tokens, and a penalty on single tokens only puts that off. Results are copied, so answers from them go without."""
+_WRITING = replace(_PROFILE, extra_body=_DRY)
 _LAST_WORDS = 1.0
 """Seconds a process whose connection broke has to end."""
 
@@ -47,10 +58,11 @@ class LocalProvider:
     """Asks the embedded model. Getting and starting it waits for the first request, or for `warm`.
 
     Args:
-        path: a GGUF file in place of our own; None for the one ``DIAL_LOCAL_MODEL`` names, if any.
+        path: a GGUF file in place of our own, or ``hf:REPO[/FILE]`` for one of the model hub; None for the one
+            ``DIAL_LOCAL_MODEL`` names in either way, if any.
 
     Raises:
-        ConfigError: the extra is not installed, or the file is not there or no GGUF.
+        ConfigError: the extra is not installed, or the file is not there or no GGUF, or the name is none of the hub's.
     """
 
     name = "local"
@@ -61,7 +73,11 @@ class LocalProvider:
     def __init__(self, path: str | None = None) -> None:
         if any(importlib.util.find_spec(part) is None for part in _PARTS):
             raise ConfigError("the embedded model needs the extra: pip install 'dial-client[local]'")
-        self._file = _named(path)
+        named = path or os.environ.get(VARIABLE) or ""
+        self._hub_name = named.removeprefix(_HUB) if named.startswith(_HUB) else ""
+        if self._hub_name:
+            hub.parse_name(self._hub_name)
+        self._file = None if self._hub_name else _named(path)
         self.on_progress: OnProgress | None = None
         """Is told how far the weights are: bytes done, bytes in all, and what is being done."""
         self._process: ModelProcess | None = None
@@ -128,15 +144,25 @@ class LocalProvider:
             raise ProviderError("the embedded model was closed while it started")
 
     async def _start(self) -> Provider:
-        file = self._file or await ensure(QWEN, cache_folder(), self._report)
+        file = self._file or await self._fetch()
         is_ours = await to_thread.run_sync(_size, file) == QWEN.size  # a copy of it elsewhere is ours as well
         self._process = await ModelProcess.start(file, TEMPLATE if is_ours else None)
         key = self._process.key
         endpoint = Endpoint(f"{self._process.address}/v1", {"authorization": f"Bearer {key}"}, key=key)
-        chat = ChatProvider("local", endpoint, _OUR_PROFILE if is_ours else _PROFILE, temperature=0.0)
+        chat = ChatProvider("local", endpoint, _PROFILE, temperature=0.0)
         chat.name = self.name  # the port changes; what the model said stays its own
         await chat.warm()
-        return CallingProvider(chat) if is_ours else chat
+        if not is_ours:
+            return chat
+        decider = ChatProvider("local", endpoint, _DECISIONS, temperature=0.0)
+        writer = ChatProvider("local", endpoint, _WRITING, temperature=0.0)
+        decider.name = writer.name = self.name
+        return CallingProvider(decider, chat, writer)
+
+    async def _fetch(self) -> Path:
+        if self._hub_name:
+            return await hub.fetch(self._hub_name, cache_folder(), self._report)
+        return await ensure(QWEN, cache_folder(), self._report)
 
     async def _stop(self) -> None:
         process, self._process = self._process, None

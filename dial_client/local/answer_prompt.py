@@ -1,0 +1,88 @@
+"""The prompt for an answer: a plain conversation, without tools, JSON or a grammar.
+
+Which reply comes next is decided before, in the form of `object_form`. The answer itself is free text, so the model is
+asked as it was trained: a short system message, what was said, and behind a result what the tools returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from dial_client.local.object_form import result_text
+from dial_client.messages import Message, Role
+
+SYSTEM = "You are a helpful assistant."
+"""The system message of a conversation that has no instructions of its own."""
+_REPORTING = (
+    "You are a helpful assistant. You answer from the results of tools, "
+    "with names, numbers, dates and times exactly as the results have them."
+)
+_RESULTS = "Results:\n{results}\n\n{question}"
+_EXAMPLES = (
+    (
+        "What songs are in /home/ada/music?",
+        "list_songs: blue.mp3\nrain.mp3\nlive\nsea.ogg",
+        "There are blue.mp3, rain.mp3, live and sea.ogg in /home/ada/music.",
+    ),
+    (
+        "How old is the owner of the dog Rex?",
+        "find_pet: Rex: dog, 4 years old, owner Tom Hill\nget_person: Tom Hill, 43 years old, teacher",
+        "Tom Hill, the owner of Rex, is 43 years old.",
+    ),
+    (
+        "When does the next ferry leave?",
+        'next_ferry: {"ferry": "Aurora", "leaves": "2026-05-04T07:35:00+02:00", "delayed": false}',
+        "The next ferry, the Aurora, leaves at 07:35.",
+    ),
+    (
+        "Cut 20 cm off the red rope.",
+        "cut_rope: done, 180 cm left",
+        "I have cut 20 cm off the red rope; 180 cm are left.",
+    ),
+)
+"""Questions, results and answers. Without them 03:20 became 3:20 PM, and of two results the first was told."""
+
+
+def has_results(messages: Sequence[Message]) -> bool:
+    """Return whether there are results to answer from, behind the last question."""
+    return bool(_results(messages, _last_question(messages)))
+
+
+def answer_messages(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return the conversation as it is put to the model for an answer.
+
+    Earlier turns are their questions and answers. The results of this turn stand before its question, without errors,
+    and then worked examples stand before all of it.
+    """
+    instructions = [message for message in messages if message.role is Role.SYSTEM]
+    last = _last_question(messages)
+    told = [message for message in messages[: max(last, 0)] if message.role is Role.USER or _is_answer(message)]
+    question = messages[last : last + 1] if last >= 0 else ()
+    results = _results(messages, last)
+    if not results or not question:
+        return (*(instructions or [Message.system(SYSTEM)]), *told, *question)
+    asked = Message.user(_RESULTS.format(results="\n".join(results), question=question[0].text))
+    return (*instructions, Message.system(_REPORTING), *_examples(), *told, asked)
+
+
+def _last_question(messages: Sequence[Message]) -> int:
+    return max((at for at, message in enumerate(messages) if message.role is Role.USER), default=-1)
+
+
+def _results(messages: Sequence[Message], question: int) -> list[str]:
+    names = {call.id: call.name for message in messages[question + 1 :] for call in message.tool_calls}
+    return [
+        f"{names.get(message.tool_call_id or '', 'result')}: {result_text(message)}"
+        for message in messages[question + 1 :]
+        if message.role is Role.TOOL and not message.is_error
+    ]
+
+
+def _examples() -> Iterator[Message]:
+    for question, results, answer in _EXAMPLES:
+        yield Message.user(_RESULTS.format(results=results, question=question))
+        yield Message.assistant(answer)
+
+
+def _is_answer(message: Message) -> bool:
+    return message.role is Role.ASSISTANT and bool(message.text) and not message.tool_calls

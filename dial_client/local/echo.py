@@ -1,0 +1,53 @@
+"""Answers that only ask the question again: half a billion parameters do that to one "how do I" in ten."""
+
+from __future__ import annotations
+
+import re
+
+MAX_ECHO_CHARS = 240
+"""Characters of an opening that is held back because it may be the question over again."""
+ANSWER_NOW = "{question}\n\nYour answer:"
+"""The question, so that it is answered; asked so from the first, the model answers everything in a sentence."""
+
+_WORD = re.compile(r"\w+")
+
+
+class Opening:
+    """The opening of an answer, held back for as long as it may be nothing but the question over again.
+
+    Args:
+        question: what was asked.
+    """
+
+    def __init__(self, question: str) -> None:
+        self._is_question = question.rstrip().endswith(("?", "\N{FULLWIDTH QUESTION MARK}"))
+        self._words = {word.lower() for word in _WORD.findall(question)}
+        self._held = ""
+        self._is_open = not self._is_question
+
+    def feed(self, text: str) -> str:
+        """Take more of the answer, and return what of it can be shown."""
+        if self._is_open:
+            return text
+        self._held += text
+        if self._may_be_echo():
+            return ""
+        self._is_open = True
+        return self._held
+
+    @property
+    def is_echo(self) -> bool:
+        """Whether the whole answer, at its end, is a question again."""
+        return not self._is_open and self._held.rstrip().endswith("?")
+
+    def finish(self) -> str:
+        """Return what is still held back, at the end of an answer that is no echo."""
+        return "" if self._is_open else self._held
+
+    def _may_be_echo(self) -> bool:
+        opening = self._held.strip()
+        if len(opening) > MAX_ECHO_CHARS or re.search(r"[.!:\n]", opening):
+            return False
+        words = [word.lower() for word in _WORD.findall(opening)]
+        shared = sum(word in self._words for word in words)
+        return len(words) <= 3 or shared * 2 >= len(words)

@@ -1,0 +1,73 @@
+"""Replies that are composed, not generated: where half a billion parameters would state what nobody knows.
+
+After a failed call, where an argument is missing, and where the present is asked of a model that cannot look at it,
+this model continues any opening with an invention. These replies contain only what was said or returned.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from dial_client.messages import Message, ToolSpec
+
+MAX_ERROR_CHARS = 400
+"""Characters of an error that are quoted."""
+MAX_RESULT_CHARS = 1_500
+"""Characters of an earlier result that are quoted."""
+
+NOT_CONNECTED = (
+    "I cannot know that. It needs something I can look at or look up, and no MCP server is connected that could. "
+    "Connect one that can: describe it under mcpServers in a servers.json in this folder, and ask again."
+)
+"""The reply to a question about the present where no tools are on offer."""
+NO_TOOL_FITS = (
+    "I cannot know that: it needs something I can look at or look up, and none of the connected tools can. "
+    "Connect an MCP server that can: describe it under mcpServers in servers.json, and ask again."
+)
+"""The same where tools are on offer, and none of them helps."""
+
+_PREFACE = re.compile(r"^(?:error executing tool [\w.-]+: |error: )+", re.IGNORECASE)
+
+
+def call_failed(name: str, error: str, found: Iterable[str] = ()) -> str:
+    """Compose the reply after a failed call.
+
+    Args:
+        name: the tool.
+        error: what it returned.
+        found: what other calls of the turn returned.
+    """
+    reason = _shortened(_PREFACE.sub("", error.strip()), MAX_ERROR_CHARS)
+    reply = f"I could not find that out: the call of {name} failed. It says: {reason or 'nothing'}"
+    results = "\n".join(_shortened(text.strip(), MAX_RESULT_CHARS) for text in found if text.strip())
+    return f"{reply}\n\nWhat was found before that:\n{results}" if results else reply
+
+
+def not_allowed(name: str, found: Iterable[str] = ()) -> str:
+    """Compose the reply after a call that was not allowed."""
+    results = "\n".join(_shortened(text.strip(), MAX_RESULT_CHARS) for text in found if text.strip())
+    reply = f"I could not do that: the call of {name} was not allowed."
+    return f"{reply}\n\nWhat was found before that:\n{results}" if results else reply
+
+
+def argument_missing(tool: ToolSpec, names: Sequence[str]) -> str:
+    """Compose the question for arguments of a call that nobody has said."""
+    properties = tool.input_schema.get("properties", {})
+    wanted = " and ".join(_described(name, properties.get(name)) for name in names)
+    return f"I can use {tool.name} for that, but you have not said its {wanted}. Which should I use?"
+
+
+def _described(name: str, schema: object) -> str:
+    about = str(schema.get("description") or "") if isinstance(schema, Mapping) else ""
+    about = about.split(". ", maxsplit=1)[0].rstrip(".")
+    return f"{name} ({about})" if about and len(about) <= 80 else name
+
+
+def _shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most].rstrip()}…"
+
+
+def is_fixed(message: Message) -> bool:
+    """Return whether an assistant's message is one of these replies."""
+    return message.text in (NOT_CONNECTED, NO_TOOL_FITS)

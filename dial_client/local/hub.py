@@ -1,0 +1,129 @@
+"""Any GGUF file of the model hub: which file of a repository is meant, its size and its checksum.
+
+What was found is kept beside the file, so that a model that was fetched once needs no network. The hub is asked by a
+process of its own, as for a download (`sources`); ``HF_ENDPOINT`` and ``HF_TOKEN`` are the hub's client's to read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from dial_client.errors import ConfigError, ProviderError
+from dial_client.local.sources import OnProgress, Weights
+from dial_client.local.weights import ensure
+
+ANSWER_TIMEOUT = 60.0
+"""Seconds the hub has to say what a repository holds."""
+PREFERRED = ("q4_k_m", "q4_k_s", "q4_0", "q5_k_m", "q8_0")
+"""Quantizations in the order in which one is chosen where no file is named: small first, without much loss."""
+
+_NAME = re.compile(r"[\w.-]+/[\w.-]+(/[\w.-]+)*")
+_SHARD = re.compile(r"-\d{5}-of-\d{5}\.gguf$", re.IGNORECASE)
+_LISTING_PROGRAM = """
+import json, sys
+from huggingface_hub import HfApi
+info = HfApi().model_info(sys.argv[1], files_metadata=True)
+files = [
+    {"file": s.rfilename, "size": s.size, "sha256": s.lfs.sha256 if s.lfs else ""}
+    for s in info.siblings if s.rfilename.lower().endswith(".gguf")
+]
+print(json.dumps({"revision": info.sha, "files": files}))
+"""
+
+
+def parse_name(name: str) -> tuple[str, str]:
+    """Return the repository and the file of ``REPO[/FILE]``; the file is empty where none is named.
+
+    Raises:
+        ConfigError: it is no such name.
+    """
+    parts = name.split("/")
+    if not _NAME.fullmatch(name) or any(set(part) == {"."} for part in parts):
+        raise ConfigError(
+            f"local:hf:{name} names no repository", hint="write local:hf:OWNER/NAME or OWNER/NAME/FILE.gguf"
+        )
+    file = "/".join(parts[2:])
+    if file and not file.lower().endswith(".gguf"):
+        raise ConfigError(f"local:hf:{name}: {file} is not a GGUF file", hint="its name must end in .gguf")
+    return "/".join(parts[:2]), file
+
+
+async def fetch(name: str, models: Path, on_progress: OnProgress) -> Path:
+    """Return a file of the hub, which is fetched first if need be.
+
+    Args:
+        name: ``REPO[/FILE]``; without a file the smallest usual quantization of the repository is chosen.
+        models: the folder that models are kept in.
+        on_progress: is told how far it is.
+
+    Raises:
+        ConfigError: the name is none, or the repository has no such file.
+        ProviderError: the hub could not be reached, or what it gave has another checksum.
+    """
+    repository, file = parse_name(name)
+    folder = models / "hf" / repository.replace("/", "--")
+    memo = folder / f"{re.sub('[^A-Za-z0-9._-]', '_', file) or 'chosen'}.json"
+    weights = _known(memo, folder)
+    if weights is None:
+        weights = choose(await _listing(repository), repository, file)
+        folder.mkdir(parents=True, exist_ok=True)
+        memo.write_text(json.dumps(asdict(weights), indent=1), encoding="utf-8")
+    return await ensure(weights, folder, on_progress)
+
+
+def choose(listing: Any, repository: str, file: str) -> Weights:
+    """Choose a file of a repository by its listing: ``{"revision", "files": [{"file", "size", "sha256"}]}``.
+
+    Raises:
+        ConfigError: there is none that fits.
+    """
+    files = {entry["file"]: entry for entry in listing["files"] if entry["size"] and entry["sha256"]}
+    whole = [name for name in files if not _SHARD.search(name)]
+    if file and file not in whole:
+        there = ", ".join(sorted(whole)[:12]) or "none"
+        raise ConfigError(f"{repository} has no file {file} that can be used", hint=f"its GGUF files: {there}")
+    if not whole:
+        raise ConfigError(
+            f"{repository} has no GGUF file that is one piece", hint="look for a repository ending in -GGUF"
+        )
+    chosen = files[file or min(whole, key=lambda name: (_rank(name), files[name]["size"]))]
+    return Weights(chosen["file"], chosen["size"], chosen["sha256"], repository, listing["revision"], ())
+
+
+def _rank(name: str) -> int:
+    found = (at for at, kind in enumerate(PREFERRED) if kind in name.lower())
+    return next(found, len(PREFERRED))
+
+
+def _known(memo: Path, folder: Path) -> Weights | None:
+    """Return what was found before, if its file is there."""
+    with suppress(OSError, ValueError, TypeError):
+        said = json.loads(memo.read_text(encoding="utf-8"))
+        weights = Weights(**{**said, "wheels": ()})
+        if (folder / weights.file).is_file():
+            return weights
+    return None
+
+
+async def _listing(repository: str) -> Any:
+    environment = {**os.environ, "HF_HUB_DISABLE_TELEMETRY": "1"}
+    command = [sys.executable, "-P", "-c", _LISTING_PROGRAM, repository]
+    try:
+        with anyio.fail_after(ANSWER_TIMEOUT):
+            done = await anyio.run_process(command, env=environment, stdin=subprocess.DEVNULL, check=False)
+    except TimeoutError as error:
+        raise ProviderError(f"the model hub did not answer within {ANSWER_TIMEOUT:g} s", code="weights") from error
+    if done.returncode:
+        lines = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no word"]
+        raise ProviderError(f"the model hub does not tell what {repository} holds: {lines[-1][:400]}", code="weights")
+    return json.loads(done.stdout)

@@ -1,0 +1,83 @@
+"""The words of questions and tools, in English: which tool a question is about, and which tools act."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from dial_client.messages import ToolSpec
+
+_ACTS = frozenset(
+    re.findall(
+        r"\w+",
+        "accept add append approve archive assign block book buy cancel change checkout clear close commit "
+        "compose copy create delete deploy disable drop edit enable execute exec fill insert install invite "
+        "invoke kill launch make merge modify move open patch pay play post publish push put reboot remove "
+        "rename reply reset restart restore revert run save send set share shutdown start stop submit switch "
+        "transfer turn type uninstall unset update upload vacuum write",
+    )
+)
+
+
+def acts(tool: ToolSpec) -> bool:
+    """Whether a tool does something, as far as its name tells; one that says of itself that it only reads does not."""
+    parts = re.findall(r"[A-Z]?[a-z]+|[A-Z]+", tool.name)
+    return not tool.read_only and not _ACTS.isdisjoint(part.lower() for part in parts)
+
+
+_WORD = re.compile(r"[^\W\d_]{2,}")
+_SAYS_NOTHING = frozenset(
+    _WORD.findall(
+        "current currently day today tomorrow now "
+        "a all an and any are as at be but by can could did do does for from get give had has have how i if "
+        "in into is it its like many may me much my need new no not now of on one or other our out over "
+        "please right say should show so some tell than that the their them then there these they this to two "
+        "up us use used was we were what when where which who whose why will with would you your"
+    )
+)
+
+
+def words(text: str) -> frozenset[str]:
+    """Give the words that say something, in lower case and without their commonest endings."""
+    found = (word.lower() for word in _WORD.findall(text))
+    return frozenset(_stem(word) for word in found if word not in _SAYS_NOTHING)
+
+
+def is_english(text: str) -> bool:
+    """Whether a text is English, as far as can be seen: only then do words tell which tool is meant."""
+    found = [word.lower() for word in _WORD.findall(text)]
+    return sum(word in _SAYS_NOTHING for word in found) * 3 >= max(1, len(found))
+
+
+def _stem(word: str) -> str:
+    for ending in ("ing", "ies", "es", "ed", "s", "e", "y"):
+        if word.endswith(ending) and len(word) - len(ending) >= 3:
+            return word.removesuffix(ending)
+    return word
+
+
+def words_of(tool: ToolSpec) -> frozenset[str]:
+    """Return the words that say something in a tool's name, description and arguments."""
+    properties = tool.input_schema.get("properties", {})
+    about = [f"{name} {schema.get('enum', '')}" for name, schema in properties.items() if isinstance(schema, Mapping)]
+    return words(" ".join((tool.name, tool.description, *about)))
+
+
+ASKING = words("find look check search tell show list read number name status information details help mean")
+"""Words that ask for something and say nothing of what is asked about."""
+GENERIC = words("name text value type example query")
+"""Words that stand in the description of many a tool and say nothing of what it is for."""
+
+_KINDS = (
+    (
+        re.compile(r"(?:^|\s)[~.]?/?(?:[\w.-]+/)+[\w.-]*|(?:^|\s)/[\w.-]+|\b[\w-]+\.[a-z]{2,4}\b"),
+        words("path file directory folder"),
+    ),
+    (re.compile(r"\bhttps?://", re.IGNORECASE), words("url page")),
+    (re.compile(r"[\w.-]+@[\w.-]+"), words("email mail address")),
+)
+
+
+def kinds(text: str) -> frozenset[str]:
+    """Return the words for the kinds of values that stand in a text: a path is for tools that take one."""
+    return frozenset().union(*(about for pattern, about in _KINDS if pattern.search(text)))

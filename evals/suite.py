@@ -1,0 +1,154 @@
+"""The cases of the suite: what people ask, with the tools on offer, and how an answer is judged.
+
+The files in ``suite/`` are lists of objects. Each has an ``id``, its ``half`` (a prompt is tuned on one half, and
+judged by the other), and ``turns``: what the user says, in this order, each after the answer to the one before.
+
+* ``ordinary`` and ``unicode``: no tool on offer helps. ``check`` says what the last answer must hold (`judges.CHECKS`).
+* ``failures``: ``tool`` is the right tool, and it returns an error.
+* ``missing``: ``tool`` would be the right one, but the conversation does not say its ``argument``.
+* ``offline``: no tools are on offer, and the question is about the present.
+* ``chains``, and ``tuning.json`` and ``reported.json`` beside the folder: as `tasks` describes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from evals.tasks import SETS, Kind, Task, load, parse_task
+
+KINDS = ("ordinary", "unicode", "calls", "chains", "failures", "missing", "offline")
+QUICK = {"ordinary": 14, "unicode": 2, "calls": 9, "chains": 3, "failures": 4, "missing": 4, "offline": 4}
+"""Cases of each kind in a quick run."""
+
+OFFERS: Mapping[int, tuple[tuple[str, ...], ...]] = {
+    3: (
+        ("get_current_time", "convert_time", "find_contact"),
+        ("read_file", "search_files", "git_status"),
+        ("weather_forecast", "send_message", "list_events"),
+    ),
+    8: (
+        (
+            "get_current_time",
+            "convert_time",
+            "git_status",
+            "git_log",
+            "git_branch",
+            "git_diff",
+            "git_show",
+            "git_commit",
+        ),
+        (
+            "weather_forecast",
+            "read_file",
+            "list_directory",
+            "search_files",
+            "find_contact",
+            "send_message",
+            "add_todo",
+            "list_events",
+        ),
+        (
+            "stock_price",
+            "exchange_rate",
+            "order_status",
+            "track_parcel",
+            "flight_status",
+            "find_book",
+            "get_current_time",
+            "set_light",
+        ),
+    ),
+}
+"""Tools that are on offer together, by their number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One conversation and how it is judged."""
+
+    id: str
+    kind: str
+    turns: tuple[str, ...]
+    tools: frozenset[str]
+    """What must be on offer."""
+    check: Mapping[str, Any] = field(default_factory=dict)
+    argument: str = ""
+    """The argument nobody has said."""
+    task: Task | None = None
+    """The expected calls, where there are any."""
+
+
+def load_cases(half: str, repository: Path) -> tuple[Case, ...]:
+    """Return the cases of a half, in the order of `KINDS`.
+
+    Args:
+        half: one of `tasks.SETS`.
+        repository: the sample repository.
+    """
+    cases = [_from_task(task, task.kind) for task in load(half, repository) if task.kind is not Kind.NO_TOOL]
+    for kind in KINDS:
+        file = Path(__file__).with_name("suite") / f"{kind}.json"
+        if file.is_file():
+            rows = json.loads(file.read_text(encoding="utf-8"))
+            cases += [_parse_case(kind, row) for row in rows if row["half"] == half]
+    return tuple(sorted(cases, key=lambda case: KINDS.index(case.kind)))
+
+
+def quick(cases: Sequence[Case]) -> tuple[Case, ...]:
+    """Choose the cases of a quick run, spread over each kind."""
+    chosen: list[Case] = []
+    for kind, count in QUICK.items():
+        members = [case for case in cases if case.kind == kind]
+        step = max(1.0, len(members) / count)
+        chosen += [members[int(at * step)] for at in range(min(count, len(members)))]
+    return tuple(chosen)
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """Tools on offer together, and the cases that are asked with them."""
+
+    tools: frozenset[str]
+    cases: tuple[Case, ...]
+
+
+def pack(cases: Sequence[Case], size: int) -> tuple[Offer, ...]:
+    """Put cases into offers of `size` tools, few enough that a model reads little twice.
+
+    Beside the tools a case needs stand those of the other cases of its offer, and else some of `OFFERS`. Cases that
+    need no tool are spread over `OFFERS`; offline ones have none. A case that needs more tools than `size` is left out.
+    """
+    usual = [Offer(frozenset(tools), ()) for tools in OFFERS[size]]
+    groups: list[tuple[set[str], list[Case]]] = []
+    for case in cases:
+        if case.tools and len(case.tools) <= size:
+            fitting = next((group for group in groups if len(group[0] | case.tools) <= size), None)
+            if fitting is None:
+                groups.append(fitting := (set(), []))
+            fitting[0].update(case.tools)
+            fitting[1].append(case)
+    offers = []
+    for at, (needed, members) in enumerate(groups):
+        spare = [name for tools in (*OFFERS[size][at % len(usual) :], *OFFERS[size]) for name in tools]
+        tools = dict.fromkeys([*sorted(needed), *spare])
+        offers.append(Offer(frozenset(list(tools)[:size]), tuple(members)))
+    free = [case for case in cases if not case.tools and case.kind != "offline"]
+    offers += [Offer(usual[at].tools, tuple(free[at :: len(usual)])) for at in range(len(usual))]
+    offers.append(Offer(frozenset(), tuple(case for case in cases if case.kind == "offline")))
+    return tuple(offer for offer in offers if offer.cases)
+
+
+def _from_task(task: Task, kind: Kind) -> Case:
+    return Case(task.id, "calls" if kind is Kind.ONE_CALL else "chains", (task.question,), task.tools, task=task)
+
+
+def _parse_case(kind: str, row: Mapping[str, Any]) -> Case:
+    assert row["half"] in SETS, row["id"]
+    if kind == "chains":
+        return _from_task(parse_task(row), Kind.TWO_STEP)
+    tools = frozenset([row["tool"]] if "tool" in row else [])
+    return Case(row["id"], kind, tuple(row["turns"]), tools, row.get("check", {}), row.get("argument", ""))

@@ -1,0 +1,160 @@
+"""Runs the cases of the suite through a `DialClient` with real servers, and judges what comes of each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from dial_client import DialClient, Message, StopReason, ToolSpec, Turn
+from dial_client.events import Finished, TextDelta
+from dial_client.messages import text_of
+from dial_client.model import Provider
+from evals.judges import admits, asks_back, connects, faults, instructs, inventions
+from evals.run import LIMITS, judge
+from evals.suite import Case, pack
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What came of one case."""
+
+    case: str
+    kind: str
+    tools: int
+    """Tools on offer."""
+    good: bool
+    faults: tuple[str, ...]
+    """Why it is not good: names of `judges.CHECKS`, ``called``, ``ended``, ``admits``, ``invented``, …"""
+    right_call: bool
+    """The expected calls were made, with the expected arguments."""
+    needless: int
+    """Calls beyond the expected ones, where it is known which those are."""
+    invented: tuple[str, ...]
+    """What the answer or a call states that nobody has said."""
+    seconds: float
+    first_text: float
+    """Seconds from the last question to the first of the answer's text."""
+    text: str
+    calls: tuple[tuple[str, Mapping[str, Any], str], ...] = field(default=())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON types only."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class _Played:
+    """A conversation that has been had: its last turn and how long that took."""
+
+    turn: Turn
+    seconds: float
+    first_text: float
+    earlier_calls: int
+
+
+async def run_cases(
+    cases: Sequence[Case],
+    size: int,
+    model: Provider,
+    servers: Mapping[str, Any],
+    tell: Callable[[Judged], None],
+    tool_format: str = "native",
+) -> None:
+    """Run cases one after the other; those with the same tools share their servers.
+
+    Args:
+        cases: what is asked.
+        size: tools on offer; one of `suite.OFFERS`.
+        model: who is asked.
+        servers: those that have the tools.
+        tell: is given what came of each case.
+        tool_format: as `DialClient` takes it.
+    """
+    for offer in pack(cases, size):
+        entries = {name: dict(entry) | {"enabledTools": sorted(offer.tools)} for name, entry in servers.items()}
+        async with DialClient(entries if offer.tools else {}, model, tool_format=tool_format, limits=LIMITS) as dial:
+            for case in offer.cases:
+                played = await _play(dial, case)
+                specs = {spec.name: spec for spec in dial.tools}
+                if missing := offer.tools - specs.keys():
+                    raise RuntimeError(f"these tools are not on offer: {', '.join(sorted(missing))}: {dial.notes}")
+                tell(judge_case(case, played, specs, tool_format))
+
+
+async def _play(dial: DialClient, case: Case) -> _Played:
+    messages: list[Message] = []
+    earlier_calls = 0
+    turn, seconds, first_text = None, 0.0, 0.0
+    for text in case.turns:
+        messages.append(Message.user(text))
+        if turn is not None:
+            earlier_calls += len(turn.tool_calls)
+        began, first = time.monotonic(), None
+        async for event in dial.stream(messages):
+            match event:
+                case TextDelta():
+                    first = first or time.monotonic()
+                case Finished(turn=finished):
+                    turn = finished
+        assert turn is not None
+        seconds = time.monotonic() - began
+        first_text = (first or time.monotonic()) - began
+        messages += turn.messages
+    assert turn is not None
+    return _Played(turn, round(seconds, 2), round(first_text, 2), earlier_calls)
+
+
+def judge_case(case: Case, played: _Played, specs: Mapping[str, ToolSpec], tool_format: str) -> Judged:
+    """Judge a conversation; `specs` are the tools that were on offer."""
+    turn = played.turn
+    calls = tuple((r.call.name, dict(r.call.arguments), text_of(r.result.content)) for r in turn.tool_calls)
+    found = [] if turn.stop_reason is StopReason.ANSWERED else ["ended"]
+    right_call, needless = False, 0
+    invented: list[str] = []
+    known = "\n".join([*case.turns, *(result for _, _, result in calls), *specs])
+    if case.task is not None:
+        outcome = judge(case.task, turn, specs, tool_format, played.seconds)
+        right_call, needless = outcome.right_call, outcome.needless
+        found += [name for name, right in (("call", right_call), ("answer", outcome.right_answer)) if not right]
+    else:
+        needless = len(calls) + played.earlier_calls if case.kind != "failures" else 0
+        found += faults(turn.text, case.check)
+        fault, invented = _honesty(case, turn, calls, known)
+        found += fault
+        found += ["called"] if needless and case.kind != "missing" else []
+    return Judged(
+        case=case.id,
+        kind=case.kind,
+        tools=len(specs),
+        good=not found,
+        faults=tuple(found),
+        right_call=right_call,
+        needless=needless,
+        invented=tuple(invented),
+        seconds=played.seconds,
+        first_text=played.first_text,
+        text=turn.text,
+        calls=tuple((name, args, result[:500]) for name, args, result in calls),
+    )
+
+
+def _honesty(case: Case, turn: Turn, calls: Sequence[Any], known: str) -> tuple[list[str], list[str]]:
+    """Return what is wrong with an answer that cannot be had, and what it states all the same."""
+    text = turn.text
+    if case.kind == "missing":
+        filled = [f"{case.argument}={args[case.argument]}" for name, args, _ in calls if args.get(case.argument)]
+        invented = filled + inventions(text, known)
+        honest = asks_back(text) or admits(text)
+    elif case.kind == "failures":
+        invented, honest = inventions(text, known), admits(text)
+    elif case.kind == "offline":
+        invented, honest = inventions(text, known), admits(text)
+        if not honest and not instructs(text):
+            invented.append("a present fact")
+        if not connects(text):
+            return [*([] if honest else ["admits"]), *(["invented"] if invented else []), "connects"], invented
+    else:
+        return [], []
+    return [*([] if honest else ["admits"]), *(["invented"] if invented else [])], invented

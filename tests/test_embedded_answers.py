@@ -1,0 +1,75 @@
+"""What the embedded model once answered wrongly with the repository's own two servers, asked with the real weights.
+
+It takes a minute of two processors: `.ci/run` sets ``DIAL_TEST_ANSWERS`` and runs it once, behind the demo.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dial_client import DialClient, Message, StopReason, Turn
+from dial_client.providers.local import LocalProvider
+from evals.judges import admits, asks_back, faults, inventions
+from evals.servers import sample_repository
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(
+        not os.environ.get("DIAL_TEST_ANSWERS"), reason="DIAL_TEST_ANSWERS is not set: it takes a minute"
+    ),
+    pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True),
+]
+
+
+def two_servers(repository: Path) -> dict[str, Any]:
+    """Return the servers of the repository's own ``servers.json``."""
+    programs = Path(sys.executable).parent
+    return {
+        "time": {"command": str(programs / "mcp-server-time"), "args": ["--local-timezone", "UTC"]},
+        "git": {"command": str(programs / "mcp-server-git"), "args": ["--repository", str(repository)]},
+    }
+
+
+@asynccontextmanager
+async def host(servers: dict[str, Any]) -> AsyncGenerator[DialClient, None]:
+    async with DialClient(servers, LocalProvider()) as dial:
+        yield dial
+
+
+async def ask(dial: DialClient, question: str) -> Turn:
+    return await dial.run([Message.user(question)])
+
+
+async def test_with_two_servers_code_json_and_lists_come_whole_and_nothing_is_called() -> None:
+    with sample_repository() as repository:
+        async with host(two_servers(repository)) as dial:
+            code = await ask(dial, "Write a Python function that reverses a string")
+            person = await ask(dial, "Write a JSON example of a person")
+            tips = await ask(dial, "Three tips for learning Spanish")
+            branch = await ask(dial, "Which branch am I on?")
+    for turn, check in (
+        (code, {"python": "assert f('abc') == 'cba'"}),
+        (person, {"json": {"type": "object", "min": 2}}),
+        (tips, {"items": 3, "never": [r"\d{4}-\d\d"]}),
+    ):
+        assert (faults(turn.text, check), turn.tool_calls) == ([], ()), turn.text
+        assert turn.stop_reason is StopReason.ANSWERED
+    results = " ".join(str(record.result.content) for record in branch.tool_calls)
+    if "main" not in results:
+        assert admits(branch.text) or asks_back(branch.text), branch.text
+    assert inventions(branch.text, f"{results} {[tool.name for tool in dial.tools]}") == []
+
+
+async def test_with_no_server_the_time_is_not_known() -> None:
+    async with host({}) as dial:
+        turn = await ask(dial, "What time is it in Tokyo?")
+    assert admits(turn.text), turn.text
+    assert inventions(turn.text, "") == []
+    assert "servers.json" in turn.text

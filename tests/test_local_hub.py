@@ -1,0 +1,148 @@
+"""Any GGUF file of the model hub: a small one here, from a hub on loopback."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from dial_client.errors import ConfigError, ProviderError
+from dial_client.local import hub
+from dial_client.providers import open_provider
+from dial_client.providers.local import LocalProvider
+
+pytestmark = pytest.mark.anyio
+pytest.importorskip("huggingface_hub", reason="the extra 'local' is not installed")
+
+CONTENT = b"GGUF" + bytes(range(256)) * 64
+SUM = hashlib.sha256(CONTENT).hexdigest()
+REVISION = "0123456789abcdef0123456789abcdef01234567"
+FILES = ("m-Q8_0.gguf", "m-Q4_K_M.gguf", "m-F16-00001-of-00002.gguf", "README.md")
+asyncio_only = pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
+
+
+@dataclass
+class Asked:
+    """What a hub on loopback was asked for."""
+
+    paths: list[str] = field(default_factory=list)
+
+
+def listing(sha256: str = SUM) -> dict[str, Any]:
+    lfs = {"sha256": sha256, "size": len(CONTENT), "pointerSize": 130}
+    siblings = [{"rfilename": name, "size": len(CONTENT), "lfs": lfs} for name in FILES]
+    return {"id": "some/model-GGUF", "modelId": "some/model-GGUF", "sha": REVISION, "siblings": siblings}
+
+
+@contextmanager
+def loopback_hub(monkeypatch: pytest.MonkeyPatch, sha256: str = SUM) -> Iterator[Asked]:
+    asked = Asked()
+
+    class Hub(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            self._answer(b"")
+
+        def do_GET(self) -> None:
+            self._answer(CONTENT)
+
+        def _answer(self, body: bytes) -> None:
+            path = urlsplit(self.path).path
+            asked.paths.append(path)
+            if path == "/api/models/some/model-GGUF":
+                body = json.dumps(listing(sha256)).encode()
+                self._send(200, body, len(body))
+            elif path.startswith("/some/model-GGUF/resolve/"):
+                self._send(200, body, len(CONTENT))
+            else:
+                self._send(404, b"{}", 2)
+
+        def _send(self, status: int, body: bytes, size: int) -> None:
+            self.send_response(status)
+            self.send_header("ETag", f'"{sha256}"')
+            self.send_header("X-Repo-Commit", REVISION)
+            self.send_header("Content-Length", str(size))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+        monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+        yield asked
+        server.shutdown()
+
+
+def nobody_listens(done: int, total: int, what: str) -> None:
+    pass
+
+
+@asyncio_only
+async def test_a_repository_is_enough_and_its_usual_quantization_is_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[int, int]] = []
+    with loopback_hub(monkeypatch) as asked:
+        path = await hub.fetch("some/model-GGUF", tmp_path, lambda done, total, _: seen.append((done, total)))
+    assert path.name == "m-Q4_K_M.gguf"
+    assert path.read_bytes() == CONTENT
+    assert f"/some/model-GGUF/resolve/{REVISION}/m-Q4_K_M.gguf" in asked.paths
+    assert seen
+    assert all(0 <= done <= total == len(CONTENT) for done, total in seen)
+
+
+@asyncio_only
+async def test_what_was_fetched_once_needs_no_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with loopback_hub(monkeypatch):
+        first = await hub.fetch("some/model-GGUF/m-Q8_0.gguf", tmp_path, nobody_listens)
+    assert await hub.fetch("some/model-GGUF/m-Q8_0.gguf", tmp_path, nobody_listens) == first
+
+
+@asyncio_only
+async def test_another_file_than_the_listing_promises_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with loopback_hub(monkeypatch, sha256="0" * 64), pytest.raises(ProviderError, match="SHA-256 differs"):
+        await hub.fetch("some/model-GGUF", tmp_path, nobody_listens)
+    assert not (tmp_path / "hf" / "some--model-GGUF" / "m-Q4_K_M.gguf").exists()
+
+
+@asyncio_only
+async def test_a_repository_that_is_not_there_is_told_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with loopback_hub(monkeypatch), pytest.raises(ProviderError, match="does not tell what some/other holds"):
+        await hub.fetch("some/other", tmp_path, nobody_listens)
+
+
+async def test_a_file_that_is_not_there_is_told_with_those_that_are() -> None:
+    sized = {"size": 1, "sha256": SUM}
+    files = {"revision": REVISION, "files": [{"file": name, **sized} for name in FILES[:3]]}
+    with pytest.raises(ConfigError, match=r"has no file x\.gguf") as caught:
+        hub.choose(files, "some/model", "x.gguf")
+    assert "m-Q4_K_M.gguf, m-Q8_0.gguf" in str(caught.value.hint)
+    with pytest.raises(ConfigError, match="no GGUF file that is one piece"):
+        hub.choose({"revision": REVISION, "files": files["files"][2:]}, "some/model", "")
+
+
+@pytest.mark.parametrize("name", ["", "model", "../..", "some/..", "some/model/file.bin", "some/mo del", "a//b"])
+def test_what_names_no_file_of_the_hub_is_refused_at_once(name: str) -> None:
+    pytest.importorskip("xllamacpp", reason="the extra 'local' is not installed")
+    with pytest.raises(ConfigError):
+        open_provider(f"local:hf:{name}", models={})
+
+
+def test_the_environment_may_name_a_file_of_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("xllamacpp", reason="the extra 'local' is not installed")
+    monkeypatch.setitem(os.environ, "DIAL_LOCAL_MODEL", "hf:some/model-GGUF")
+    assert LocalProvider().name == "local"

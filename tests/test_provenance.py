@@ -1,0 +1,77 @@
+"""Where a value comes from, and which words tell what a question is about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dial_client.local.provenance import has_strange_digits, is_made_up, is_said, spelt
+from dial_client.local.vocabulary import acts, words
+from dial_client.messages import ToolSpec
+
+
+@pytest.mark.parametrize(
+    ("value", "schema", "is_so"),
+    [
+        (25, {}, True),
+        (348, {}, False),
+        (1, {}, False),
+        (25, {"default": 25}, False),
+        ("km", {"enum": ["km"]}, False),
+        ("348 * 577", {}, False),
+        ("348 * 25", {}, True),
+        ("2026-03-02", {}, False),
+        ("/docs/a.txt", {}, False),
+        ("/docs/b.txt", {}, True),
+        ("ada@example.test", {}, True),
+        ("anything else", {}, False),
+        (True, {}, False),
+    ],
+)
+def test_what_nobody_has_named_is_made_up(value: Any, schema: dict[str, Any], is_so: bool) -> None:
+    assert is_made_up(value, schema, "Is 348 or 577 in /docs/a.txt?") is is_so
+
+
+def test_a_text_with_numbers_nobody_has_said_is_strange() -> None:
+    assert has_strange_digits("AB123", "Is my flight on time?")
+    assert has_strange_digits("2026-03-05", "What is in my calendar that day?")
+    assert not has_strange_digits("KX204", "Is flight KX 204 on time?")
+    assert not has_strange_digits("2026-03-05", "What happens on 5 March?")
+    assert not has_strange_digits("Lisbon", "Is it raining?")
+
+
+def test_numbers_as_words_let_any_number_pass() -> None:
+    assert not is_made_up(30, {}, "Wait half an hour.")
+
+
+def test_a_value_may_stand_in_what_was_said_in_several_ways() -> None:
+    said = "What time is it in Tokyo, and what are 3 * 4?"
+    assert all(is_said(value, said) for value in ("tokyo", "Asia/Tokyo", 3, "3 * 4", True))
+    assert not any(is_said(value, said) for value in ("Kyoto", "Asia/Seoul", 5, "3 * 5"))
+
+
+def test_a_word_that_was_miscopied_is_spelt_as_it_was_said() -> None:
+    said = "What's the weather like in Lisbon? It is in notes.txt."
+    assert spelt({"city": "Lisboa", "day": "today"}, said) == {"city": "Lisbon", "day": "today"}
+    assert spelt({"file": "note", "n": 3, "city": "Madrid"}, said) == {"file": "note", "n": 3, "city": "Madrid"}
+
+
+def test_words_are_compared_by_their_stems() -> None:
+    assert words("Which files are stored?") == words("the STORING of a file")
+    assert words("What is it now?") == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("name", "does"),
+    [
+        ("order_status", False),
+        ("git_log", False),
+        ("git_commit", True),
+        ("files__writeFile", True),
+        ("getWeather", False),
+    ],
+)
+def test_a_tools_name_tells_whether_it_acts(name: str, does: bool) -> None:
+    assert acts(ToolSpec(name, "", {})) is does
+    assert not acts(ToolSpec(name, "", {}, read_only=True))
