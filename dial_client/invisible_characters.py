@@ -44,8 +44,8 @@ EMOJI_MODIFIER = "1f3fb-1f3ff"
 VIRAMA = (
     "94d 9cd a4d acd b4d bcd c4d ccd d3b-d3c d4d dca e3a eba f84 1039-103a 1714-1715 1734 17d2 1a60 1b44 "
     "1baa-1bab 1bf2-1bf3 2d7f a806 a82c a8c4 a953 a9c0 aaf6 abed 10a3f 11046 11070 1107f 110b9 11133-11134 "
-    "111c0 11235 112ea 1134d 11442 114c2 115bf 1163f 116b6 1172b 11839 1193d-1193e 119e0 11a34 11a47 11a99 "
-    "11c3f 11d44-11d45 11d97"
+    "111c0 11235 112ea 1134d 113ce-113d0 11442 114c2 115bf 1163f 116b6 1172b 11839 1193d-1193e 119e0 11a34 11a47 11a99 "
+    "11c3f 11d44-11d45 11d97 11f41-11f42 1612f"
 )
 """``Canonical_Combining_Class=Virama`` (UnicodeData.txt): a joiner behind one changes how a syllable is drawn."""
 
