@@ -21,39 +21,47 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="paths as POSIX write
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A folder with ``work`` to be allowed, ``keys`` to be denied, and links between them."""
-    for name in ("work/src", "keys/deep", "elsewhere"):
+    """A folder with ``project`` to be allowed, ``keys`` to be denied, and links between them."""
+    for name in ("project/src", "keys/deep", "elsewhere"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "keys" / "id").write_text("secret")
-    (tmp_path / "work" / "out").symlink_to(tmp_path / "keys")
-    (tmp_path / "elsewhere" / "in").symlink_to(tmp_path / "work")
-    (tmp_path / "work" / "loop").symlink_to(tmp_path / "work" / "loop")
+    (tmp_path / "project" / "out").symlink_to(tmp_path / "keys")
+    (tmp_path / "elsewhere" / "in").symlink_to(tmp_path / "project")
+    (tmp_path / "project" / "loop").symlink_to(tmp_path / "project" / "loop")
     return tmp_path
 
 
-INSIDE = ["{home}/work/a", "{home}/work", "{home}/work/src/../b", "a.txt", "src/a", "./a", "file://{home}/work/a%20b"]
+INSIDE = [
+    "{home}/project/a",
+    "{home}/project",
+    "{home}/project/src/../b",
+    "a.txt",
+    "src/a",
+    "./a",
+    "file://{home}/project/a%20b",
+]
 
 
 @posix
 @pytest.mark.parametrize("text", INSIDE)
 def test_what_lies_in_the_folder_is_within(home: Path, text: str) -> None:
     path = text.format(home=home)
-    assert lies_within(path, [str(home / "work")], [str(home / "work")])
-    assert may_reach(path, [str(home / "work")], [str(home / "work")])
+    assert lies_within(path, [str(home / "project")], [str(home / "project")])
+    assert may_reach(path, [str(home / "project")], [str(home / "project")])
 
 
 ELSEWHERE = [
-    "{home}/work/../keys/id",
+    "{home}/project/../keys/id",
     "../keys/id",
-    "{home}/work/out/id",
+    "{home}/project/out/id",
     "out/id",
     "out/../a",
     "{home}/worker/a",
-    "file://{home}/work/../keys/id",
-    "file://{home}/work/%2e%2e/keys/id",
-    "file://{home}/work/%252e%252e/keys/id",
-    "file://elsewhere.example{home}/work/a",
-    "{home}/work/%2e%2e/keys/id",
+    "file://{home}/project/../keys/id",
+    "file://{home}/project/%2e%2e/keys/id",
+    "file://{home}/project/%252e%252e/keys/id",
+    "file://elsewhere.example{home}/project/a",
+    "{home}/project/%2e%2e/keys/id",
     "..\\keys\\id",
     "~/id",
     "$HOME/id",
@@ -61,7 +69,7 @@ ELSEWHERE = [
     '"/etc/passwd"',
     "http://thief.example/a",
     "thief.example:a",
-    "jar:file:{home}/work/a",
+    "jar:file:{home}/project/a",
     "/proc/self/cwd/a",
     "{home}/elsewhere/in/a",
     "nul\0",
@@ -74,12 +82,12 @@ ELSEWHERE = [
 @posix
 @pytest.mark.parametrize("text", ELSEWHERE, ids=[repr(text)[:40] for text in ELSEWHERE])
 def test_what_could_be_read_as_a_path_elsewhere_is_not_within(home: Path, text: str) -> None:
-    assert not lies_within(text.format(home=home), [str(home / "work")], [str(home / "work")])
+    assert not lies_within(text.format(home=home), [str(home / "project")], [str(home / "project")])
 
 
 @posix
 def test_every_text_of_a_list_has_to_lie_within(home: Path) -> None:
-    folder, bases = [str(home / "work")], [str(home / "work")]
+    folder, bases = [str(home / "project")], [str(home / "project")]
     assert lies_within(["a", "b"], folder, bases)
     assert lies_within([{"a": "b"}], folder, bases)
     for value in (["a", "/etc/passwd"], [], {}, 5, None, True, ["a", 5], {"/etc/passwd": "a"}):
@@ -93,7 +101,7 @@ def test_a_relative_path_of_a_server_whose_folder_nobody_knows_lies_nowhere(home
 @posix
 def test_a_folder_may_be_reached_by_a_link_itself(home: Path) -> None:
     assert lies_within(str(home / "elsewhere" / "in" / "a"), [str(home / "elsewhere" / "in")], [])
-    assert lies_within(str(home / "work" / "a"), [str(home / "elsewhere" / "in")], [])
+    assert lies_within(str(home / "project" / "a"), [str(home / "elsewhere" / "in")], [])
 
 
 DODGES = [
@@ -101,17 +109,17 @@ DODGES = [
     "{home}/keys",
     "{home}//keys/id",
     "//{home}/keys/id",
-    "{home}/./work/../keys/id",
+    "{home}/./project/../keys/id",
     "{home}/nothing/../keys/id",
-    "{home}/work/out/id",
-    "work/out/id",
+    "{home}/project/out/id",
+    "project/out/id",
     "../{name}/keys/id",
     "keys/not/yet/there",
     "{home}/KEYS/id",
     "file://{home}/keys/id",
     "FILE:{home}/keys/id",
     "file://localhost{home}/keys/id",
-    "file:///{home}/work/..%2fkeys/id",
+    "file:///{home}/project/..%2fkeys/id",
     "file://{home}/%6beys/id",
     "{home}/%6beys/id",
     "{home}/%256beys/id",
@@ -140,7 +148,7 @@ def test_no_way_of_writing_a_path_dodges_a_deny(home: Path, text: str, monkeypat
 
 @posix
 def test_a_denied_folder_has_all_its_names(home: Path) -> None:
-    denied_by_link = [str(home / "work" / "out")]
+    denied_by_link = [str(home / "project" / "out")]
     assert may_reach(str(home / "keys" / "id"), denied_by_link, [])
     composed, decomposed = "caf\u00e9", "cafe\u0301"
     assert may_reach(f"/x/{decomposed}/a", [f"/x/{composed}"], [])
@@ -148,13 +156,13 @@ def test_a_denied_folder_has_all_its_names(home: Path) -> None:
 
 @posix
 def test_a_path_that_has_another_name_in_the_file_system_is_the_same_file(home: Path) -> None:
-    link = home / "work" / "hidden"
+    link = home / "project" / "hidden"
     link.symlink_to(home / "keys" / "deep")
-    assert may_reach("work/hidden/x", [str(home / "keys")], [str(home)])
+    assert may_reach("project/hidden/x", [str(home / "keys")], [str(home)])
     assert may_reach("/proc/self/cwd/keys/id" if sys.platform == "linux" else str(home / "keys"), ["/"], [])
 
 
-HARMLESS = ["{home}/work/a", "keysmith", "{home}/keysmith/id", "a text that names keys/ nowhere: really", "5", ""]
+HARMLESS = ["{home}/project/a", "keysmith", "{home}/keysmith/id", "a text that names keys/ nowhere: really", "5", ""]
 
 
 @posix
@@ -165,10 +173,10 @@ def test_what_leads_elsewhere_is_no_reason_to_deny(home: Path, text: str) -> Non
 
 
 GLOBS: list[tuple[str, str, bool]] = [
-    ("**/.env", "{home}/work/.env", True),
-    ("**/.env", "{home}/work/.ENV", True),
-    ("**/.env", "{home}/work/.env/deeper", True),
-    ("**/.env", "{home}/work/env", False),
+    ("**/.env", "{home}/project/.env", True),
+    ("**/.env", "{home}/project/.ENV", True),
+    ("**/.env", "{home}/project/.env/deeper", True),
+    ("**/.env", "{home}/project/env", False),
     ("**/*.pem", "{home}/x/y/z.pem", True),
     ("{home}/*/deep", "{home}/keys/deep/x", True),
     ("{home}/*/deep", "{home}/keys/x/deep", False),
@@ -186,9 +194,12 @@ def test_folders_may_be_patterns(home: Path, pattern: str, text: str, reaches: b
 @posix
 def test_where_relative_paths_begin_depends_on_the_server(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(home / "elsewhere")
-    entry = ServerSettings("files", Transport.STDIO, "x", cwd=str(home / "work"))
+    entry = ServerSettings("files", Transport.STDIO, "x", cwd=str(home / "project"))
     allow, deny = policy_from(
-        [{"allow": "*/*", "paths": {"path": str(home / "work")}}, {"deny": "*/*", "paths": {"*": str(home / "keys")}}]
+        [
+            {"allow": "*/*", "paths": {"path": str(home / "project")}},
+            {"deny": "*/*", "paths": {"*": str(home / "keys")}},
+        ]
     )
 
     def call(path: Any, settings: ServerSettings | None) -> ProposedCall:
@@ -196,7 +207,7 @@ def test_where_relative_paths_begin_depends_on_the_server(home: Path, monkeypatc
 
     assert rule_matches(allow, call("a", entry))
     assert not rule_matches(allow, call("a", None)), "the host's own folder is another one"
-    assert rule_matches(allow, call(str(home / "work" / "a"), None))
+    assert rule_matches(allow, call(str(home / "project" / "a"), None))
     remote = ServerSettings("files", Transport.HTTP, url="https://files.example")
     assert not rule_matches(allow, call("a", remote))
     assert rule_matches(deny, call("../keys/id", entry))
