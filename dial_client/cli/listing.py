@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 from dial_client.cli import dialogues
 from dial_client.cli.opening import config_name, opened, say_notes, settings_of, warn
@@ -87,18 +88,28 @@ def _line(status: ServerStatus) -> str:
     return f"{name}: {status.state.value}{era}, {len(status.tools)} tools"
 
 
+def parse_arguments(text: str) -> dict[str, Any]:
+    """Return the arguments of a call as they were typed.
+
+    Raises:
+        ConfigError: they are not a JSON object.
+    """
+    try:
+        given = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"the arguments are not JSON: {error}", hint="""like '{"a": 1}'""") from None
+    if not isinstance(given, dict):
+        raise ConfigError("the arguments are not a JSON object", hint="""like '{"a": 1}'""")
+    return given
+
+
 async def call_tool(options: Options, name: str, arguments: str, *, as_json: bool) -> int:
     """Call a tool and print its result.
 
     Raises:
         ConfigError: the arguments are not a JSON object, or there is no such tool.
     """
-    try:
-        given = json.loads(arguments)
-    except ValueError as error:
-        raise ConfigError(f"the arguments are not JSON: {error}", hint="""like '{"a": 1}'""") from None
-    if not isinstance(given, dict):
-        raise ConfigError("the arguments are not a JSON object", hint="""like '{"a": 1}'""")
+    given = parse_arguments(arguments)
     options = replace(options, yes=True)
     callbacks = dialogues.callbacks(options, TerminalSink())
     async with opened(options, await settings_of(options), None, None, callbacks) as dial:

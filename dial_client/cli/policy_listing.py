@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dial_client.catalog import offered_names, spec_of
+from dial_client.cli.listing import parse_arguments
 from dial_client.cli.opening import policy_of, settings_of, warn
 from dial_client.cli.options import ExitCode, Options
 from dial_client.config import ServerSettings, Settings
@@ -100,12 +101,7 @@ async def test_call(options: Options, name: str, arguments: str, *, is_tainted: 
     Raises:
         ConfigError: the arguments are not a JSON object, or there is no such tool.
     """
-    try:
-        given = json.loads(arguments)
-    except ValueError as error:
-        raise ConfigError(f"the arguments are not JSON: {error}", hint="""like '{"a": 1}'""") from None
-    if not isinstance(given, dict):
-        raise ConfigError("the arguments are not a JSON object", hint="""like '{"a": 1}'""")
+    given = parse_arguments(arguments)
     known = await _known(options)
     server, tool = _resolved(name, known)
     entry = known.settings.servers[server]
