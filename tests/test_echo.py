@@ -6,7 +6,7 @@ import pytest
 
 from dial_client.local.echo import Opening
 from dial_client.messages import Message
-from dial_client.providers.calling import CallingProvider
+from dial_client.providers.grammar_tool_calling import GrammarToolCallingProvider
 from dial_client.providers.scripted import ScriptedProvider
 from tests.endpoints import hear
 
@@ -52,7 +52,7 @@ def test_what_is_no_question_is_never_held_back() -> None:
 async def test_the_model_is_asked_once_more_and_no_further() -> None:
     echo = "How can I remove duplicates from an array in JavaScript?"
     model = ScriptedProvider(['{"answer"}', echo, "Use a Set.", '{"answer"}', echo, echo])
-    provider = CallingProvider(model)
+    provider = GrammarToolCallingProvider(model)
     heard = await hear(provider, Message.user(QUESTION))
     assert heard.text == "Use a Set."
     assert model.requests[2].messages[-1].text.endswith("Your answer:")

@@ -16,7 +16,7 @@ import dial_client
 from dial_client import ConversationManager, DialClient, ScriptedProvider
 from dial_client.errors import ConfigError
 from dial_client.local import weights
-from dial_client.local.sources import Weights
+from dial_client.local.weight_downloads import Weights
 from dial_client.messages import Message, ToolSpec
 from dial_client.providers.script import read_file
 from dial_client.servers.drawer import Drawer

@@ -240,7 +240,7 @@ class Server:
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     """As the host starts it; ends because its input does."""
-    program = Path(TEMPLATE).with_name("serve.py")
+    program = Path(TEMPLATE).with_name("llama_server.py")
     command = [sys.executable, "-P", str(program), str(WEIGHTS), "--template", str(TEMPLATE), "--threads", "1"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
         assert child.stdin is not None

@@ -18,7 +18,7 @@ import anyio
 import pytest
 
 from dial_client.errors import ProviderError
-from dial_client.local.sources import Weights
+from dial_client.local.weight_downloads import Weights
 from dial_client.local.weights import ensure
 
 pytestmark = pytest.mark.anyio

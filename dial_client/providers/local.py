@@ -19,12 +19,12 @@ from anyio import to_thread
 from dial_client.errors import ConfigError, ProviderError
 from dial_client.local import TEMPLATE, hub
 from dial_client.local.process import CONTEXT_TOKENS, ModelProcess
-from dial_client.local.sources import OnProgress
+from dial_client.local.weight_downloads import OnProgress
 from dial_client.local.weights import QWEN, cache_folder, ensure
 from dial_client.model import Delta, ModelRequest, Provider
-from dial_client.providers.calling import CallingProvider
 from dial_client.providers.chat import ChatProvider
 from dial_client.providers.endpoint import Endpoint
+from dial_client.providers.grammar_tool_calling import GrammarToolCallingProvider
 from dial_client.providers.profile import Profile
 
 VARIABLE = "DIAL_LOCAL_MODEL"
@@ -157,7 +157,7 @@ class LocalProvider:
         decider = ChatProvider("local", endpoint, _DECISIONS, temperature=0.0)
         writer = ChatProvider("local", endpoint, _WRITING, temperature=0.0)
         decider.name = writer.name = self.name
-        return CallingProvider(decider, chat, writer)
+        return GrammarToolCallingProvider(decider, chat, writer)
 
     async def _fetch(self) -> Path:
         if self._hub_name:

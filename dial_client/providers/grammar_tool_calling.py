@@ -1,8 +1,8 @@
 """Tool calls for a model that has none of its own: a `Provider` around another one, which decides before it writes.
 
-Each reply begins with a decision under a grammar, in the form of `local.object_form`: a call, or an answer. What may be
-called is up to `local.choosing`. An answer is then free text: the model is asked once more, in plain words
-(`local.answer_prompt`), and nothing holds what it writes.
+Each reply begins with a decision under a grammar, in the form of `local.json_prompt_format`: a call, or an answer.
+`local.call_policy` says which calls are made. An answer is then free text: the model is asked once more, in plain words
+(`local.answer_prompt`), without a grammar.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from dial_client.local.answer_prompt import answer_messages, has_results
-from dial_client.local.choosing import Choosing, Step
+from dial_client.local.call_policy import CallPolicy, Step
 from dial_client.local.echo import ANSWER_NOW, Opening
-from dial_client.local.object_form import called_tool, is_unknown, parse_call
+from dial_client.local.json_prompt_format import called_tool, is_unknown, parse_call
 from dial_client.logs import get_logger
 from dial_client.messages import Message, Role, Usage
 from dial_client.model import CallChunk, Completion, Delta, FinishReason, ModelRequest, Provider, TextChunk, ToolChoice
@@ -22,7 +22,7 @@ from dial_client.model import CallChunk, Completion, Delta, FinishReason, ModelR
 log = get_logger(__name__)
 
 
-class CallingProvider:
+class GrammarToolCallingProvider:
     """Asks a model for a decision, and then for an answer, and gives both as any other provider does.
 
     Args:
@@ -48,16 +48,16 @@ class CallingProvider:
                 async for delta in deltas:
                     yield delta
             return
-        choosing = Choosing(request, self.name)
+        policy = CallPolicy(request, self.name)
         usage = Usage()
-        while (step := choosing.step) is not None:
-            usage += await self._decide(choosing, step)
-        if choosing.call is not None:
-            yield CallChunk(choosing.call)
-            echo = {"then": choosing.then} if choosing.then else None
+        while (step := policy.step) is not None:
+            usage += await self._decide(policy, step)
+        if policy.call is not None:
+            yield CallChunk(policy.call)
+            echo = {"then": policy.then} if policy.then else None
             yield Completion(FinishReason.TOOL_CALLS, usage, echo)
-        elif choosing.reply:
-            yield TextChunk(choosing.reply)
+        elif policy.reply:
+            yield TextChunk(policy.reply)
             yield Completion(FinishReason.STOP, usage)
         else:
             async with aclosing(self._answer(request, usage)) as deltas:
@@ -89,11 +89,11 @@ class CallingProvider:
             again = Message.user(ANSWER_NOW.format(question=last.text))
             asked = replace(asked, messages=(*before, again))
 
-    async def _decide(self, choosing: Choosing, step: Step) -> Usage:
+    async def _decide(self, policy: CallPolicy, step: Step) -> Usage:
         """Take one step: let the model decide, and hand over what it decided."""
         text: list[str] = []
         completion = Completion(FinishReason.CUT)
-        async with aclosing(self._decider.generate(choosing.request(step))) as deltas:
+        async with aclosing(self._decider.generate(policy.request(step))) as deltas:
             async for delta in deltas:
                 if isinstance(delta, Completion):
                     completion = delta
@@ -101,10 +101,10 @@ class CallingProvider:
                     text.append(delta.text)
         reply = "".join(text)
         if is_unknown(reply):
-            choosing.take_unknown()
+            policy.take_unknown()
         else:
-            choosing.take(called_tool(reply), parse_call(reply) if completion.finish is FinishReason.STOP else None)
-        log.debug("step", tools=len(step.tools), tool=called_tool(reply), is_made=choosing.call is not None)
+            policy.take(called_tool(reply), parse_call(reply) if completion.finish is FinishReason.STOP else None)
+        log.debug("step", tools=len(step.tools), tool=called_tool(reply), is_made=policy.call is not None)
         return completion.usage
 
     async def aclose(self) -> None:

