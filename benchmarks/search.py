@@ -1,4 +1,4 @@
-"""Measures how well `ToolIndex` finds the right tool among 300: ``python -m benchmarks.search``.
+"""Measures how well `SearchIndex` finds the right tool among 300: ``python -m benchmarks.search``.
 
 The questions are in `search_reported.txt`; the index was tuned on those of `search_tuning.txt` only. Beside it stands a
 plain keyword search: how many of the query's words are in a tool's name and description. A hit is a tool that would do
@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks.report import machine
 from benchmarks.search_data import Question, questions, tools
 from dial_client.messages import ToolSpec
-from dial_client.tools.index import ToolIndex
+from dial_client.tools.search_index import SearchIndex
 
 DEPTHS = (1, 3, 5, 10)
 OFFERED = 5
@@ -107,7 +107,7 @@ def milliseconds(offered: Sequence[ToolSpec], asked: Sequence[Question], repeat:
     builds, queries = [], []
     for _ in range(repeat):
         began = time.perf_counter()
-        index = ToolIndex(offered)
+        index = SearchIndex(offered)
         builds.append(1000 * (time.perf_counter() - began))
         for question in asked:
             began = time.perf_counter()
@@ -138,10 +138,10 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=9, metavar="N", help="how often an index is built and timed")
     given = parser.parse_args()
     offered, asked = tools(), questions("tuning" if given.tuning else "reported")
-    index = ToolIndex(offered)
+    index = SearchIndex(offered)
     print(f"{len(asked)} questions ({'tuning' if given.tuning else 'reported'} set), {len(offered)} tools of", end=" ")
     print(len({tool.server for tool in offered}), "servers\n")
-    searches: dict[str, Search] = {"keywords": KeywordSearch(offered).search, "ToolIndex": index.search}
+    searches: dict[str, Search] = {"keywords": KeywordSearch(offered).search, "SearchIndex": index.search}
     print(table(compared(searches, asked)), end="\n\n")
     if given.tuning:
         missed = [q for q in asked if not q.wanted & {tool.name for tool in index.search(q.text, OFFERED)}]

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dial_client.catalog import offered_names
 from dial_client.messages import ToolSpec
+from dial_client.tools.catalog import offered_names
 
 FOLDER = Path(__file__).parent
 TYPES: dict[str, dict[str, Any]] = {

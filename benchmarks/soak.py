@@ -30,7 +30,7 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 
 from dial_client import DialClient, Limits, ServerState
-from dial_client.servers import supervision
+from dial_client.servers import restart_policy
 
 SCRIPT = [sys.executable, "-I", "-S", str(Path(__file__).with_name("soak_server.py"))]
 WORKERS = 8
@@ -234,7 +234,7 @@ def servers() -> Iterator[tuple[dict[str, Any], dict[str, Web]]]:
 async def soak(calls: int, seed: int) -> dict[str, Any]:
     """Run it, and give what was seen."""
     # Nobody is given up here, however often it is killed.
-    supervision.MAX_DEATHS, supervision.FIRST_PAUSE, supervision.MAX_PAUSE = calls, 0.05, 0.1
+    restart_policy.MAX_DEATHS, restart_policy.FIRST_PAUSE, restart_policy.MAX_PAUSE = calls, 0.05, 0.1
     began = time.monotonic()
     with servers() as (entries, webs):
         start = held()

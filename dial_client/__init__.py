@@ -10,7 +10,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "client": ("DialClient",),
-    "conversations": ("ConversationManager",),
+    "conversations.conversation_manager": ("ConversationManager",),
     "errors": (
         "ConfigError",
         "ConversationBusy",
@@ -26,8 +26,8 @@ _HOMES = {
         "Event",
         "Finished",
         "MessageCompleted",
-        "PersonAnswered",
-        "PersonAsked",
+        "InputReceived",
+        "InputRequested",
         "ReasoningDelta",
         "RoundStarted",
         "ServerChanged",
@@ -38,7 +38,7 @@ _HOMES = {
         "ToolCallStarted",
     ),
     "formats": ("NativeFormatHandler", "ReActFormatHandler", "XMLFormatHandler"),
-    "keeping.live_turn": ("LiveTurn",),
+    "conversations.live_turn": ("LiveTurn",),
     "limits": ("Limits", "StopReason"),
     "messages": (
         "FilePart",
@@ -52,8 +52,8 @@ _HOMES = {
         "Usage",
     ),
     "model": ("ModelRequest", "Provider", "ToolFormat", "ToolFormatHandler"),
-    "people.login": ("Login", "LoginFailed", "LoginRequest"),
-    "people.questions": (
+    "callbacks.oauth_callbacks": ("Login", "LoginFailed", "LoginRequest"),
+    "callbacks.server_callbacks": (
         "Elicit",
         "Elicitation",
         "ElicitationAction",
@@ -65,17 +65,17 @@ _HOMES = {
         "ServerLog",
     ),
     "providers.scripted": ("ScriptedProvider",),
-    "servers.news": ("Subscription",),
+    "servers.notifications": ("Subscription",),
     "servers.resources": ("Resource", "ResourceContent", "ResourceTemplate"),
     "servers.status": ("ServerState", "ServerStatus"),
-    "store": ("Conversation", "ConversationStore", "ConversationSummary", "Page"),
-    "stores.memory": ("MemoryStore",),
-    "stores.sql": ("SQLStore",),
-    "tools.approvals": ("Approval", "Approver"),
+    "stores.conversation_store": ("Conversation", "ConversationStore", "ConversationSummary", "Page"),
+    "stores.memory_store": ("MemoryStore",),
+    "stores.sql_store": ("SQLStore",),
+    "tools.approval": ("Approval", "Approver"),
     "tools.prompts": ("Prompt", "PromptArgument"),
-    "turn": ("ToolCallRecord", "Turn"),
-    "turns.attaching": ("Attached",),
-    "turns.running": ("RunningTurn",),
+    "turn_result": ("ToolCallRecord", "Turn"),
+    "turns.mentions": ("Attached",),
+    "turns.turn_handle": ("TurnHandle",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

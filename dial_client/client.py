@@ -11,35 +11,36 @@ from typing import Any, Literal, Self, Unpack
 import anyio
 from anyio import to_thread
 
-from dial_client import config, options, prices
-from dial_client.catalog import Catalog, catalog_of
-from dial_client.connections import Connections
+from dial_client import client_setup, prices
+from dial_client.background_tasks import BackgroundTasks
 from dial_client.deadline import Deadline
 from dial_client.errors import ConfigError
 from dial_client.events import Event, ServerChanged
-from dial_client.executor import ToolExecutor
 from dial_client.limits import Limits, StopReason
 from dial_client.logs import get_logger
 from dial_client.messages import Content, Message, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.model import Provider, ToolFormat
-from dial_client.nursery import Nursery
-from dial_client.recordings import replaying
+from dial_client.recordings import replay
+from dial_client.servers.client_capabilities import ClientCapabilities
 from dial_client.servers.connection import Connection
-from dial_client.servers.host_side import HostSide
 from dial_client.servers.resources import Resources
+from dial_client.servers.server_manager import ServerManager
 from dial_client.servers.status import ServerStatus
-from dial_client.settings.policy import policy_from
-from dial_client.sinks import sse
-from dial_client.tools.approvals import Approver
-from dial_client.tools.offering import Menu
+from dial_client.settings import configuration
+from dial_client.settings.policy_config import policy_from
+from dial_client.sinks import sse_encoder
+from dial_client.tools.approval import Approver
+from dial_client.tools.catalog import Catalog, catalog_of
+from dial_client.tools.executor import ToolExecutor
 from dial_client.tools.prompts import Prompts
 from dial_client.tools.resource_tools import ResourceTools
-from dial_client.tools.shelf import Shelf
-from dial_client.turn import Turn
-from dial_client.turns import answering, instructions
-from dial_client.turns.attaching import Attached, attach
-from dial_client.turns.fitting import Window
-from dial_client.turns.running import RunningTurn, Witness
+from dial_client.tools.result_store import ResultStore
+from dial_client.tools.tool_selection import ToolSnapshot
+from dial_client.turn_result import Turn
+from dial_client.turns import server_instructions, turn_runner
+from dial_client.turns.context_window import ContextWindow
+from dial_client.turns.mentions import Attached, attach
+from dial_client.turns.turn_handle import TurnHandle, TurnObserver
 
 log = get_logger(__name__)
 
@@ -99,39 +100,47 @@ class DialClient:
         status: Literal["template", "model"] = "template",
         status_model: str | Provider | None = None,
         base_url: str | None = None,
-        models: Mapping[str, config.ModelSettings] | None = None,
+        models: Mapping[str, configuration.ModelSettings] | None = None,
         record: str | os.PathLike[str] | None = None,
         remember: bool | str | os.PathLike[str] = False,
         pins: bool | str | os.PathLike[str] = False,
         resource_tools: bool = False,
-        **more: Unpack[options.ClientOptions],
+        **more: Unpack[client_setup.ClientOptions],
     ) -> None:
-        self._provider, own_format = options.model_named(model, models or {}, base_url)
-        self._format = options.format_chosen(tool_format or own_format)
-        self._window = Window(options.context_window(model, models or {}, self._provider))
-        self._narrator = options.narrator(status, status_model, models or {}, self._provider)
+        self._provider, own_format = client_setup.model_named(model, models or {}, base_url)
+        self._format = client_setup.format_chosen(tool_format or own_format)
+        self._window = ContextWindow(client_setup.context_window(model, models or {}, self._provider))
+        self._narrator = client_setup.narrator(status, status_model, models or {}, self._provider)
         self._limits = limits or Limits()
         self._raise_at_limits = on_limit == "raise"
         self._system = system
         self._guidance = getattr(self._provider, "guidance", None) if guidance is None else guidance
-        asked = options.callbacks(self._provider, approve, tuple(allow), self._limits, **options.host_callbacks(more))
-        taped = options.taped(self._provider, servers, approve, record, str(tool_format or own_format or "auto"))
+        asked = client_setup.callbacks(
+            self._provider, approve, tuple(allow), self._limits, **client_setup.host_callbacks(more)
+        )
+        taped = client_setup.taped(self._provider, servers, approve, record, str(tool_format or own_format or "auto"))
         self._provider, self._recording = taped.provider, taped.recording
-        memory = options.drawer(remember if record is None else False, options.CACHE)  # no server sleeps in a recording
-        self._connections = Connections(taped.targets, HostSide(self._server_changed, memory, asked), taped.connect)
-        self._approvals = options.approvals(self._connections, taped.approve, tuple(allow), tuple(deny), pins, more)
+        memory = client_setup.drawer(
+            remember if record is None else False, client_setup.CACHE
+        )  # no server sleeps in a recording
+        self._connections = ServerManager(
+            taped.targets, ClientCapabilities(self._server_changed, memory, asked), taped.connect
+        )
+        self._approvals = client_setup.approvals(
+            self._connections, taped.approve, tuple(allow), tuple(deny), pins, more
+        )
         self._executor = ToolExecutor(self._current_catalog, self._approvals, self._limits, audit=asked.audit)
         self.resources = Resources(self._connections)
         """What the servers have to read."""
         self.prompts = Prompts(self._connections)
         """What the servers have to say for the user."""
         self._resource_tools = ResourceTools(self.resources, self._connections, for_all=resource_tools)
-        self._nursery: Nursery | None = None
+        self._nursery: BackgroundTasks | None = None
         self._warmed = anyio.Event()
-        self._menu = Menu()
+        self._menu = ToolSnapshot()
         self._menu_of: tuple[int, ...] | None = None
-        self._shelf = Shelf()
-        self._running: set[RunningTurn] = set()
+        self._shelf = ResultStore()
+        self._running: set[TurnHandle] = set()
 
     @classmethod
     def from_config(cls, path: str | os.PathLike[str], model: str | Provider | None = None, **options: Any) -> Self:
@@ -142,11 +151,11 @@ class DialClient:
         Raises:
             ConfigError: the file is missing or wrong, or no model is named and it has no ``defaultModel``.
         """
-        settings = config.load(path)
+        settings = configuration.load(path)
         chosen = model if model is not None else settings.default_model
         if chosen is None:
             raise ConfigError("no model is named", hint='give model=…, or "defaultModel" in the file', path=str(path))
-        servers = {} if replaying.is_recording(chosen) else settings.servers
+        servers = {} if replay.is_recording(chosen) else settings.servers
         rules = (*policy_from(options.get("policy")), *settings.policy)
         return cls(servers, chosen, **({"models": settings.models} | options | {"policy": rules}))
 
@@ -177,7 +186,7 @@ class DialClient:
         """
         if self._recording is not None:
             self._recording.open()
-        self._nursery = await Nursery.open()
+        self._nursery = await BackgroundTasks.open()
         self._connections.start(self._nursery)
         self._warmed = anyio.Event()
         self._nursery.start_soon(self._warm)
@@ -231,7 +240,7 @@ class DialClient:
         Raises:
             ConfigError: the entry is wrong, or there is a server of this name, or none to remove or to restart.
         """
-        return await self._connections.add(name, options.target(name, entry))
+        return await self._connections.add(name, client_setup.target(name, entry))
 
     async def remove_server(self, name: str) -> None:
         """Stop a server, leaving nothing behind; calls in flight become error results. Raises as `add_server`."""
@@ -274,12 +283,12 @@ class DialClient:
                 yield event
 
     async def stream_response(self, messages: Sequence[Message]) -> AsyncGenerator[str, None]:
-        """Answer as server-sent events, each a string that ends in a blank line; `sinks.sse` has the form.
+        """Answer as server-sent events, each a string that ends in a blank line; `sinks.sse_encoder` has the form.
 
         Raises nothing once it has begun: an error is an ``error`` event, and ``data: [DONE]`` is always the last.
         """
         name = self._provider.name if self._provider is not None else ""
-        async with aclosing(sse.encode(self.stream(messages), model=name)) as lines:
+        async with aclosing(sse_encoder.encode(self.stream(messages), model=name)) as lines:
             async for line in lines:
                 yield line
 
@@ -289,17 +298,17 @@ class DialClient:
         *,
         stream: bool = True,
         watched: bool = True,
-        witness: Witness | None = None,
+        witness: TurnObserver | None = None,
         handed_back: Sequence[ToolSpec] = (),
         max_tokens: int | None = None,
         depth: int = 0,
-    ) -> RunningTurn:
+    ) -> TurnHandle:
         """Start a turn without waiting for it.
 
         Args:
             messages: the conversation; never changed.
             stream: ask the model for its reply in pieces.
-            watched: somebody will read its `RunningTurn.events`.
+            watched: somebody will read its `TurnHandle.events`.
             witness: is told of everything the turn does, and keeps it.
             handed_back: tools of the caller's own, which hide others of their names: a call of one ends the turn.
             max_tokens: of each of the model's replies.
@@ -310,11 +319,11 @@ class DialClient:
         if (provider := self._provider) is None:
             raise ConfigError("no model is named", hint="give DialClient a model")
 
-        async def work(turn: RunningTurn) -> StopReason:
-            wanted = answering.Wanted(stream, tuple(handed_back), max_tokens, depth)
+        async def work(turn: TurnHandle) -> StopReason:
+            wanted = turn_runner.TurnOptions(stream, tuple(handed_back), max_tokens, depth)
             return await self._carry_out(provider, tuple(messages), turn, wanted)
 
-        turn = RunningTurn(work, watched=watched, raise_at_limits=self._raise_at_limits, witness=witness)
+        turn = TurnHandle(work, watched=watched, raise_at_limits=self._raise_at_limits, witness=witness)
         self._running.add(turn)
         self._nursery.start_soon(self._run, turn)
         if witness is not None:
@@ -346,21 +355,21 @@ class DialClient:
         if getattr(self._provider, "billing", None) is not None:  # no turn waits for its price
             await to_thread.run_sync(prices.preload, abandon_on_cancel=True)
 
-    async def _run(self, turn: RunningTurn) -> None:
+    async def _run(self, turn: TurnHandle) -> None:
         try:
             await turn.run()
         finally:
             self._running.discard(turn)
 
     async def _carry_out(
-        self, provider: Provider, messages: tuple[Message, ...], turn: RunningTurn, wanted: answering.Wanted
+        self, provider: Provider, messages: tuple[Message, ...], turn: TurnHandle, wanted: turn_runner.TurnOptions
     ) -> StopReason:
         # Getting ready has limits of its own: a model that is fetched first must not use up the first turn's time.
         await self._connections.ready()
         await self._warmed.wait()
         turn.recorder.note(*self.notes)
         restarts = self._connections.restarts
-        host = answering.Host(
+        host = turn_runner.TurnServices(
             provider,
             self._format,
             self._window,
@@ -372,21 +381,21 @@ class DialClient:
             self._narrator,
             lands_softly=not self._raise_at_limits,
             guidance=self._guidance,
-            words=instructions.said_by(self._connections.values()),
+            words=server_instructions.said_by(self._connections.values()),
             system=self._system,
             servers=self._connections.values,
             audit=self._executor.audit,
         )
-        reason = await answering.answer(host, messages, turn, wanted)
+        reason = await turn_runner.answer(host, messages, turn, wanted)
         turn.recorder.note(*self.notes, *self._connections.notes_since(restarts))
         return reason
 
-    def _current_menu(self) -> Menu:
+    def _current_menu(self) -> ToolSnapshot:
         revisions = self._connections.revision
         if revisions != self._menu_of:
             pinned = (n for n, c in self._connections.items() if c.settings is not None and c.settings.pinned)
             catalog = catalog_of(self._connections.values())
-            self._menu = Menu(catalog, frozenset(pinned), self._resource_tools.routes())
+            self._menu = ToolSnapshot(catalog, frozenset(pinned), self._resource_tools.routes())
             self._menu_of = revisions
         return self._menu
 

@@ -10,8 +10,8 @@
       MessageCompleted                  each call's result, in the order of the calls
     Finished                            last, with the `Turn`
 
-`ServerChanged` may come anywhere between, and so may `PersonAsked` and `PersonAnswered`, which a program announces that
-embeds the client and asks a person in its own way.
+`ServerChanged` may come anywhere between, and so may `InputRequested` and `InputReceived`, which a program announces
+that embeds the client and asks a person in its own way.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from dial_client.messages import Message, ToolCallRequest, ToolCallResult
-from dial_client.turn import Turn
+from dial_client.turn_result import Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class ServerChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class PersonAsked:
+class InputRequested:
     """A person has to say something before the turn goes on."""
 
     id: str
@@ -114,7 +114,7 @@ class PersonAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class PersonAnswered:
+class InputReceived:
     """A question to a person is over, whoever answered it, or nobody."""
 
     id: str
@@ -140,8 +140,8 @@ Event = (
     | ToolCallProgress
     | ToolCallFinished
     | ServerChanged
-    | PersonAsked
-    | PersonAnswered
+    | InputRequested
+    | InputReceived
     | Finished
 )
 

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import anyio
 
-from dial_client import config
 from dial_client.model import ToolFormat
 from dial_client.providers import open_provider
+from dial_client.settings import configuration
 from evals import distractors
 from evals.report import rows, table
 from evals.run import Kept, Outcome, run_offer, run_offers
@@ -35,7 +35,7 @@ FORMATS = [format_.value for format_ in ToolFormat]
 
 async def evaluate_suite(given: argparse.Namespace, tell: Callable[[Judged], None]) -> None:
     """Run the suite; `tell` is given what came of each case."""
-    models = config.load(given.config).models if given.config else {}
+    models = configuration.load(given.config).models if given.config else {}
     model = Kept(open_provider(given.model, models=models, base_url=given.base_url))
     try:
         await model.warm()
@@ -53,7 +53,7 @@ async def evaluate_suite(given: argparse.Namespace, tell: Callable[[Judged], Non
 
 async def evaluate(given: argparse.Namespace, tell: Callable[[Outcome], None]) -> None:
     """Run what the command line asks for; `tell` is given each outcome."""
-    models = config.load(given.config).models if given.config else {}
+    models = configuration.load(given.config).models if given.config else {}
     model = Kept(open_provider(given.model, models=models, base_url=given.base_url))
     spare = [tool.name for tool in await distractors.server.list_tools()]
     try:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dial_client.audit.entries import AuditEntry
-from dial_client.audit.records import log_files
+from dial_client.audit.record_format import log_files
 
 
 class Entries(list[AuditEntry]):

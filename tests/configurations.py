@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from dial_client.config import ServerSettings, parse, server_from_mapping
 from dial_client.errors import ConfigError
+from dial_client.settings.configuration import ServerSettings, parse, server_from_mapping
 
 HERE = "⟦"
 """Marks in a text the place that the error has to name."""

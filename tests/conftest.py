@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from dial_client.store import ConversationStore
+from dial_client.stores.conversation_store import ConversationStore
 from tests.browser import WHY_NOT, Browser, browser
 from tests.stores import KINDS, place, store_at
 

@@ -24,8 +24,8 @@ from typing import Any
 from dial_client.messages import Echo, Message, Role, ToolCallRequest
 from dial_client.model import CallChunk, Completion, FinishReason, ModelRequest, Provider, ReasoningChunk, TextChunk
 from dial_client.providers import open_provider
-from dial_client.providers.exchange import HttpProvider
-from dial_client.settings.entries import ModelSettings, Wire
+from dial_client.providers.http.http_provider import HttpProvider
+from dial_client.settings.config_types import ModelSettings, Wire
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dial_client.context import ConversationContext
 from dial_client.deadline import Deadline
 from dial_client.formats import NativeFormatHandler
-from dial_client.formats.choice import ChosenFormat
+from dial_client.formats.format_selection import ActiveFormat
 from dial_client.limits import Limits
 from dial_client.messages import Message, ToolSpec
-from dial_client.model import (
-    Completion,
-    FinishReason,
-    ToolFormatHandler,
-)
-from dial_client.resolution import Reply
-from dial_client.turns.asking import Asker
-from dial_client.turns.fitting import Window
-from dial_client.turns.recorder import TurnRecorder
+from dial_client.model import Completion, FinishReason, ToolFormatHandler
+from dial_client.turns.context_window import ContextWindow
+from dial_client.turns.conversation_context import ConversationContext
+from dial_client.turns.model_call import ModelCaller
+from dial_client.turns.resolution import Reply
+from dial_client.turns.turn_recorder import TurnRecorder
 from tests.stand_ins import Heard, Model, Step
 
 QUESTION = Message.user("What time is it?")
@@ -45,9 +41,9 @@ class Exchange:
         self.tools: tuple[ToolSpec, ...] = (NOW,)
         handler = handler or NativeFormatHandler()
         deadline = Deadline(seconds)
-        self.window = Window(context_window)
-        chosen = ChosenFormat(handler, automatic=automatic)
-        self.asker = Asker(
+        self.window = ContextWindow(context_window)
+        chosen = ActiveFormat(handler, automatic=automatic)
+        self.asker = ModelCaller(
             self.model, chosen, self.window, lambda: self.tools, deadline, self.recorder, Limits(), stream, guidance
         )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from dial_client.people.login import LoginFailed, LoginRequest
+from dial_client.callbacks.oauth_callbacks import LoginFailed, LoginRequest
 
 
 class Person:

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from dial_client import config
-from dial_client.settings.trust import EnvFiles, TrustStore, read_found
+from dial_client.settings import configuration
+from dial_client.settings.config_trust import EnvFiles, TrustStore, read_found
 from dial_client.settings.variables import variables
 
 HERE = Path(__file__).parent
@@ -40,7 +40,7 @@ def write_config(folder: Path, servers: dict[str, Any] | None = None, replies: A
 def trust(folder: Path) -> None:
     """Trust the servers.json of `folder`, as the user whose folders lie there too."""
     found, env_files = read_found(folder / "servers.json"), EnvFiles()
-    digests = env_files.digests(config.outline(found.data), variables(None, folder, env_files.read))
+    digests = env_files.digests(configuration.outline(found.data), variables(None, folder, env_files.read))
     data = folder / "home" / "xdg_data_home" / "dial-client"
     data = data / "dial-client" if sys.platform == "win32" else data  # there a folder of the author's comes first
     TrustStore(data / "trusted-files").save(found, digests)

@@ -7,14 +7,14 @@ from typing import Any
 
 from mcp_types import CallToolResult
 
-from dial_client.catalog import catalog_of
 from dial_client.deadline import Deadline
-from dial_client.executor import ToolExecutor
 from dial_client.limits import Limits
 from dial_client.messages import ToolCallRequest, ToolCallResult
 from dial_client.servers.connection import Connection
-from dial_client.servers.life import OnProgress
-from dial_client.tools.approvals import Approvals, Approver, Rules
+from dial_client.servers.session import OnProgress
+from dial_client.tools.approval import ApprovalChecker, Approver, PolicyRules
+from dial_client.tools.catalog import catalog_of
+from dial_client.tools.executor import ToolExecutor
 from tests.stand_ins import Behaviour, Heard, text_result
 
 STRICT = {
@@ -28,10 +28,11 @@ class Round:
     """An executor with servers, and what was heard of the calls."""
 
     def __init__(
-        self, *servers: Connection, approve: Approver | None = None, rules: Rules | None = None, **limits: Any
+        self, *servers: Connection, approve: Approver | None = None, rules: PolicyRules | None = None, **limits: Any
     ) -> None:
         catalog = catalog_of(servers)
-        self.executor = ToolExecutor(lambda: catalog, Approvals(rules or Rules(), approve), Limits(**limits))
+        checker = ApprovalChecker(rules or PolicyRules(), approve)
+        self.executor = ToolExecutor(lambda: catalog, checker, Limits(**limits))
         self.heard = Heard()
 
     async def run(self, *calls: ToolCallRequest, seconds: float = 1000) -> tuple[ToolCallResult, ...]:

@@ -10,23 +10,23 @@ import anyio
 import anyio.lowlevel
 from mcp_types import CallToolResult
 
-from dial_client.catalog import catalog_of
-from dial_client.context import ConversationContext
 from dial_client.deadline import Deadline
 from dial_client.events import Emit, Event, MessageCompleted
-from dial_client.executor import ToolExecutor
 from dial_client.formats import NativeFormatHandler
-from dial_client.formats.choice import ChosenFormat
+from dial_client.formats.format_selection import ActiveFormat
 from dial_client.limits import Limits, StopReason
 from dial_client.messages import Message, Role, ToolCallRequest
 from dial_client.model import CallChunk, Completion, FinishReason
-from dial_client.resolution import resolve
-from dial_client.servers.life import OnProgress
-from dial_client.tools.approvals import Approvals, Approver, Rules
-from dial_client.turns.asking import Asker
-from dial_client.turns.fitting import Window
-from dial_client.turns.landing import land
-from dial_client.turns.running import RunningTurn, Work
+from dial_client.servers.session import OnProgress
+from dial_client.tools.approval import ApprovalChecker, Approver, PolicyRules
+from dial_client.tools.catalog import catalog_of
+from dial_client.tools.executor import ToolExecutor
+from dial_client.turns.context_window import ContextWindow
+from dial_client.turns.conversation_context import ConversationContext
+from dial_client.turns.finalization import land
+from dial_client.turns.model_call import ModelCaller
+from dial_client.turns.resolution import resolve
+from dial_client.turns.turn_handle import TurnHandle, Work
 from tests.stand_ins import Model, Step, server, text_result
 
 QUESTION = Message.user("What time is it?")
@@ -59,7 +59,7 @@ class Pipeline:
         self.tools = tools or {}
         self.limits = Limits(max_depth=max_depth)
         catalog = catalog_of([server("clock", "now", "later", call=self._call)])
-        self.executor = ToolExecutor(lambda: catalog, Approvals(Rules(), approve), self.limits)
+        self.executor = ToolExecutor(lambda: catalog, ApprovalChecker(PolicyRules(), approve), self.limits)
         self.offered = catalog.tools
 
     async def _call(self, tool: str, _arguments: Mapping[str, Any], _on_progress: OnProgress) -> CallToolResult:
@@ -67,12 +67,12 @@ class Pipeline:
             await self.tools[tool]()
         return text_result(f"{tool} ran")
 
-    async def __call__(self, turn: RunningTurn) -> StopReason:
+    async def __call__(self, turn: TurnHandle) -> StopReason:
         deadline = Deadline(60)
-        asker = Asker(
+        asker = ModelCaller(
             self.model,
-            ChosenFormat(NativeFormatHandler()),
-            Window(),
+            ActiveFormat(NativeFormatHandler()),
+            ContextWindow(),
             lambda: self.offered,
             deadline,
             turn.recorder,
@@ -95,9 +95,9 @@ class Pipeline:
 @asynccontextmanager
 async def started(
     work: Work, *, watched: bool = False, raise_at_limits: bool = False
-) -> AsyncGenerator[RunningTurn, None]:
+) -> AsyncGenerator[TurnHandle, None]:
     """Run a turn in a task of its own, and wait for that task's end; nothing here may take long."""
-    turn = RunningTurn(work, watched=watched, raise_at_limits=raise_at_limits)
+    turn = TurnHandle(work, watched=watched, raise_at_limits=raise_at_limits)
     with anyio.fail_after(20):
         async with anyio.create_task_group() as group:
             group.start_soon(turn.run)

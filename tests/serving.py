@@ -12,20 +12,20 @@ import anyio
 import httpx2
 
 from dial_client.client import DialClient
-from dial_client.conversations import ConversationManager
+from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.durable import DurableTurns, beside
 from dial_client.model import Provider
 from dial_client.providers.scripted import ScriptedProvider
-from dial_client.serve.app import House, application
-from dial_client.serve.asking_people import PATIENCE, Desk
-from dial_client.serve.connections import ConnectionLimits
-from dial_client.serve.door import MAX_BODY, Rules
-from dial_client.serve.elsewhere import Elsewhere
-from dial_client.serve.listening import GRACE, HEAD_PATIENCE, Listener, bound
-from dial_client.serve.turns import MAX_TURNS, Turns
-from dial_client.store import ConversationStore
-from dial_client.stores.memory import MemoryStore
-from dial_client.stores.sql import SQLStore
+from dial_client.serve.application import AppContext, application
+from dial_client.serve.cluster.peers import PeerBus
+from dial_client.serve.connection_limits import ConnectionLimits
+from dial_client.serve.http_server import GRACE, HEAD_PATIENCE, Listener, bound
+from dial_client.serve.human_input import PATIENCE, HumanInputBroker
+from dial_client.serve.security import MAX_BODY, AccessPolicy
+from dial_client.serve.turn_registry import MAX_TURNS, TurnRegistry
+from dial_client.stores.conversation_store import ConversationStore
+from dial_client.stores.memory_store import MemoryStore
+from dial_client.stores.sql_store import SQLStore
 
 LONG = 60.0
 """Seconds: a guard against waiting for ever, never a measure."""
@@ -42,7 +42,7 @@ class Served:
     """Shows the token."""
     dial: DialClient
     store: ConversationStore
-    turns: Turns
+    turns: TurnRegistry
     listener: Listener
     provider: Provider
 
@@ -62,7 +62,7 @@ async def served(
     model: Sequence[Any] | Provider,
     servers: Mapping[str, Any] | None = None,
     *,
-    rules: Rules | None = None,
+    rules: AccessPolicy | None = None,
     store: ConversationStore | None = None,
     patience: float = PATIENCE,
     most: int = MAX_TURNS,
@@ -75,10 +75,10 @@ async def served(
 ) -> AsyncIterator[Served]:
     """Serve until this is left, which cancels what still runs, or leaves it to others where turns are durable."""
     provider = ScriptedProvider(model) if isinstance(model, Sequence) else model
-    turns = Turns(most, leaves=durable)
+    turns = TurnRegistry(most, leaves=durable)
     kept = store or MemoryStore()
-    elsewhere = Elsewhere(kept, turns, MODEL)
-    desk = Desk(turns, elsewhere, patience=patience, servers=servers)
+    elsewhere = PeerBus(kept, turns, MODEL)
+    desk = HumanInputBroker(turns, elsewhere, patience=patience, servers=servers)
     listener = bound("127.0.0.1", 0)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     auth = {"Authorization": f"Bearer {TOKEN}"}
@@ -90,8 +90,8 @@ async def served(
             httpx2.AsyncClient(base_url=url, headers=auth, timeout=LONG, trust_env=False, verify=False) as http,
         ):
             lasting = await stack.enter_async_context(durable_turns(dial, kept, turns, look_every)) if durable else None
-            house = House(dial, kept, desk, turns, MODEL, lasting, elsewhere=elsewhere)
-            app = application(house, rules or Rules(TOKEN, max_body=MAX_BODY))
+            house = AppContext(dial, kept, desk, turns, MODEL, lasting, elsewhere=elsewhere)
+            app = application(house, rules or AccessPolicy(TOKEN, max_body=MAX_BODY))
             server = Listener(app, listener, turns, grace=grace, patience=head_patience, limits=limits)
             group.start_soon(server.run, lambda: None)
             group.start_soon(elsewhere.run)
@@ -103,7 +103,7 @@ async def served(
     await kept.aclose()
 
 
-def durable_turns(dial: DialClient, kept: ConversationStore, turns: Turns, look_every: float) -> DurableTurns:
+def durable_turns(dial: DialClient, kept: ConversationStore, turns: TurnRegistry, look_every: float) -> DurableTurns:
     assert isinstance(kept, SQLStore)
     manager = ConversationManager(dial, kept, when_busy="refuse")
     return DurableTurns(

@@ -14,8 +14,8 @@ from trio.testing import MockClock
 from dial_client.events import Event
 from dial_client.model import Delta, ModelRequest
 from dial_client.servers.connection import Connection
-from dial_client.servers.life import OnProgress
-from dial_client.settings.entries import ServerSettings
+from dial_client.servers.session import OnProgress
+from dial_client.settings.config_types import ServerSettings
 
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """For properties: a busy machine is no reason to fail."""

@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from dial_client.messages import Message, ToolCallRequest, ToolCallResult
-from dial_client.store import ConversationStore
-from dial_client.stores.memory import MemoryStore
-from dial_client.stores.sql import SQLStore
+from dial_client.stores.conversation_store import ConversationStore
+from dial_client.stores.memory_store import MemoryStore
+from dial_client.stores.sql_store import SQLStore
 
 POSTGRES = os.environ.get("DIAL_TEST_POSTGRES", "postgresql://postgres@127.0.0.1:5432/postgres")
 """A server on which databases can be made."""

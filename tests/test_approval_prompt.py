@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prompt_toolkit.utils import get_cwidth
 
+from dial_client.callbacks.approval_request import argument_block, claims_of, quote_name
 from dial_client.cli.approval_prompt import BAR, MAX_MARKS, Again, lines_of, parse_answer, question
 from dial_client.messages import ToolCallRequest, ToolSpec
-from dial_client.people.approval_request import argument_block, claims_of, quote_name
-from dial_client.safe_text import count_unseen
-from dial_client.tools.approvals import Approval, Decision
+from dial_client.text.safe_text import count_unseen
+from dial_client.tools.approval import Approval, Decision
 from dial_client.turns.sampling import SAMPLING
 from tests.stand_ins import unhurried
 

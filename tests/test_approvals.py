@@ -9,10 +9,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dial_client.catalog import offered_names
 from dial_client.messages import ToolCallRequest, ToolSpec
-from dial_client.settings.policy import policy_from
-from dial_client.tools.approvals import Approval, Approvals, Decision, Rules
+from dial_client.settings.policy_config import policy_from
+from dial_client.tools.approval import Approval, ApprovalChecker, Decision, PolicyRules
+from dial_client.tools.catalog import offered_names
 from tests.stand_ins import unhurried
 
 CALL = ToolCallRequest("1", "now", {})
@@ -59,15 +59,15 @@ OWN_NAMES = ["now", "n?w", "no*"]
 
 @pytest.mark.parametrize(("pattern", "matches"), [(p, True) for p in HITS] + [(p, False) for p in MISSES])
 def test_a_tool_is_named_with_its_server(pattern: str, matches: bool) -> None:
-    assert Rules(allow=(pattern,)).allows(spec()) == matches
-    assert Rules(deny=(pattern,)).denies(spec()) == matches
+    assert PolicyRules(allow=(pattern,)).allows(spec()) == matches
+    assert PolicyRules(deny=(pattern,)).denies(spec()) == matches
 
 
 @pytest.mark.parametrize("pattern", OWN_NAMES)
 def test_a_deny_without_a_server_means_the_tools_own_name_and_such_an_allow_means_nothing(pattern: str) -> None:
-    assert Rules(deny=(pattern,)).denies(spec())
-    assert Rules(deny=(pattern,)).denies(spec("other", "now", "other__now"))
-    assert not Rules(allow=(pattern,)).allows(spec())
+    assert PolicyRules(deny=(pattern,)).denies(spec())
+    assert PolicyRules(deny=(pattern,)).denies(spec("other", "now", "other__now"))
+    assert not PolicyRules(allow=(pattern,)).allows(spec())
 
 
 RENAMED = spec("clock", "now.utc", "clock__now_utc")
@@ -75,19 +75,19 @@ RENAMED = spec("clock", "now.utc", "clock__now_utc")
 
 @pytest.mark.parametrize("pattern", ["now.utc", "now*", "clock/now.utc", "*/now.*"])
 def test_a_deny_holds_whatever_the_tool_is_offered_as(pattern: str) -> None:
-    assert Rules(deny=(pattern,)).denies(RENAMED)
+    assert PolicyRules(deny=(pattern,)).denies(RENAMED)
 
 
 def test_the_first_slash_ends_the_servers_name() -> None:
     odd = spec("git", "evil/x")
-    assert Rules(allow=("git/*",)).allows(odd)
-    assert Rules(allow=("git/evil/*",)).allows(odd)
-    assert not Rules(allow=("git/*",)).allows(spec("git/evil", "x"))
-    assert not Rules(allow=("g*/x",)).allows(odd)
+    assert PolicyRules(allow=("git/*",)).allows(odd)
+    assert PolicyRules(allow=("git/evil/*",)).allows(odd)
+    assert not PolicyRules(allow=("git/*",)).allows(spec("git/evil", "x"))
+    assert not PolicyRules(allow=("g*/x",)).allows(odd)
 
 
 def test_what_a_servers_configuration_approves_is_approved_at_that_server_only() -> None:
-    rules = Rules(auto_approve={"clock": ("now", "get_*")})
+    rules = PolicyRules(auto_approve={"clock": ("now", "get_*")})
     assert rules.allows(spec("clock", "now"))
     assert rules.allows(spec("clock", "get_zone"))
     assert not rules.allows(spec("other", "now"))
@@ -106,7 +106,7 @@ def test_no_tool_borrows_what_was_allowed_to_another_server(keys: set[tuple[str,
     """Somebody allows all of one server: a tool elsewhere must not be let through because of what it calls itself."""
     servers = {"clock", "a", "b", "a__b", "a b", *(server for server, _ in keys)}
     for (server, tool), name in offered_names(keys).items():
-        rules = Rules(allow=(f"{trusted}/*",), auto_approve=dict.fromkeys(servers, ()))
+        rules = PolicyRules(allow=(f"{trusted}/*",), auto_approve=dict.fromkeys(servers, ()))
         assert rules.allows(spec(server, tool, name)) == (server == trusted)
 
 
@@ -114,49 +114,49 @@ def test_no_tool_borrows_what_was_allowed_to_another_server(keys: set[tuple[str,
 
 
 def test_a_deny_wins_over_every_allow() -> None:
-    rules = Rules(allow=("*",), deny=("now",), auto_approve={"clock": ("*",)})
-    known = Approvals(rules, None).decided(spec())
+    rules = PolicyRules(allow=("*",), deny=("now",), auto_approve={"clock": ("*",)})
+    known = ApprovalChecker(rules, None).decided(spec())
     assert known is not None
     assert not known.allowed
     assert known.reason
 
 
 def test_without_an_approver_all_the_rest_is_let_through() -> None:
-    known = Approvals(Rules(), None).decided(spec())
+    known = ApprovalChecker(PolicyRules(), None).decided(spec())
     assert known is not None
     assert known.allowed
 
 
 def test_with_an_approver_nothing_is_known_that_no_rule_says() -> None:
     person = Person()
-    assert Approvals(Rules(), person).decided(spec()) is None
-    assert Approvals(Rules(allow=("clock/now",)), person).decided(spec()) == Approval("once")
+    assert ApprovalChecker(PolicyRules(), person).decided(spec()) is None
+    assert ApprovalChecker(PolicyRules(allow=("clock/now",)), person).decided(spec()) == Approval("once")
     assert person.asked == []
 
 
-DECIDED: list[tuple[Rules, bool, str | None]] = [
-    (Rules(deny=("now",)), True, "--deny now"),
-    (Rules(allow=("clock/*",)), True, "--allow clock/*"),
-    (Rules(auto_approve={"clock": ("*",)}), True, "autoApprove of clock"),
-    (Rules(policy=policy_from([{"allow": "clock/*"}])), True, "policy rule 1"),
-    (Rules(policy=policy_from([{"deny": "clock/*"}])), False, "policy rule 1"),
-    (Rules(policy=policy_from([{"ask": "clock/*"}])), False, "no approver"),
-    (Rules(policy=policy_from([{"ask": "clock/*"}])), True, None),
-    (Rules(), False, "no approver"),
-    (Rules(), True, None),
+DECIDED: list[tuple[PolicyRules, bool, str | None]] = [
+    (PolicyRules(deny=("now",)), True, "--deny now"),
+    (PolicyRules(allow=("clock/*",)), True, "--allow clock/*"),
+    (PolicyRules(auto_approve={"clock": ("*",)}), True, "autoApprove of clock"),
+    (PolicyRules(policy=policy_from([{"allow": "clock/*"}])), True, "policy rule 1"),
+    (PolicyRules(policy=policy_from([{"deny": "clock/*"}])), False, "policy rule 1"),
+    (PolicyRules(policy=policy_from([{"ask": "clock/*"}])), False, "no approver"),
+    (PolicyRules(policy=policy_from([{"ask": "clock/*"}])), True, None),
+    (PolicyRules(), False, "no approver"),
+    (PolicyRules(), True, None),
 ]
 
 
 @pytest.mark.parametrize(("rules", "asks", "decided_by"), DECIDED, ids=str)
-def test_a_decision_says_what_it_comes_from(rules: Rules, asks: bool, decided_by: str | None) -> None:
-    known = Approvals(rules, Person() if asks else None).decided(spec())
+def test_a_decision_says_what_it_comes_from(rules: PolicyRules, asks: bool, decided_by: str | None) -> None:
+    known = ApprovalChecker(rules, Person() if asks else None).decided(spec())
     assert (None if known is None else known.decided_by) == decided_by
 
 
 @pytest.mark.anyio
 async def test_an_answer_is_the_users_unless_the_approver_says_otherwise() -> None:
-    approvals = Approvals(
-        Rules(), Person(Approval("once"), Approval("once", decided_by="--yes"), None, Approval("session"))
+    approvals = ApprovalChecker(
+        PolicyRules(), Person(Approval("once"), Approval("once", decided_by="--yes"), None, Approval("session"))
     )
     assert [(await approvals.ask(CALL, spec())).decided_by for _ in range(5)] == [
         "the user",
@@ -177,13 +177,13 @@ def test_a_decision_that_is_none_is_an_error() -> None:
 async def test_a_person_is_asked_with_the_call_the_tool_and_the_server() -> None:
     person = Person(Approval("once"))
     tool = spec()
-    assert (await Approvals(Rules(), person).ask(CALL, tool)).allowed
+    assert (await ApprovalChecker(PolicyRules(), person).ask(CALL, tool)).allowed
     assert person.asked == [(CALL, tool, "clock")]
 
 
 @pytest.mark.anyio
 async def test_a_no_comes_with_its_reason() -> None:
-    answer = await Approvals(Rules(), Person(Approval("deny", "too dear"))).ask(CALL, spec())
+    answer = await ApprovalChecker(PolicyRules(), Person(Approval("deny", "too dear"))).ask(CALL, spec())
     assert (answer.allowed, answer.reason) == (False, "too dear")
 
 
@@ -194,7 +194,7 @@ HOW_LONG = [("once", 2), ("session", 1), ("always", 1), ("deny", 2)]
 @pytest.mark.parametrize(("decision", "questions"), HOW_LONG, ids=[decision for decision, _ in HOW_LONG])
 async def test_an_answer_holds_for_as_long_as_it_says(decision: str, questions: int) -> None:
     person = Person(Approval(decision), Approval(decision))
-    approvals = Approvals(Rules(), person)
+    approvals = ApprovalChecker(PolicyRules(), person)
     for _ in range(2):
         await approvals.ask(CALL, spec())
     assert len(person.asked) == questions
@@ -204,7 +204,7 @@ async def test_an_answer_holds_for_as_long_as_it_says(decision: str, questions: 
 @pytest.mark.anyio
 @pytest.mark.parametrize("other", [spec("other", "now"), spec("clock", "set"), spec("other", "x", "now")], ids=str)
 async def test_what_was_granted_is_granted_to_that_tool_of_that_server_only(other: ToolSpec) -> None:
-    approvals = Approvals(Rules(), Person(Approval("session")))
+    approvals = ApprovalChecker(PolicyRules(), Person(Approval("session")))
     await approvals.ask(CALL, spec())
     assert approvals.decided(other) is None
     assert approvals.decided(spec(name="clock__now")) is not None, "the same tool, offered under another name"
@@ -221,7 +221,7 @@ BROKEN: list[tuple[str, Any]] = [
 @pytest.mark.anyio
 @pytest.mark.parametrize("answer", [answer for _, answer in BROKEN], ids=[name for name, _ in BROKEN])
 async def test_an_approver_that_breaks_is_a_no(answer: Any) -> None:
-    approvals = Approvals(Rules(), Person(answer, Approval("once")))
+    approvals = ApprovalChecker(PolicyRules(), Person(answer, Approval("once")))
     refused = await approvals.ask(CALL, spec())
     assert not refused.allowed
     assert "terminal" not in refused.reason, "what broke is nothing for the model"
@@ -241,7 +241,7 @@ async def test_questions_come_one_after_the_other_and_one_answer_can_settle_the_
         asking -= 1
         return Approval("session")
 
-    approvals = Approvals(Rules(), person)
+    approvals = ApprovalChecker(PolicyRules(), person)
     answers: list[Approval] = []
 
     async def ask(tool: ToolSpec) -> None:
@@ -264,7 +264,7 @@ async def test_a_question_that_is_cancelled_does_not_block_the_next() -> None:
             await anyio.sleep_forever()
         return Approval("once")
 
-    approvals = Approvals(Rules(), person)
+    approvals = ApprovalChecker(PolicyRules(), person)
     async with anyio.create_task_group() as group:
         group.start_soon(approvals.ask, CALL, spec())
         await began.wait()
@@ -274,11 +274,11 @@ async def test_a_question_that_is_cancelled_does_not_block_the_next() -> None:
 
 
 @pytest.fixture
-def made_early() -> Approvals:
+def made_early() -> ApprovalChecker:
     """Made as a program makes it: before there is an event loop."""
-    return Approvals(Rules(), Person(Approval("once")))
+    return ApprovalChecker(PolicyRules(), Person(Approval("once")))
 
 
 @pytest.mark.anyio
-async def test_an_approver_can_be_given_before_there_is_an_event_loop(made_early: Approvals) -> None:
+async def test_an_approver_can_be_given_before_there_is_an_event_loop(made_early: ApprovalChecker) -> None:
     assert (await made_early.ask(CALL, spec())).allowed

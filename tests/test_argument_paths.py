@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from dial_client.messages import ToolSpec
-from dial_client.settings.entries import ServerSettings, Transport
-from dial_client.settings.policy import policy_from
+from dial_client.settings.config_types import ServerSettings, Transport
+from dial_client.settings.policy_config import policy_from
 from dial_client.tools.argument_paths import MAX_PATH, lies_within, may_reach
 from dial_client.tools.policy import ProposedCall, rule_matches
 

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dial_client.arguments import MAX_DEPTH, MAX_LENIENT_CHARS, coerced, read
-from dial_client.catalog import catalog_of
 from dial_client.deadline import Deadline
 from dial_client.events import ToolCallStarted
-from dial_client.executor import ToolExecutor
 from dial_client.limits import Limits
 from dial_client.messages import Failure, ToolCallRequest, ToolCallResult
-from dial_client.schemas import ArgumentCheck
-from dial_client.tools.approvals import Approvals, Rules
+from dial_client.schema.provider_schema import ArgumentCheck
+from dial_client.schema.tool_arguments import MAX_DEPTH, MAX_LENIENT_CHARS, coerced, read
+from dial_client.tools.approval import ApprovalChecker, PolicyRules
+from dial_client.tools.catalog import catalog_of
+from dial_client.tools.executor import ToolExecutor
 from tests.stand_ins import Heard, server, text_result, tool_named, unhurried
 
 VALUES = st.recursive(
@@ -218,7 +218,7 @@ async def ran(call: ToolCallRequest) -> tuple[ToolCallResult, ToolCallRequest, l
 
     catalog = catalog_of([server("s", COUNTER, call=answer)])
     heard = Heard()
-    executor = ToolExecutor(lambda: catalog, Approvals(Rules(), None), Limits())
+    executor = ToolExecutor(lambda: catalog, ApprovalChecker(PolicyRules(), None), Limits())
     [result] = await executor.execute_all([call], heard.emit, Deadline(1000))
     [started] = heard.of(ToolCallStarted)
     return result, started.call, reached

@@ -9,22 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dial_client.context import ConversationContext
 from dial_client.errors import ProviderError
 from dial_client.events import MessageCompleted, ReasoningDelta, RoundStarted, StatusChanged, TextDelta
 from dial_client.formats import XMLFormatHandler
 from dial_client.limits import StopReason
 from dial_client.messages import Echo, Message, Role, ToolCallRequest, ToolSpec, Usage
-from dial_client.model import (
-    CallChunk,
-    Completion,
-    FinishReason,
-    ReasoningChunk,
-    TextChunk,
-    ToolChoice,
-)
-from dial_client.resolution import Reply, resolve
-from dial_client.turns import asking, status
+from dial_client.model import CallChunk, Completion, FinishReason, ReasoningChunk, TextChunk, ToolChoice
+from dial_client.turns import model_call, status_text
+from dial_client.turns.conversation_context import ConversationContext
+from dial_client.turns.resolution import Reply, resolve
 from tests.exchanges import NOW, QUESTION, STOP, Exchange
 from tests.stand_ins import Step, unhurried, virtual_time
 
@@ -40,8 +33,8 @@ async def test_an_answer_is_shown_as_it_comes_and_is_left_to_be_completed() -> N
     assert reply == Reply(Message.assistant("It is noon."), StopReason.ANSWERED)
     assert exchange.heard == [
         RoundStarted(0),
-        StatusChanged(status.ANALYZING),
-        StatusChanged(status.FORMULATING),
+        StatusChanged(status_text.ANALYZING),
+        StatusChanged(status_text.FORMULATING),
         TextDelta("It is "),
         ReasoningDelta("hm"),
         TextDelta("noon."),
@@ -50,14 +43,14 @@ async def test_an_answer_is_shown_as_it_comes_and_is_left_to_be_completed() -> N
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(("depth", "before"), [(0, status.ANALYZING), (1, status.PROCESSING)])
+@pytest.mark.parametrize(("depth", "before"), [(0, status_text.ANALYZING), (1, status_text.PROCESSING)])
 async def test_with_the_first_text_of_a_round_the_user_hears_once_that_it_is_being_written(
     depth: int, before: str
 ) -> None:
     exchange = Exchange([ReasoningChunk("hm"), TextChunk("It is "), TextChunk("noon."), STOP])
     await exchange.ask(depth=depth)
-    assert [event.text for event in exchange.heard.of(StatusChanged)] == [before, status.FORMULATING]
-    at = exchange.heard.index(StatusChanged(status.FORMULATING))
+    assert [event.text for event in exchange.heard.of(StatusChanged)] == [before, status_text.FORMULATING]
+    at = exchange.heard.index(StatusChanged(status_text.FORMULATING))
     assert exchange.heard[at - 1 : at + 2 : 2] == [ReasoningDelta("hm"), TextDelta("It is ")]
 
 
@@ -68,8 +61,8 @@ async def test_where_there_are_calls_behind_the_text_tools_are_being_selected_af
     await exchange.ask()
     said = [event.text for event in exchange.heard.of(StatusChanged)]
     assert said == [
-        status.ANALYZING, status.FORMULATING, status.SELECTING,
-        status.ANALYZING, status.SELECTING,
+        status_text.ANALYZING, status_text.FORMULATING, status_text.SELECTING,
+        status_text.ANALYZING, status_text.SELECTING,
     ]  # fmt: skip
 
 
@@ -83,7 +76,7 @@ async def test_a_message_with_calls_is_complete_and_goes_on() -> None:
     assert reply.message.tool_calls == (ToolCallRequest("1", "now", {}), ToolCallRequest("2", "now", {}))
     assert reply.message.text == "Let me see."
     assert reply.message.echo == Echo("stand-in", {"k": 1})
-    assert exchange.heard[-2:] == [StatusChanged(status.SELECTING), MessageCompleted(reply.message)]
+    assert exchange.heard[-2:] == [StatusChanged(status_text.SELECTING), MessageCompleted(reply.message)]
 
 
 @pytest.mark.anyio
@@ -146,7 +139,7 @@ async def test_tokens_and_notes_are_remembered() -> None:
     st.lists(st.sampled_from(["", "a", "a_1", "a_2", "a_1_2", "call", "call_0", "call_1", "call_2", "b"]), max_size=6)
 )
 def test_the_calls_of_one_reply_have_different_ids(ids: list[str]) -> None:
-    calls = asking._distinct([ToolCallRequest(id_, "now", {}) for id_ in ids])
+    calls = model_call._distinct([ToolCallRequest(id_, "now", {}) for id_ in ids])
     assert len({call.id for call in calls}) == len(ids)
     assert all(call.id for call in calls)
     firsts = [ids.index(id_) == at for at, id_ in enumerate(ids)]
@@ -295,4 +288,4 @@ USING: list[tuple[str, ToolSpec | None, str]] = [
 def test_that_a_tool_is_used_is_said_with_its_title_or_its_name(
     name: str, spec: ToolSpec | None, sentence: str
 ) -> None:
-    assert status.using(ToolCallRequest("1", name, {}), spec) == sentence
+    assert status_text.using(ToolCallRequest("1", name, {}), spec) == sentence

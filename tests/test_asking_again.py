@@ -9,15 +9,10 @@ from dial_client.events import ReasoningDelta, RoundStarted, TextDelta
 from dial_client.formats import ReActFormatHandler
 from dial_client.limits import StopReason
 from dial_client.messages import Message, Role, TextPart, ToolCallRequest, ToolCallResult, Usage
-from dial_client.model import (
-    CallChunk,
-    Completion,
-    FinishReason,
-    TextChunk,
-)
-from dial_client.providers.failures import CONTEXT_LENGTH_EXCEEDED, TOOLS_UNSUPPORTED
-from dial_client.turns.asking import GUIDANCE
-from dial_client.turns.fitting import NOTE
+from dial_client.model import CallChunk, Completion, FinishReason, TextChunk
+from dial_client.providers.http.provider_errors import CONTEXT_LENGTH_EXCEEDED, TOOLS_UNSUPPORTED
+from dial_client.turns.context_window import NOTE
+from dial_client.turns.model_call import GUIDANCE
 from tests.exchanges import NOW, QUESTION, STOP, Exchange
 
 NO_TOOLS = ProviderError("here are no tools", status=400, code=TOOLS_UNSUPPORTED)

@@ -9,7 +9,7 @@ import pytest
 
 from dial_client import DialClient, FilePart, ImagePart, Limits, Message, Role, ScriptedProvider, TextPart
 from dial_client.model import Delta, ModelRequest
-from dial_client.turns.attaching import MAX_ATTACHED
+from dial_client.turns.mentions import MAX_ATTACHED
 from tests.servers.library import PNG, Library, library
 from tests.servers.running import raw
 

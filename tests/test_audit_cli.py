@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dial_client.audit.records import log_files
+from dial_client.audit.record_format import log_files
 from tests.audit_logs import calls_of, lines_of, user_log
 from tests.programs import LONG, dial_chat, entry, started, write_config
 from tests.test_changed_tools import EVIL

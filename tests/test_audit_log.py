@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from dial_client.audit.file_lock import FileLock
-from dial_client.audit.log import LOCK_NAME, AuditLog
-from dial_client.audit.records import digest_of, log_files, mask_of
+from dial_client.audit.log_writer import LOCK_NAME, AuditLog
+from dial_client.audit.record_format import digest_of, log_files, mask_of
 from dial_client.audit.verification import verify
 from tests.audit_logs import calls_of, entry, lines_of
 from tests.programs import LONG

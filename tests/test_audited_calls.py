@@ -7,26 +7,18 @@ from typing import Any
 import anyio
 import pytest
 
-from dial_client import (
-    Approval,
-    DialClient,
-    Elicitation,
-    ElicitationAnswer,
-    SamplingRequest,
-    ToolCallRequest,
-    ToolSpec,
-)
+from dial_client import Approval, DialClient, Elicitation, ElicitationAnswer, SamplingRequest, ToolCallRequest, ToolSpec
 from dial_client.audit.call_audit import TurnAudit
 from dial_client.audit.entries import AuditEntry, Origin
-from dial_client.catalog import catalog_of
-from dial_client.conversations import ConversationManager
+from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.deadline import Deadline
-from dial_client.executor import ToolExecutor
 from dial_client.limits import Limits
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.servers.connection import Connection
-from dial_client.stores.memory import MemoryStore
-from dial_client.tools.approvals import Approvals, Approver, Rules
+from dial_client.stores.memory_store import MemoryStore
+from dial_client.tools.approval import ApprovalChecker, Approver, PolicyRules
+from dial_client.tools.catalog import catalog_of
+from dial_client.tools.executor import ToolExecutor
 from tests.audit_logs import Entries
 from tests.clients import ASK, call, client
 from tests.rounds import STRICT, fails, runs
@@ -39,11 +31,16 @@ ORIGIN = Origin("conversation", "turn")
 
 
 def executor(
-    entries: Entries, *servers: Connection, approve: Approver | None = None, rules: Rules | None = None, **limits: Any
+    entries: Entries,
+    *servers: Connection,
+    approve: Approver | None = None,
+    rules: PolicyRules | None = None,
+    **limits: Any,
 ) -> ToolExecutor:
     catalog = catalog_of(servers)
     audit = TurnAudit(entries, ORIGIN)
-    return ToolExecutor(lambda: catalog, Approvals(rules or Rules(), approve), Limits(**limits), audit=audit)
+    checker = ApprovalChecker(rules or PolicyRules(), approve)
+    return ToolExecutor(lambda: catalog, checker, Limits(**limits), audit=audit)
 
 
 async def audited(*calls: ToolCallRequest, entries: Entries | None = None, **options: Any) -> Entries:

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp_types import Tool, ToolAnnotations
 
-from dial_client.catalog import MAX_DESCRIPTION, MAX_NAME, Catalog, Key, catalog_of, offered_names
 from dial_client.servers.connection import Connection
-from dial_client.settings.entries import ServerSettings, Transport
+from dial_client.settings.config_types import ServerSettings, Transport
+from dial_client.tools.catalog import MAX_DESCRIPTION, MAX_NAME, Catalog, Key, catalog_of, offered_names
 from tests.stand_ins import server, tool_named, unhurried
 
 PARTS = (

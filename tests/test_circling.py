@@ -10,8 +10,8 @@ from mcp.server import MCPServer
 from dial_client import DialClient, Finished, LimitReached, Limits, Message, Role, ScriptedProvider, StopReason, Turn
 from dial_client.messages import Failure, ToolCallRequest, ToolCallResult, Usage
 from dial_client.model import ToolChoice
-from dial_client.turn import ToolCallRecord
-from dial_client.turns.circling import stuck
+from dial_client.turn_result import ToolCallRecord
+from dial_client.turns.progress_limits import stuck
 
 ASK = [Message.user("go on")]
 

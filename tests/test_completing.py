@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dial_client import DialClient
-from dial_client.cli.completing import proposals
+from dial_client.cli.tab_completion import proposals
 from tests.servers.library import Library, library
 from tests.servers.running import raw
 

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from dial_client.config import (
+from dial_client.errors import ConfigError
+from dial_client.model import ToolFormat
+from dial_client.settings.configuration import (
     QUIRKS,
     ModelSettings,
     Protocol,
@@ -21,8 +23,6 @@ from dial_client.config import (
     load,
     parse,
 )
-from dial_client.errors import ConfigError
-from dial_client.model import ToolFormat
 from tests.configurations import RUN, server
 
 
@@ -285,6 +285,9 @@ def test_the_current_folder_comes_before_the_users_own(tmp_path: Path, monkeypat
 
 def test_reading_a_configuration_loads_no_heavy_library() -> None:
     heavy = ["mcp", "openai", "anthropic", "pydantic", "httpx2", "sqlalchemy", "structlog", "anyio", "platformdirs"]
-    program = "import sys, dial_client.config as c; c.parse('{}'); print([m for m in sys.argv[1:] if m in sys.modules])"
+    program = (
+        "import sys; from dial_client.settings import configuration as c; c.parse('{}'); "
+        "print([m for m in sys.argv[1:] if m in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", program, *heavy], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dial_client.config import ServerSettings, Settings, parse, server_from_mapping
 from dial_client.errors import ConfigError
+from dial_client.settings.configuration import ServerSettings, Settings, parse, server_from_mapping
 from tests.configurations import CLAUDE_CODE, CLINE, CURSOR, GEMINI, VS_CODE
 
 KEYS = st.sampled_from(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dial_client.config import server_from_mapping
 from dial_client.errors import ConfigError
+from dial_client.settings.configuration import server_from_mapping
 from tests.configurations import HERE, RUN, error_of, in_a_file, server
 
 ENTRY_ERRORS = [

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from dial_client.config import server_from_mapping
 from dial_client.errors import ConfigError
-from dial_client.settings.entries import Grant, OAuthSettings
+from dial_client.settings.config_types import OAuthGrant, OAuthSettings
+from dial_client.settings.configuration import server_from_mapping
 
 CREDENTIALS = {"grantType": "client_credentials", "clientId": "me"}
 
@@ -36,7 +36,7 @@ def read(oauth: Any, key: str = "oauth") -> OAuthSettings:
         (
             "oauth",
             {**CREDENTIALS, "privateKey": "PEM", "signingAlgorithm": "ES256"},
-            OAuthSettings(Grant.CLIENT_CREDENTIALS, "me", private_key="PEM", signing_algorithm="ES256"),
+            OAuthSettings(OAuthGrant.CLIENT_CREDENTIALS, "me", private_key="PEM", signing_algorithm="ES256"),
         ),
     ],
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dial_client.config import load, parse
+from dial_client.settings.configuration import load, parse
 from tests.configurations import CLAUDE_CODE, CLAUDE_DESKTOP, CLINE, CURSOR, GEMINI, RUN, VS_CODE, error_of, server
 
 

@@ -10,8 +10,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dial_client.config import ServerSettings, parse
 from dial_client.errors import ConfigError
+from dial_client.settings.configuration import ServerSettings, parse
 
 SECRET = "s3cr3t-7Fq9"
 WITH_SECRETS: dict[str, Any] = {

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dial_client.config import Transport, parse, server_from_mapping
 from dial_client.errors import ConfigError
+from dial_client.settings.configuration import Transport, parse, server_from_mapping
 from tests.configurations import HERE, error_of, in_a_file, server
 
 VARIABLES = {"A": "one", "EMPTY": "", "NESTED": "${A}", "HOME": "/home/me", "USERPROFILE": "/home/me", "a b": "two"}

@@ -15,14 +15,14 @@ import pytest
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 
-from dial_client.config import Protocol
-from dial_client.connections import Connections
+from dial_client.background_tasks import BackgroundTasks
 from dial_client.errors import ServerError, ServerGone
-from dial_client.nursery import Nursery
+from dial_client.servers.client_capabilities import ClientCapabilities
 from dial_client.servers.connection import Connection
-from dial_client.servers.host_side import HostSide
-from dial_client.servers.life import Target
+from dial_client.servers.server_manager import ServerManager
+from dial_client.servers.session import Target
 from dial_client.servers.status import ServerState, ServerStatus
+from dial_client.settings.configuration import Protocol
 from tests.servers.running import LONG, asked, connection, connections, raw, said, script, state, until
 
 pytestmark = pytest.mark.anyio
@@ -52,7 +52,10 @@ def in_process() -> MCPServer:
 
 
 def test_importing_it_loads_no_sdk() -> None:
-    code = "import sys, dial_client.connections; print({'mcp', 'mcp_types', 'pydantic', 'httpx2'} & set(sys.modules))"
+    code = (
+        "import sys; import dial_client.servers.server_manager\n"
+        "print({'mcp', 'mcp_types', 'pydantic', 'httpx2'} & set(sys.modules))"
+    )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=LONG)
     assert run.stdout == "set()\n"
 
@@ -104,8 +107,8 @@ async def test_a_server_that_does_not_start_says_why_and_the_rest_goes_on(entry:
 
 async def test_a_server_that_will_not_leave_does_not_hold_up_the_news_that_it_failed() -> None:
     told: list[ServerState] = []
-    nursery = await Nursery.open()
-    server = Connection("it", raw("Refuses"), HostSide(lambda _, status: told.append(status.state)))
+    nursery = await BackgroundTasks.open()
+    server = Connection("it", raw("Refuses"), ClientCapabilities(lambda _, status: told.append(status.state)))
     server.start(nursery)
     with anyio.fail_after(LONG):
         await server.ready()
@@ -176,8 +179,8 @@ async def test_the_sdks_own_logs_stay_quiet(caplog: pytest.LogCaptureFixture) ->
 
 
 async def test_servers_are_left_from_another_task_than_the_one_they_were_started_in() -> None:
-    nursery = await Nursery.open()
-    servers = Connections({"child": raw(), "here": in_process()})
+    nursery = await BackgroundTasks.open()
+    servers = ServerManager({"child": raw(), "here": in_process()})
     async with anyio.create_task_group() as group:
         group.start_soon(_start, servers, nursery)
     async with anyio.create_task_group() as group:
@@ -187,15 +190,15 @@ async def test_servers_are_left_from_another_task_than_the_one_they_were_started
     assert [state(server) for server in servers.values()] == [ServerState.STOPPED] * 2
 
 
-async def _start(servers: Connections, nursery: Nursery) -> None:
+async def _start(servers: ServerManager, nursery: BackgroundTasks) -> None:
     servers.start(nursery)
     await servers.ready()
 
 
 @pytest.mark.parametrize("target", [raw("Hangs"), raw("Server"), in_process()], ids=["starting", "ready", "here"])
 async def test_closing_at_once_and_twice_is_fine(target: Target) -> None:
-    nursery = await Nursery.open()
-    servers = Connections({"it": target})
+    nursery = await BackgroundTasks.open()
+    servers = ServerManager({"it": target})
     servers.start(nursery)
     await anyio.wait_all_tasks_blocked()
     await servers.aclose()
@@ -206,14 +209,14 @@ async def test_closing_at_once_and_twice_is_fine(target: Target) -> None:
 
 async def test_closing_what_was_never_started_does_not_wait() -> None:
     with anyio.fail_after(LONG):
-        await Connections({"it": raw()}).aclose()
+        await ServerManager({"it": raw()}).aclose()
 
 
 @pytest.mark.parametrize("how", ["stopped", "its nursery closed"])
 @pytest.mark.parametrize("target", [script("sdk.py", "stdio"), in_process()], ids=["child", "here"])
 async def test_a_call_in_flight_fails_when_its_server_ends(target: Target, how: str) -> None:
     failed: list[ServerGone] = []
-    nursery = await Nursery.open()
+    nursery = await BackgroundTasks.open()
     server = Connection("it", target)
     server.start(nursery)
 

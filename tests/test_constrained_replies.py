@@ -11,7 +11,7 @@ from dial_client.errors import ConfigError
 from dial_client.formats import ReActFormatHandler, XMLFormatHandler
 from dial_client.messages import Message, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.model import ToolFormatHandler
-from dial_client.providers.profile import CHAT, with_quirks
+from dial_client.providers.endpoint_profile import CHAT, with_quirks
 from tests.endpoints import Say, hear, model_endpoint, provider_of, refuse
 from tests.gbnf import accepts
 

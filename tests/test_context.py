@@ -6,8 +6,8 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from dial_client.context import ConversationContext, DepthExceeded
 from dial_client.messages import Message, ToolCallRequest, ToolCallResult
+from dial_client.turns.conversation_context import ConversationContext, DepthExceeded
 
 QUESTION = Message.user("What time is it?")
 CALL = ToolCallRequest("call_1", "now", {})

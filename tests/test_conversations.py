@@ -11,17 +11,17 @@ import anyio.to_thread
 import pytest
 from anyio.lowlevel import checkpoint
 
+from dial_client.conversations.history import INTERRUPTED
 from dial_client.errors import DialError, ProviderError
 from dial_client.events import Event, Finished, MessageCompleted, TextDelta, ToolCallStarted
-from dial_client.histories import INTERRUPTED
 from dial_client.limits import StopReason
 from dial_client.messages import ImagePart, Message, Role, TextPart
 from dial_client.providers.scripted import ScriptedProvider
-from dial_client.store import ConversationStore
-from dial_client.stores.changing import Change
-from dial_client.stores.memory import MemoryStore
-from dial_client.stores.sql import SQLStore
-from dial_client.turns.running import BUFFERED_EVENTS, RunningTurn
+from dial_client.stores.conversation_store import ConversationStore
+from dial_client.stores.memory_store import MemoryStore
+from dial_client.stores.sql_store import SQLStore
+from dial_client.stores.store_core import Change
+from dial_client.turns.turn_handle import BUFFERED_EVENTS, TurnHandle
 from tests.stores import query
 from tests.talks import ADD, WAIT, Calculator, Echo, assert_valid, dialogue, managed, read
 
@@ -143,7 +143,7 @@ async def test_what_is_being_stored_when_the_reader_is_cancelled_is_stored_once(
 
 async def test_a_turn_can_be_stopped_from_outside_and_read_to_its_end(store: ConversationStore) -> None:
     calculator = Calculator()
-    turns: list[RunningTurn] = []
+    turns: list[TurnHandle] = []
     async with managed(store, [WAIT, "Never mind."], {"calculator": calculator.server}) as manager:
         made = await manager.create()
         seen: list[Event] = []
@@ -164,7 +164,7 @@ async def test_a_turn_can_be_stopped_from_outside_and_read_to_its_end(store: Con
 
 
 async def test_nothing_is_lost_when_the_reader_is_slow_and_the_turn_is_stopped(store: ConversationStore) -> None:
-    turns: list[RunningTurn] = []
+    turns: list[TurnHandle] = []
     async with managed(store, [{"text": "x" * 3 * BUFFERED_EVENTS, "chunk_size": 1}]) as manager:
         made = await manager.create()
         async with aclosing(manager.stream_chat(made.id, "Talk!", on_started=turns.append)) as events:

@@ -11,15 +11,15 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from dial_client.client import DialClient
-from dial_client.conversations import ConversationManager
+from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.errors import ConfigError, ConversationBusy, ConversationNotFound
 from dial_client.events import Event, Finished, TextDelta
 from dial_client.limits import StopReason
 from dial_client.messages import Message, Role, ToolCallRequest
 from dial_client.model import CallChunk, Completion, Delta, FinishReason, ModelRequest, TextChunk
 from dial_client.providers.scripted import ScriptedProvider
-from dial_client.store import ConversationStore
-from dial_client.stores.memory import MemoryStore
+from dial_client.stores.conversation_store import ConversationStore
+from dial_client.stores.memory_store import MemoryStore
 from tests.talks import Calculator, Echo, assert_valid, dialogue, managed, read
 
 pytestmark = pytest.mark.anyio

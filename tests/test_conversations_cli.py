@@ -10,9 +10,9 @@ from typing import Any
 import anyio
 import pytest
 
-from dial_client.histories import CUT_OFF
+from dial_client.conversations.history import CUT_OFF
 from dial_client.messages import Message
-from dial_client.stores.sql import SQLStore
+from dial_client.stores.sql_store import SQLStore
 from tests.programs import dial_chat, environment, write_config
 from tests.stores import MESSAGES
 

@@ -6,11 +6,11 @@ import json
 
 import pytest
 
+from dial_client.conversations.history import AT_WORK, INTERRUPTED
 from dial_client.errors import ConfigError, ConversationNotFound
-from dial_client.histories import AT_WORK, INTERRUPTED
 from dial_client.messages import ImagePart, Message, Role, TextPart, ToolCallRequest, ToolCallResult
 from dial_client.providers.scripted import ScriptedProvider
-from dial_client.store import ConversationStore
+from dial_client.stores.conversation_store import ConversationStore
 from tests.stores import CALL, MESSAGES
 from tests.talks import WAIT, Calculator, dialogue, managed
 

@@ -19,12 +19,12 @@ from anyio import to_thread
 
 import dial_client
 from dial_client import ConversationManager, DialClient, Limits, Message, ScriptedProvider, SQLStore
-from dial_client.conversations import WhenBusy
-from dial_client.durable import SQLITE_IS_TOO_OLD, DurableAnswer, DurableTurns, beside
+from dial_client.conversations.conversation_manager import WhenBusy
+from dial_client.conversations.history import INTERRUPTED, valid_history
+from dial_client.conversations.live_turn import LiveTurn
+from dial_client.durable import SQLITE_IS_TOO_OLD, DurableResult, DurableTurns, beside
 from dial_client.errors import ConfigError, ConversationBusy, ConversationNotFound, DialError
 from dial_client.events import Finished, RoundStarted
-from dial_client.histories import INTERRUPTED, valid_history
-from dial_client.keeping.live_turn import LiveTurn
 from dial_client.messages import ImagePart, Role, TextPart
 from tests.durable_worker import ROUNDS
 from tests.programs import LONG, environment
@@ -139,7 +139,7 @@ async def test_a_turn_is_answered_and_the_answer_can_be_had_again(tmp_path: Path
     async with durable(tmp_path, "Hello.") as (manager, turns):
         conversation = await manager.create()
         turn = await turns.start(conversation.id, "Hi!")
-        assert await turns.answer(turn) == await turns.answer(turn) == DurableAnswer("Hello.", "answered")
+        assert await turns.answer(turn) == await turns.answer(turn) == DurableResult("Hello.", "answered")
         assert [message.text for message in (await manager.get(conversation.id)).messages] == ["Hi!", "Hello."]
 
 
@@ -148,7 +148,7 @@ async def test_what_is_said_with_untrusted_content_is_answered_and_keeps_its_mar
     async with durable(tmp_path, "Noted.") as (manager, turns):
         conversation = await manager.create()
         turn = await turns.start(conversation.id, Message(Role.USER, "a page says so", taint="web"))
-        assert await turns.answer(turn) == DurableAnswer("Noted.", "answered")
+        assert await turns.answer(turn) == DurableResult("Noted.", "answered")
         assert [message.taint for message in (await manager.get(conversation.id)).messages] == ["web", ""]
 
 
@@ -167,7 +167,7 @@ async def test_the_example_in_the_documentation_runs(tmp_path: Path) -> None:
         manager = ConversationManager(dial, store)
         answer = await names["example"](manager, await manager.create())
     await store.aclose()
-    assert answer == DurableAnswer("Noon.", "answered")
+    assert answer == DurableResult("Noon.", "answered")
 
 
 @new_enough
@@ -178,7 +178,7 @@ async def test_a_program_that_ends_leaves_its_turns_to_the_next_one(tmp_path: Pa
         await asked_for(manager, conversation.id)
     async with durable(tmp_path, "Hello again.") as (manager, turns):
         with anyio.fail_after(LONG):
-            assert await turns.answer(turn) == DurableAnswer("Hello again.", "answered")
+            assert await turns.answer(turn) == DurableResult("Hello again.", "answered")
         assert await said(manager, conversation.id) == ["Hi!", "Hello again."]
 
 
@@ -192,7 +192,7 @@ async def test_a_program_that_ends_leaves_also_the_turns_it_had_taken_over(tmp_p
         await asked_for(manager, conversation.id)
     async with durable(tmp_path, "Hello at last.") as (manager, turns):
         with anyio.fail_after(LONG):
-            assert await turns.answer(turn) == DurableAnswer("Hello at last.", "answered")
+            assert await turns.answer(turn) == DurableResult("Hello at last.", "answered")
         assert await said(manager, conversation.id) == ["Hi!", "Hello at last."]
 
 
@@ -212,7 +212,7 @@ async def test_a_program_that_is_about_to_end_takes_nothing_over(tmp_path: Path)
         assert manager.live(conversation.id) is None
     async with durable(tmp_path, "Hello again.") as (manager, turns):
         with anyio.fail_after(LONG):
-            assert await turns.answer(turn) == DurableAnswer("Hello again.", "answered")
+            assert await turns.answer(turn) == DurableResult("Hello again.", "answered")
         assert await said(manager, conversation.id) == ["Hi!", "Hello again."]
 
 
@@ -236,7 +236,7 @@ async def test_a_store_that_fails_for_a_moment_does_not_keep_a_turn_from_being_g
         await asked_for(manager, conversation.id)
     async with durable(tmp_path, "Hello again.", kind=FailsOnce) as (manager, turns):
         with anyio.fail_after(LONG):
-            assert await turns.answer(turn) == DurableAnswer("Hello again.", "answered")
+            assert await turns.answer(turn) == DurableResult("Hello again.", "answered")
 
 
 @new_enough
@@ -252,7 +252,7 @@ async def test_a_newer_version_goes_on_with_the_turns_of_an_older_one(
     monkeypatch.setattr(dial_client, "__version__", "99.0")
     async with durable(tmp_path, "Hello again.") as (manager, turns):
         with anyio.fail_after(LONG):
-            assert await turns.answer(turn) == DurableAnswer("Hello again.", "answered")
+            assert await turns.answer(turn) == DurableResult("Hello again.", "answered")
 
 
 @new_enough
@@ -315,7 +315,7 @@ async def test_what_is_said_may_have_attachments_before_it_is_in_the_conversatio
     picture = Message(Role.USER, (TextPart("What is this?"), ImagePart("aGVsbG8=", "image/png")))
     async with durable(tmp_path, "A cat.") as (manager, turns):
         conversation = await manager.create()
-        assert await turns.answer(await turns.start(conversation.id, picture)) == DurableAnswer("A cat.", "answered")
+        assert await turns.answer(await turns.start(conversation.id, picture)) == DurableResult("A cat.", "answered")
         assert (await manager.get(conversation.id)).messages == (picture, Message.assistant("A cat."))
 
 

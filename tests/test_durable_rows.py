@@ -15,8 +15,8 @@ import pytest
 
 from dial_client import ConversationManager, DialClient, ScriptedProvider, SQLStore
 from dial_client.durable import SQLITE_IS_TOO_OLD, DurableTurns, beside
-from dial_client.durable.answers import turn_id
-from dial_client.durable.database import url_of
+from dial_client.durable.dbos_database import url_of
+from dial_client.durable.results import turn_id
 from dial_client.durable.serialization import NAME, from_json, to_json
 from dial_client.errors import ConfigError, ConversationNotFound, DialError
 from tests.programs import LONG

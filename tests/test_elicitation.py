@@ -11,8 +11,8 @@ import anyio
 import pytest
 
 from dial_client import DialClient, Elicitation, ElicitationAnswer, Limits, ServerState, ToolCallResult
-from dial_client.people.elicitation import Form
-from dial_client.servers import requests as server_requests
+from dial_client.callbacks.elicitation_form import Form
+from dial_client.servers import server_requests
 from tests.servers import questions
 from tests.servers.running import HERE, LONG
 from tests.stand_ins import virtual_time

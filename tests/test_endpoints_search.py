@@ -8,7 +8,7 @@ import pytest
 from mcp.server import MCPServer
 
 from dial_client import DialClient, Message
-from dial_client.settings.entries import Wire
+from dial_client.settings.config_types import Wire
 from tests.endpoints import Answer, Call, Recorded, Say, model_endpoint, one_json, provider_of, refuse
 
 pytestmark = pytest.mark.anyio

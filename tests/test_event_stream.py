@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dial_client.providers.body import BodyReader, NotAnAnswer
-from dial_client.providers.event_stream import EventStream, EventTooLong
+from dial_client.providers.http.response_body import BodyReader, NotAResponse
+from dial_client.providers.http.sse_parser import EventStream, EventTooLong
 
 
 def read(*pieces: bytes) -> list[tuple[str, bytes]]:
@@ -144,7 +144,7 @@ def test_events_that_are_no_json_are_counted_and_skipped() -> None:
 
 @pytest.mark.parametrize("text", [b"<html><body>502</body></html>", b'{"a": '])
 def test_what_is_neither_a_stream_nor_json_is_an_error(text: bytes) -> None:
-    with pytest.raises(NotAnAnswer):
+    with pytest.raises(NotAResponse):
         values(text)
 
 

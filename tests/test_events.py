@@ -12,9 +12,9 @@ from dial_client import events
 from dial_client.events import (
     Event,
     Finished,
+    InputReceived,
+    InputRequested,
     MessageCompleted,
-    PersonAnswered,
-    PersonAsked,
     ReasoningDelta,
     RoundStarted,
     ServerChanged,
@@ -28,7 +28,7 @@ from dial_client.events import (
 )
 from dial_client.limits import StopReason
 from dial_client.messages import Failure, ImagePart, Message, TextPart, ToolCallRequest, ToolCallResult, Usage
-from dial_client.turn import ToolCallRecord, Turn
+from dial_client.turn_result import ToolCallRecord, Turn
 
 CALL = ToolCallRequest("call_1", "add", {"a": 1, "b": [2]})
 RESULT = ToolCallResult("call_1", success=True, content=(TextPart("3"), ImagePart("AA==", "image/png")))
@@ -67,11 +67,11 @@ SAID: list[tuple[Event, dict[str, Any]]] = [
     ),
     (ServerChanged("maths", "ready"), {"type": "server_changed", "name": "maths", "status": "ready"}),
     (
-        PersonAsked("a1", "approval", {"server": "maths"}),
+        InputRequested("a1", "approval", {"server": "maths"}),
         {"type": "person_asked", "id": "a1", "kind": "approval", "about": {"server": "maths"}},
     ),
     (
-        PersonAnswered("a1", "approval", "once"),
+        InputReceived("a1", "approval", "once"),
         {"type": "person_answered", "id": "a1", "kind": "approval", "answer": "once"},
     ),
     (Finished(TURN), {"type": "finished", "turn": TURN.to_dict()}),

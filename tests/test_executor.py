@@ -13,8 +13,8 @@ from dial_client.deadline import Deadline
 from dial_client.errors import ServerGone
 from dial_client.events import ToolCallFinished, ToolCallStarted
 from dial_client.messages import Failure, ImagePart, ToolCallRequest, ToolCallResult, ToolSpec
-from dial_client.servers.life import OnProgress
-from dial_client.tools.approvals import Approval, Approver, Rules
+from dial_client.servers.session import OnProgress
+from dial_client.tools.approval import Approval, Approver, PolicyRules
 from tests.rounds import STRICT, Round, call, fails
 from tests.stand_ins import Behaviour, server, text_result, tool_named
 
@@ -231,18 +231,18 @@ async def declines_without_a_word(*_: object) -> Approval:
     return Approval("deny")
 
 
-DENIED: list[tuple[str, Approver | None, Rules, str]] = [
-    ("by a person", declines, Rules(), "The user did not allow this call: too dear."),
-    ("by a person without a word", declines_without_a_word, Rules(), "The user did not allow this call."),
-    ("by a rule", None, Rules(deny=("now",)), "forbids this tool"),
-    ("by a rule that is asked before the person", declines, Rules(deny=("*",)), "forbids this tool"),
-    ("for want of somebody to ask", raises, Rules(), "permission could not be asked for"),
+DENIED: list[tuple[str, Approver | None, PolicyRules, str]] = [
+    ("by a person", declines, PolicyRules(), "The user did not allow this call: too dear."),
+    ("by a person without a word", declines_without_a_word, PolicyRules(), "The user did not allow this call."),
+    ("by a rule", None, PolicyRules(deny=("now",)), "forbids this tool"),
+    ("by a rule that is asked before the person", declines, PolicyRules(deny=("*",)), "forbids this tool"),
+    ("for want of somebody to ask", raises, PolicyRules(), "permission could not be asked for"),
 ]
 
 
 @pytest.mark.parametrize(("approve", "rules", "words"), [c[1:] for c in DENIED], ids=[c[0] for c in DENIED])
 async def test_what_is_denied_is_not_run_and_the_model_is_told(
-    approve: Approver | None, rules: Rules, words: str
+    approve: Approver | None, rules: PolicyRules, words: str
 ) -> None:
     refusal = Refusal()
     [result] = await Round(server("clock", "now", call=refusal), approve=approve, rules=rules).run(call("now"))

@@ -13,8 +13,8 @@ from mcp_types import CallToolResult
 from dial_client.errors import ServerError, ServerGone
 from dial_client.events import ToolCallFinished, ToolCallStarted
 from dial_client.messages import Failure
-from dial_client.servers.life import OnProgress
-from dial_client.tools.approvals import Rules
+from dial_client.servers.session import OnProgress
+from dial_client.tools.approval import PolicyRules
 from tests.rounds import STRICT, Round, call, fails, runs
 from tests.stand_ins import server, text_result, tool_named
 
@@ -94,7 +94,7 @@ async def test_begin_and_end_are_told_of_every_call_whatever_came_of_it() -> Non
     one = Round(
         server("good", "now", tool_named("add", input_schema=STRICT)),
         server("bad", "broken", call=fails(ServerGone("bad", "it was killed"))),
-        rules=Rules(deny=("now",)),
+        rules=PolicyRules(deny=("now",)),
     )
     names = ["now", "add", "broken", "nowhere"]
     await one.run(*(call(name, id_=name) for name in names))

@@ -14,9 +14,9 @@ from mcp_types import CallToolResult
 from dial_client.events import ToolCallFinished, ToolCallProgress
 from dial_client.messages import Failure, ToolCallRequest, ToolSpec
 from dial_client.servers.connection import Connection
-from dial_client.servers.life import OnProgress
-from dial_client.settings.entries import ServerSettings, Transport
-from dial_client.tools.approvals import Approval, Rules
+from dial_client.servers.session import OnProgress
+from dial_client.settings.config_types import ServerSettings, Transport
+from dial_client.tools.approval import Approval, PolicyRules
 from tests.rounds import Round, call, runs
 from tests.stand_ins import Behaviour, server, text_result, virtual_time
 
@@ -202,7 +202,7 @@ async def test_a_call_that_runs_while_a_person_thinks_about_another_has_its_own_
         server("s", "work", call=runs(anyio.sleep_forever)),
         server("t", "other"),
         approve=thinks,
-        rules=Rules(allow=("*/work",)),
+        rules=PolicyRules(allow=("*/work",)),
         tool_timeout=5,
     )
     began = anyio.current_time()

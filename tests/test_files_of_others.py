@@ -18,13 +18,13 @@ from dial_client.errors import ConfigError
 from dial_client.local import weights
 from dial_client.local.weight_downloads import Weights
 from dial_client.messages import Message, ToolSpec
-from dial_client.providers.script import read_file
-from dial_client.servers.drawer import Drawer
-from dial_client.servers.memory import ServerMemory
-from dial_client.servers.oauth.vault import MAX_BYTES, Record, Vault
-from dial_client.servers.pinning import Pins
-from dial_client.settings.entries import ServerSettings, Transport
-from dial_client.stores.memory import MemoryStore
+from dial_client.providers.script_format import read_file
+from dial_client.servers.json_cache import JsonCache
+from dial_client.servers.oauth.token_storage import MAX_BYTES, TokenRecord, TokenStorage
+from dial_client.servers.server_cache import ServerCache
+from dial_client.servers.tool_pins import ToolPins
+from dial_client.settings.config_types import ServerSettings, Transport
+from dial_client.stores.memory_store import MemoryStore
 from tests.test_rows_of_others import MESSAGES, nested
 
 HEAD = {"recording": 1, "by": "dial-client", "provider": "chat"}
@@ -120,34 +120,34 @@ async def test_an_import_of_anything_is_a_conversation_or_told(message: str) -> 
     ids=len,
 )  # fmt: skip
 async def test_a_login_that_cannot_be_read_is_none(text: str, tmp_path: Path) -> None:
-    vault = Vault(SERVER, tmp_path)
+    vault = TokenStorage(SERVER, tmp_path)
     vault._path.write_bytes(text.encode(errors="surrogatepass"))
-    assert await vault.load() == Record()
+    assert await vault.load() == TokenRecord()
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("until", ["NaN", "Infinity", "-Infinity", "1e999"])
 async def test_a_login_does_not_last_for_ever(until: str, tmp_path: Path) -> None:
-    vault = Vault(SERVER, tmp_path)
+    vault = TokenStorage(SERVER, tmp_path)
     vault._path.write_text(f'{{"tokens": {{"access_token": "x"}}, "expires_at": {until}}}')
     assert (await vault.load()).expires_at == 0.0
 
 
 @pytest.mark.parametrize("since", [-(10**400), 10**400, math.nan, -math.inf, True, "1", [1]])
 def test_a_time_that_is_none_is_not_believed(since: Any, tmp_path: Path) -> None:
-    Drawer(tmp_path).write(SERVER, {"legacy": True, "since": since, "written": since})
-    memory = ServerMemory(SERVER, Drawer(tmp_path))
+    JsonCache(tmp_path).write(SERVER, {"legacy": True, "since": since, "written": since})
+    memory = ServerCache(SERVER, JsonCache(tmp_path))
     assert not memory.is_legacy()
     memory.met([], version="1", is_legacy=True)
     assert memory.is_legacy()
 
 
 def test_what_was_approved_is_compared_in_no_time(tmp_path: Path) -> None:
-    drawer = Drawer(tmp_path)
+    drawer = JsonCache(tmp_path)
     drawer.write(SERVER, {"tools": {"echo": {"sha256": 7, "text": "ab\n" * 300_000}, "other": 7}})
     tool = ToolSpec("echo", "\n".join("ab" * (at % 7) for at in range(2_000)), {}, server="it", tool="echo")
     began = time.monotonic()
-    assert "too long to be kept" in Pins(drawer, {"it": SERVER}).change(tool)
+    assert "too long to be kept" in ToolPins(drawer, {"it": SERVER}).change(tool)
     assert time.monotonic() - began < 5
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dial_client.messages import ImagePart, Message, Role, TextPart, ToolCallRequest, ToolCallResult, ToolSpec
-from dial_client.turns.fitting import Window
+from dial_client.turns.context_window import ContextWindow
 from tests.stand_ins import unhurried
 
 NOW = ToolSpec("now", "Tells the time.", {"type": "object", "properties": {}})
@@ -24,23 +24,23 @@ def turn(number: int, size: int = 300) -> tuple[Message, ...]:
 
 def test_without_a_known_window_nothing_is_left_out() -> None:
     messages = tuple(message for number in range(100) for message in turn(number))
-    assert Window().fit(messages, ()) is messages
+    assert ContextWindow().fit(messages, ()) is messages
 
 
 def test_what_fits_is_left_as_it_is() -> None:
     messages = turn(1)
-    assert Window(1000).fit(messages, ()) is messages
+    assert ContextWindow(1000).fit(messages, ()) is messages
 
 
 def test_old_turns_are_left_out_whole_and_instructions_stay() -> None:
     instructions = Message.system("Be brief.")
     messages = (instructions, *turn(1), *turn(2), *turn(3), Message.user("and now?"))
-    kept = Window(400).fit(messages, ())
+    kept = ContextWindow(400).fit(messages, ())
     assert kept == (instructions, *turn(3), Message.user("and now?"))
 
 
 def test_where_the_cut_is_does_not_move_with_every_message() -> None:
-    window = Window(1000)
+    window = ContextWindow(1000)
     conversation: tuple[Message, ...] = ()
     beginnings = []
     for number in range(40):
@@ -53,7 +53,7 @@ def test_where_the_cut_is_does_not_move_with_every_message() -> None:
 def test_results_of_the_turn_itself_are_cut_when_there_is_nothing_old_to_leave_out() -> None:
     small, large = turn(1, 50)[2], turn(2, 200_000)[2]
     messages = (*turn(2, 200_000)[:2], large, *turn(1, 50)[1:2], small)
-    kept = Window(4000).fit(messages, ())
+    kept = ContextWindow(4000).fit(messages, ())
     assert [message.role for message in kept] == [message.role for message in messages]
     assert kept[4] == small
     assert len(kept[2].text) < 12_000
@@ -64,7 +64,7 @@ def test_a_result_that_is_cut_keeps_its_images() -> None:
     image = ImagePart("aGk=", "image/png")
     call = ToolCallRequest("1", "now", {})
     shown = Message.tool(call, ToolCallResult("1", success=True, content=(TextPart("x" * 50_000), image)))
-    kept = Window(3000).fit((Message.user("?"), Message(Role.ASSISTANT, "", tool_calls=(call,)), shown), ())
+    kept = ContextWindow(3000).fit((Message.user("?"), Message(Role.ASSISTANT, "", tool_calls=(call,)), shown), ())
     assert kept[2].content[-1] == image
     assert len(kept[2].text) < 10_000
 
@@ -72,12 +72,12 @@ def test_a_result_that_is_cut_keeps_its_images() -> None:
 def test_the_tools_on_offer_take_room_too() -> None:
     messages = (*turn(1), *turn(2))
     large = ToolSpec("large", "d" * 2000, {"type": "object"})
-    assert Window(1000).fit(messages, (NOW,)) is messages
-    assert Window(1000).fit(messages, (large,)) == turn(2)
+    assert ContextWindow(1000).fit(messages, (NOW,)) is messages
+    assert ContextWindow(1000).fit(messages, (large,)) == turn(2)
 
 
 def test_a_refusal_makes_the_window_smaller_than_what_was_sent() -> None:
-    window = Window()
+    window = ContextWindow()
     messages = (*turn(1), *turn(2), *turn(3))
     window.refused(messages, ())
     assert window.fit(messages, ()) == turn(3)
@@ -93,7 +93,7 @@ def test_what_is_sent_is_always_a_tail_of_whole_turns(
 ) -> None:
     instructions = (Message.system("Be brief."),) if instructed else ()
     messages = (*instructions, *(message for one in turns for message in one))
-    kept = Window(tokens).fit(messages, ())
+    kept = ContextWindow(tokens).fit(messages, ())
     rest = kept[len(instructions) :]
     assert kept[: len(instructions)] == instructions
     assert rest

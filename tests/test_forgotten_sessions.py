@@ -7,12 +7,12 @@ from pathlib import Path
 import anyio
 import pytest
 
-from dial_client.config import Protocol
+from dial_client.background_tasks import BackgroundTasks
 from dial_client.errors import ServerGone
-from dial_client.nursery import Nursery
-from dial_client.servers import supervision
+from dial_client.servers import restart_policy
 from dial_client.servers.connection import Connection
 from dial_client.servers.status import ServerState
+from dial_client.settings.configuration import Protocol
 from tests.servers.running import said, state, until, web, web_server
 
 pytestmark = pytest.mark.anyio
@@ -21,8 +21,8 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hold pauses to a hundredth of a second."""
-    monkeypatch.setattr(supervision, "FIRST_PAUSE", 0.01)
-    monkeypatch.setattr(supervision, "MAX_PAUSE", 0.01)
+    monkeypatch.setattr(restart_policy, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(restart_policy, "MAX_PAUSE", 0.01)
 
 
 async def test_a_server_without_sessions_may_be_restarted_between_two_calls() -> None:
@@ -38,7 +38,7 @@ async def test_a_server_with_sessions_may_be_restarted_between_two_calls() -> No
 async def restarts_between_two_calls(protocol: Protocol) -> int:
     with web_server("sdk.py", "http") as address:
         port = address.rpartition(":")[2]
-        nursery = await Nursery.open()
+        nursery = await BackgroundTasks.open()
         server = Connection("it", web(f"{address}/mcp", protocol=protocol))
         server.start(nursery)
         await server.ready()
@@ -57,7 +57,7 @@ async def test_a_call_with_a_forgotten_session_is_carried_out_once(tmp_path: Pat
     calls = tmp_path / "calls"
     with web_server("raw_http.py", behaviour, "0", str(calls)) as address:
         port = address.rpartition(":")[2]
-        nursery = await Nursery.open()
+        nursery = await BackgroundTasks.open()
         server = Connection("it", web(f"{address}/mcp"))
         server.start(nursery)
         await server.ready()
@@ -84,11 +84,11 @@ async def test_a_call_with_a_forgotten_session_is_carried_out_once(tmp_path: Pat
 async def test_a_call_waits_for_a_server_behind_a_url_that_is_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervision, "MAX_DEATHS", 1_000_000)
+    monkeypatch.setattr(restart_policy, "MAX_DEATHS", 1_000_000)
     results: list[str] = []
     with web_server("raw_http.py", "Sessions", "0", str(tmp_path / "calls")) as address:
         port = address.rpartition(":")[2]
-        nursery = await Nursery.open()
+        nursery = await BackgroundTasks.open()
         server = Connection("it", web(f"{address}/mcp"))
         server.start(nursery)
         await server.ready()
@@ -112,10 +112,10 @@ async def test_a_call_waits_for_a_server_behind_a_url_that_is_away(
 async def test_a_url_that_was_given_up_comes_back_with_its_tools(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervision, "LATER", (0.01,) * 1_000)
+    monkeypatch.setattr(restart_policy, "LATER", (0.01,) * 1_000)
     with web_server("raw_http.py", "Sessions", "0", str(tmp_path / "calls")) as address:
         port = address.rpartition(":")[2]
-        nursery = await Nursery.open()
+        nursery = await BackgroundTasks.open()
         server = Connection("it", web(f"{address}/mcp"))
         server.start(nursery)
         await server.ready()

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dial_client.formats import NativeFormatHandler, handler_for
-from dial_client.formats.dialects import HIDDEN
-from dial_client.formats.markers import CONTROL
-from dial_client.formats.reader import Reading
+from dial_client.formats.call_syntaxes import HIDDEN
+from dial_client.formats.special_tokens import CONTROL
+from dial_client.formats.stream_parser import ReplyParser
 from dial_client.messages import ToolSpec
 from dial_client.model import ReplyReader, ToolFormat
 from tests.dialects import DECOYS, EVERY, OFFERED, ROWS, WHOLE, Row
@@ -109,7 +109,7 @@ def test_what_a_model_thinks_of_calling_is_not_called() -> None:
 
 
 def test_reasoning_that_nobody_asks_for_is_not_kept_without_end() -> None:
-    reader = Reading(OFFERED, careful=True)
+    reader = ReplyParser(OFFERED, careful=True)
     reader.feed("<think>")
     for _ in range(100):
         reader.feed("lorem ipsum " * 5_000)

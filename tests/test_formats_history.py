@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dial_client.formats import NativeFormatHandler, ReActFormatHandler, XMLFormatHandler, handler_for
-from dial_client.formats.dialects import TAGS
-from dial_client.formats.history import neutralised
-from dial_client.formats.markers import CONTROL
+from dial_client.formats.call_syntaxes import TAGS
+from dial_client.formats.special_tokens import CONTROL
+from dial_client.formats.text_history import neutralised
 from dial_client.messages import (
     Echo,
     FilePart,

@@ -16,10 +16,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dial_client.formats import handler_for
-from dial_client.formats.dialects import DIALECTS, HIDDEN, TAGS, THOUGHT_ENDS
-from dial_client.formats.incoming import MAX_CALL_CHARS
-from dial_client.formats.printed import MAX_CALLS
-from dial_client.formats.reader import read_reply
+from dial_client.formats.call_syntaxes import DIALECTS, HIDDEN, TAGS, THOUGHT_ENDS
+from dial_client.formats.json_calls import MAX_CALLS
+from dial_client.formats.stream_buffer import MAX_CALL_CHARS
+from dial_client.formats.stream_parser import read_reply
 from dial_client.messages import Message, ToolCallRequest
 from dial_client.model import ToolFormat
 from tests.dialects import ROWS

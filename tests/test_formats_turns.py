@@ -11,7 +11,7 @@ from dial_client import DialClient, Message
 from dial_client.events import ReasoningDelta, TextDelta, ToolCallStarted
 from dial_client.model import ToolFormat
 from dial_client.providers.scripted import ScriptedProvider
-from dial_client.turn import Turn
+from dial_client.turn_result import Turn
 
 pytestmark = pytest.mark.anyio
 

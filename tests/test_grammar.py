@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dial_client.grammar import MAX_OPTIONAL, Grammar, literal
+from dial_client.schema.gbnf import MAX_OPTIONAL, Grammar, literal
 from tests.gbnf import accepts
 
 

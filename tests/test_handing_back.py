@@ -11,7 +11,7 @@ import pytest
 from mcp.server import MCPServer
 
 from dial_client import DialClient, Limits, Message, ScriptedProvider, StopReason, ToolSpec, Turn
-from dial_client.histories import valid_history
+from dial_client.conversations.history import valid_history
 from dial_client.messages import Role
 
 pytestmark = pytest.mark.anyio

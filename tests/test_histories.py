@@ -25,10 +25,10 @@ from dial_client import DialClient, Finished, Limits, Message, ProviderError, Ro
 from dial_client.events import Event, MessageCompleted, TextDelta, ToolCallFinished, ToolCallStarted
 from dial_client.messages import ToolCallRequest, ToolSpec
 from dial_client.model import Delta, ModelRequest
-from dial_client.providers import chat, messages, responses
-from dial_client.providers.profile import ANTHROPIC, CHAT, OPENAI, Profile
-from dial_client.tools.approvals import Approval
-from dial_client.turns.running import RunningTurn
+from dial_client.providers import chat_api, messages_api, responses_api
+from dial_client.providers.endpoint_profile import ANTHROPIC, CHAT, OPENAI, EndpointProfile
+from dial_client.tools.approval import Approval
+from dial_client.turns.turn_handle import TurnHandle
 from tests.stand_ins import unhurried
 from tests.test_images_and_documents import PDF, PNG
 from tests.test_providers_history import chat_echo, messages_echo, responses_echo
@@ -37,7 +37,7 @@ from tests.test_providers_rules import check_chat, check_messages, check_respons
 ME = "scripted"
 SYSTEM, QUESTION, NEXT = Message.system("Be kind."), Message.user("Go on."), Message.user("And then?")
 ECHOES = {"chat": chat_echo, "responses": responses_echo, "messages": messages_echo}
-MISTRAL = Profile(user_after_tool=False, short_ids=True)
+MISTRAL = EndpointProfile(user_after_tool=False, short_ids=True)
 SHOWN = EmbeddedResource(resource=BlobResourceContents(uri="file:///a.pdf", mime_type="application/pdf", blob=PDF))
 
 
@@ -122,7 +122,7 @@ class Ending:
 async def play(story: Story, limits: Limits) -> Ending:
     """Play a story, and ask once more behind it."""
     model = Model(story.replies)
-    turn: RunningTurn | None = None
+    turn: TurnHandle | None = None
 
     async def approve(call: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:
         await checkpoint()
@@ -230,13 +230,13 @@ def check_wires(history: Sequence[Message]) -> None:
     said = (*history, NEXT)
     for name in (ME, "somebody else"):
         for profile in (CHAT, OPENAI, MISTRAL):
-            sent = chat.to_wire(said, name, profile)
+            sent = chat_api.to_wire(said, name, profile)
             check_chat(sent, profile)
             assert sum(message["role"] == "tool" for message in sent) == results
-        instructions, items = responses.to_wire(said, name, OPENAI)
+        instructions, items = responses_api.to_wire(said, name, OPENAI)
         check_responses((instructions, items))
         assert sum(item.get("type") == "function_call_output" for item in items) == results
-        system, turns = messages.to_wire(said, name, ANTHROPIC)
+        system, turns = messages_api.to_wire(said, name, ANTHROPIC)
         check_messages((system, turns))
         assert json.dumps(turns).count('"type": "tool_result"') == results
     for wire in (sent, items, turns):  # those of the other provider: an echo says it in its own way

@@ -18,14 +18,14 @@ import typer.main
 from typer.core import TyperArgument
 
 import dial_client.cli.commands  # noqa: F401 - registers them
-from dial_client.cli import app
+from dial_client.cli import typer_apps
 from tests.hostile_folders import KEY, HostileFolder, hostile_folder
 from tests.programs import LONG
 from tests.test_talking import plain
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pseudo-terminals of this kind")
 
-PROGRAM: dict[str, Any] = dict(getattr(typer.main.get_command(app.more), "commands", {}))
+PROGRAM: dict[str, Any] = dict(getattr(typer.main.get_command(typer_apps.more), "commands", {}))
 """Every command beside the chat, as the program itself has them."""
 VALUES = {"name": "echo", "action": "list", "prompt": "Hello"}
 FURTHER = {"servers": (["servers", "login", "net"], ["servers", "logout", "net"])}
@@ -48,7 +48,7 @@ RUNS: list[list[str]] = [
 
 
 def reads_a_configuration(words: list[str]) -> bool:
-    command = PROGRAM.get(next(iter(words), "")) or typer.main.get_command(app.talk)
+    command = PROGRAM.get(next(iter(words), "")) or typer.main.get_command(typer_apps.talk)
     return any(parameter.name == "config" for parameter in command.params)
 
 
@@ -64,7 +64,7 @@ def test_the_commands_are_those_of_the_program() -> None:
 
 @pytest.mark.parametrize("name", [*PROGRAM, ""])
 def test_every_command_that_reads_a_configuration_can_be_told_to_trust_it(name: str) -> None:
-    command = PROGRAM[name] if name else typer.main.get_command(app.talk)
+    command = PROGRAM[name] if name else typer.main.get_command(typer_apps.talk)
     options = {parameter.name for parameter in command.params}
     assert ("trust" in options) == ("config" in options)
 

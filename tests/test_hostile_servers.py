@@ -12,8 +12,8 @@ import anyio
 import pytest
 
 from dial_client import DialClient, Message, ScriptedProvider, StopReason
-from dial_client.servers import listing
-from dial_client.servers.transports import process
+from dial_client.servers import tool_listing
+from dial_client.servers.transports import server_process
 from tests.hostile_rows import ADD, ERAS, ROOT, ROWS, URL_ROWS, Row, entry, seen_of, url_entry
 from tests.programs import dial_chat, write_config
 from tests.servers import hostile_calls, hostile_http, hostile_starts  # noqa: F401 (two of them fill MOVES)
@@ -25,8 +25,8 @@ on_posix = pytest.mark.skipif(sys.platform == "win32", reason="there the SDK run
 
 @pytest.fixture(autouse=True)
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "GRACE", 0.2)
-    monkeypatch.setattr(listing, "MAX_ITEMS", 1_000)
+    monkeypatch.setattr(server_process, "GRACE", 0.2)
+    monkeypatch.setattr(tool_listing, "MAX_ITEMS", 1_000)
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import anyio
 import pytest
 
-from dial_client.config import Transport
 from dial_client.errors import ServerError, ServerGone
 from dial_client.servers.status import ServerState
-from dial_client.servers.transports import http
+from dial_client.servers.transports import streamable_http
+from dial_client.settings.configuration import Transport
 from tests.servers.running import LONG, connection, connections, raw, said, state, until, web, web_server
 
 pytestmark = pytest.mark.anyio
@@ -111,7 +111,7 @@ async def test_a_call_no_session_is_good_enough_for_opens_one_more_and_fails(raw
 
 async def test_a_message_beyond_the_limit_fails_its_call(raw_http: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async with connection(web(raw_http)) as server:
-        monkeypatch.setattr(http, "MAX_MESSAGE_BYTES", 1_000_000)
+        monkeypatch.setattr(streamable_http, "MAX_MESSAGE_BYTES", 1_000_000)
         with pytest.raises(ServerError, match="more than 1,000,000 bytes"):
             await said(server, "huge")
         assert await said(server, a=1) == '{"a": 1}'

@@ -13,8 +13,8 @@ from mcp.server import MCPServer
 from mcp_types import BlobResourceContents, EmbeddedResource, ImageContent, TextContent
 
 from dial_client import ConversationManager, DialClient, FilePart, ImagePart, Message, Role, SQLStore, TextPart, Turn
-from dial_client.settings.entries import Wire
-from dial_client.store import Conversation
+from dial_client.settings.config_types import Wire
+from dial_client.stores.conversation_store import Conversation
 from tests.endpoints import Call, ModelEndpoint, Say, model_endpoint, provider_of
 
 pytestmark = pytest.mark.anyio

@@ -10,8 +10,8 @@ from mcp.server import MCPServer
 from dial_client import DialClient, Message, ToolFormat
 from dial_client.formats.react import ReActFormatHandler
 from dial_client.model import Completion, FinishReason, TextChunk
-from dial_client.turns.asking import GUIDANCE
-from dial_client.turns.instructions import MAX_CHARS, MAX_CHARS_IN_ALL
+from dial_client.turns.model_call import GUIDANCE
+from dial_client.turns.server_instructions import MAX_CHARS, MAX_CHARS_IN_ALL
 from tests.stand_ins import Model
 
 pytestmark = pytest.mark.anyio

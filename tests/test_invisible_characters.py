@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from dial_client import invisible_characters as tables
-from dial_client.invisible_characters import parse_ranges
-from dial_client.safe_text import count_unseen, safe, visible
-from dial_client.serve.pages import FOLDER
+from dial_client.serve.static_files import FOLDER
+from dial_client.text import invisible_characters as tables
+from dial_client.text.invisible_characters import parse_ranges
+from dial_client.text.safe_text import count_unseen, safe, visible
 
 NODE = shutil.which("node")
 SEEN = frozenset([*range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 0x891, 0x8E2, 0x110BD, 0x110CD, *range(0x13430, 0x13440)])

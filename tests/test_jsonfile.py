@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dial_client.errors import ConfigError
-from dial_client.settings.jsonfile import MAX_DEPTH, Node, did_you_mean, one_of, read
+from dial_client.settings.jsonc import MAX_DEPTH, Node, did_you_mean, one_of, read
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 SCALARS = st.none() | st.booleans() | st.integers(-(10**30), 10**30) | st.floats(-1e300, 1e300) | TEXT

@@ -16,12 +16,12 @@ from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from dial_client.client import DialClient
-from dial_client.conversations import ConversationManager
-from dial_client.histories import CUT_OFF, INTERRUPTED, valid_history
+from dial_client.conversations.conversation_manager import ConversationManager
+from dial_client.conversations.history import CUT_OFF, INTERRUPTED, valid_history
 from dial_client.messages import Message, Role
 from dial_client.providers.scripted import ScriptedProvider
-from dial_client.store import Conversation
-from dial_client.stores.sql import SQLStore
+from dial_client.stores.conversation_store import Conversation
+from dial_client.stores.sql_store import SQLStore
 from tests.programs import environment
 from tests.stores import DATABASES, place
 from tests.talker import server

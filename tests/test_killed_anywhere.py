@@ -11,10 +11,10 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from dial_client.histories import as_it_stands
+from dial_client.conversations.history import as_it_stands
 from dial_client.messages import Message, Role
 from dial_client.providers.scripted import ScriptedProvider
-from dial_client.stores.sql import SQLStore
+from dial_client.stores.sql_store import SQLStore
 from tests.talks import assert_valid, managed
 
 pytestmark = pytest.mark.anyio

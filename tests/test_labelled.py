@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from dial_client import DialClient, Message
 from dial_client.formats import ReActFormatHandler
 from dial_client.messages import ToolSpec
-from dial_client.providers.labelled import LabelledLines
-from dial_client.settings.entries import ModelSettings, Wire
+from dial_client.providers.json_to_lines import LabelledLines
+from dial_client.settings.config_types import ModelSettings, Wire
 from tests.endpoints import Say, hear, model_endpoint, provider_of, refuse
 from tests.programs import entry
 from tests.stand_ins import unhurried

@@ -7,21 +7,21 @@ from collections.abc import Sequence
 import anyio
 import pytest
 
-from dial_client.context import ConversationContext
 from dial_client.deadline import Deadline
 from dial_client.errors import ProviderError
 from dial_client.events import Event, MessageCompleted, TextDelta
 from dial_client.formats import NativeFormatHandler
-from dial_client.formats.choice import ChosenFormat
+from dial_client.formats.format_selection import ActiveFormat
 from dial_client.limits import Limits, StopReason
 from dial_client.messages import Message, Role, ToolCallRequest, ToolSpec
 from dial_client.model import CallChunk, Completion, FinishReason, TextChunk, ToolChoice
-from dial_client.resolution import Outcome, Reply
-from dial_client.turn import Turn
-from dial_client.turns.asking import Asker
-from dial_client.turns.fitting import Window
-from dial_client.turns.landing import land
-from dial_client.turns.recorder import TurnRecorder
+from dial_client.turn_result import Turn
+from dial_client.turns.context_window import ContextWindow
+from dial_client.turns.conversation_context import ConversationContext
+from dial_client.turns.finalization import land
+from dial_client.turns.model_call import ModelCaller
+from dial_client.turns.resolution import Outcome, Reply
+from dial_client.turns.turn_recorder import TurnRecorder
 from tests.stand_ins import Heard, Model, Step, virtual_time
 
 pytestmark = pytest.mark.anyio
@@ -50,10 +50,10 @@ class Landing:
 
     async def land(self, outcome: Outcome, *, ask_again: bool = True) -> Turn:
         tools = (ToolSpec("now", "", {}),)
-        asker = Asker(
+        asker = ModelCaller(
             self.model,
-            ChosenFormat(NativeFormatHandler()),
-            Window(),
+            ActiveFormat(NativeFormatHandler()),
+            ContextWindow(),
             lambda: tools,
             Deadline(5),
             self.recorder,

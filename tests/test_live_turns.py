@@ -7,14 +7,14 @@ from contextlib import aclosing
 import anyio
 import pytest
 
+from dial_client.conversations import live_turn
+from dial_client.conversations.live_turn import LiveTurn
 from dial_client.errors import ProviderError
 from dial_client.events import Event, Finished, RoundStarted, TextDelta, ToolCallFinished
-from dial_client.keeping import live_turn
-from dial_client.keeping.live_turn import LiveTurn
 from dial_client.limits import StopReason
 from dial_client.messages import Message
 from dial_client.providers.scripted import ScriptedProvider
-from dial_client.store import ConversationStore
+from dial_client.stores.conversation_store import ConversationStore
 from tests.talks import ADD, Calculator, Echo, dialogue, managed
 
 pytestmark = pytest.mark.anyio
@@ -89,7 +89,7 @@ async def test_a_turn_that_ended_can_be_read_for_a_while(store: ConversationStor
 async def test_only_so_many_ended_turns_are_remembered(
     store: ConversationStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dial_client.conversations._ENDED", 2)
+    monkeypatch.setattr("dial_client.conversations.conversation_manager._ENDED", 2)
     async with managed(store, ScriptedProvider(["Hi."], after="repeat")) as manager:
         made = [(await manager.create()).id for _ in range(4)]
         for conversation in made:

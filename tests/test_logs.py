@@ -36,13 +36,13 @@ def test_structlog_is_not_loaded_for_events_nobody_wants() -> None:
 
 
 def test_who_listens_hears_the_event_and_what_there_is_about_it(caplog: pytest.LogCaptureFixture) -> None:
-    log = get_logger("dial_client.executor")
+    log = get_logger("dial_client.tools.executor")
     with caplog.at_level(logging.DEBUG, logger="dial_client"):
         log.debug("tool_call", tool="now", seconds=0.5)
         log.warning("tool_call_broke", tool="now")
     assert [(record.levelname, record.name, record.getMessage()) for record in caplog.records] == [
-        ("DEBUG", "dial_client.executor", "event='tool_call' tool='now' seconds=0.5"),
-        ("WARNING", "dial_client.executor", "event='tool_call_broke' tool='now'"),
+        ("DEBUG", "dial_client.tools.executor", "event='tool_call' tool='now' seconds=0.5"),
+        ("WARNING", "dial_client.tools.executor", "event='tool_call_broke' tool='now'"),
     ]
 
 

@@ -17,8 +17,8 @@ from dial_client.messages import ImagePart, Message, TextPart, ToolCallRequest, 
 from dial_client.model import ModelRequest, ToolChoice
 from dial_client.providers import open_provider
 from dial_client.providers.presets import PRESETS
-from dial_client.providers.renaming import Renaming
-from dial_client.settings.entries import ModelSettings, Wire
+from dial_client.providers.tool_name_mapping import ToolNameMapping
+from dial_client.settings.config_types import ModelSettings, Wire
 from tests.endpoints import (
     Answer,
     Call,
@@ -50,7 +50,7 @@ ARGUMENTS = '{"tz": "UTC"}'
 def name_at(preset: str) -> str:
     """The name the first tool has on this endpoint's wire."""
     profile = PRESETS[preset].profile
-    renaming = Renaming(profile.tool_name_re, profile.tool_name_len)
+    renaming = ToolNameMapping(profile.tool_name_re, profile.tool_name_len)
     return renaming.outwards(ModelRequest((), TOOLS)).tools[0].name
 
 

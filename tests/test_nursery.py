@@ -12,18 +12,18 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from dial_client.nursery import Nursery
+from dial_client.background_tasks import BackgroundTasks
 
 pytestmark = pytest.mark.anyio
 NAME: contextvars.ContextVar[str] = contextvars.ContextVar("NAME", default="nobody")
 
 
 async def test_a_nursery_is_opened_in_one_task_and_closed_in_another() -> None:
-    box: list[Nursery] = []
+    box: list[BackgroundTasks] = []
     ran = anyio.Event()
 
     async def opens() -> None:
-        box.append(await Nursery.open())
+        box.append(await BackgroundTasks.open())
 
     async def closes() -> None:
         await box[0].aclose()
@@ -45,7 +45,7 @@ async def test_a_nursery_is_opened_in_one_task_and_closed_in_another() -> None:
 
 async def test_whoever_opens_it_keeps_no_cancel_scope() -> None:
     with anyio.CancelScope() as scope:
-        nursery = await Nursery.open()
+        nursery = await BackgroundTasks.open()
         done = anyio.Event()
         nursery.start_soon(_set_soon, done)
         scope.cancel()
@@ -59,7 +59,7 @@ async def _set_soon(event: anyio.Event) -> None:
 
 
 async def test_a_child_has_the_context_of_whoever_started_it() -> None:
-    nursery = await Nursery.open()
+    nursery = await BackgroundTasks.open()
     seen: list[str] = []
     done = anyio.Event()
 
@@ -75,7 +75,7 @@ async def test_a_child_has_the_context_of_whoever_started_it() -> None:
 
 
 async def test_a_child_that_raises_is_logged_and_takes_nobody_with_it(caplog: pytest.LogCaptureFixture) -> None:
-    nursery = await Nursery.open()
+    nursery = await BackgroundTasks.open()
     done = anyio.Event()
 
     async def breaks() -> None:
@@ -91,7 +91,7 @@ async def test_a_child_that_raises_is_logged_and_takes_nobody_with_it(caplog: py
 
 
 async def test_closing_waits_for_shielded_ends_even_when_the_closer_is_cancelled() -> None:
-    nursery = await Nursery.open()
+    nursery = await BackgroundTasks.open()
     began, ended = anyio.Event(), anyio.Event()
 
     async def child() -> None:
@@ -112,7 +112,7 @@ async def test_closing_waits_for_shielded_ends_even_when_the_closer_is_cancelled
 
 
 async def test_a_child_that_breaks_while_it_is_cancelled_is_contained() -> None:
-    nursery = await Nursery.open()
+    nursery = await BackgroundTasks.open()
 
     async def breaks() -> None:
         try:
@@ -133,7 +133,7 @@ async def test_a_child_that_breaks_while_it_is_cancelled_is_contained() -> None:
 
 
 async def test_closing_twice_is_fine_and_nothing_starts_afterwards() -> None:
-    nursery = await Nursery.open()
+    nursery = await BackgroundTasks.open()
     await nursery.aclose()
     await nursery.aclose()
     with pytest.raises(RuntimeError, match="closed"):
@@ -145,7 +145,7 @@ def test_a_half_imported_trio_does_not_matter_to_asyncio(monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "trio", types.ModuleType("trio"))
 
     async def main() -> None:
-        nursery = await Nursery.open()
+        nursery = await BackgroundTasks.open()
         await nursery.aclose()
 
     asyncio.run(main())

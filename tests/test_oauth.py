@@ -16,7 +16,7 @@ import httpx2
 import pytest
 
 from dial_client import DialClient, Limits, ServerState
-from dial_client.people.login import Login
+from dial_client.callbacks.oauth_callbacks import Login
 from tests.logins import Person, at_home, kept
 from tests.servers.login import WELL_KNOWN, Guarded, guarded
 from tests.servers.running import LONG, raw, until

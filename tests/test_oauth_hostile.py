@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from dial_client import DialClient, ServerState
-from dial_client.people.login import LoginFailed
-from dial_client.servers.oauth.addresses import Territory, for_a_browser
+from dial_client.callbacks.oauth_callbacks import LoginFailed
+from dial_client.servers.oauth.url_policy import UrlPolicy, for_a_browser
 from tests.logins import Person, at_home
 from tests.servers.login import RESOURCE, WELL_KNOWN, Guarded, guarded
 from tests.servers.running import raw
@@ -199,7 +199,7 @@ async def test_the_user_can_vouch_for_another_origin(server: Guarded) -> None:
 )
 async def test_a_public_server_leads_to_public_and_encrypted_places_only(url: str) -> None:
     with pytest.raises(LoginFailed):
-        await Territory("https://1.1.1.1/mcp").admit(url)
+        await UrlPolicy("https://1.1.1.1/mcp").admit(url)
 
 
 @pytest.mark.parametrize(
@@ -212,11 +212,11 @@ async def test_a_public_server_leads_to_public_and_encrypted_places_only(url: st
     ],
 )
 async def test_a_server_leads_no_further_inside_than_it_lies_itself(server: str, url: str) -> None:
-    assert await Territory(server).admit(url)
+    assert await UrlPolicy(server).admit(url)
 
 
 async def test_the_user_can_vouch_for_a_private_place() -> None:
-    assert await Territory("https://1.1.1.1/mcp", ("https://10.0.0.1",)).admit("https://10.0.0.1/authorize")
+    assert await UrlPolicy("https://1.1.1.1/mcp", ("https://10.0.0.1",)).admit("https://10.0.0.1/authorize")
 
 
 def test_an_address_for_a_browser_has_nothing_for_a_shell_in_it() -> None:

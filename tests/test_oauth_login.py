@@ -13,9 +13,9 @@ import anyio
 import httpx2
 import pytest
 
-from dial_client.people.login import LoginFailed
-from dial_client.servers.oauth.loopback import Loopback
-from dial_client.servers.oauth.vault import Record, Vault
+from dial_client.callbacks.oauth_callbacks import LoginFailed
+from dial_client.servers.oauth.redirect_listener import RedirectListener
+from dial_client.servers.oauth.token_storage import TokenRecord, TokenStorage
 from tests.logins import at_home, kept
 from tests.programs import LONG, dial_chat, started, write_config
 from tests.servers.login import Guarded, guarded
@@ -85,7 +85,7 @@ def test_what_cannot_be_logged_in_to_is_said(tmp_path: Path, words: tuple[str, .
 @pytest.mark.anyio
 async def test_the_port_hears_one_answer_and_nothing_else() -> None:
     async with (
-        Loopback() as loopback,
+        RedirectListener() as loopback,
         httpx2.AsyncClient(trust_env=False) as browser,
         anyio.create_task_group() as group,
     ):
@@ -111,31 +111,31 @@ async def test_the_port_hears_one_answer_and_nothing_else() -> None:
 
 @pytest.mark.anyio
 async def test_a_port_that_is_taken_is_named() -> None:
-    async with Loopback() as first:
+    async with RedirectListener() as first:
         port = int(first.redirect_uri.split(":")[2].split("/")[0])
         with pytest.raises(LoginFailed, match=str(port)):
-            async with Loopback(port):
+            async with RedirectListener(port):
                 pass
 
 
 @pytest.mark.anyio
 async def test_a_file_that_cannot_be_read_is_no_login(tmp_path: Path) -> None:
-    vault = Vault(web("https://a.example/mcp"), tmp_path / "logins")
-    await vault.save(Record(issuer="https://a.example"))
+    vault = TokenStorage(web("https://a.example/mcp"), tmp_path / "logins")
+    await vault.save(TokenRecord(issuer="https://a.example"))
     [file] = kept(tmp_path)
     for text in ("", "{", "[]", '"x"', "{}", '{"expires_at": "soon"}', '{"tokens": 3}', '{"another": 1}'):
         file.write_text(text)
-        assert await vault.load() == Record()
+        assert await vault.load() == TokenRecord()
 
 
 @pytest.mark.anyio
 async def test_a_record_belongs_to_one_name_and_one_url(tmp_path: Path) -> None:
     kept_for = web("https://a.example/mcp")
-    await Vault(kept_for, tmp_path).save(Record(tokens={"access_token": "x"}))
+    await TokenStorage(kept_for, tmp_path).save(TokenRecord(tokens={"access_token": "x"}))
     for other in (web("https://a.example/other"), web("https://a.example/mcp", name="other")):
-        assert await Vault(other, tmp_path).load() == Record()
-    assert await Vault(kept_for, tmp_path).forget()
-    assert not await Vault(kept_for, tmp_path).forget()
+        assert await TokenStorage(other, tmp_path).load() == TokenRecord()
+    assert await TokenStorage(kept_for, tmp_path).forget()
+    assert not await TokenStorage(kept_for, tmp_path).forget()
 
 
 class Keyring:
@@ -174,12 +174,12 @@ async def test_a_keyring_is_used_where_there_is_one_that_opens(
     for name in ("get_keyring", "get_password", "set_password", "delete_password"):
         setattr(package, name, getattr(keyring, name))
     monkeypatch.setitem(sys.modules, "keyring", package)
-    vault, record = Vault(web("https://a.example/mcp")), Record(issuer="https://a.example")
+    vault, record = TokenStorage(web("https://a.example/mcp")), TokenRecord(issuer="https://a.example")
     await vault.save(record)
     assert await vault.load() == record
     assert (len(kept(tmp_path)), len(keyring.entries)) == ((1, 0) if is_locked else (0, 1))
     assert await vault.forget()
-    assert await vault.load() == Record()
+    assert await vault.load() == TokenRecord()
 
 
 @pytest.mark.anyio
@@ -187,7 +187,7 @@ async def test_a_keyring_is_used_where_there_is_one_that_opens(
 async def test_the_umask_opens_no_file(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        await Vault(web("https://a.example/mcp"), tmp_path / "logins").save(Record())
+        await TokenStorage(web("https://a.example/mcp"), tmp_path / "logins").save(TokenRecord())
     finally:
         os.umask(before)
     [file] = kept(tmp_path)

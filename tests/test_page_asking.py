@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from dial_client.callbacks.approval_request import argument_block
 from dial_client.messages import ToolCallRequest
-from dial_client.people.approval_request import argument_block
-from dial_client.serve.pages import FOLDER
+from dial_client.serve.static_files import FOLDER
 from tests.browser import Browser
 from tests.pages import DONE, harmless, opened, say, served, shown, two_servers
 

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from anyio import to_thread
 
-from dial_client.conversations import ConversationManager
-from dial_client.histories import INTERRUPTED
+from dial_client.conversations.conversation_manager import ConversationManager
+from dial_client.conversations.history import INTERRUPTED
 from dial_client.messages import Message, ToolCallRequest
-from dial_client.serve import others
-from dial_client.serve.elsewhere import events as events_of
-from dial_client.serve.streams import end_of
-from dial_client.sinks import sse
-from dial_client.stores.sql import SQLStore
+from dial_client.serve.cluster import remote_turns
+from dial_client.serve.cluster.peers import events as events_of
+from dial_client.serve.sse_response import end_of
+from dial_client.sinks import sse_encoder
+from dial_client.stores.sql_store import SQLStore
 from tests.browser import Browser, Tab
 from tests.pages import DONE, harmless, opened, relayed, say, shown
 from tests.programs import LONG
@@ -60,14 +60,14 @@ async def begun_by_nobody(store: SQLStore) -> str:
     chunk = {"choices": [{"index": 0, "delta": {"content": "I will write."}}]}
     lines = [(1, f"id: {TURN}:1\ndata: {json.dumps(chunk)}\n\n")]
     lines += [(2, f"id: {TURN}:2\nevent: tool_call\ndata: {json.dumps(WROTE.to_dict() | {'server': 'pen'})}\n\n")]
-    await store.board.pin([(events_of(made.id, TURN), sse.to_json(lines))], LONG)
+    await store.board.pin([(events_of(made.id, TURN), sse_encoder.to_json(lines))], LONG)
     return made.id
 
 
 async def test_what_a_dead_process_did_is_shown_as_it_is_stored_and_gone_on_with(
     chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(others, "SILENCE", 0.1)
+    monkeypatch.setattr(remote_turns, "SILENCE", 0.1)
     async with two(tmp_path, there=["Gone on with."]) as (_, there):
         assert isinstance(there.store, SQLStore)
         made = await begun_by_nobody(there.store)
@@ -107,7 +107,7 @@ async def test_who_comes_back_when_the_process_is_gone_is_shown_what_is_stored(
 async def test_a_turn_that_goes_on_at_another_server_is_followed_there(
     chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(others, "SILENCE", LONG)
+    monkeypatch.setattr(remote_turns, "SILENCE", LONG)
     pen = Pen()
     async with two(tmp_path, [CALL, "Written after all."], servers={"pen": pen.server}) as (here, there):
         assert isinstance(there.store, SQLStore)
@@ -118,8 +118,8 @@ async def test_a_turn_that_goes_on_at_another_server_is_followed_there(
         live = await ConversationManager(here.dial, here.store).carry_on(made)
         assert live is not None
         here.turns.keep(live.running)
-        gone = end_of(others.TurnGone("its process is gone"), {})
-        await there.store.board.pin([(events_of(made, TURN), sse.to_json([(None, gone)]))], LONG)
+        gone = end_of(remote_turns.TurnLost("its process is gone"), {})
+        await there.store.board.pin([(events_of(made, TURN), sse_encoder.to_json([(None, gone)]))], LONG)
         await seen(tab.until, f"document.querySelector('.ask') && ({STATES}).join() === 'failed,waiting'")
         assert await seen(shown, tab, ".tool-result pre") == INTERRUPTED
         left = {"conversation": made, "turn": TURN, "call": WROTE.to_dict(), "server": "pen", "tool": "write"}

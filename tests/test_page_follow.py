@@ -12,7 +12,7 @@ import pytest
 
 FOLLOW = Path(__file__).parent.parent / "dial_client" / "serve" / "page" / "follow.js"
 NODE = shutil.which("node")
-GONE = 'event: error\ndata: {"type": "TurnGone", "message": "nobody knows"}\n\ndata: [DONE]\n\n'
+GONE = 'event: error\ndata: {"type": "TurnLost", "message": "nobody knows"}\n\ndata: [DONE]\n\n'
 LEFT = 'event: error\ndata: {"type": "ConversationBusy", "message": "another one goes on"}\n\ndata: [DONE]\n\n'
 ENDED = 'event: done\ndata: {"stop_reason": "answered"}\n\ndata: [DONE]\n\n'
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from dial_client import DialClient
-from dial_client.settings.entries import ServerSettings, Transport
-from dial_client.settings.policy import policy_from
-from dial_client.tools.pattern_notes import notes
-from dial_client.tools.policy import Rules
+from dial_client.settings.config_types import ServerSettings, Transport
+from dial_client.settings.policy_config import policy_from
+from dial_client.tools.pattern_warnings import notes
+from dial_client.tools.policy import PolicyRules
 from tests.servers.running import raw
 
 TIME = ServerSettings("time", Transport.STDIO, "x")
@@ -32,22 +32,22 @@ EXPECTED: list[tuple[dict[str, Any], list[str]]] = [
 
 @pytest.mark.parametrize(("options", "expected"), EXPECTED, ids=[str(options) for options, _ in EXPECTED])
 def test_a_pattern_that_matches_nothing_is_a_note(options: dict[str, Any], expected: list[str]) -> None:
-    rules = Rules(**(options | {"policy": policy_from(options.get("policy"))}))
+    rules = PolicyRules(**(options | {"policy": policy_from(options.get("policy"))}))
     assert list(notes(rules, TOOLS, {"time": TIME, "slow": None})) == expected
 
 
 def test_once_all_tools_are_known_so_is_a_name_that_none_has() -> None:
-    said = list(notes(Rules(deny=("time__now",)), {"time": ("now",)}, {}))
+    said = list(notes(PolicyRules(deny=("time__now",)), {"time": ("now",)}, {}))
     assert said == ["--deny 'time__now' matches no tool: a pattern is SERVER/TOOL, or a tool's own name"]
 
 
 def test_an_entrys_own_patterns_are_held_against_its_tools() -> None:
     entry = replace(TIME, auto_approve=("*", "nwo", "z*"), untrusted=("fetch",))
-    assert list(notes(Rules(), TOOLS, {"time": entry})) == [
+    assert list(notes(PolicyRules(), TOOLS, {"time": entry})) == [
         "autoApprove of 'time': 'nwo' matches no tool of this server",
         "untrusted of 'time': 'fetch' matches no tool of this server",
     ]
-    assert list(notes(Rules(), {"time": None}, {"time": entry})) == []
+    assert list(notes(PolicyRules(), {"time": None}, {"time": entry})) == []
 
 
 @pytest.mark.anyio

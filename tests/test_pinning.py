@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from dial_client.messages import ToolCallRequest, ToolSpec
-from dial_client.servers.drawer import MAX_BYTES, Drawer
-from dial_client.servers.pinning import MAX_TEXT, Pins
-from dial_client.settings.entries import ServerSettings, Transport
-from dial_client.tools.approvals import Approval, Approvals, Decision, Rules
+from dial_client.servers.json_cache import MAX_BYTES, JsonCache
+from dial_client.servers.tool_pins import MAX_TEXT, ToolPins
+from dial_client.settings.config_types import ServerSettings, Transport
+from dial_client.tools.approval import Approval, ApprovalChecker, Decision, PolicyRules
 
 pytestmark = pytest.mark.anyio
 
@@ -56,9 +56,9 @@ class Person:
         return Approval(self.answers.pop(0))
 
 
-def pins(folder: Path, entries: Mapping[str, Any] = ENTRIES) -> Pins:
+def pins(folder: Path, entries: Mapping[str, Any] = ENTRIES) -> ToolPins:
     """Give what another run of the program would make of the same folder."""
-    return Pins(Drawer(folder), entries)
+    return ToolPins(JsonCache(folder), entries)
 
 
 # --- within a run -----------------------------------------------------------------------------------
@@ -67,7 +67,7 @@ def pins(folder: Path, entries: Mapping[str, Any] = ENTRIES) -> Pins:
 @changes
 async def test_a_session_grant_does_not_survive_a_changed_definition(changed: ToolSpec) -> None:
     person = Person("session", "deny")
-    approvals = Approvals(Rules(), person)
+    approvals = ApprovalChecker(PolicyRules(), person)
     await approvals.ask(CALL, BEFORE)
     assert approvals.decided(BEFORE) is not None
     assert approvals.decided(changed) is None
@@ -77,7 +77,7 @@ async def test_a_session_grant_does_not_survive_a_changed_definition(changed: To
 
 async def test_whoever_is_asked_again_is_shown_what_changed() -> None:
     person = Person("session", "session")
-    approvals = Approvals(Rules(), person)
+    approvals = ApprovalChecker(PolicyRules(), person)
     await approvals.ask(CALL, BEFORE)
     await approvals.ask(CALL, AFTER)
     assert person.shown[0].change == ""
@@ -87,14 +87,14 @@ async def test_whoever_is_asked_again_is_shown_what_changed() -> None:
 
 
 async def test_the_order_of_keys_and_another_offered_name_change_nothing() -> None:
-    approvals = Approvals(Rules(), Person("session"))
+    approvals = ApprovalChecker(PolicyRules(), Person("session"))
     await approvals.ask(CALL, BEFORE)
     reordered = {"properties": {"zone": {"type": "string"}}, "type": "object"}
     assert approvals.decided(replace(spec(schema=reordered), name="clock__now")) is not None
 
 
 async def test_a_server_that_takes_the_name_of_another_inherits_no_grant() -> None:
-    approvals = Approvals(Rules(), Person("session"))
+    approvals = ApprovalChecker(PolicyRules(), Person("session"))
     await approvals.ask(CALL, BEFORE)
     approvals.forget("clock")
     assert approvals.decided(BEFORE) is None
@@ -102,30 +102,32 @@ async def test_a_server_that_takes_the_name_of_another_inherits_no_grant() -> No
 
 # --- from one run to the next -----------------------------------------------------------------------
 
-CONFIGURED = Rules(auto_approve={"clock": ("*",)})
-ALLOWED = Rules(allow=("*",))
+CONFIGURED = PolicyRules(auto_approve={"clock": ("*",)})
+ALLOWED = PolicyRules(allow=("*",))
 rules = pytest.mark.parametrize("allowed_by", [CONFIGURED, ALLOWED], ids=["autoApprove", "--allow"])
 
 
 @rules
 @changes
 async def test_what_a_rule_allows_is_asked_about_once_it_has_changed(
-    tmp_path: Path, allowed_by: Rules, changed: ToolSpec
+    tmp_path: Path, allowed_by: PolicyRules, changed: ToolSpec
 ) -> None:
-    assert Approvals(allowed_by, Person(), pins(tmp_path)).decided(BEFORE) == Approval("once")
+    assert ApprovalChecker(allowed_by, Person(), pins(tmp_path)).decided(BEFORE) == Approval("once")
     person = Person("once")
-    later = Approvals(allowed_by, person, pins(tmp_path))
+    later = ApprovalChecker(allowed_by, person, pins(tmp_path))
     assert later.decided(BEFORE) == Approval("once")
     assert later.decided(changed) is None
     assert (await later.ask(CALL, changed)).allowed
     assert person.shown[0].change
     assert later.decided(changed) == Approval("once"), "the new definition is the one that is approved now"
-    assert Approvals(allowed_by, Person(), pins(tmp_path)).decided(changed) == Approval("once"), "in later runs too"
-    assert Approvals(allowed_by, Person(), pins(tmp_path)).decided(BEFORE) is None
+    assert ApprovalChecker(allowed_by, Person(), pins(tmp_path)).decided(changed) == Approval("once"), (
+        "in later runs too"
+    )
+    assert ApprovalChecker(allowed_by, Person(), pins(tmp_path)).decided(BEFORE) is None
 
 
 async def test_a_no_leaves_the_old_definition_approved(tmp_path: Path) -> None:
-    approvals = Approvals(CONFIGURED, Person("deny"), pins(tmp_path))
+    approvals = ApprovalChecker(CONFIGURED, Person("deny"), pins(tmp_path))
     approvals.decided(BEFORE)
     assert not (await approvals.ask(CALL, AFTER)).allowed
     assert approvals.decided(AFTER) is None
@@ -133,8 +135,8 @@ async def test_a_no_leaves_the_old_definition_approved(tmp_path: Path) -> None:
 
 
 async def test_where_nobody_can_be_asked_a_changed_tool_is_refused_in_words(tmp_path: Path) -> None:
-    Approvals(CONFIGURED, None, pins(tmp_path)).decided(BEFORE)
-    refused = Approvals(CONFIGURED, None, pins(tmp_path)).decided(AFTER)
+    ApprovalChecker(CONFIGURED, None, pins(tmp_path)).decided(BEFORE)
+    refused = ApprovalChecker(CONFIGURED, None, pins(tmp_path)).decided(AFTER)
     assert refused is not None
     assert refused.decision is Decision.DENY
     assert "'clock'" in refused.reason
@@ -142,31 +144,31 @@ async def test_where_nobody_can_be_asked_a_changed_tool_is_refused_in_words(tmp_
 
 
 async def test_a_yes_to_one_call_pins_the_tool(tmp_path: Path) -> None:
-    await Approvals(Rules(), Person("once"), pins(tmp_path)).ask(CALL, BEFORE)
+    await ApprovalChecker(PolicyRules(), Person("once"), pins(tmp_path)).ask(CALL, BEFORE)
     person = Person("deny")
-    await Approvals(Rules(), person, pins(tmp_path)).ask(CALL, AFTER)
+    await ApprovalChecker(PolicyRules(), person, pins(tmp_path)).ask(CALL, AFTER)
     assert "id_rsa" in person.shown[0].change
 
 
 async def test_pins_belong_to_the_program_and_not_to_its_name(tmp_path: Path) -> None:
-    Approvals(CONFIGURED, Person(), pins(tmp_path)).decided(BEFORE)
+    ApprovalChecker(CONFIGURED, Person(), pins(tmp_path)).decided(BEFORE)
     other = {"clock": replace(CLOCK, args=("--other",))}
-    assert Approvals(CONFIGURED, Person(), pins(tmp_path, other)).decided(AFTER) == Approval("once")
+    assert ApprovalChecker(CONFIGURED, Person(), pins(tmp_path, other)).decided(AFTER) == Approval("once")
     renamed = {"watch": replace(CLOCK, name="watch")}
-    allowed = Rules(auto_approve={"watch": ("*",)})
-    assert Approvals(allowed, Person(), pins(tmp_path, renamed)).decided(replace(AFTER, server="watch")) is None
+    allowed = PolicyRules(auto_approve={"watch": ("*",)})
+    assert ApprovalChecker(allowed, Person(), pins(tmp_path, renamed)).decided(replace(AFTER, server="watch")) is None
 
 
 def test_a_server_of_this_process_is_not_pinned(tmp_path: Path) -> None:
-    approvals = Approvals(CONFIGURED, Person(), pins(tmp_path, {"clock": object()}))
+    approvals = ApprovalChecker(CONFIGURED, Person(), pins(tmp_path, {"clock": object()}))
     assert [approvals.decided(tool) for tool in (BEFORE, AFTER)] == [Approval("once"), Approval("once")]
     assert list(tmp_path.iterdir()) == []
 
 
 async def test_a_definition_too_long_to_be_shown_is_pinned_all_the_same(tmp_path: Path) -> None:
     long = spec("x" * MAX_TEXT)
-    Approvals(CONFIGURED, Person(), pins(tmp_path)).decided(long)
-    assert Approvals(CONFIGURED, Person(), pins(tmp_path)).decided(long) == Approval("once")
+    ApprovalChecker(CONFIGURED, Person(), pins(tmp_path)).decided(long)
+    assert ApprovalChecker(CONFIGURED, Person(), pins(tmp_path)).decided(long) == Approval("once")
     assert "too long" in pins(tmp_path).change(AFTER)
 
 
@@ -180,7 +182,7 @@ async def test_more_tools_than_can_be_shown_are_pinned_all_the_same(tmp_path: Pa
 
 async def test_a_pin_that_cannot_be_written_holds_for_this_run(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    approvals = Approvals(CONFIGURED, Person(), pins(tmp_path / "file" / "below"))
+    approvals = ApprovalChecker(CONFIGURED, Person(), pins(tmp_path / "file" / "below"))
     assert approvals.decided(BEFORE) == Approval("once")
     assert approvals.decided(AFTER) is None
 
@@ -201,7 +203,7 @@ GARBAGE: list[Any] = [[], {"now": 1}, {"now": {"sha256": 5}}, {"now": {"text": "
 
 @pytest.mark.parametrize("tools", GARBAGE, ids=str)
 def test_garbage_among_the_pins_breaks_nothing(tmp_path: Path, tools: Any) -> None:
-    Drawer(tmp_path).write(CLOCK, {"tools": tools})
+    JsonCache(tmp_path).write(CLOCK, {"tools": tools})
     known = pins(tmp_path)
     known.change(BEFORE)
     known.pin(BEFORE)

@@ -1,4 +1,4 @@
-"""Rules of a policy: what they match, which of them decides, and how they are written."""
+"""PolicyRules of a policy: what they match, which of them decides, and how they are written."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from dial_client.config import parse
 from dial_client.errors import ConfigError
 from dial_client.messages import ToolSpec
-from dial_client.settings.entries import ServerSettings, Transport
-from dial_client.settings.policy import Effect, policy_from
-from dial_client.tools.approvals import Approvals, Decision, Rules
+from dial_client.settings.config_types import ServerSettings, Transport
+from dial_client.settings.configuration import parse
+from dial_client.settings.policy_config import Effect, policy_from
+from dial_client.tools.approval import ApprovalChecker, Decision, PolicyRules
 from dial_client.tools.policy import ProposedCall, rule_matches
 
 ENTRY = ServerSettings("files", Transport.STDIO, "files-server")
@@ -36,7 +36,7 @@ def is_matched(rule: dict[str, Any], call: ProposedCall) -> bool:
 
 
 def decides(rules: list[Any], call: ProposedCall, **more: Any) -> tuple[str, str] | None:
-    verdict = Rules(policy=policy_from(rules), **more).verdict(call)
+    verdict = PolicyRules(policy=policy_from(rules), **more).verdict(call)
     return None if verdict is None else (verdict.effect.value, verdict.decided_by)
 
 
@@ -73,8 +73,8 @@ def test_a_rule_has_no_say_about_the_hosts_own_tools_and_an_option_has() -> None
 
 
 def test_an_ask_where_nobody_is_there_is_a_no_with_its_reason() -> None:
-    rules = Rules(policy=policy_from([{"ask": "files/*", "reason": "somebody should look"}]), allow=("*",))
-    known = Approvals(rules, None).decided(proposed().spec)
+    rules = PolicyRules(policy=policy_from([{"ask": "files/*", "reason": "somebody should look"}]), allow=("*",))
+    known = ApprovalChecker(rules, None).decided(proposed().spec)
     assert known is not None
     assert known.decision is Decision.DENY
     assert known.decided_by == "no approver"

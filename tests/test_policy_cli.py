@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dial_client.messages import ToolSpec
-from dial_client.settings.entries import ServerSettings, Transport
+from dial_client.settings.config_types import ServerSettings, Transport
 from dial_client.tools.grants import GrantStore
 from tests.programs import dial_chat, entry, write_config
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from dial_client.config import Settings, parse
 from dial_client.messages import ToolSpec
-from dial_client.tools.approvals import why_asked
-from dial_client.tools.policy import ProposedCall, Rules
+from dial_client.settings.configuration import Settings, parse
+from dial_client.tools.approval import why_asked
+from dial_client.tools.policy import PolicyRules, ProposedCall
 
 PAGE = (Path(__file__).parent.parent / "docs" / "policy.md").read_text(encoding="utf-8")
 (CONFIGURATION,) = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
@@ -37,7 +37,7 @@ def test_an_example_comes_out_as_the_page_says(settings: Settings, words: str, e
     server, tool = name.split("/")
     taint = ("web/fetch",) if more == ["--tainted"] else ()
     call = ProposedCall(ToolSpec(tool, "", {}, server, tool), json.loads(arguments), settings.servers[server], taint)
-    verdict = Rules(policy=settings.policy).verdict(call)
+    verdict = PolicyRules(policy=settings.policy).verdict(call)
     is_denied = verdict is not None and verdict.effect == "deny"
     is_asked = verdict is None or why_asked(call, verdict) != ""
     assert ("deny" if is_denied else "ask" if is_asked else "allow") == expected
@@ -46,6 +46,6 @@ def test_an_example_comes_out_as_the_page_says(settings: Settings, words: str, e
 def test_what_the_page_says_of_read_only_tools_of_trusted_servers_is_so(settings: Settings) -> None:
     spec = ToolSpec("read_file", "", {}, "files", "read_file", read_only=True)
     call = ProposedCall(spec, {"path": "src/a.py"}, settings.servers["files"])
-    verdict = Rules(policy=settings.policy).verdict(call)
+    verdict = PolicyRules(policy=settings.policy).verdict(call)
     assert verdict is not None
     assert (verdict.effect, verdict.decided_by) == ("allow", "policy rule 3 (servers.json)")

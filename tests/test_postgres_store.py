@@ -11,7 +11,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 
 from dial_client.errors import ConfigError, DialError
 from dial_client.messages import Message
-from dial_client.stores.sql import SQLStore
+from dial_client.stores.sql_store import SQLStore
 from tests.stores import MESSAGES, database_url, needs_postgres
 
 pytestmark = pytest.mark.anyio

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from dial_client.servers.transports.process import ServerProcess
 from dial_client.servers.transports.process_guard import ProcessGuard, guard
+from dial_client.servers.transports.server_process import ServerProcess
 from tests.servers.running import LONG, is_alive, raw, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are looked for in /proc")

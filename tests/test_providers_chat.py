@@ -9,9 +9,9 @@ import pytest
 
 from dial_client.messages import Message
 from dial_client.model import FinishReason
-from dial_client.providers.chat import ChatProvider
-from dial_client.providers.endpoint import Endpoint
-from dial_client.providers.profile import CHAT, Profile
+from dial_client.providers.chat_api import ChatProvider
+from dial_client.providers.endpoint_profile import CHAT, EndpointProfile
+from dial_client.providers.http.endpoint import Endpoint
 from tests.endpoints import Heard, Raw, events, hear, model_endpoint, one_json
 
 pytestmark = pytest.mark.anyio
@@ -37,7 +37,7 @@ def calls(*pieces: dict[str, Any], finish: Any = "tool_calls", together: bool = 
     return events(*said, delta({}, finish))
 
 
-async def ask(answer: Any, *messages: Message, profile: Profile = CHAT, **request: Any) -> Heard:
+async def ask(answer: Any, *messages: Message, profile: EndpointProfile = CHAT, **request: Any) -> Heard:
     with model_endpoint([answer]) as endpoint:
         provider = ChatProvider("m", Endpoint(f"{endpoint.url}/v1"), profile)
         try:

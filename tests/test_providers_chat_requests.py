@@ -9,9 +9,9 @@ import pytest
 from dial_client.errors import ProviderError
 from dial_client.messages import Message, ToolCallResult, ToolSpec, Usage
 from dial_client.model import ToolChoice
-from dial_client.providers.chat import ChatProvider
-from dial_client.providers.endpoint import Endpoint
-from dial_client.providers.profile import CHAT, OLLAMA, Profile
+from dial_client.providers.chat_api import ChatProvider
+from dial_client.providers.endpoint_profile import CHAT, OLLAMA, EndpointProfile
+from dial_client.providers.http.endpoint import Endpoint
 from tests.endpoints import Call, Raw, Say, events, hear, model_endpoint, one_json
 from tests.test_providers_chat import A1, A2, CALL, ask, calls, delta, piece, whole
 
@@ -39,9 +39,9 @@ async def test_reasoning_comes_apart_and_goes_back_with_the_calls(field: str, st
 async def test_reasoning_goes_back_where_the_profile_says() -> None:
     says = Say("Fine", reasoning="Hm")
     for profile, expected in [
-        (Profile(), None),
-        (Profile(echo_reasoning="always"), "Hm"),
-        (Profile(echo_reasoning="none"), None),
+        (EndpointProfile(), None),
+        (EndpointProfile(echo_reasoning="always"), "Hm"),
+        (EndpointProfile(echo_reasoning="none"), None),
     ]:
         with model_endpoint([says]) as endpoint:
             provider = ChatProvider("m", Endpoint(endpoint.url), profile)
@@ -182,7 +182,7 @@ TOOLS = (
 async def test_a_request_has_what_was_asked_for() -> None:
     with model_endpoint([Say("Hi")]) as endpoint:
         provider = ChatProvider(
-            "m", Endpoint(endpoint.url), Profile(extra_body={"seed": 7}), temperature=0.5, max_tokens=9
+            "m", Endpoint(endpoint.url), EndpointProfile(extra_body={"seed": 7}), temperature=0.5, max_tokens=9
         )
         await hear(provider, Message.system("Be kind"), Message.user("Hi"), tools=TOOLS, stop=("\nObservation",))
         await hear(provider, tools=TOOLS, tool_choice=ToolChoice.NONE, stream=False, max_tokens=5)

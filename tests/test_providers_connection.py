@@ -13,8 +13,8 @@ import pytest
 from dial_client.errors import ProviderError
 from dial_client.messages import Message
 from dial_client.model import Completion, FinishReason, ModelRequest, TextChunk
-from dial_client.providers.connection import Connection
-from dial_client.providers.endpoint import Endpoint
+from dial_client.providers.http.endpoint import Endpoint
+from dial_client.providers.http.transport import HttpTransport
 from tests.endpoints import (
     Bytes,
     ModelEndpoint,
@@ -36,9 +36,9 @@ HALF: dict[str, Any] = {"choices": [{"delta": {"content": "Half a"}}]}
 @asynccontextmanager
 async def connected(
     answer: Raw | Bytes, path: str = "", **about: Any
-) -> AsyncIterator[tuple[Connection, ModelEndpoint]]:
+) -> AsyncIterator[tuple[HttpTransport, ModelEndpoint]]:
     with model_endpoint([], described=answer) as endpoint:
-        connection = Connection(Endpoint(f"{endpoint.url}{path}", **about))
+        connection = HttpTransport(Endpoint(f"{endpoint.url}{path}", **about))
         try:
             yield connection, endpoint
         finally:
@@ -94,7 +94,7 @@ async def test_neither_cookies_nor_what_netrc_says_are_sent(tmp_path: Path, monk
 
 
 async def test_a_refusal_without_end_is_told_from_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dial_client.providers.connection._MAX_REFUSAL", 64)
+    monkeypatch.setattr("dial_client.providers.http.transport._MAX_REFUSAL", 64)
     endless = Raw((json.dumps({"error": {"message": "no"}}).ljust(64).encode(), b"x" * 100_000), 400, hang=True)
     with model_endpoint([endless]) as endpoint:
         provider = provider_of(endpoint)
@@ -104,7 +104,7 @@ async def test_a_refusal_without_end_is_told_from_its_beginning(monkeypatch: pyt
 
 
 async def test_a_refusal_that_never_ends_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dial_client.providers.connection._REFUSAL_TIMEOUT", 0.2)
+    monkeypatch.setattr("dial_client.providers.http.transport._REFUSAL_TIMEOUT", 0.2)
     with model_endpoint([Raw((b"the rest is",), 400, hang=True)]) as endpoint:
         provider = provider_of(endpoint)
         with pytest.raises(ProviderError, match="answered 400: the rest is"):

@@ -12,7 +12,7 @@ from dial_client.messages import Echo, ImagePart, Message, Role, TextPart, ToolC
 from dial_client.model import ToolFormat
 from dial_client.providers import open_provider
 from dial_client.providers.dial import DialProvider
-from dial_client.settings.entries import ModelSettings, Wire
+from dial_client.settings.config_types import ModelSettings, Wire
 from tests.endpoints import Call, ModelEndpoint, Raw, Say, events, hear, model_endpoint, one_json, refuse
 
 pytestmark = pytest.mark.anyio

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dial_client import schemas
-from dial_client.arguments import coerced
 from dial_client.messages import ToolSpec
-from dial_client.providers.dialects import spoken
+from dial_client.providers.schema_dialects import spoken
+from dial_client.schema import provider_schema
+from dial_client.schema.tool_arguments import coerced
 from tests.endpoints import Say, hear, model_endpoint, provider_of
 
 GEMINI_FORMATS = {"date-time", "enum", "int32", "int64", "float", "double"}
@@ -27,7 +27,7 @@ OPENAI_LOST = {"allOf", "oneOf", "not", "if", "then", "else", "patternProperties
 
 
 def tool_of(schema: Mapping[str, Any], description: str = "Does it") -> ToolSpec:
-    return ToolSpec("do", description, schemas.fit(schema).schema, original_schema=schema)
+    return ToolSpec("do", description, provider_schema.fit(schema).schema, original_schema=schema)
 
 
 def said(property_: Any, dialect: str = "gemini", defs: Any = None) -> Any:
@@ -281,7 +281,7 @@ wild = st.recursive(
 def test_whatever_a_server_writes_an_endpoint_gets_only_what_it_knows(schema: dict[str, Any]) -> None:
     try:
         tool = tool_of(schema | {"type": "object"})
-    except schemas.Unfit:
+    except provider_schema.Unsupported:
         return
     before = copy.deepcopy(tool.input_schema)
 

@@ -14,9 +14,9 @@ from anyio import to_thread
 from dial_client.errors import ProviderError
 from dial_client.messages import Message, ToolSpec
 from dial_client.model import FinishReason, ModelRequest, TextChunk
-from dial_client.providers import failures
-from dial_client.providers.endpoint import Endpoint
-from dial_client.settings.entries import Wire
+from dial_client.providers.http import provider_errors
+from dial_client.providers.http.endpoint import Endpoint
+from dial_client.settings.config_types import Wire
 from tests.endpoints import ModelEndpoint, Raw, Say, events, hear, model_endpoint, one_json, provider_of, refuse
 
 pytestmark = pytest.mark.anyio
@@ -86,13 +86,13 @@ async def test_a_web_page_in_place_of_an_answer_is_an_error(wire: Wire) -> None:
 @pytest.mark.parametrize(
     ("status", "message", "code"),
     [
-        (400, "registry.ollama.ai/library/gemma:2b does not support tools", failures.TOOLS_UNSUPPORTED),
-        (400, '"auto" tool choice requires --enable-auto-tool-choice to be set', failures.TOOLS_UNSUPPORTED),
-        (404, "No endpoints found that support tool use", failures.TOOLS_UNSUPPORTED),
-        (500, "tools param requires --jinja flag", failures.TOOLS_UNSUPPORTED),
-        (400, "`tool calling` is not supported with this model", failures.TOOLS_UNSUPPORTED),
-        (400, "This model's maximum context length is 8192 tokens", failures.CONTEXT_LENGTH_EXCEEDED),
-        (400, "prompt is too long: 210000 tokens > 200000 maximum", failures.CONTEXT_LENGTH_EXCEEDED),
+        (400, "registry.ollama.ai/library/gemma:2b does not support tools", provider_errors.TOOLS_UNSUPPORTED),
+        (400, '"auto" tool choice requires --enable-auto-tool-choice to be set', provider_errors.TOOLS_UNSUPPORTED),
+        (404, "No endpoints found that support tool use", provider_errors.TOOLS_UNSUPPORTED),
+        (500, "tools param requires --jinja flag", provider_errors.TOOLS_UNSUPPORTED),
+        (400, "`tool calling` is not supported with this model", provider_errors.TOOLS_UNSUPPORTED),
+        (400, "This model's maximum context length is 8192 tokens", provider_errors.CONTEXT_LENGTH_EXCEEDED),
+        (400, "prompt is too long: 210000 tokens > 200000 maximum", provider_errors.CONTEXT_LENGTH_EXCEEDED),
         (400, "Something else", "an_error"),
         (429, "too many tokens per minute", "an_error"),
     ],
@@ -146,7 +146,7 @@ async def test_an_endpoint_is_not_asked_again_where_that_cannot_help(wire: Wire,
     ],
 )
 def test_the_wait_an_endpoint_asks_for_is_read_in_all_its_forms(value: str, expected: float | None) -> None:
-    assert failures.retry_after({"retry-after": value}) == expected
+    assert provider_errors.retry_after({"retry-after": value}) == expected
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_the_wait_an_endpoint_asks_for_is_read_in_all_its_forms(value: str, expe
     ],
 )
 def test_what_broke_is_said_in_one_line(error: Exception, says: str, code: str) -> None:
-    told = failures.unreachable(Endpoint("https://model.test/v1"), error)
+    told = provider_errors.unreachable(Endpoint("https://model.test/v1"), error)
 
     assert (str(told), told.code, told.status) == (says, code, None)
 
@@ -193,7 +193,7 @@ async def test_a_conversation_is_never_sent_on_to_where_an_endpoint_redirects(wi
 
 @pytest.mark.parametrize("stream", [True, False])
 async def test_silence_has_an_end(stream: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dial_client.providers.exchange._ONE_PIECE_TIMEOUT", 0.05)
+    monkeypatch.setattr("dial_client.providers.http.http_provider._ONE_PIECE_TIMEOUT", 0.05)
     with model_endpoint([Raw(hang=True)]) as endpoint:
         provider = provider_of(endpoint, quirks={"idle_timeout": 0.05})
         with pytest.raises(ProviderError, match="did not answer in time") as caught:
@@ -311,7 +311,7 @@ def test_an_error_object_in_any_shape_is_told_in_one_line() -> None:
         {"error": [1]},
     ]
     for value in values:
-        error = failures.reported(Endpoint("http://127.0.0.1"), value)
+        error = provider_errors.reported(Endpoint("http://127.0.0.1"), value)
         assert str(error).isprintable()
 
 

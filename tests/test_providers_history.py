@@ -21,12 +21,12 @@ from dial_client.messages import (
     ToolCallRequest,
     ToolCallResult,
 )
-from dial_client.providers import chat, history, messages, responses
-from dial_client.providers.profile import ANTHROPIC, CHAT, OPENAI, Profile
+from dial_client.providers import chat_api, messages_api, responses_api, wire_history
+from dial_client.providers.endpoint_profile import ANTHROPIC, CHAT, OPENAI, EndpointProfile
 from tests.test_providers_rules import check_chat, check_messages, check_responses
 
 ME = "me"
-MISTRAL = Profile(user_after_tool=False, short_ids=True)
+MISTRAL = EndpointProfile(user_after_tool=False, short_ids=True)
 
 
 # Conversations in any state.
@@ -120,21 +120,21 @@ def conversations(echo_of: EchoOf) -> st.SearchStrategy[list[Message]]:
 
 @given(conversations(chat_echo))
 def test_any_conversation_is_valid_for_chat_completions(conversation: list[Message]) -> None:
-    blind = Profile(images=False, echo_reasoning="always", reasoning_field="reasoning_content")
+    blind = EndpointProfile(images=False, echo_reasoning="always", reasoning_field="reasoning_content")
     for profile in (CHAT, MISTRAL, OPENAI, blind):
-        check_chat(chat.to_wire(conversation, ME, profile), profile)
+        check_chat(chat_api.to_wire(conversation, ME, profile), profile)
 
 
 @given(conversations(responses_echo))
 def test_any_conversation_is_valid_for_responses(conversation: list[Message]) -> None:
-    for profile in (CHAT, OPENAI, Profile(images=False)):
-        check_responses(responses.to_wire(conversation, ME, profile), profile)
+    for profile in (CHAT, OPENAI, EndpointProfile(images=False)):
+        check_responses(responses_api.to_wire(conversation, ME, profile), profile)
 
 
 @given(conversations(messages_echo))
 def test_any_conversation_is_valid_for_messages(conversation: list[Message]) -> None:
-    for profile in (CHAT, ANTHROPIC, Profile(images=False)):
-        check_messages(messages.to_wire(conversation, ME, profile), profile)
+    for profile in (CHAT, ANTHROPIC, EndpointProfile(images=False)):
+        check_messages(messages_api.to_wire(conversation, ME, profile), profile)
 
 
 # A conversation that goes on.
@@ -163,9 +163,9 @@ def sane_turns(draw: st.DrawFn) -> list[list[Message]]:
 
 
 def sent_items(request: list[Message]) -> Iterator[list[Any]]:
-    yield chat.to_wire(request, ME, OPENAI)
-    yield responses.to_wire(request, ME)[1]
-    yield messages.to_wire(request, ME)[1]
+    yield chat_api.to_wire(request, ME, OPENAI)
+    yield responses_api.to_wire(request, ME)[1]
+    yield messages_api.to_wire(request, ME)[1]
 
 
 @given(sane_turns())
@@ -238,7 +238,7 @@ def result(call_id: str, content: Content = "done", *, is_error: bool = False) -
         ),
         pytest.param(
             [Message.assistant("", [CALL]), result("a", "  ")],
-            [("assistant", None), ("tool", history.NO_OUTPUT)],
+            [("assistant", None), ("tool", wire_history.NO_OUTPUT)],
             id="an empty result",
         ),
         pytest.param(
@@ -257,14 +257,14 @@ def result(call_id: str, content: Content = "done", *, is_error: bool = False) -
         ),
         pytest.param(
             [Message.user("Hi"), Message.assistant("Well"), Message.assistant("yes")],
-            [("user", "Hi"), ("assistant", "Well\n\nyes"), ("user", history.GO_ON)],
+            [("user", "Hi"), ("assistant", "Well\n\nyes"), ("user", wire_history.GO_ON)],
             id="the model has the last word",
         ),
-        pytest.param([], [("user", history.NO_TEXT)], id="nothing at all"),
+        pytest.param([], [("user", wire_history.NO_TEXT)], id="nothing at all"),
     ],
 )
 def test_a_conversation_is_put_in_order(conversation: list[Message], expected: list[tuple[str, Any]]) -> None:
-    sent = chat.to_wire(conversation, ME)
+    sent = chat_api.to_wire(conversation, ME)
 
     assert [(message["role"], message["content"]) for message in sent] == expected
 
@@ -273,8 +273,8 @@ def test_ids_an_endpoint_takes_stay_and_others_are_replaced_alike_in_call_and_re
     calls = [ToolCallRequest(call_id, "f", {}) for call_id in ("functions.f:0", "x" * 46, "", "ok")]
     conversation = [Message.assistant("", calls), *(result(call.id, call.id or "empty") for call in calls)]
 
-    sent = chat.to_wire(conversation, ME)
-    blocks = messages.to_wire(conversation, ME)[1]
+    sent = chat_api.to_wire(conversation, ME)
+    blocks = messages_api.to_wire(conversation, ME)[1]
 
     ids = [call["id"] for call in sent[0]["tool_calls"]]
     assert (ids[0], ids[3]) == ("functions.f:0", "ok")
@@ -287,7 +287,7 @@ def test_ids_an_endpoint_takes_stay_and_others_are_replaced_alike_in_call_and_re
 def test_names_and_arguments_of_the_model_go_back_in_a_form_the_endpoint_takes() -> None:
     call = ToolCallRequest("a", "functions.f", {"x": float("nan"), "y": "\ud83d\ude00\ud800"}, unreadable="{'x'")
 
-    sent = chat.to_wire([Message.assistant("", [call])], ME)[0]["tool_calls"][0]["function"]
+    sent = chat_api.to_wire([Message.assistant("", [call])], ME)[0]["tool_calls"][0]["function"]
 
     assert sent == {"name": "functions_f", "arguments": '{"x":null,"y":"😀\ufffd"}'}
 
@@ -297,7 +297,7 @@ def test_deep_arguments_do_not_end_the_conversation() -> None:
     for _ in range(900):
         deep = {"a": deep}
 
-    check_chat(chat.to_wire([Message.assistant("", [ToolCallRequest("a", "f", deep)])], ME))
+    check_chat(chat_api.to_wire([Message.assistant("", [ToolCallRequest("a", "f", deep)])], ME))
 
 
 def test_images_of_tools_follow_the_results_where_a_tool_message_can_hold_only_text() -> None:
@@ -308,8 +308,8 @@ def test_images_of_tools_follow_the_results_where_a_tool_message_can_hold_only_t
         result("b", (picture,)),
     ]
 
-    sent = chat.to_wire([*conversation, Message.user("What is it?")], ME)
-    described = chat.to_wire(conversation, ME, MISTRAL)
+    sent = chat_api.to_wire([*conversation, Message.user("What is it?")], ME)
+    described = chat_api.to_wire(conversation, ME, MISTRAL)
 
     assert [message["role"] for message in sent] == ["assistant", "tool", "tool", "user"]
     assert [part["type"] for part in sent[3]["content"]] == ["text", "image_url", "text", "image_url", "text"]
@@ -319,19 +319,19 @@ def test_images_of_tools_follow_the_results_where_a_tool_message_can_hold_only_t
 
 
 def test_where_no_person_may_follow_a_tool_an_answer_stands_between() -> None:
-    sent = chat.to_wire([Message.assistant("", [CALL]), result("a"), Message.user("Hm")], ME, MISTRAL)
+    sent = chat_api.to_wire([Message.assistant("", [CALL]), result("a"), Message.user("Hm")], ME, MISTRAL)
 
     assert [message["role"] for message in sent] == ["assistant", "tool", "assistant", "user"]
 
 
 def test_an_echo_that_does_not_have_the_very_calls_that_are_answered_is_not_used() -> None:
     found_in_text = Message(Role.ASSISTANT, "Hm", (CALL,), echo=Echo(ME, responses_echo([])))
-    sent = responses.to_wire([found_in_text, result("a")], ME)[1]
+    sent = responses_api.to_wire([found_in_text, result("a")], ME)[1]
 
     assert [item.get("type", "message") for item in sent] == ["message", "function_call", "function_call_output"]
 
     found_in_text = Message(Role.ASSISTANT, "Hm", (CALL,), echo=Echo(ME, messages_echo([OTHER])))
-    blocks = messages.to_wire([Message.user("?"), found_in_text], ME)[1][1]["content"]
+    blocks = messages_api.to_wire([Message.user("?"), found_in_text], ME)[1][1]["content"]
 
     assert [block["type"] for block in blocks] == ["text", "tool_use"]
     assert blocks[1]["id"] == "a"
@@ -350,6 +350,6 @@ def test_an_echo_that_does_not_have_the_very_calls_that_are_answered_is_not_used
     ],
 )
 def test_an_image_no_provider_takes_is_described(image: ImagePart, shown: bool) -> None:
-    sent = messages.to_wire([Message(Role.USER, (image,))], ME)[1][0]["content"][0]
+    sent = messages_api.to_wire([Message(Role.USER, (image,))], ME)[1][0]["content"][0]
 
     assert sent["type"] == ("image" if shown else "text")

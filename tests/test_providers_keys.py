@@ -9,14 +9,14 @@ import pytest
 from dial_client.messages import ToolSpec
 from dial_client.providers import open_provider
 from dial_client.providers.dial import DialProvider
-from dial_client.providers.endpoint import Endpoint
+from dial_client.providers.endpoint_profile import EndpointProfile
+from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.presets import PRESETS
-from dial_client.providers.profile import Profile
-from dial_client.settings.entries import Wire
+from dial_client.settings.config_types import Wire
 from tests.endpoints import Recorded, Say, hear, model_endpoint
 from tests.test_providers_opening import endpoint_of, opened, settings
 
-AZURE = Profile(key_header="api-key", api_version="2026-01-01")
+AZURE = EndpointProfile(key_header="api-key", api_version="2026-01-01")
 
 
 SECRETS = {

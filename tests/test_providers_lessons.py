@@ -9,7 +9,7 @@ import pytest
 from dial_client.errors import ProviderError
 from dial_client.messages import FilePart, ImagePart, Message, Role, TextPart, ToolCallRequest, ToolSpec
 from dial_client.model import ToolChoice
-from dial_client.settings.entries import Wire
+from dial_client.settings.config_types import Wire
 from tests.endpoints import Raw, Say, hear, model_endpoint, one_json, provider_of, refuse
 from tests.test_providers_failures import refusal
 

@@ -8,7 +8,7 @@ import pytest
 
 from dial_client.messages import Message, ToolCallRequest, Usage
 from dial_client.model import FinishReason
-from dial_client.settings.entries import Wire
+from dial_client.settings.config_types import Wire
 from tests.endpoints import Answer, Heard, Say, events, hear, model_endpoint, one_json, provider_of
 
 pytestmark = pytest.mark.anyio

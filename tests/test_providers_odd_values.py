@@ -12,10 +12,10 @@ import pytest
 
 from dial_client.errors import ProviderError
 from dial_client.model import Completion, Delta
-from dial_client.providers.calls import to_bytes
-from dial_client.providers.exchange import HttpProvider
-from dial_client.providers.reading import Reading
-from dial_client.settings.entries import Wire
+from dial_client.providers.http.http_provider import HttpProvider
+from dial_client.providers.http.response_stream import ResponseStream
+from dial_client.providers.tool_call_codec import to_bytes
+from dial_client.settings.config_types import Wire
 from tests.endpoints import Call, Recorded, Say, _written, provider_of
 
 pytestmark = pytest.mark.anyio
@@ -52,7 +52,7 @@ async def read(provider: HttpProvider, values: list[Any], *, stream: bool) -> No
         return pieces()
 
     deltas: list[Delta] = []
-    reading = Reading(provider.wire, provider._reply(), provider._endpoint, [])
+    reading = ResponseStream(provider.wire, provider._reply(), provider._endpoint, [])
     try:
         async with aclosing(reading.deltas(ask)) as coming:
             deltas += [delta async for delta in coming]

@@ -13,19 +13,19 @@ import pytest
 from dial_client.errors import ConfigError
 from dial_client.model import ToolFormat
 from dial_client.providers import open_provider
-from dial_client.providers.chat import ChatProvider
+from dial_client.providers.chat_api import ChatProvider
 from dial_client.providers.dial import DialProvider
-from dial_client.providers.endpoint import Endpoint, is_loopback
-from dial_client.providers.exchange import HttpProvider
-from dial_client.providers.messages import MessagesProvider
+from dial_client.providers.endpoint_profile import CHAT, EndpointProfile, with_quirks
+from dial_client.providers.http.endpoint import Endpoint, is_loopback
+from dial_client.providers.http.http_provider import HttpProvider
+from dial_client.providers.messages_api import MessagesProvider
 from dial_client.providers.presets import PRESETS, UNKNOWN, of_url
-from dial_client.providers.profile import CHAT, Profile, with_quirks
-from dial_client.providers.responses import ResponsesProvider
-from dial_client.settings.entries import ModelSettings, Wire
+from dial_client.providers.responses_api import ResponsesProvider
+from dial_client.settings.config_types import ModelSettings, Wire
 
 OPENAI_KEY = {"OPENAI_API_KEY": "sk-openai"}
 ANTHROPIC_KEY = {"ANTHROPIC_API_KEY": "sk-anthropic"}
-AZURE = Profile(key_header="api-key", api_version="2026-01-01")
+AZURE = EndpointProfile(key_header="api-key", api_version="2026-01-01")
 
 
 def opened(model: str, environ: Mapping[str, str] | None = None, **options: Any) -> HttpProvider | DialProvider:
@@ -38,7 +38,7 @@ def endpoint_of(provider: HttpProvider | DialProvider) -> Endpoint:
     return provider._endpoint
 
 
-def profile_of(provider: HttpProvider | DialProvider) -> Profile:
+def profile_of(provider: HttpProvider | DialProvider) -> EndpointProfile:
     return provider._profile if isinstance(provider, DialProvider) else provider._lessons.profile
 
 

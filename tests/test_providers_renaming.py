@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from dial_client.messages import Message, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.model import ModelRequest
-from dial_client.providers.renaming import Renaming
-from dial_client.settings.entries import Wire
+from dial_client.providers.tool_name_mapping import ToolNameMapping
+from dial_client.settings.config_types import Wire
 from tests.endpoints import Call, Say, hear, model_endpoint, provider_of, refuse
 
 WIRES = pytest.mark.parametrize("wire", list(Wire))
@@ -24,25 +24,25 @@ def request(*names: str, messages: tuple[Message, ...] = ()) -> ModelRequest:
     return ModelRequest(messages, tuple(ToolSpec(name, "", {"type": "object"}) for name in names))
 
 
-def renamed(renaming: Renaming, *names: str) -> list[str]:
+def renamed(renaming: ToolNameMapping, *names: str) -> list[str]:
     return [tool.name for tool in renaming.outwards(request(*names)).tools]
 
 
 def test_a_name_that_fits_is_left_alone() -> None:
-    assert renamed(Renaming(LETTERS, 64), "now", "time__now")[0] == "now"
+    assert renamed(ToolNameMapping(LETTERS, 64), "now", "time__now")[0] == "now"
 
 
 def test_a_name_is_the_same_whatever_else_is_on_offer() -> None:
-    alone = renamed(Renaming(LETTERS, 64), "time__now")
-    among = renamed(Renaming(LETTERS, 64), "a_b", "time__now", "timenow")
+    alone = renamed(ToolNameMapping(LETTERS, 64), "time__now")
+    among = renamed(ToolNameMapping(LETTERS, 64), "a_b", "time__now", "timenow")
 
     assert alone == [among[1]]
     assert alone[0].startswith("timenow")
 
 
 def test_a_server_cannot_take_anothers_name_by_guessing_it() -> None:
-    (made,) = renamed(Renaming(LETTERS, 64), "time__now")
-    renaming = Renaming(LETTERS, 64)
+    (made,) = renamed(ToolNameMapping(LETTERS, 64), "time__now")
+    renaming = ToolNameMapping(LETTERS, 64)
 
     names = renamed(renaming, "time__now", made)
 
@@ -53,14 +53,14 @@ def test_a_server_cannot_take_anothers_name_by_guessing_it() -> None:
 
 
 def test_a_tool_for_which_there_is_no_name_is_left_out_and_that_is_said() -> None:
-    renaming = Renaming("only_this", 64)
+    renaming = ToolNameMapping("only_this", 64)
 
     assert renamed(renaming, "now", "only_this") == ["only_this"]
     assert renaming.notes == ["no name the endpoint takes can be made for the tool now: it is left out"]
 
 
 def test_the_same_tools_are_not_renamed_anew() -> None:
-    renaming, asked = Renaming(LETTERS, 64), request("time__now")
+    renaming, asked = ToolNameMapping(LETTERS, 64), request("time__now")
 
     assert renaming.outwards(asked).tools is renaming.outwards(asked).tools
 
@@ -74,7 +74,7 @@ def test_the_same_tools_are_not_renamed_anew() -> None:
     length=st.integers(16, 64),
 )
 def test_every_name_fits_is_unique_and_leads_back(names: list[str], pattern: str, length: int) -> None:
-    renaming = Renaming(pattern, length)
+    renaming = ToolNameMapping(pattern, length)
 
     sent = renamed(renaming, *names)
 
@@ -93,7 +93,7 @@ def names_in(body: Any) -> list[str]:
 async def test_a_turn_speaks_of_tools_by_the_endpoints_names_and_gives_its_own_back(wire: Wire, stream: bool) -> None:
     tools = request("time__now", "3d_render", "fine").tools
     quirks = {"tool_name_re": LETTERS, "tool_name_len": 24}
-    sent = renamed(Renaming(LETTERS, 24), "time__now", "3d_render", "fine")
+    sent = renamed(ToolNameMapping(LETTERS, 24), "time__now", "3d_render", "fine")
     with model_endpoint([Say("", (Call(sent[0]), Call(sent[1], id="call_2"))), Say("Done")]) as endpoint:
         provider = provider_of(endpoint, wire, quirks=quirks)
         heard = await hear(provider, tools=tools, stream=stream)

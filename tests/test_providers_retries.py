@@ -21,11 +21,11 @@ from dial_client.events import RoundStarted, StatusChanged
 from dial_client.limits import Limits, StopReason
 from dial_client.messages import Message
 from dial_client.model import FinishReason
-from dial_client.providers import failures, retries
-from dial_client.providers.endpoint import Endpoint
-from dial_client.providers.retries import MARGIN, Again, after_break, after_refusal, pause
-from dial_client.settings.entries import Wire
-from dial_client.turns import status
+from dial_client.providers.http import provider_errors, retry_policy
+from dial_client.providers.http.endpoint import Endpoint
+from dial_client.providers.http.retry_policy import MARGIN, RetryClass, after_break, after_refusal, pause
+from dial_client.settings.config_types import Wire
+from dial_client.turns import status_text
 from tests.endpoints import Answer, Bytes, Raw, Say, hear, model_endpoint, one_json, provider_of, refuse
 
 WIRES = pytest.mark.parametrize("wire", list(Wire))
@@ -56,73 +56,73 @@ MISREAD = "Failed to parse input at pos 17: <tool_call>"
 def test_a_wait_grows_is_what_was_asked_for_and_fits_in_the_time_left(
     attempts: int, asked: float | None, left: float, chance: float, expected: float | None
 ) -> None:
-    assert pause(Again.BUSY, attempts, asked=asked, left=left, chance=chance) == expected
+    assert pause(RetryClass.BUSY, attempts, asked=asked, left=left, chance=chance) == expected
 
 
 @pytest.mark.parametrize(
     ("again", "waits"),
     [
-        (Again.NEVER, []),
-        (Again.ABSENT, [0.1]),
-        (Again.MISREAD, [0.0]),
-        (Again.DROPPED, [0.0, 1.0, 2.0]),
-        (Again.UNREACHED, [0.5, 1.0, 2.0]),
-        (Again.BUSY, [0.5, 1.0, 2.0]),
+        (RetryClass.NEVER, []),
+        (RetryClass.ABSENT, [0.1]),
+        (RetryClass.MISREAD, [0.0]),
+        (RetryClass.DROPPED, [0.0, 1.0, 2.0]),
+        (RetryClass.UNREACHED, [0.5, 1.0, 2.0]),
+        (RetryClass.BUSY, [0.5, 1.0, 2.0]),
     ],
 )
-def test_how_often_is_asked_again_depends_on_what_was_the_matter(again: Again, waits: list[float]) -> None:
+def test_how_often_is_asked_again_depends_on_what_was_the_matter(again: RetryClass, waits: list[float]) -> None:
     given = [pause(again, attempts, asked=None, left=math.inf, chance=0.0) for attempts in range(1, len(waits) + 2)]
 
     assert given == [*waits, None]
 
 
 def test_a_model_that_is_loading_is_waited_for_longer_but_not_for_ever() -> None:
-    waits = [pause(Again.LOADING, attempts, asked=None, left=math.inf, chance=0.0) for attempts in range(1, 61)]
+    waits = [pause(RetryClass.LOADING, attempts, asked=None, left=math.inf, chance=0.0) for attempts in range(1, 61)]
 
     assert waits[:6] == [0.5, 1.0, 2.0, 4.0, 8.0, 8.0]
     assert waits[-2:] == [8.0, None]
-    assert pause(Again.LOADING, 40, asked=None, left=8.0, chance=0.0) is None
+    assert pause(RetryClass.LOADING, 40, asked=None, left=8.0, chance=0.0) is None
 
 
-def refusal(status: int, headers: dict[str, str] | None = None, **error: Any) -> Again:
+def refusal(status: int, headers: dict[str, str] | None = None, **error: Any) -> RetryClass:
     endpoint = Endpoint("http://127.0.0.1:1")
-    told = failures.reported(endpoint, {"error": error}, status=status)
+    told = provider_errors.reported(endpoint, {"error": error}, status=status)
     return after_refusal(told, headers or {}, json.dumps({"error": error}).encode())
 
 
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 504, 529])
 def test_a_status_that_passes_is_asked_again_unless_the_endpoint_says_no(status: int) -> None:
-    assert refusal(status, message="no") is Again.BUSY
-    assert refusal(status, {"x-should-retry": "false"}, message="no") is Again.NEVER
+    assert refusal(status, message="no") is RetryClass.BUSY
+    assert refusal(status, {"x-should-retry": "false"}, message="no") is RetryClass.NEVER
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422])
 def test_what_was_refused_for_what_it_is_is_never_asked_again(status: int) -> None:
-    assert refusal(status, message="no") is Again.NEVER
-    assert refusal(status, {"x-should-retry": "true"}, message="no") is Again.NEVER
+    assert refusal(status, message="no") is RetryClass.NEVER
+    assert refusal(status, {"x-should-retry": "true"}, message="no") is RetryClass.NEVER
 
 
 def test_an_endpoint_may_ask_to_be_asked_again() -> None:
-    assert refusal(418, message="no") is Again.NEVER
-    assert refusal(418, {"x-should-retry": "true"}, message="no") is Again.BUSY
+    assert refusal(418, message="no") is RetryClass.NEVER
+    assert refusal(418, {"x-should-retry": "true"}, message="no") is RetryClass.BUSY
 
 
 @pytest.mark.parametrize(
     ("status", "error", "expected"),
     [
-        pytest.param(429, {"code": "insufficient_quota"}, Again.NEVER, id="the quota is used up"),
-        pytest.param(429, {"code": "429", "type": "insufficient_quota"}, Again.NEVER, id="the same as a type"),
-        pytest.param(429, {"code": "billing_hard_limit_reached"}, Again.NEVER, id="a limit of money"),
-        pytest.param(429, {"message": "Your credit balance is too low"}, Again.NEVER, id="no credit"),
-        pytest.param(500, {"message": "tools param requires --jinja flag"}, Again.NEVER, id="no tools"),
-        pytest.param(500, {"message": "context length exceeded"}, Again.NEVER, id="too long"),
-        pytest.param(503, {"message": "Loading model"}, Again.LOADING, id="llama.cpp is starting"),
-        pytest.param(500, {"message": MISREAD}, Again.MISREAD, id="llama.cpp cannot read its model"),
-        pytest.param(500, {"message": "The peg-native parser gave up"}, Again.MISREAD, id="in other words"),
+        pytest.param(429, {"code": "insufficient_quota"}, RetryClass.NEVER, id="the quota is used up"),
+        pytest.param(429, {"code": "429", "type": "insufficient_quota"}, RetryClass.NEVER, id="the same as a type"),
+        pytest.param(429, {"code": "billing_hard_limit_reached"}, RetryClass.NEVER, id="a limit of money"),
+        pytest.param(429, {"message": "Your credit balance is too low"}, RetryClass.NEVER, id="no credit"),
+        pytest.param(500, {"message": "tools param requires --jinja flag"}, RetryClass.NEVER, id="no tools"),
+        pytest.param(500, {"message": "context length exceeded"}, RetryClass.NEVER, id="too long"),
+        pytest.param(503, {"message": "Loading model"}, RetryClass.LOADING, id="llama.cpp is starting"),
+        pytest.param(500, {"message": MISREAD}, RetryClass.MISREAD, id="llama.cpp cannot read its model"),
+        pytest.param(500, {"message": "The peg-native parser gave up"}, RetryClass.MISREAD, id="in other words"),
     ],
 )
 def test_the_words_of_a_refusal_say_whether_asking_again_helps(
-    status: int, error: dict[str, str], expected: Again
+    status: int, error: dict[str, str], expected: RetryClass
 ) -> None:
     assert refusal(status, None, **error) is expected
 
@@ -135,42 +135,44 @@ def caused(error: Exception, cause: Exception) -> Exception:
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
-        pytest.param(httpx2.ConnectError("refused"), Again.UNREACHED, id="nobody there"),
-        pytest.param(httpx2.ConnectTimeout(""), Again.ABSENT, id="no answer from there"),
+        pytest.param(httpx2.ConnectError("refused"), RetryClass.UNREACHED, id="nobody there"),
+        pytest.param(httpx2.ConnectTimeout(""), RetryClass.ABSENT, id="no answer from there"),
         pytest.param(
             caused(httpx2.ConnectError("x"), socket.gaierror(socket.EAI_NONAME, "no such host")),
-            Again.NEVER,
+            RetryClass.NEVER,
             id="no such name",
         ),
         pytest.param(
             caused(httpx2.ConnectError("x"), socket.gaierror(socket.EAI_AGAIN, "try again")),
-            Again.UNREACHED,
+            RetryClass.UNREACHED,
             id="names cannot be looked up",
         ),
         pytest.param(
             caused(httpx2.ConnectError("x"), ssl.SSLCertVerificationError("self-signed")),
-            Again.NEVER,
+            RetryClass.NEVER,
             id="a false name",
         ),
-        pytest.param(httpx2.ReadError("reset"), Again.DROPPED, id="reset"),
-        pytest.param(httpx2.WriteError("broken pipe"), Again.DROPPED, id="closed while it was asked"),
+        pytest.param(httpx2.ReadError("reset"), RetryClass.DROPPED, id="reset"),
+        pytest.param(httpx2.WriteError("broken pipe"), RetryClass.DROPPED, id="closed while it was asked"),
         pytest.param(
-            httpx2.RemoteProtocolError("Server disconnected without sending a response."), Again.DROPPED, id="closed"
+            httpx2.RemoteProtocolError("Server disconnected without sending a response."),
+            RetryClass.DROPPED,
+            id="closed",
         ),
-        pytest.param(httpx2.RemoteProtocolError("illegal status line"), Again.NEVER, id="that is not HTTP"),
-        pytest.param(httpx2.ReadTimeout(""), Again.NEVER, id="it may be at work"),
-        pytest.param(httpx2.WriteTimeout(""), Again.NEVER, id="it does not listen"),
-        pytest.param(httpx2.PoolTimeout(""), Again.NEVER, id="too many at once"),
-        pytest.param(httpx2.ProxyError("407"), Again.NEVER, id="the proxy says no"),
-        pytest.param(httpx2.LocalProtocolError("illegal header"), Again.NEVER, id="our own fault"),
+        pytest.param(httpx2.RemoteProtocolError("illegal status line"), RetryClass.NEVER, id="that is not HTTP"),
+        pytest.param(httpx2.ReadTimeout(""), RetryClass.NEVER, id="it may be at work"),
+        pytest.param(httpx2.WriteTimeout(""), RetryClass.NEVER, id="it does not listen"),
+        pytest.param(httpx2.PoolTimeout(""), RetryClass.NEVER, id="too many at once"),
+        pytest.param(httpx2.ProxyError("407"), RetryClass.NEVER, id="the proxy says no"),
+        pytest.param(httpx2.LocalProtocolError("illegal header"), RetryClass.NEVER, id="our own fault"),
     ],
 )
-def test_what_broke_says_whether_asking_again_helps(error: Exception, expected: Again) -> None:
+def test_what_broke_says_whether_asking_again_helps(error: Exception, expected: RetryClass) -> None:
     assert after_break(error, is_local=False) is expected
 
 
 def test_what_does_not_run_on_this_machine_is_asked_once_more_only() -> None:
-    assert after_break(httpx2.ConnectError("refused"), is_local=True) is Again.ABSENT
+    assert after_break(httpx2.ConnectError("refused"), is_local=True) is RetryClass.ABSENT
 
 
 @pytest.mark.anyio
@@ -208,7 +210,7 @@ async def test_a_person_who_waits_for_a_busy_endpoint_is_told_so_in_the_meantime
 
     assert said == [
         RoundStarted(0),
-        StatusChanged(status.ANALYZING),
+        StatusChanged(status_text.ANALYZING),
         StatusChanged("The model's endpoint was busy; trying again in 30 s…"),
     ]
 
@@ -216,8 +218,8 @@ async def test_a_person_who_waits_for_a_busy_endpoint_is_told_so_in_the_meantime
 @pytest.mark.anyio
 async def test_a_wait_is_told_if_it_is_worth_it_and_so_is_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     told = []
-    for least in (retries.WORTH_TELLING, 0.0):
-        monkeypatch.setattr(retries, "WORTH_TELLING", least)
+    for least in (retry_policy.WORTH_TELLING, 0.0):
+        monkeypatch.setattr(retry_policy, "WORTH_TELLING", least)
         with model_endpoint([refuse(429, headers=SOON), Say("Hi")]) as endpoint:
             async with DialClient({}, provider_of(endpoint)) as dial:
                 events = [event async for event in dial.stream([Message.user("Hi")])]
@@ -225,8 +227,8 @@ async def test_a_wait_is_told_if_it_is_worth_it_and_so_is_its_end(monkeypatch: p
 
     again = "The model's endpoint was busy; trying again in 1 s…"
     assert told == [
-        [status.ANALYZING, status.FORMULATING],
-        [status.ANALYZING, again, status.ANALYZING, status.FORMULATING],
+        [status_text.ANALYZING, status_text.FORMULATING],
+        [status_text.ANALYZING, again, status_text.ANALYZING, status_text.FORMULATING],
     ]
 
 
@@ -244,13 +246,13 @@ async def test_a_busy_endpoint_is_given_up_after_the_fourth_time() -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("dropped", [Bytes(), Bytes(reset=True)], ids=["closed", "reset"])
 async def test_a_connection_dropped_without_a_byte_is_opened_anew_at_once(dropped: Bytes) -> None:
-    with model_endpoint([Say("Hi"), dropped, Say("Again")]) as endpoint:
+    with model_endpoint([Say("Hi"), dropped, Say("RetryClass")]) as endpoint:
         provider = provider_of(endpoint)
         first = await hear(provider)
         second = await hear(provider)
         await provider.aclose()
 
-    assert (first.text, second.text) == ("Hi", "Again")
+    assert (first.text, second.text) == ("Hi", "RetryClass")
     assert endpoint.connections == 2
     assert "closed the connection without an answer: asked again after 0 s" in str(second.completion.notes)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dial_client.providers.profile import ANTHROPIC, CHAT, OPENAI, Profile
+from dial_client.providers.endpoint_profile import ANTHROPIC, CHAT, OPENAI, EndpointProfile
 
 IMAGE_TYPES = {"image/png", "image/jpeg", "image/gif", "image/webp"}
 MAX_SHOWN = 20
@@ -35,24 +35,24 @@ def check_json(value: Any) -> None:
     json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
 
 
-def check_data_url(url: str, profile: Profile) -> None:
+def check_data_url(url: str, profile: EndpointProfile) -> None:
     kind, data = re.fullmatch(r"data:([a-z/]+);base64,(.+)", url).groups()  # type: ignore[union-attr]
     check_image(kind, data, profile)
 
 
-def check_image(kind: str, data: str, profile: Profile) -> None:
+def check_image(kind: str, data: str, profile: EndpointProfile) -> None:
     assert profile.images
     assert kind in IMAGE_TYPES
     assert base64.b64decode(data, validate=True)
     assert len(data) <= MAX_IMAGE
 
 
-def check_file(name: str, url: str, profile: Profile) -> None:
+def check_file(name: str, url: str, profile: EndpointProfile) -> None:
     assert url.startswith("data:application/pdf;base64,")
     check_pdf(name, url.partition(",")[2], profile)
 
 
-def check_pdf(name: str, data: str, profile: Profile) -> None:
+def check_pdf(name: str, data: str, profile: EndpointProfile) -> None:
     assert profile.documents
     assert re.fullmatch(r"[^\r\n]{1,250}\.pdf", name, re.IGNORECASE)
     assert b"%PDF-" in base64.b64decode(data, validate=True)[:1024]
@@ -66,7 +66,7 @@ def check_sizes(sent: Any) -> None:
     assert len(shown) <= MAX_SHOWN
 
 
-def check_chat(sent: Sequence[dict[str, Any]], profile: Profile = CHAT) -> None:
+def check_chat(sent: Sequence[dict[str, Any]], profile: EndpointProfile = CHAT) -> None:
     check_json(sent)
     check_sizes(sent)
     pattern = r"[a-zA-Z0-9]{9}" if profile.short_ids else r"[!-~]{1,40}"
@@ -97,7 +97,7 @@ def check_chat(sent: Sequence[dict[str, Any]], profile: Profile = CHAT) -> None:
     assert before in ("user", "tool")
 
 
-def check_chat_content(content: Any, profile: Profile) -> None:
+def check_chat_content(content: Any, profile: EndpointProfile) -> None:
     for part in content if isinstance(content, list) else [{"type": "text", "text": content}]:
         if part["type"] == "text":
             check_text(part["text"])
@@ -122,7 +122,7 @@ def check_chat_calls(message: dict[str, Any], pattern: str, seen: set[str]) -> l
     return ids
 
 
-def check_responses(sent: tuple[str, Sequence[dict[str, Any]]], profile: Profile = OPENAI) -> None:
+def check_responses(sent: tuple[str, Sequence[dict[str, Any]]], profile: EndpointProfile = OPENAI) -> None:
     instructions, items = sent
     check_json([instructions, *items])
     check_sizes(items)
@@ -153,12 +153,12 @@ def check_responses(sent: tuple[str, Sequence[dict[str, Any]]], profile: Profile
     assert items[-1].get("type") == "function_call_output" or items[-1]["role"] == "user"
 
 
-def check_output(output: Any, profile: Profile) -> None:
+def check_output(output: Any, profile: EndpointProfile) -> None:
     for part in output if isinstance(output, list) else [{"type": "input_text", "text": output}]:
         check_input_part(part, profile)
 
 
-def check_item_content(item: dict[str, Any], profile: Profile) -> None:
+def check_item_content(item: dict[str, Any], profile: EndpointProfile) -> None:
     if isinstance(item["content"], str):
         check_text(item["content"])
     elif item["role"] == "user":
@@ -166,7 +166,7 @@ def check_item_content(item: dict[str, Any], profile: Profile) -> None:
             check_input_part(part, profile)
 
 
-def check_input_part(part: dict[str, Any], profile: Profile) -> None:
+def check_input_part(part: dict[str, Any], profile: EndpointProfile) -> None:
     if part["type"] == "input_text":
         check_text(part["text"])
     elif part["type"] == "input_file":
@@ -176,7 +176,7 @@ def check_input_part(part: dict[str, Any], profile: Profile) -> None:
         check_data_url(part["image_url"], profile)
 
 
-def check_messages(sent: tuple[str, Sequence[dict[str, Any]]], profile: Profile = ANTHROPIC) -> None:
+def check_messages(sent: tuple[str, Sequence[dict[str, Any]]], profile: EndpointProfile = ANTHROPIC) -> None:
     system, conversation = sent
     check_json([system, *conversation])
     check_sizes(conversation)
@@ -203,7 +203,7 @@ def check_messages(sent: tuple[str, Sequence[dict[str, Any]]], profile: Profile 
     assert not asked
 
 
-def check_block(block: dict[str, Any], profile: Profile) -> None:
+def check_block(block: dict[str, Any], profile: EndpointProfile) -> None:
     match block["type"]:
         case "text":
             check_text(block["text"])

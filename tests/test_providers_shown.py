@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from dial_client.messages import Content, FilePart, ImagePart, Message, Part, Role, TextPart, ToolCallRequest
 from dial_client.model import Completion
-from dial_client.providers import chat, messages, responses
-from dial_client.providers.profile import ANTHROPIC, CHAT, OPENAI, Profile
-from dial_client.providers.shown import MAX_IMAGE, MAX_SHOWN, MAX_TOGETHER, too_old
-from dial_client.settings.entries import Wire
+from dial_client.providers import chat_api, messages_api, responses_api
+from dial_client.providers.endpoint_profile import ANTHROPIC, CHAT, OPENAI, EndpointProfile
+from dial_client.providers.media_fallback import MAX_IMAGE, MAX_SHOWN, MAX_TOGETHER, too_old
+from dial_client.settings.config_types import Wire
 from tests.endpoints import Say, hear, model_endpoint, provider_of
 from tests.test_providers_rules import check_chat, check_messages, check_responses
 
@@ -41,7 +41,7 @@ def gave(*content: Part, is_error: bool = False) -> list[Message]:
 
 
 def test_the_messages_api_gets_images_and_documents_inside_the_result() -> None:
-    sent = messages.to_wire(gave(TextPart("Here"), PIXEL, REPORT), ME)[1][2]["content"]
+    sent = messages_api.to_wire(gave(TextPart("Here"), PIXEL, REPORT), ME)[1][2]["content"]
 
     assert sent[0]["type"] == "tool_result"
     assert sent[0]["content"] == [
@@ -52,7 +52,7 @@ def test_the_messages_api_gets_images_and_documents_inside_the_result() -> None:
 
 
 def test_the_responses_api_gets_images_and_documents_inside_the_output() -> None:
-    sent = responses.to_wire(gave(TextPart("Here"), PIXEL, REPORT), ME)[1][2]
+    sent = responses_api.to_wire(gave(TextPart("Here"), PIXEL, REPORT), ME)[1][2]
 
     assert sent["type"] == "function_call_output"
     assert sent["output"] == [
@@ -63,7 +63,7 @@ def test_the_responses_api_gets_images_and_documents_inside_the_output() -> None
 
 
 def test_chat_completions_get_images_and_documents_behind_the_results() -> None:
-    tool, shown = chat.to_wire(gave(TextPart("Here"), PIXEL, REPORT), ME, OPENAI)[2:]
+    tool, shown = chat_api.to_wire(gave(TextPart("Here"), PIXEL, REPORT), ME, OPENAI)[2:]
 
     assert tool["content"] == "Here\n[1 image(s), 1 document(s): shown below]"
     assert shown["role"] == "user"
@@ -75,19 +75,19 @@ def test_chat_completions_get_images_and_documents_behind_the_results() -> None:
 
 
 def test_a_document_is_told_in_words_where_chat_completions_take_none() -> None:
-    tool, shown = chat.to_wire(gave(REPORT, PIXEL), ME, CHAT)[2:]
+    tool, shown = chat_api.to_wire(gave(REPORT, PIXEL), ME, CHAT)[2:]
 
     assert tool["content"] == f"{SAID}\n[1 image(s): shown below]"
     assert [part["type"] for part in shown["content"]] == ["text", "image_url"]
 
 
 def test_nothing_follows_the_results_where_nobody_may_speak_behind_them() -> None:
-    profile = Profile(user_after_tool=False, documents=True)
-    sent = chat.to_wire(gave(REPORT, PIXEL), ME, profile)
+    profile = EndpointProfile(user_after_tool=False, documents=True)
+    sent = chat_api.to_wire(gave(REPORT, PIXEL), ME, profile)
 
     assert sent[-1]["role"] == "tool"
     assert sent[-1]["content"].startswith(f"{SAID}\n[image/png, ")
-    asked = chat.to_wire([Message(Role.USER, (REPORT,))], ME, profile)
+    asked = chat_api.to_wire([Message(Role.USER, (REPORT,))], ME, profile)
     assert asked[0]["content"][0]["type"] == "file", "what a person shows is not a result"
 
 
@@ -95,15 +95,15 @@ def test_nothing_follows_the_results_where_nobody_may_speak_behind_them() -> Non
     ("sent", "part"),
     [
         (
-            chat.to_wire([Message(Role.USER, (TextPart("Read"), REPORT))], ME, OPENAI)[0],
+            chat_api.to_wire([Message(Role.USER, (TextPart("Read"), REPORT))], ME, OPENAI)[0],
             {"type": "file", "file": {"filename": "report.pdf", "file_data": DATA_URL}},
         ),
         (
-            responses.to_wire([Message(Role.USER, (TextPart("Read"), REPORT))], ME)[1][0],
+            responses_api.to_wire([Message(Role.USER, (TextPart("Read"), REPORT))], ME)[1][0],
             {"type": "input_file", "filename": "report.pdf", "file_data": DATA_URL},
         ),
         (
-            messages.to_wire([Message(Role.USER, (TextPart("Read"), REPORT))], ME)[1][0],
+            messages_api.to_wire([Message(Role.USER, (TextPart("Read"), REPORT))], ME)[1][0],
             {"type": "document", "source": SOURCE, "title": "report.pdf"},
         ),
     ],
@@ -114,10 +114,10 @@ def test_a_persons_document_stands_in_their_message(sent: dict[str, Any], part: 
 
 
 def test_an_error_that_is_an_image_is_still_an_error() -> None:
-    assert chat.to_wire(gave(PIXEL, is_error=True), ME)[2]["content"] == "ERROR: [1 image(s): shown below]"
-    assert responses.to_wire(gave(PIXEL, is_error=True), ME)[1][2]["output"][0]["text"] == "ERROR:"
-    assert messages.to_wire(gave(PIXEL, is_error=True), ME)[1][2]["content"][0]["is_error"] is True
-    assert responses.to_wire(gave(TextPart("Error: no"), PIXEL, is_error=True), ME)[1][2]["output"][0]["text"] == (
+    assert chat_api.to_wire(gave(PIXEL, is_error=True), ME)[2]["content"] == "ERROR: [1 image(s): shown below]"
+    assert responses_api.to_wire(gave(PIXEL, is_error=True), ME)[1][2]["output"][0]["text"] == "ERROR:"
+    assert messages_api.to_wire(gave(PIXEL, is_error=True), ME)[1][2]["content"][0]["is_error"] is True
+    assert responses_api.to_wire(gave(TextPart("Error: no"), PIXEL, is_error=True), ME)[1][2]["output"][0]["text"] == (
         "Error: no"
     )
 
@@ -125,8 +125,8 @@ def test_an_error_that_is_an_image_is_still_an_error() -> None:
 # Checked before they are sent.
 
 
-def on_the_wire(part: Part, profile: Profile = ANTHROPIC) -> dict[str, Any]:
-    block: dict[str, Any] = messages.to_wire([Message(Role.USER, (part,))], ME, profile)[1][0]["content"][0]
+def on_the_wire(part: Part, profile: EndpointProfile = ANTHROPIC) -> dict[str, Any]:
+    block: dict[str, Any] = messages_api.to_wire([Message(Role.USER, (part,))], ME, profile)[1][0]["content"][0]
     return block
 
 
@@ -229,7 +229,7 @@ def test_what_is_told_in_words_changes_seldom_and_never_back(sizes: list[int]) -
         assert two - one > MAX_SHOWN // 2 or added[two + 1] - added[one] > MAX_TOGETHER // 2
 
 
-@pytest.mark.parametrize("wire", [chat, responses, messages])
+@pytest.mark.parametrize("wire", [chat_api, responses_api, messages_api])
 def test_a_long_conversation_shows_its_newest_images_only(wire: Any) -> None:
     conversation: list[Message] = []
     for number in range(30):
@@ -244,16 +244,16 @@ def test_a_long_conversation_shows_its_newest_images_only(wire: Any) -> None:
     shown = [number for number in range(30) if encoded(b"image %02d" % number) in written]
     assert shown == list(range(11, 30))
     assert written.count("it is no longer shown to the model") == 11
-    check = {chat: check_chat, responses: check_responses, messages: check_messages}[wire]
+    check = {chat_api: check_chat, responses_api: check_responses, messages_api: check_messages}[wire]
     check(sent)
 
 
 # What the user is told.
 
 
-def noted(conversation: Sequence[Message], profile: Profile = ANTHROPIC) -> list[str]:
+def noted(conversation: Sequence[Message], profile: EndpointProfile = ANTHROPIC) -> list[str]:
     notes: list[str] = []
-    messages.to_wire(conversation, ME, profile, notes)
+    messages_api.to_wire(conversation, ME, profile, notes)
     return notes
 
 
@@ -262,11 +262,11 @@ def test_a_note_says_what_the_model_is_not_shown() -> None:
     content: Content = (TextPart("Read"), REPORT, drawing, drawing)
 
     assert noted([Message(Role.USER, content)]) == ["image/svg+xml, about 1 kB: it cannot be shown to the model"]
-    assert noted(gave(REPORT), Profile()) == [SAID[1:-1]]
+    assert noted(gave(REPORT), EndpointProfile()) == [SAID[1:-1]]
 
 
 def test_no_note_is_made_of_an_earlier_turn() -> None:
-    assert noted([*gave(REPORT), Message.assistant("Fine."), Message.user("And then?")], Profile()) == []
+    assert noted([*gave(REPORT), Message.assistant("Fine."), Message.user("And then?")], EndpointProfile()) == []
 
 
 def test_a_flood_of_them_is_not_a_flood_of_notes() -> None:

@@ -11,7 +11,7 @@ from dial_client.errors import ProviderError
 from dial_client.messages import ImagePart, Message, Role, TextPart, ToolCallRequest, ToolCallResult, ToolSpec, Usage
 from dial_client.model import FinishReason, ToolChoice
 from dial_client.providers.usage import count
-from dial_client.settings.entries import Wire
+from dial_client.settings.config_types import Wire
 from tests.endpoints import Answer, Call, Heard, Raw, Say, events, hear, model_endpoint, one_json, provider_of
 
 pytestmark = pytest.mark.anyio

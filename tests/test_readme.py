@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from dial_client import config
 from dial_client.providers import open_provider
+from dial_client.settings import configuration
 from tests.programs import LONG, dial_chat, environment, write_config
 
 ROOT = Path(__file__).parent.parent
@@ -55,7 +55,7 @@ def test_the_example_of_the_readme_runs_as_it_stands(tmp_path: Path) -> None:
 def test_every_configuration_that_is_shown_is_one(path: Path) -> None:
     shown = [text for text in blocks(path, "json") if "mcpServers" in text]
     for text in shown:
-        settings = config.parse(text, environ={"DOCS_TOKEN": "t"})
+        settings = configuration.parse(text, environ={"DOCS_TOKEN": "t"})
         assert settings.warnings == ()
     assert shown or path.name != "README.md"
 
@@ -69,25 +69,28 @@ def test_the_scripted_replies_that_are_shown_play(tmp_path: Path) -> None:
 
 def test_the_keys_that_are_documented_are_those_that_are_read() -> None:
     text = "".join((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("configuration.md", "models.md"))
-    known = {*config._SERVER, *config._ALIASES, *config._MODEL} - {"startup_timeout_sec", "tool_timeout_sec"}
+    known = {*configuration._SERVER, *configuration._ALIASES, *configuration._MODEL} - {
+        "startup_timeout_sec",
+        "tool_timeout_sec",
+    }
     assert [key for key in sorted(known) if f"`{key}`" not in text] == []
 
 
 def test_every_flag_of_an_endpoint_that_is_documented_can_be_set() -> None:
     flags = (ROOT / "docs" / "models.md").read_text(encoding="utf-8").partition("## Flags")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (`[^|]+`) \|", flags, re.MULTILINE)
-    assert sorted(name for row in rows for name in re.findall("`([^`]+)`", row)) == sorted(config.QUIRKS)
+    assert sorted(name for row in rows for name in re.findall("`([^`]+)`", row)) == sorted(configuration.QUIRKS)
 
 
 def test_the_profiles_that_are_shown_open(tmp_path: Path) -> None:
     [shown] = blocks(ROOT / "docs" / "models.md", "json")
-    models = config.parse(shown, environ={"GROQ_API_KEY": "k"}).models
+    models = configuration.parse(shown, environ={"GROQ_API_KEY": "k"}).models
     opened = [open_provider(name, models=models, environ={}).name for name in models]
     assert opened == ["chat:openai/gpt-oss-120b@api.groq.com", "chat:qwen3@10.0.0.7:8080"]
 
 
 def test_the_repositorys_own_servers_are_a_configuration() -> None:
-    assert sorted(config.load(ROOT / "servers.json").servers) == ["git", "time"]
+    assert sorted(configuration.load(ROOT / "servers.json").servers) == ["git", "time"]
 
 
 def test_every_option_of_the_program_is_in_its_help_and_every_command_in_the_readme(tmp_path: Path) -> None:

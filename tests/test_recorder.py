@@ -23,8 +23,8 @@ from dial_client.events import (
 )
 from dial_client.limits import StopReason
 from dial_client.messages import Failure, Message, Role, ToolCallRequest, ToolCallResult, Usage
-from dial_client.turn import Turn
-from dial_client.turns.recorder import TurnRecorder
+from dial_client.turn_result import Turn
+from dial_client.turns.turn_recorder import TurnRecorder
 from tests.stand_ins import unhurried
 
 

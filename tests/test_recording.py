@@ -19,8 +19,8 @@ from dial_client.limits import Limits
 from dial_client.messages import ToolCallRequest, Usage
 from dial_client.model import CallChunk, Completion, FinishReason, ReasoningChunk, TextChunk
 from dial_client.providers.scripted import ScriptedProvider
-from dial_client.settings.entries import ModelSettings, Wire
-from dial_client.tools.approvals import Approval, Decision
+from dial_client.settings.config_types import ModelSettings, Wire
+from dial_client.tools.approval import Approval, Decision
 from tests.endpoints import Call, Raw, Say, events, hear, model_endpoint, refuse
 from tests.programs import dial_chat, entry, started, write_config
 from tests.stand_ins import Model

@@ -7,8 +7,8 @@ from urllib.parse import quote
 
 import pytest
 
-from dial_client.config import Transport
 from dial_client.servers.status import ServerState
+from dial_client.settings.configuration import Transport
 from tests.servers.running import connection, said, state, web, web_server
 
 pytestmark = pytest.mark.anyio

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from dial_client.context import ConversationContext
 from dial_client.events import Emit, StatusChanged
 from dial_client.limits import StopReason
 from dial_client.messages import Message, Role, ToolCallRequest, ToolCallResult
-from dial_client.resolution import Outcome, Reply, resolve
+from dial_client.turns.conversation_context import ConversationContext
+from dial_client.turns.resolution import Outcome, Reply, resolve
 from tests.stand_ins import Heard
 
 pytestmark = pytest.mark.anyio

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from dial_client import Approval, DialClient, Limits, Message, ScriptedProvider, Turn
-from dial_client.config import Protocol, server_from_mapping
 from dial_client.messages import Failure, ImagePart
+from dial_client.settings.configuration import Protocol, server_from_mapping
 from tests.programs import RAW
 from tests.servers.library import PNG, Library, library
 from tests.servers.running import HERE, raw, script

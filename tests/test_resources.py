@@ -12,9 +12,9 @@ import pytest
 from mcp.server.lowlevel import Server
 
 from dial_client import DialClient, Resource, ResourceContent, ServerError, ServerGone, ServerState
-from dial_client.config import Protocol
-from dial_client.servers import news as following
-from dial_client.servers.lists import KEPT_SECONDS
+from dial_client.servers import notifications as following
+from dial_client.servers.list_cache import KEPT_SECONDS
+from dial_client.settings.configuration import Protocol
 from tests.servers.library import LONG, PNG, TEMPLATE, Library, library
 from tests.servers.running import LONG as PATIENCE
 from tests.servers.running import raw, script, web, web_server

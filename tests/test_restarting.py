@@ -12,16 +12,16 @@ from pathlib import Path
 import anyio
 import pytest
 
-import dial_client.connections
 import dial_client.servers.connection
+import dial_client.servers.server_manager
 from dial_client import DialClient, Message, ScriptedProvider
-from dial_client.connections import Connections
+from dial_client.background_tasks import BackgroundTasks
 from dial_client.errors import ServerError, ServerGone
-from dial_client.nursery import Nursery
-from dial_client.servers import life, supervision
+from dial_client.servers import restart_policy, session
 from dial_client.servers.connection import Connection
+from dial_client.servers.restart_policy import MAX_DEATHS, Exit, ExitKind
+from dial_client.servers.server_manager import ServerManager
 from dial_client.servers.status import ServerState, ServerStatus
-from dial_client.servers.supervision import MAX_DEATHS, Death, Ending
 from tests.servers.running import (
     LONG,
     asked,
@@ -36,8 +36,8 @@ from tests.servers.running import (
 
 pytestmark = pytest.mark.anyio
 
-DIED = Ending(Death.DIED, "it died")
-GONE = Ending(Death.UNREACHABLE, "nobody is there")
+DIED = Exit(ExitKind.DIED, "it died")
+GONE = Exit(ExitKind.UNREACHABLE, "nobody is there")
 kill_9 = pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
 
 
@@ -58,15 +58,15 @@ class Told(list[ServerStatus]):
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hold pauses to a hundredth of a second."""
-    monkeypatch.setattr(supervision, "FIRST_PAUSE", 0.01)
-    monkeypatch.setattr(supervision, "MAX_PAUSE", 0.01)
+    monkeypatch.setattr(restart_policy, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(restart_policy, "MAX_PAUSE", 0.01)
 
 
 @pytest.fixture
 def endless(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every pause but the first last longer than any test."""
-    monkeypatch.setattr(supervision, "FIRST_PAUSE", 100 * LONG)
-    monkeypatch.setattr(supervision, "MAX_PAUSE", 100 * LONG)
+    monkeypatch.setattr(restart_policy, "FIRST_PAUSE", 100 * LONG)
+    monkeypatch.setattr(restart_policy, "MAX_PAUSE", 100 * LONG)
 
 
 def lives(folder: Path) -> int:
@@ -170,7 +170,7 @@ async def test_a_server_that_knew_only_the_older_era_is_not_asked_for_the_newer_
 async def test_what_a_server_comes_back_with_is_on_offer_in_the_next_round(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (dial_client.servers.connection, dial_client.connections):
+    for module in (dial_client.servers.connection, dial_client.servers.server_manager):
         monkeypatch.setattr(module, "FRESH_SECONDS", LONG)
     args = ["-W", "ignore", str(Path(__file__).parent / "servers" / "raw.py"), "ComesBackOther"]
     servers = {"it": {"command": sys.executable, "args": [*args, "--folder", str(tmp_path)]}}
@@ -244,8 +244,8 @@ async def test_a_server_that_was_never_ready_is_started_once(tmp_path: Path) -> 
 @pytest.mark.parametrize("how", ["stopped", "its nursery closed"])
 async def test_leaving_does_not_wait_for_a_pause_and_ends_the_calls_that_do(tmp_path: Path, how: str) -> None:
     failed: list[str] = []
-    nursery = await Nursery.open()
-    servers = Connections({"it": raw("LivesOnce", "--folder", tmp_path)})
+    nursery = await BackgroundTasks.open()
+    servers = ServerManager({"it": raw("LivesOnce", "--folder", tmp_path)})
     servers.start(nursery)
     await servers.ready()
 
@@ -273,7 +273,7 @@ async def test_leaving_does_not_wait_for_a_pause_and_ends_the_calls_that_do(tmp_
 
 @kill_9
 async def test_a_call_that_waits_does_not_wait_for_the_end_of_a_server_that_will_not_leave() -> None:
-    nursery = await Nursery.open()
+    nursery = await BackgroundTasks.open()
     server = Connection("it", raw("ClosesItsPipes"))
     server.start(nursery)
     await server.ready()
@@ -295,7 +295,7 @@ async def test_a_call_that_waits_does_not_wait_for_the_end_of_a_server_that_will
 
 @kill_9
 async def test_leaving_in_the_midst_of_a_restart_ends_it(tmp_path: Path) -> None:
-    nursery = await Nursery.open()
+    nursery = await BackgroundTasks.open()
     server = Connection("it", raw("LivesOnce", "--folder", tmp_path, "--hangs", startup_timeout=100 * LONG))
     server.start(nursery)
     await server.ready()
@@ -314,7 +314,7 @@ async def test_a_restart_that_hangs_ends_and_so_do_the_calls_that_wait_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with connection(raw("LivesOnce", "--folder", tmp_path, "--hangs")) as server:
-        for module in (life, dial_client.servers.connection):
+        for module in (session, dial_client.servers.connection):
             monkeypatch.setattr(module, "startup_seconds", lambda _: 0.5)
         for problem in ("out of cheese", r"it is being started again: (not ready within 0.5 seconds|.*SIGKILL)"):
             with pytest.raises(ServerGone, match=problem):
@@ -326,7 +326,7 @@ async def test_a_restart_that_hangs_ends_and_so_do_the_calls_that_wait_for_it(
 @pytest.mark.usefixtures("hurried")
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="open files are counted in /proc")
 async def test_many_lives_leave_no_process_and_no_file_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervision, "MAX_DEATHS", 10)
+    monkeypatch.setattr(restart_policy, "MAX_DEATHS", 10)
     async with connection(raw("ShowsItself")) as server:
         pids = [await pid_of(server)]
         before = open_files()

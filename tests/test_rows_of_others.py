@@ -12,13 +12,13 @@ import anyio
 import pytest
 
 from dial_client import Message, SQLStore
-from dial_client.serve.asking_people import APPROVAL
-from dial_client.serve.elsewhere import Elsewhere, events
-from dial_client.serve.others import Others, TurnGone
-from dial_client.serve.slips import Slips
-from dial_client.serve.threads import Threads
-from dial_client.serve.turns import Turns
-from dial_client.stores.rows import EPOCH
+from dial_client.serve.cluster.handoffs import HandoffStore
+from dial_client.serve.cluster.peers import PeerBus, events
+from dial_client.serve.cluster.pending_requests import PendingRequests
+from dial_client.serve.cluster.remote_turns import RemoteTurns, TurnLost
+from dial_client.serve.human_input import APPROVAL
+from dial_client.serve.turn_registry import TurnRegistry
+from dial_client.stores.row_values import EPOCH
 from tests.serving import MODEL, Served, served
 from tests.stores import needs_postgres, place
 
@@ -179,11 +179,11 @@ async def test_a_text_of_fifty_megabytes_is_read(kind: str, tmp_path: Path) -> N
 
 
 @asynccontextmanager
-async def board(folder: Path) -> AsyncIterator[tuple[SQLStore, Elsewhere]]:
+async def board(folder: Path) -> AsyncIterator[tuple[SQLStore, PeerBus]]:
     store = SQLStore(folder / "talk.db")
     await store.warm()
     try:
-        yield store, Elsewhere(store, Turns(), MODEL)
+        yield store, PeerBus(store, TurnRegistry(), MODEL)
     finally:
         await store.aclose()
 
@@ -207,7 +207,7 @@ async def test_slips_that_are_none_are_not_shown(tmp_path: Path) -> None:
     wrong = [*WRONG, *(json.dumps(good | {name: value}) for name in good for value in (None, 7, ["x"]))]
     async with board(tmp_path) as (store, elsewhere):
         await store.board.pin([(f"asked:{APPROVAL}", body) for body in (*wrong, json.dumps(good))], 60.0)
-        assert [slip.id for slip in await Slips(elsewhere).of_others(APPROVAL)] == ["1"]
+        assert [slip.id for slip in await PendingRequests(elsewhere).of_others(APPROVAL)] == ["1"]
 
 
 async def test_notes_of_bytes_and_numbers_are_not_read(tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ async def test_handed_back_turns_that_are_none_are_gone_on_with_as_the_client_ha
     async with board(tmp_path) as (store, _):
         for body in wrong:
             await store.board.pin([(f"thread:{call}", body)], 60.0)
-        messages = await Threads(store.board).taken_up([Message.user("Hi"), asked])
+        messages = await HandoffStore(store.board).taken_up([Message.user("Hi"), asked])
     assert messages[:2] == (Message.user("Hi"), asked)
 
 
@@ -259,8 +259,8 @@ async def test_events_of_other_processes_that_are_none_end_the_stream_in_words(b
     async with board(tmp_path) as (store, elsewhere):
         id_ = (await store.create()).id
         await store.board.pin([(events(id_, "turn"), body)], 60.0)
-        lines = await Others(store, elsewhere).events(id_, "turn", 0)
+        lines = await RemoteTurns(store, elsewhere).events(id_, "turn", 0)
         assert lines is not None
         told = "".join([line async for line in lines])
-    assert TurnGone.__name__ in told
+    assert TurnLost.__name__ in told
     assert told.endswith("data: [DONE]\n\n")

@@ -23,7 +23,7 @@ from dial_client.events import (
 from dial_client.limits import StopReason
 from dial_client.messages import Message
 from dial_client.model import TextChunk
-from dial_client.turns.running import BUFFERED_EVENTS, RunningTurn
+from dial_client.turns.turn_handle import BUFFERED_EVENTS, TurnHandle
 from tests.running_turns import STOP, Hang, Pipeline, calling, check_history, heard, started
 
 pytestmark = pytest.mark.anyio
@@ -58,7 +58,7 @@ async def test_a_slow_reader_loses_nothing_and_is_waited_for() -> None:
     count = 3 * BUFFERED_EVENTS
     emitted = 0
 
-    async def work(turn: RunningTurn) -> StopReason:
+    async def work(turn: TurnHandle) -> StopReason:
         nonlocal emitted
         for at in range(count):
             await turn.emit(TextDelta(f"{at} "))
@@ -77,11 +77,11 @@ async def test_a_slow_reader_loses_nothing_and_is_waited_for() -> None:
 
 
 async def test_several_tools_that_tell_much_at_once_all_go_on() -> None:
-    async def tell(turn: RunningTurn) -> None:
+    async def tell(turn: TurnHandle) -> None:
         for _ in range(BUFFERED_EVENTS):
             await turn.emit(TextDelta("a"))
 
-    async def work(turn: RunningTurn) -> StopReason:
+    async def work(turn: TurnHandle) -> StopReason:
         async with anyio.create_task_group() as group:
             for _ in range(4):
                 group.start_soon(tell, turn)
@@ -92,7 +92,7 @@ async def test_several_tools_that_tell_much_at_once_all_go_on() -> None:
 
 
 async def test_what_is_in_the_result_has_been_heard_even_where_it_was_said_too_late() -> None:
-    async def work(turn: RunningTurn) -> StopReason:
+    async def work(turn: TurnHandle) -> StopReason:
         turn.cancel()
         await turn.emit(MessageCompleted(Message.assistant("late")))
         await anyio.sleep_forever()
@@ -106,7 +106,7 @@ async def test_what_is_in_the_result_has_been_heard_even_where_it_was_said_too_l
 
 
 async def test_a_turn_nobody_watches_does_not_wait_for_a_reader() -> None:
-    async def work(turn: RunningTurn) -> StopReason:
+    async def work(turn: TurnHandle) -> StopReason:
         for _ in range(3 * BUFFERED_EVENTS):
             await turn.emit(TextDelta("a"))
         return StopReason.ANSWERED
@@ -181,7 +181,7 @@ async def test_a_limit_is_an_answer_for_those_who_did_not() -> None:
 
 @pytest.mark.parametrize("reason", [StopReason.REFUSED, StopReason.TRUNCATED, StopReason.CANCELLED])
 async def test_what_is_no_limit_is_never_raised(reason: StopReason) -> None:
-    async def work(turn: RunningTurn) -> StopReason:
+    async def work(turn: TurnHandle) -> StopReason:
         return reason
 
     async with started(work, raise_at_limits=True) as turn:
@@ -190,7 +190,7 @@ async def test_what_is_no_limit_is_never_raised(reason: StopReason) -> None:
 
 @pytest.mark.parametrize("watched", [True, False], ids=["watched", "unwatched"])
 async def test_a_mistake_in_the_work_is_raised_where_somebody_waits_and_nowhere_else(watched: bool) -> None:
-    async def work(turn: RunningTurn) -> StopReason:
+    async def work(turn: TurnHandle) -> StopReason:
         raise ZeroDivisionError
 
     async with started(work, watched=watched) as turn:
@@ -201,7 +201,7 @@ async def test_a_mistake_in_the_work_is_raised_where_somebody_waits_and_nowhere_
 @pytest.mark.parametrize("watched", [True, False], ids=["watched", "unwatched"])
 async def test_a_client_that_is_closed_meanwhile_says_so(watched: bool) -> None:
     hang = Hang()
-    turn = RunningTurn(hang, watched=watched, raise_at_limits=False)
+    turn = TurnHandle(hang, watched=watched, raise_at_limits=False)
     async with anyio.create_task_group() as group:
         group.start_soon(turn.run)
         await hang.reached.wait()

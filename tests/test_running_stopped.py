@@ -14,8 +14,8 @@ import pytest
 from dial_client.events import Finished, MessageCompleted, TextDelta, ToolCallFinished, ToolCallStarted
 from dial_client.limits import StopReason
 from dial_client.model import TextChunk
-from dial_client.turn import Turn
-from dial_client.turns.running import BUFFERED_EVENTS, RunningTurn
+from dial_client.turn_result import Turn
+from dial_client.turns.turn_handle import BUFFERED_EVENTS, TurnHandle
 from tests.running_turns import STOP, Hang, Pipeline, calling, check_history, heard, started
 
 pytestmark = pytest.mark.anyio
@@ -141,7 +141,7 @@ async def test_cancelling_what_is_over_changes_nothing() -> None:
 async def test_stopping_waits_until_nothing_runs_even_where_ending_takes_a_while(patient: bool) -> None:
     began, ended = anyio.Event(), False
 
-    async def work(turn: RunningTurn) -> StopReason:
+    async def work(turn: TurnHandle) -> StopReason:
         nonlocal ended
         try:
             began.set()
@@ -164,7 +164,7 @@ async def test_stopping_waits_until_nothing_runs_even_where_ending_takes_a_while
 
 @pytest.mark.parametrize("read_first", [0, 1], ids=["never read", "left behind"])
 async def test_a_reader_that_stays_away_does_not_keep_a_turn_from_stopping(read_first: int) -> None:
-    async def work(turn: RunningTurn) -> StopReason:
+    async def work(turn: TurnHandle) -> StopReason:
         while True:
             await turn.emit(TextDelta("a"))
 
@@ -185,7 +185,7 @@ async def test_many_readers_can_wait_for_the_result() -> None:
     hang = Hang()
     results: list[Turn] = []
 
-    async def wait(turn: RunningTurn) -> None:
+    async def wait(turn: TurnHandle) -> None:
         results.append(await turn.result())
 
     async with started(hang) as turn, anyio.create_task_group() as group:
@@ -209,7 +209,7 @@ async def test_a_reader_that_is_cancelled_stops_its_turn() -> None:
 async def test_waiting_for_a_result_can_be_given_up_without_stopping_the_turn() -> None:
     go_on = anyio.Event()
 
-    async def work(turn: RunningTurn) -> StopReason:
+    async def work(turn: TurnHandle) -> StopReason:
         await go_on.wait()
         return StopReason.ANSWERED
 

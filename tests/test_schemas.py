@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dial_client.schemas import MAX_DEPTH, FitSchema, Unfit, fit
+from dial_client.schema.provider_schema import MAX_DEPTH, AdaptedSchema, Unsupported, fit
 from tests.stand_ins import unhurried
 
 COMBINATORS = {"anyOf", "oneOf", "allOf", "not", "if", "then", "else", "enum", "const", "$ref"}
@@ -107,12 +107,12 @@ def test_whatever_a_server_sends_is_made_fit_or_left_out(schema: Any) -> None:
     before = json.dumps(schema)
     try:
         fitted = fit(schema)
-    except Unfit as reason:
+    except Unsupported as reason:
         assert str(reason)
         return
-    assert isinstance(fitted, FitSchema)
+    assert isinstance(fitted, AdaptedSchema)
     check_it_is_fit(fitted.schema)
-    assert fit(fitted.schema) == FitSchema(fitted.schema), "what is fit is left as it is"
+    assert fit(fitted.schema) == AdaptedSchema(fitted.schema), "what is fit is left as it is"
     assert json.dumps(schema) == before, "the server's own schema is not changed"
 
 
@@ -164,7 +164,7 @@ AS_THEY_ARE: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize("schema", [schema for _, schema in AS_THEY_ARE], ids=[name for name, _ in AS_THEY_ARE])
 def test_what_every_provider_takes_is_left_as_it_is(schema: dict[str, Any]) -> None:
-    assert fit(schema) == FitSchema(schema)
+    assert fit(schema) == AdaptedSchema(schema)
 
 
 MADE_FIT: list[tuple[str, Any, dict[str, Any]]] = [
@@ -228,7 +228,7 @@ MADE_FIT: list[tuple[str, Any, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("schema", "fitted"), [case[1:] for case in MADE_FIT], ids=[case[0] for case in MADE_FIT])
 def test_what_a_provider_refuses_is_put_right(schema: Any, fitted: dict[str, Any]) -> None:
-    assert fit(schema) == FitSchema(fitted)
+    assert fit(schema) == AdaptedSchema(fitted)
 
 
 LEFT_OUT: list[tuple[str, Any, str]] = [
@@ -248,7 +248,7 @@ LEFT_OUT: list[tuple[str, Any, str]] = [
 
 @pytest.mark.parametrize(("schema", "why"), [case[1:] for case in LEFT_OUT], ids=[case[0] for case in LEFT_OUT])
 def test_what_cannot_be_put_right_is_left_out_with_the_reason(schema: Any, why: str) -> None:
-    with pytest.raises(Unfit, match=why):
+    with pytest.raises(Unsupported, match=why):
         fit(schema)
 
 
@@ -294,7 +294,7 @@ def test_what_cannot_stay_in_the_schema_is_said_in_words(schema: dict[str, Any],
 
 @pytest.mark.parametrize("branches", [[{"type": "object"}, {"type": "null"}], [{"type": "object", "description": "x"}]])
 def test_alternatives_that_say_nothing_are_not_told(branches: list[Any]) -> None:
-    assert fit({"anyOf": branches}) == FitSchema({"type": "object", "properties": {}})
+    assert fit({"anyOf": branches}) == AdaptedSchema({"type": "object", "properties": {}})
 
 
 def test_alternatives_offer_the_properties_of_all_and_require_what_all_require() -> None:

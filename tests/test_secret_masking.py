@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from dial_client import DialClient, Message, ScriptedProvider, ServerError
-from dial_client.config import ServerSettings, Transport
-from dial_client.people.questions import ServerLog
+from dial_client.callbacks.server_callbacks import ServerLog
 from dial_client.servers.secret_detection import find_secrets
 from dial_client.servers.secret_masking import SecretMask
-from dial_client.servers.transports.tail import MAX_LINE_BYTES, Tail
+from dial_client.servers.transports.stderr_tail import MAX_LINE_BYTES, StderrTail
+from dial_client.settings.configuration import ServerSettings, Transport
 from tests.clients import call
 from tests.logins import Person, at_home
 from tests.programs import dial_chat, write_config
@@ -161,7 +161,7 @@ def test_depth_and_size_cost_no_more_than_their_share() -> None:
 
 @pytest.mark.parametrize("cut", range(1, len("planted-secret")))
 def test_a_line_of_standard_error_that_is_cut_ends_before_the_secret(cut: int) -> None:
-    tail = Tail(SecretMask("it", "planted-secret"))
+    tail = StderrTail(SecretMask("it", "planted-secret"))
     tail.feed(b"x" * (MAX_LINE_BYTES - cut) + b"planted-secret and more\n" + b"the key is planted-secret"[: 11 + cut])
     assert "plan" not in "".join(tail.lines)
 

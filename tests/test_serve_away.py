@@ -12,19 +12,20 @@ import anyio
 import pytest
 
 from dial_client.client import DialClient
-from dial_client.events import PersonAsked
+from dial_client.events import InputRequested
 from dial_client.limits import StopReason
 from dial_client.messages import Message, ToolCallRequest, ToolCallResult, Usage
 from dial_client.providers.scripted import ScriptedProvider
-from dial_client.serve import asking_people, elsewhere, others, threads
-from dial_client.serve.elsewhere import LOOK, Elsewhere
-from dial_client.serve.elsewhere import events as events_of
-from dial_client.serve.threads import Threads
-from dial_client.serve.turns import Turns
-from dial_client.sinks.sse import DONE
-from dial_client.stores.board import Board
-from dial_client.stores.sql import SQLStore
-from dial_client.turn import Turn
+from dial_client.serve import human_input
+from dial_client.serve.cluster import handoffs, peers, remote_turns
+from dial_client.serve.cluster.handoffs import HandoffStore
+from dial_client.serve.cluster.peers import LOOK, PeerBus
+from dial_client.serve.cluster.peers import events as events_of
+from dial_client.serve.turn_registry import TurnRegistry
+from dial_client.sinks.sse_encoder import DONE
+from dial_client.stores.mailbox import Mailbox
+from dial_client.stores.sql_store import SQLStore
+from dial_client.turn_result import Turn
 from tests.serving import LONG, MODEL, served
 from tests.stores import locked, query
 from tests.test_serve_conversations import Maths
@@ -43,7 +44,7 @@ def anyio_backend() -> str:
 async def test_a_question_is_answered_here_though_its_time_is_over_for_other_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking_people, "_LATE", 0.1)
+    monkeypatch.setattr(human_input, "_LATE", 0.1)
     pen, file = Pen(), tmp_path / "kept.db"
     async with talk([CALL, "Done."], {"pen": pen.server}, store=SQLStore(file)) as (server, events):
         asked = (await until(events, "approval")).data["id"]
@@ -87,9 +88,9 @@ async def test_a_turn_that_another_version_handed_back_is_gone_on_with_as_one_th
 async def test_of_more_turns_that_were_handed_back_than_are_remembered_the_latest_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(threads, "MAX_TURNS", 2)
+    monkeypatch.setattr(handoffs, "MAX_TURNS", 2)
     store = SQLStore(tmp_path / "kept.db")
-    here, there = Threads(store.board), Threads(store.board)
+    here, there = HandoffStore(store.board), HandoffStore(store.board)
     said: list[Message] = []
     for at in range(4):
         call = ToolCallRequest("mine", "mine", {})
@@ -112,7 +113,7 @@ async def test_of_more_turns_that_were_handed_back_than_are_remembered_the_lates
 async def test_who_reads_a_silent_turn_of_another_process_reads_on_when_the_database_is_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(others, "SILENCE", 0.05)
+    monkeypatch.setattr(remote_turns, "SILENCE", 0.05)
     store, file = SQLStore(tmp_path / "kept.db"), tmp_path / "kept.db"
     async with served([], store=store) as server:
         made = await store.create()
@@ -133,10 +134,10 @@ async def test_who_reads_a_silent_turn_of_another_process_reads_on_when_the_data
 async def test_what_cannot_be_renewed_is_tried_again_after_a_pause(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(elsewhere, "LIFE", 0.3)
+    monkeypatch.setattr(peers, "LIFE", 0.3)
     tried: list[float] = []
 
-    class Watched(Board):
+    class Watched(Mailbox):
         async def renew(self, ids: Iterable[int], seconds: float) -> None:
             tried.append(anyio.current_time())
             await super().renew(ids, seconds)
@@ -144,7 +145,7 @@ async def test_what_cannot_be_renewed_is_tried_again_after_a_pause(
     store = SQLStore(tmp_path / "kept.db")
     await store.warm()
     query(tmp_path / "kept.db", "DROP TABLE notes")
-    process = Elsewhere(store, Turns(), MODEL)
+    process = PeerBus(store, TurnRegistry(), MODEL)
     process.board = Watched(store._database)
     with anyio.fail_after(LONG):
         async with anyio.create_task_group() as group:
@@ -173,7 +174,7 @@ async def test_an_event_that_cannot_be_written_ends_its_own_stream_elsewhere_and
             ):
                 await next_text(broken)
                 (turn,) = (talk for talk in here.turns.talks if talk.id == answer.headers["x-turn-id"])
-                turn.running.announce(PersonAsked("a", "question", {"deep": deep}))
+                turn.running.announce(InputRequested("a", "question", {"deep": deep}))
                 rest = [event async for event in broken]
                 maths.gate.open.set()
                 await until(whole, "tool_result")
@@ -182,7 +183,7 @@ async def test_an_event_that_cannot_be_written_ends_its_own_stream_elsewhere_and
 
 @pytest.mark.anyio
 async def test_a_turn_that_was_being_started_when_the_others_were_ended_is_ended_too() -> None:
-    turns = Turns()
+    turns = TurnRegistry()
     with anyio.fail_after(LONG):
         async with DialClient({}, ScriptedProvider([{"hang": True}])) as dial:
             with turns.place():

@@ -10,9 +10,9 @@ import anyio
 import pytest
 from anyio.abc import SocketStream
 
-from dial_client.serve.connections import MAX_CONNECTIONS, ConnectionLimits, connections_for
-from dial_client.serve.door import Rules
+from dial_client.serve.connection_limits import MAX_CONNECTIONS, ConnectionLimits, connections_for
 from dial_client.serve.request_bodies import SMALL
+from dial_client.serve.security import AccessPolicy
 from tests.serving import TOKEN, heard, served
 from tests.test_serve_conversations import Maths
 from tests.test_serve_door import WAITS, raw, rest
@@ -135,7 +135,7 @@ async def test_what_is_at_work_is_not_dropped_for_a_new_connection() -> None:
 async def test_bodies_share_what_room_there_is() -> None:
     maths = Maths()
     text = "x" * (SMALL + 60_000)
-    rules = Rules(TOKEN, max_bodies=100_000)
+    rules = AccessPolicy(TOKEN, max_bodies=100_000)
     async with served(
         [WAITS, "Done.", "Hello.", "Hello."], {"maths": maths.server}, rules=rules, allow=["*"]
     ) as server:
@@ -160,7 +160,7 @@ async def in_pieces(text: str) -> AsyncIterator[bytes]:
 
 
 async def test_who_has_no_token_takes_no_room_of_bodies() -> None:
-    async with served([], rules=Rules(TOKEN, max_bodies=SMALL)) as server:
+    async with served([], rules=AccessPolicy(TOKEN, max_bodies=SMALL)) as server:
         head = f"POST /conversations HTTP/1.1\r\nHost: localhost\r\nContent-Length: {10 * SMALL}\r\n\r\n"
         async with await raw(server, head) as stream:
             assert b" 401 " in await stream.receive()

@@ -14,8 +14,8 @@ from mcp.server import MCPServer
 from dial_client.messages import ImagePart, Message
 from dial_client.model import Completion, Delta, FinishReason, ModelRequest, TextChunk
 from dial_client.providers.scripted import ScriptedProvider
-from dial_client.stores.memory import MemoryStore
-from dial_client.stores.sql import SQLStore
+from dial_client.stores.memory_store import MemoryStore
+from dial_client.stores.sql_store import SQLStore
 from tests.servers.library import PNG, library
 from tests.serving import Gate, Heard, Served, heard, served, text_of
 

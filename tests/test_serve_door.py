@@ -11,8 +11,8 @@ import httpx2
 import pytest
 from anyio.abc import SocketStream
 
-from dial_client.serve.door import Rules, is_loopback, rules_for
-from dial_client.serve.pages import Pages
+from dial_client.serve.security import AccessPolicy, is_loopback, rules_for
+from dial_client.serve.static_files import StaticFiles
 from tests.serving import TOKEN, Served, served
 from tests.test_serve_conversations import Maths, chat
 
@@ -115,7 +115,7 @@ async def test_where_it_listens_says_which_names_are_its_own(
     ids=str,
 )
 async def test_no_other_page_talks_through_the_browser(headers: dict[str, str]) -> None:
-    async with served([], rules=Rules(None)) as server:
+    async with served([], rules=AccessPolicy(None)) as server:
         for method in ("GET", "POST", "DELETE", "OPTIONS"):
             assert await status(server, "/conversations", method, **headers) == 403
 
@@ -157,8 +157,8 @@ async def test_no_file_is_served_but_those_of_the_page(name: str) -> None:
 async def test_only_files_that_were_there_at_the_start_have_an_address(tmp_path: Path) -> None:
     (tmp_path / "index.html").write_text("<p>")
     (tmp_path / "notes.txt").write_text("not for the web")
-    assert list(Pages(tmp_path)._files) == ["index.html"]
-    assert list(Pages(tmp_path / "nowhere")._files) == []
+    assert list(StaticFiles(tmp_path)._files) == ["index.html"]
+    assert list(StaticFiles(tmp_path / "nowhere")._files) == []
 
 
 async def test_answers_are_not_kept_by_browsers() -> None:
@@ -167,7 +167,7 @@ async def test_answers_are_not_kept_by_browsers() -> None:
 
 
 async def test_a_body_that_is_too_large_is_not_read() -> None:
-    async with served([], rules=Rules(None, max_body=100)) as server:
+    async with served([], rules=AccessPolicy(None, max_body=100)) as server:
 
         async def pieces() -> Any:
             for _ in range(3):
@@ -197,7 +197,7 @@ async def rest(stream: SocketStream) -> bytes:
 
 
 async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
-    async with served([], rules=Rules(None, patience=0.0)) as server:
+    async with served([], rules=AccessPolicy(None, patience=0.0)) as server:
         head = "POST /conversations HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{"
         assert b"408 Request Timeout" in await rest(await raw(server, head))
 
@@ -218,7 +218,7 @@ async def test_a_head_without_an_end_is_turned_away() -> None:
 
 
 async def test_a_websocket_is_no_way_in() -> None:
-    async with served([], rules=Rules(None)) as server:
+    async with served([], rules=AccessPolicy(None)) as server:
         head = "GET /servers HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade, close\r\nUpgrade: websocket\r\n\r\n"
         assert b"101" not in (await rest(await raw(server, head))).splitlines()[0]
 

@@ -14,10 +14,10 @@ import httpx2
 import pytest
 
 from dial_client.cli.commands import run
-from dial_client.durable import turns as durable_turns
-from dial_client.histories import INTERRUPTED
+from dial_client.conversations.history import INTERRUPTED
+from dial_client.durable import workflows as durable_turns
 from dial_client.messages import Message
-from dial_client.stores.sql import SQLStore
+from dial_client.stores.sql_store import SQLStore
 from tests.programs import LONG, entry, environment, write_config
 from tests.serving import Heard, served, text_of
 from tests.stores import database_url, needs_postgres, query

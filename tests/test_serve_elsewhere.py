@@ -16,9 +16,9 @@ from mcp.server import MCPServer
 from dial_client.messages import Message
 from dial_client.model import Provider
 from dial_client.providers.scripted import ScriptedProvider
-from dial_client.serve import elsewhere, others
-from dial_client.serve.elsewhere import events as events_of
-from dial_client.stores.sql import SQLStore
+from dial_client.serve.cluster import peers, remote_turns
+from dial_client.serve.cluster.peers import events as events_of
+from dial_client.stores.sql_store import SQLStore
 from tests.programs import LONG
 from tests.servers.running import raw
 from tests.serving import MODEL, Heard, Served, heard, served, text_of
@@ -130,7 +130,7 @@ async def test_what_nobody_reads_elsewhere_is_not_written_down(tmp_path: Path) -
 
 
 async def test_a_turn_of_many_events_is_written_down_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(elsewhere, "MOST", 3)
+    monkeypatch.setattr(peers, "MOST", 3)
     maths = Maths()
     many = {**WAITS, "text": "word " * 50}
     async with two(tmp_path, [many, "Done."], servers={"maths": maths.server}, allow=["*"]) as (here, there):
@@ -148,7 +148,7 @@ async def test_a_turn_of_many_events_is_written_down_in_pieces(tmp_path: Path, m
 async def test_who_comes_at_the_very_end_of_a_turn_reads_it_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(elsewhere, "LOOK", 0.6)  # the turn ends before it is looked what others wish
+    monkeypatch.setattr(peers, "LOOK", 0.6)  # the turn ends before it is looked what others wish
     maths = Maths()
     async with two(tmp_path, [WAITS, "Done."], servers={"maths": maths.server}, allow=["*"]) as (here, there):
         where = await here.conversation()
@@ -346,7 +346,7 @@ async def test_what_a_turn_did_before_it_handed_calls_back_is_known_at_the_other
 async def test_a_program_that_serves_nobody_hears_nothing_and_that_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(others, "HEARD", 0.0)
+    monkeypatch.setattr(remote_turns, "HEARD", 0.0)
     async with two(tmp_path) as (here, _):
         made = await here.store.create()
         await here.store.begin(made.id, "a-turn", [Message.user("Hi")], behind=0, seconds=LONG, title="")
@@ -362,8 +362,8 @@ async def test_a_program_that_serves_nobody_hears_nothing_and_that_is_said(
 async def test_a_stream_whose_server_is_gone_ends_in_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_deleted: bool
 ) -> None:
-    monkeypatch.setattr(others, "GRACE", 0.0)
-    monkeypatch.setattr(others, "SILENCE", 0.1)
+    monkeypatch.setattr(remote_turns, "GRACE", 0.0)
+    monkeypatch.setattr(remote_turns, "SILENCE", 0.1)
     async with two(tmp_path) as (here, _):
         store = here.store
         assert isinstance(store, SQLStore)
@@ -379,7 +379,7 @@ async def test_a_stream_whose_server_is_gone_ends_in_words(
             rest = [event async for event in events]
     assert (first.id, first.data) == ("a-turn:1", 1)
     assert [event.name for event in rest] == ["error", ""]
-    assert rest[0].data["type"] == "TurnGone"
+    assert rest[0].data["type"] == "TurnLost"
     assert "the conversation has what was done" in rest[0].data["message"]
     assert rest[1].data == "[DONE]"
 

@@ -15,7 +15,7 @@ import anyio
 import httpx2
 import pytest
 
-from dial_client.stores.memory import MemoryStore
+from dial_client.stores.memory_store import MemoryStore
 from tests.programs import LONG, dial_chat, entry, started, write_config
 from tests.serving import Heard, heard, served, text_of
 from tests.test_serve_conversations import Maths

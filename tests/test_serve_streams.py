@@ -10,11 +10,11 @@ import anyio.lowlevel
 import pytest
 from starlette.types import Message
 
+from dial_client.conversations.live_turn import LiveTurn
 from dial_client.errors import ProviderError
-from dial_client.keeping.live_turn import LiveTurn
-from dial_client.serve import streams
-from dial_client.serve.streams import EventStream, of_turn
-from dial_client.stores.memory import MemoryStore
+from dial_client.serve import sse_response
+from dial_client.serve.sse_response import SSEResponse, of_turn
+from dial_client.stores.memory_store import MemoryStore
 
 pytestmark = pytest.mark.anyio
 
@@ -48,7 +48,7 @@ async def answer(client: Client, lines: AsyncGenerator[str, None]) -> list[str]:
     """Send the lines, and give what happened at the end."""
     ends: list[str] = []
     with anyio.fail_after(30):
-        await EventStream(lines, at_end=lambda: ends.append("ended"))(SCOPE, client.receive, client.send)
+        await SSEResponse(lines, at_end=lambda: ends.append("ended"))(SCOPE, client.receive, client.send)
     return ends
 
 
@@ -66,7 +66,7 @@ async def test_it_begins_with_the_first_line_and_ends_with_the_last() -> None:
 
 
 async def test_in_silence_a_comment_shows_that_it_lives(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "PING", 0.0)
+    monkeypatch.setattr(sse_response, "PING", 0.0)
     client = Client()
 
     async def lines() -> AsyncGenerator[str, None]:
@@ -121,7 +121,7 @@ async def test_a_client_that_was_never_there_ends_what_was_never_begun() -> None
 
 
 async def test_a_client_that_does_not_read_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "SEND_PATIENCE", 0.0)
+    monkeypatch.setattr(sse_response, "SEND_PATIENCE", 0.0)
 
     class Stuck(Client):
         async def send(self, message: Message) -> None:
@@ -138,7 +138,7 @@ async def test_a_client_that_does_not_read_is_left(monkeypatch: pytest.MonkeyPat
 
     client = Stuck()
     with pytest.raises(TimeoutError):
-        await EventStream(lines(), at_end=lambda: ends.append("ended"))(SCOPE, client.receive, client.send)
+        await SSEResponse(lines(), at_end=lambda: ends.append("ended"))(SCOPE, client.receive, client.send)
     assert ends == ["left", "ended"]
 
 
@@ -146,7 +146,7 @@ async def test_whoever_comes_back_to_a_silent_turn_sees_at_once_that_it_is_there
     silent = LiveTurn(MemoryStore(), "conversation", 10.0, lambda: None)
     client, lines = Client(), of_turn(silent, 0, "model")
     async with anyio.create_task_group() as group:
-        group.start_soon(EventStream(lines, {"x-turn-id": silent.id}), SCOPE, client.receive, client.send)
+        group.start_soon(SSEResponse(lines, {"x-turn-id": silent.id}), SCOPE, client.receive, client.send)
         with anyio.fail_after(10):
             await client.heard.wait()
         client.leaves.set()

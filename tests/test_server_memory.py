@@ -16,11 +16,11 @@ import pytest
 from mcp_types import Tool
 
 from dial_client import DialClient
-from dial_client.servers import drawer
-from dial_client.servers.drawer import MAX_BYTES, Drawer, identity
-from dial_client.servers.memory import REPROBE_SECONDS, ServerMemory
+from dial_client.servers import json_cache
+from dial_client.servers.json_cache import MAX_BYTES, JsonCache, identity
+from dial_client.servers.server_cache import REPROBE_SECONDS, ServerCache
 from dial_client.servers.status import ServerState
-from dial_client.settings.entries import Protocol, ServerSettings, Transport
+from dial_client.settings.config_types import Protocol, ServerSettings, Transport
 from tests.servers.changes import changing, tool
 from tests.servers.running import LONG
 from tests.stand_ins import tool_named
@@ -29,9 +29,9 @@ CLOCK = ServerSettings("clock", Transport.STDIO, "clock-server", ("--zone", "UTC
 TOOLS = (Tool(name="now", description="Tells the time.", input_schema={"type": "object", "x-odd": [1, {"a": None}]}),)
 
 
-def memory(folder: Path, server: ServerSettings = CLOCK, at: float = 1_000.0) -> ServerMemory:
+def memory(folder: Path, server: ServerSettings = CLOCK, at: float = 1_000.0) -> ServerCache:
     """Give what another run of the program would make of the same folder, at another time."""
-    return ServerMemory(server, Drawer(folder), lambda: at)
+    return ServerCache(server, JsonCache(folder), lambda: at)
 
 
 def files(folder: Path) -> list[Path]:
@@ -116,7 +116,7 @@ ODD: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("said", ODD, ids=str)
 def test_what_is_odd_in_a_file_is_not_believed(tmp_path: Path, said: dict[str, Any]) -> None:
-    Drawer(tmp_path).write(CLOCK, said)
+    JsonCache(tmp_path).write(CLOCK, said)
     known = memory(tmp_path)
     assert (known.is_legacy(), known.tools()) == (False, None)
     known.met(TOOLS, version="1", is_legacy=True)
@@ -124,7 +124,7 @@ def test_what_is_odd_in_a_file_is_not_believed(tmp_path: Path, said: dict[str, A
 
 
 def test_a_tool_that_cannot_be_read_costs_no_other(tmp_path: Path) -> None:
-    Drawer(tmp_path).write(CLOCK, {"tools": [7, {"name": "bad"}, tool("good")]})
+    JsonCache(tmp_path).write(CLOCK, {"tools": [7, {"name": "bad"}, tool("good")]})
     known = memory(tmp_path).tools()
     assert known is not None
     assert [one.name for one in known] == ["good"]
@@ -140,7 +140,7 @@ def test_a_disk_that_cannot_be_written_harms_nothing(tmp_path: Path) -> None:
 
 
 def test_the_folder_is_bounded_and_the_oldest_goes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drawer, "MAX_FILES", 3)
+    monkeypatch.setattr(json_cache, "MAX_FILES", 3)
     servers = [replace(CLOCK, command=f"server{n}") for n in range(5)]
     for age, server in enumerate(servers):
         memory(tmp_path, server).met(TOOLS, version="1", is_legacy=True)

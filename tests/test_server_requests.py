@@ -27,9 +27,9 @@ from dial_client import (
     ToolCallRequest,
     ToolSpec,
     Usage,
-    config,
 )
 from dial_client.model import CallChunk, Completion, FinishReason, TextChunk
+from dial_client.settings import configuration
 from tests.servers import questions
 from tests.servers.running import HERE, LONG
 from tests.stand_ins import Model, tool_named
@@ -171,7 +171,9 @@ async def test_no_folder_is_told_unasked() -> None:
 async def test_an_entrys_own_folders_are_told_in_place_of_the_clients(tmp_path: Path, protocol: str) -> None:
     argv = ["-W", "ignore", str(HERE / "questions.py")]
     shop = {"command": sys.executable, "args": argv, "env": {"PYTHONPATH": str(HERE.parents[1])}, "roots": ["here"]}
-    settings = config.parse(json.dumps({"mcpServers": {"shop": {**shop, "protocol": protocol}}}), folder=tmp_path)
+    settings = configuration.parse(
+        json.dumps({"mcpServers": {"shop": {**shop, "protocol": protocol}}}), folder=tmp_path
+    )
     async with DialClient(settings.servers, roots=["/elsewhere"]) as dial:
         said = await called(dial, "roots")
     assert said == f"here={(tmp_path / 'here').as_uri()}"

@@ -18,7 +18,7 @@ from dial_client.events import ServerChanged
 from dial_client.messages import Failure, ToolCallRequest, ToolSpec, text_of
 from dial_client.model import CallChunk, Completion, FinishReason, TextChunk
 from dial_client.servers.status import ServerState
-from dial_client.turn import Turn
+from dial_client.turn_result import Turn
 from tests.servers.changes import changing, tool
 from tests.servers.running import LONG, is_alive, raw, until
 from tests.stand_ins import Model, Step

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dial_client.tools.shelf import MAX_MATCHES, Shelf
+from dial_client.tools.result_store import MAX_MATCHES, ResultStore
 from tests.stand_ins import unhurried
 
 
-def kept(text: str, shelf: Shelf | None = None) -> tuple[Shelf, str]:
-    shelf = Shelf() if shelf is None else shelf
+def kept(text: str, shelf: ResultStore | None = None) -> tuple[ResultStore, str]:
+    shelf = ResultStore() if shelf is None else shelf
     key = shelf.keep(text)
     assert key is not None
     return shelf, key
@@ -70,7 +70,7 @@ def test_nobody_guesses_an_id(key: str) -> None:
 
 
 def test_what_was_not_read_for_longest_goes_first_and_what_is_too_long_is_not_kept() -> None:
-    shelf = Shelf(max_chars=10)
+    shelf = ResultStore(max_chars=10)
     _, one = kept("aaaa", shelf)
     _, two = kept("bbbb", shelf)
     assert shelf.page(one, 0, 4) is not None

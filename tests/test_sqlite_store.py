@@ -24,7 +24,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from dial_client.errors import ConfigError, DialError
 from dial_client.messages import Message
 from dial_client.stores import migrations
-from dial_client.stores.sql import SQLStore
+from dial_client.stores.sql_store import SQLStore
 from tests.stores import MESSAGES, locked, query
 
 pytestmark = pytest.mark.anyio
@@ -393,7 +393,7 @@ async def test_without_a_path_the_users_data_folder_is_used(tmp_path: Path, monk
 
 def test_importing_the_store_loads_no_database() -> None:
     program = (
-        "import sys; from dial_client.stores.sql import SQLStore; SQLStore.sqlite('x.db');"
+        "import sys; from dial_client.stores.sql_store import SQLStore; SQLStore.sqlite('x.db');"
         "print([name for name in ('sqlalchemy', 'aiosqlite', 'sqlite3', 'platformdirs') if name in sys.modules])"
     )
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout

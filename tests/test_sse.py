@@ -17,9 +17,9 @@ from dial_client.errors import ConversationNotFound, DialError, LimitReached, Pr
 from dial_client.events import (
     Event,
     Finished,
+    InputReceived,
+    InputRequested,
     MessageCompleted,
-    PersonAnswered,
-    PersonAsked,
     ReasoningDelta,
     RoundStarted,
     ServerChanged,
@@ -31,8 +31,8 @@ from dial_client.events import (
 )
 from dial_client.limits import StopReason
 from dial_client.messages import Failure, Message, ToolCallRequest, ToolCallResult, Usage
-from dial_client.sinks.sse import DONE, encode
-from dial_client.turn import Turn
+from dial_client.sinks.sse_encoder import DONE, encode
+from dial_client.turn_result import Turn
 
 pytestmark = pytest.mark.anyio
 
@@ -76,18 +76,18 @@ NAMED: list[tuple[str, Event, str]] = [
     ("a server", ServerChanged("maths", "ready"), 'event: status\ndata: {"server":"maths","state":"ready"}\n\n'),
     (
         "permission asked for",
-        PersonAsked("a1", "approval", {"server": "maths"}),
+        InputRequested("a1", "approval", {"server": "maths"}),
         'event: approval\ndata: {"id":"a1","server":"maths"}\n\n',
     ),
     (
         "permission given",
-        PersonAnswered("a1", "approval", "once"),
+        InputReceived("a1", "approval", "once"),
         'event: approval_done\ndata: {"id":"a1","decision":"once"}\n\n',
     ),
-    ("a question", PersonAsked("q1", "question", {"a": 1}), 'event: question\ndata: {"id":"q1","a":1}\n\n'),
+    ("a question", InputRequested("q1", "question", {"a": 1}), 'event: question\ndata: {"id":"q1","a":1}\n\n'),
     (
         "an answer",
-        PersonAnswered("q1", "question", "decline"),
+        InputReceived("q1", "question", "decline"),
         'event: question_done\ndata: {"id":"q1","action":"decline"}\n\n',
     ),
     (

@@ -21,11 +21,11 @@ from mcp_types import JSONRPCError, JSONRPCResponse
 from dial_client.errors import ServerGone, ServerStartError
 from dial_client.servers.status import ServerState
 from dial_client.servers.transports.environment import child_environment, find_program
-from dial_client.servers.transports.lines import LineSplitter, LineTooLong, messages_in
-from dial_client.servers.transports.process import ServerProcess
+from dial_client.servers.transports.jsonrpc_lines import LineSplitter, LineTooLong, messages_in
+from dial_client.servers.transports.server_process import ServerProcess
+from dial_client.servers.transports.stderr_tail import MAX_LINE_BYTES, MAX_LINES, StderrTail
 from dial_client.servers.transports.stdio import StdioTransport
-from dial_client.servers.transports.tail import MAX_LINE_BYTES, MAX_LINES, Tail
-from dial_client.servers.transports.windows import WindowsStdioTransport
+from dial_client.servers.transports.windows_stdio import WindowsStdioTransport
 from tests.servers.running import LONG, asked, connection, is_alive, raw, said, script, until
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there the SDK runs the process")
@@ -249,7 +249,7 @@ async def test_a_flood_on_standard_error_neither_blocks_nor_reaches_ours(capfd: 
 
 
 def test_the_tail_keeps_the_last_lines_and_cuts_long_ones() -> None:
-    tail = Tail()
+    tail = StderrTail()
     for chunk in (b"one\ntw", b"o\n\n", b"x" * 3_000, b"y\n", *(b"%d\n" % number for number in range(48)), b"un"):
         tail.feed(chunk)
     assert tail.lines[0] == "x" * MAX_LINE_BYTES
@@ -336,7 +336,7 @@ async def test_a_server_that_is_still_starting_is_ended_when_its_start_is_cancel
 def test_processes_nobody_stopped_end_with_the_interpreter(tmp_path: Path) -> None:
     program = tmp_path / "host.py"
     program.write_text(
-        "import anyio\nfrom dial_client.servers.transports.process import ServerProcess\n"
+        "import anyio\nfrom dial_client.servers.transports.server_process import ServerProcess\n"
         "from tests.servers.running import raw\nasync def main():\n"
         "    print(ServerProcess(raw('Stubborn')).pid)\nanyio.run(main)\n"
     )
@@ -360,7 +360,7 @@ async def test_the_sdks_own_server_speaks_over_it_too() -> None:
 
 @anywhere
 async def test_the_way_taken_on_windows_works_here_too(capfd: pytest.CaptureFixture[str]) -> None:
-    tail = Tail()
+    tail = StderrTail()
     async with Client(WindowsStdioTransport(raw("FloodsStderr"), tail), mode="legacy") as client:
         with anyio.fail_after(LONG):
             assert not (await client.call_tool("echo", {})).is_error

@@ -9,7 +9,7 @@ import pytest
 
 from dial_client.errors import ConfigError, ConversationNotFound
 from dial_client.messages import Message, ToolCallResult
-from dial_client.store import ConversationStore
+from dial_client.stores.conversation_store import ConversationStore
 from tests.stores import CALL, MESSAGES
 
 pytestmark = pytest.mark.anyio

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from dial_client.errors import DialError
 from dial_client.messages import Echo, FilePart, ImagePart, Message, Role, TextPart, ToolCallRequest
-from dial_client.store import MAX_TITLE, one_line
-from dial_client.stores.sql import SQLStore
+from dial_client.stores.conversation_store import MAX_TITLE, one_line
+from dial_client.stores.sql_store import SQLStore
 from tests.stores import MESSAGES, query
 
 pytestmark = pytest.mark.anyio

@@ -7,7 +7,7 @@ import pytest
 
 from dial_client.errors import ConversationBusy, ConversationNotFound
 from dial_client.messages import Message
-from dial_client.store import ConversationStore
+from dial_client.stores.conversation_store import ConversationStore
 from tests.stores import MESSAGES
 
 pytestmark = pytest.mark.anyio

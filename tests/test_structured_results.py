@@ -8,13 +8,13 @@ import pytest
 from mcp_types import CallToolResult
 
 from dial_client import DialClient, Message, ScriptedProvider
-from dial_client.catalog import catalog_of
 from dial_client.deadline import Deadline
-from dial_client.executor import ToolExecutor
 from dial_client.limits import Limits
 from dial_client.messages import ToolCallRequest, ToolCallResult
-from dial_client.servers.life import OnProgress
-from dial_client.tools.approvals import Approvals, Rules
+from dial_client.servers.session import OnProgress
+from dial_client.tools.approval import ApprovalChecker, PolicyRules
+from dial_client.tools.catalog import catalog_of
+from dial_client.tools.executor import ToolExecutor
 from tests.programs import entry
 from tests.stand_ins import Heard, server, tool_named
 
@@ -29,7 +29,7 @@ async def result_of(schema: Any, *, text: str = "three", structured: Any = None,
         return CallToolResult.model_validate(said | ({} if structured is None else {"structuredContent": structured}))
 
     catalog = catalog_of([server("maths", tool_named("count", output_schema=schema), call=call)])
-    executor = ToolExecutor(lambda: catalog, Approvals(Rules(), None), Limits())
+    executor = ToolExecutor(lambda: catalog, ApprovalChecker(PolicyRules(), None), Limits())
     return await executor.execute(ToolCallRequest("1", "count", {}), Heard().emit, Deadline(5))
 
 

@@ -10,19 +10,19 @@ from itertools import pairwise
 import anyio
 import pytest
 
+from dial_client.servers.client_capabilities import ClientCapabilities
 from dial_client.servers.connection import Connection
-from dial_client.servers.host_side import HostSide
-from dial_client.servers.status import ServerState
-from dial_client.servers.supervision import (
+from dial_client.servers.restart_policy import (
     FIRST_PAUSE,
     LATER,
     MAX_DEATHS,
     MAX_PAUSE,
-    Death,
-    Ending,
-    Supervisor,
-    Verdict,
+    Exit,
+    ExitKind,
+    RestartDecision,
+    RestartPolicy,
 )
+from dial_client.servers.status import ServerState
 from tests.servers.running import (
     web,
 )
@@ -30,15 +30,15 @@ from tests.stand_ins import virtual_time
 
 pytestmark = pytest.mark.anyio
 
-DIED = Ending(Death.DIED, "it died")
-GONE = Ending(Death.UNREACHABLE, "nobody is there")
+DIED = Exit(ExitKind.DIED, "it died")
+GONE = Exit(ExitKind.UNREACHABLE, "nobody is there")
 kill_9 = pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
 
 
 # When, and how often
 
 
-def restarts(life_times: Iterator[float], supervisor: Supervisor, most: int = 50) -> list[float | None]:
+def restarts(life_times: Iterator[float], supervisor: RestartPolicy, most: int = 50) -> list[float | None]:
     """Give the pauses before the lives of a server: how long each lives is given, in seconds."""
     now, pauses = 0.0, list[float | None]()
     for life in life_times:
@@ -52,7 +52,7 @@ def restarts(life_times: Iterator[float], supervisor: Supervisor, most: int = 50
 
 
 def test_pauses_grow_and_are_jittered_and_bounded() -> None:
-    many = [restarts(iter([20.0] * 20), Supervisor()) for _ in range(20)]
+    many = [restarts(iter([20.0] * 20), RestartPolicy()) for _ in range(20)]
     for at, pauses in enumerate(zip(*many, strict=True)):
         full = 0.0 if at == 0 else min(MAX_PAUSE, FIRST_PAUSE * 2 ** (at - 1))
         assert all(pause is not None and 0.75 * full <= pause <= full for pause in pauses)
@@ -62,23 +62,23 @@ def test_pauses_grow_and_are_jittered_and_bounded() -> None:
 
 def test_a_server_that_lived_for_a_minute_begins_anew() -> None:
     life_times = iter([20.0, 20.0, 20.0, 61.0, 20.0])
-    assert [bool(pause) for pause in restarts(life_times, Supervisor())] == [False, True, True, False, True]
+    assert [bool(pause) for pause in restarts(life_times, RestartPolicy())] == [False, True, True, False, True]
 
 
 def test_five_deaths_within_a_minute_are_the_end() -> None:
-    supervisor = Supervisor()
+    supervisor = RestartPolicy()
     assert len(restarts(iter([0.1] * 50), supervisor)) == MAX_DEATHS == 5
     assert restarts(iter([61.0] * 50), supervisor) == [0.0] * 50, "somebody else may start it anew"
-    assert None not in restarts(iter([20.0] * 50), Supervisor())
+    assert None not in restarts(iter([20.0] * 50), RestartPolicy())
 
 
 def test_a_server_that_never_became_ready_is_left_alone() -> None:
-    verdict = Supervisor().after(DIED, 1.0)
+    verdict = RestartPolicy().after(DIED, 1.0)
     assert (verdict.state, verdict.error, verdict.pause) == (ServerState.FAILED, "it died", None)
 
 
 def test_starts_that_come_to_nothing_end_too_however_long_they_take() -> None:
-    supervisor, now, verdicts = Supervisor(), 0.0, list[Verdict]()
+    supervisor, now, verdicts = RestartPolicy(), 0.0, list[RestartDecision]()
     supervisor.came_up(now)
     while not verdicts or verdicts[-1].pause is not None:
         verdicts.append(supervisor.after(DIED, now))
@@ -89,15 +89,15 @@ def test_starts_that_come_to_nothing_end_too_however_long_they_take() -> None:
 
 @pytest.mark.parametrize("was_ready", [False, True])
 def test_a_wrong_configuration_is_not_tried_again(was_ready: bool) -> None:
-    supervisor = Supervisor()
+    supervisor = RestartPolicy()
     if was_ready:
         supervisor.came_up(0.0)
-    verdict = supervisor.after(Ending(Death.MISCONFIGURED, "no such command"), 1.0)
+    verdict = supervisor.after(Exit(ExitKind.MISCONFIGURED, "no such command"), 1.0)
     assert (verdict.state, verdict.pause) == (ServerState.FAILED, None)
 
 
 def test_a_url_nobody_answers_at_is_tried_a_few_times_more_and_anew_once_it_was_there() -> None:
-    supervisor = Supervisor()
+    supervisor = RestartPolicy()
     for _ in range(2):
         verdicts = [supervisor.after(GONE, 0.0) for _ in range(len(LATER) + 1)]
         assert {verdict.state for verdict in verdicts} == {ServerState.FAILED}
@@ -107,7 +107,7 @@ def test_a_url_nobody_answers_at_is_tried_a_few_times_more_and_anew_once_it_was_
         assert verdicts[-1].pause is None
         assert all(one <= two for one, two in pairwise(LATER))
         supervisor.came_up(100.0)
-        supervisor.after(Ending(Death.MISCONFIGURED), 200.0)
+        supervisor.after(Exit(ExitKind.MISCONFIGURED), 200.0)
 
 
 @virtual_time
@@ -116,7 +116,7 @@ async def test_an_owner_waits_as_long_as_it_should_and_no_longer() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{taken.getsockname()[1]}/mcp"
-        server = Connection("it", web(address), HostSide(lambda _, status: told.append(status.state)))
+        server = Connection("it", web(address), ClientCapabilities(lambda _, status: told.append(status.state)))
         began = anyio.current_time()
         await server.run()
     assert 0.75 * sum(LATER) <= anyio.current_time() - began <= sum(LATER) + 1

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from dial_client import Approval, DialClient, Message, ScriptedProvider, ToolCallRequest, ToolSpec, Turn
-from dial_client.catalog import catalog_of
 from dial_client.messages import Failure, ToolCallResult
-from dial_client.settings.entries import ServerSettings, Transport
+from dial_client.settings.config_types import ServerSettings, Transport
+from dial_client.tools.catalog import catalog_of
 from dial_client.tools.policy import ProposedCall, can_act_or_send
 from dial_client.tools.taint import in_history
 from tests.servers.running import raw, script

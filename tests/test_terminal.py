@@ -28,7 +28,7 @@ from dial_client.events import (
 from dial_client.limits import StopReason
 from dial_client.messages import Failure, Message, ToolCallRequest, ToolCallResult, Usage
 from dial_client.sinks.terminal import PATIENCE, TerminalSink
-from dial_client.turn import Turn
+from dial_client.turn_result import Turn
 from tests.stand_ins import virtual_time
 
 CALL = ToolCallRequest("1", "add", {"a": 1, "b": "x y"})

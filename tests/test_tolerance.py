@@ -9,13 +9,13 @@ import anyio
 import pytest
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
-from dial_client.servers.listing import ToolWatch
-from dial_client.servers.news import News
-from dial_client.servers.transports import lines
-from dial_client.servers.transports.floods import BURST, Sieve
-from dial_client.servers.transports.lines import answer_in, messages_in
-from dial_client.servers.transports.repair import MAX_BLOCKS, Mender, mend_content
-from dial_client.servers.transports.tail import MAX_LINES, Tail, telling_line
+from dial_client.servers.notifications import Notifications
+from dial_client.servers.tool_listing import ToolWatch
+from dial_client.servers.transports import jsonrpc_lines
+from dial_client.servers.transports.jsonrpc_lines import answer_in, messages_in
+from dial_client.servers.transports.rate_limit import BURST, RateLimiter
+from dial_client.servers.transports.response_repair import MAX_BLOCKS, ResponseRepairer, mend_content
+from dial_client.servers.transports.stderr_tail import MAX_LINES, StderrTail, telling_line
 from tests.stand_ins import virtual_time
 
 PROGRESS = "notifications/progress"
@@ -27,7 +27,7 @@ def notification(method: str, **params: Any) -> JSONRPCNotification:
 
 def test_a_flood_is_dropped_with_one_note_and_nothing_else_with_it() -> None:
     notes: list[str] = []
-    sieve = Sieve(notes.append)
+    sieve = RateLimiter(notes.append)
     passed = [sieve.passes(notification(PROGRESS, progressToken=1, progress=n)) for n in range(100 * BURST)]
     assert all(passed[:BURST])
     assert passed.count(True) < 2 * BURST
@@ -37,19 +37,19 @@ def test_a_flood_is_dropped_with_one_note_and_nothing_else_with_it() -> None:
 
 
 def test_no_answer_is_ever_dropped() -> None:
-    sieve = Sieve(lambda _: None)
+    sieve = RateLimiter(lambda _: None)
     assert all(sieve.passes(JSONRPCResponse(jsonrpc="2.0", id=n, result={})) for n in range(10 * BURST))
 
 
 def test_methods_nobody_knows_are_one_flood() -> None:
-    sieve = Sieve(lambda _: None)
+    sieve = RateLimiter(lambda _: None)
     passed = [sieve.passes(notification(f"no/{number}")) for number in range(10 * BURST)]
     assert passed.count(True) < 2 * BURST
 
 
 @pytest.mark.parametrize("about", [{"progress": 10**400}, {"progress": 1, "total": -(10**400)}])
 def test_progress_the_sdk_would_break_at_is_dropped(about: dict[str, Any]) -> None:
-    assert not Sieve(lambda _: None).passes(notification(PROGRESS, progressToken=1, **about))
+    assert not RateLimiter(lambda _: None).passes(notification(PROGRESS, progressToken=1, **about))
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_an_answer_that_cannot_be_read_fails_its_request_at_once(line: bytes, nu
 @pytest.mark.parametrize(
     "line",
     [
-        b"[" + b"{}," * lines.MAX_BATCH + b"{}]",
+        b"[" + b"{}," * jsonrpc_lines.MAX_BATCH + b"{}]",
         b'{"id": 1, "method": "x"',
         b'{"result": {"id": 1}, "x": [',
         b'{"id": 1, "other": ',
@@ -132,7 +132,7 @@ def test_a_result_of_far_too_many_blocks_is_cut_with_a_word() -> None:
 def test_a_resource_or_a_prompt_of_far_too_many_parts_is_cut_with_a_word(
     method: str, result: dict[str, Any], last: dict[str, Any]
 ) -> None:
-    mender = Mender(lambda _: None)
+    mender = ResponseRepairer(lambda _: None)
     mender.sent(JSONRPCRequest(jsonrpc="2.0", id=1, method=method))
     answer = JSONRPCResponse(jsonrpc="2.0", id=1, result=result)
     mender.received(answer)
@@ -142,7 +142,7 @@ def test_a_resource_or_a_prompt_of_far_too_many_parts_is_cut_with_a_word(
 
 
 def test_a_flood_of_lines_leaves_the_last() -> None:
-    tail = Tail()
+    tail = StderrTail()
     tail.feed(b"begun")
     tail.feed(b"".join(b"%d\n" % number for number in range(10_000)) + b"un")
     tail.feed(b"finished")
@@ -152,7 +152,7 @@ def test_a_flood_of_lines_leaves_the_last() -> None:
 @virtual_time
 @pytest.mark.anyio
 async def test_news_that_is_never_followed_holds_up_one_round_and_no_more() -> None:
-    watch = ToolWatch(lambda _: None, News("it"))
+    watch = ToolWatch(lambda _: None, Notifications("it"))
     watch.news()
     began = anyio.current_time()
     for _ in range(3):
@@ -192,6 +192,6 @@ PYTHON = "Traceback (most recent call last):\n  File x\nValueError: the key is m
 )
 def test_of_the_last_words_of_a_program_those_count_that_say_what_is_wrong(text: str, telling: str) -> None:
     assert telling_line(tuple(line for line in text.splitlines() if line.strip())) == telling
-    tail = Tail()
+    tail = StderrTail()
     tail.feed(text.encode())
     assert tail.last == telling

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from benchmarks.search import KeywordSearch, as_wire, hit_rates
 from benchmarks.search_data import questions, tools
 from dial_client.messages import Message, ToolSpec
-from dial_client.providers.chat import ChatProvider
-from dial_client.providers.endpoint import Endpoint
-from dial_client.providers.profile import CHAT
-from dial_client.tools.index import MAX_QUERY, MAX_SCHEMAS, ToolIndex
+from dial_client.providers.chat_api import ChatProvider
+from dial_client.providers.endpoint_profile import CHAT
+from dial_client.providers.http.endpoint import Endpoint
+from dial_client.tools.search_index import MAX_QUERY, MAX_SCHEMAS, SearchIndex
 from tests.endpoints import Say, hear, model_endpoint
 from tests.stand_ins import unhurried
 
@@ -34,7 +34,7 @@ def spec(name: str, description: str = "", *, server: str = "", tool: str = "", 
 
 
 def found(offered: Sequence[ToolSpec], query: str, limit: int = 5) -> list[str]:
-    return [tool.name for tool in ToolIndex(offered).search(query, limit)]
+    return [tool.name for tool in SearchIndex(offered).search(query, limit)]
 
 
 ISSUES = spec("create_issue", "Create a new issue in a repository.", server="github")
@@ -220,12 +220,12 @@ def test_equals_are_ordered_by_name_however_they_came() -> None:
 
 def test_of_two_tools_with_one_name_the_first_counts() -> None:
     one, two = spec("same", "Water the plants."), spec("same", "Feed the plants.")
-    assert ToolIndex([one, two]).search("plants") == (one,)
+    assert SearchIndex([one, two]).search("plants") == (one,)
 
 
 def test_the_order_is_the_same_in_every_process() -> None:
     program = (
-        "from benchmarks.search_data import questions, tools; from dial_client.tools.index import ToolIndex; "
+        "from benchmarks.search_data import questions, tools; from dial_client.tools.search_index import ToolIndex; "
         "index = ToolIndex(tools()); "
         "print([tool.name for q in questions('tuning') for tool in index.search(q.text.replace('e', 'a'), 9)])"
     )
@@ -273,11 +273,11 @@ SPECS = st.builds(
 def test_any_query_finds_some_of_the_tools_each_once_and_always_the_same(
     offered: list[ToolSpec], query: str, limit: int
 ) -> None:
-    results = ToolIndex(offered).search(query, limit)
+    results = SearchIndex(offered).search(query, limit)
     names = [tool.name for tool in results]
     assert all(any(tool is one for one in offered) for tool in results)
     assert len(set(names)) == len(names) <= max(limit, 0)
-    assert ToolIndex(offered).search(query, limit) == results
+    assert SearchIndex(offered).search(query, limit) == results
 
 
 # --- the benchmark ------------------------------------------------------------------------------------
@@ -294,10 +294,10 @@ def test_the_benchmark_has_the_tools_and_the_questions_it_says() -> None:
 
 def test_questions_nobody_tuned_on_find_their_tool_more_often_than_by_plain_keywords() -> None:
     offered, asked = tools(), questions("reported")
-    ours, plain = hit_rates(ToolIndex(offered).search, asked), hit_rates(KeywordSearch(offered).search, asked)
+    ours, plain = hit_rates(SearchIndex(offered).search, asked), hit_rates(KeywordSearch(offered).search, asked)
     assert all(ours[depth] > plain[depth] for depth in ours)
     as_models_ask = [question for question in asked if question.asks == "model"]
-    assert hit_rates(ToolIndex(offered).search, as_models_ask)[5] >= 0.95
+    assert hit_rates(SearchIndex(offered).search, as_models_ask)[5] >= 0.95
     assert ours[5] >= 0.8
 
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from dial_client import config
-from dial_client.cli import summary
-from dial_client.cli.consent import changes_since, trust_now
+from dial_client.cli import config_summary
+from dial_client.cli.trust_prompt import changes_since, trust_now
 from dial_client.errors import ConfigError
-from dial_client.settings.locations import is_user_config, real_location
-from dial_client.settings.trust import MAX_BYTES, EnvFiles, TrustedFile, TrustStore, read_found
+from dial_client.settings import configuration
+from dial_client.settings.config_locations import is_user_config, real_location
+from dial_client.settings.config_trust import MAX_BYTES, EnvFiles, TrustedFile, TrustStore, read_found
 from tests.programs import dial_chat
 
 SERVER: dict[str, Any] = {"command": "serve", "args": ["--port", "1"], "env": {"A": "1"}, "cwd": "sub"}
@@ -103,10 +103,10 @@ def test_a_file_of_variables_is_read_once(folder: Path) -> None:
     path = written(folder, envFile=".env")
     (folder / ".env").write_text("A=shown\n")
     found, env_files = read_found(path), EnvFiles()
-    list(summary.rows(config.outline(found.data), env_files, folder))
+    list(config_summary.rows(configuration.outline(found.data), env_files, folder))
     (folder / ".env").write_text("A=changed\n")
     path.write_text("{}")
-    settings = config.parse(found.data, path=str(path), read=env_files.read)
+    settings = configuration.parse(found.data, path=str(path), read=env_files.read)
     assert settings.servers["s"].env == {"A": "1"}
     assert env_files.read(folder / ".env") == b"A=shown\n"
 
@@ -251,8 +251,8 @@ def test_a_named_file_needs_no_trust(tmp_path: Path) -> None:
 
 
 def said_of(server: dict[str, Any]) -> str:
-    outline = config.outline(json.dumps({"mcpServers": {"s": server}}))
-    return summary.rendered(summary.rows(outline, EnvFiles(), Path()), None)
+    outline = configuration.outline(json.dumps({"mcpServers": {"s": server}}))
+    return config_summary.rendered(config_summary.rows(outline, EnvFiles(), Path()), None)
 
 
 @pytest.mark.parametrize(

@@ -11,17 +11,17 @@ from mcp_types import CreateMessageRequestParams, SamplingMessage, TextContent
 from pydantic import BaseModel, Field
 
 from dial_client import DialClient, Elicitation, ElicitationAnswer, Message, ScriptedProvider
-from dial_client.catalog import catalog_of
+from dial_client.callbacks.approval_request import notes_on
 from dial_client.events import ReasoningDelta, TextDelta, ToolCallProgress
 from dial_client.messages import FilePart, ToolCallRequest
 from dial_client.model import CallChunk, Completion, FinishReason, ModelRequest, ReasoningChunk, TextChunk
-from dial_client.people.approval_request import notes_on
-from dial_client.safe_text import count_unseen
-from dial_client.schemas import fit
-from dial_client.servers.asked import sampling_request
+from dial_client.schema.provider_schema import fit
+from dial_client.servers.sdk_mapping import sampling_request
 from dial_client.servers.status import one_line
-from dial_client.tools import results
-from dial_client.turns import status
+from dial_client.text.safe_text import count_unseen
+from dial_client.tools import result_content
+from dial_client.tools.catalog import catalog_of
+from dial_client.turns import status_text
 from tests.exchanges import Exchange
 from tests.stand_ins import server, tool_named
 
@@ -108,7 +108,7 @@ BLOCKS: list[dict[str, Any]] = [
 def test_no_kind_of_result_has_it(block: dict[str, Any]) -> None:
     from mcp_types import CallToolResult
 
-    content = results.content_of(CallToolResult.model_validate({"content": [block]}))
+    content = result_content.content_of(CallToolResult.model_validate({"content": [block]}))
     texts = [content] if isinstance(content, str) else [part.name for part in content if isinstance(part, FilePart)]
     assert texts
     assert [text for text in texts if count_unseen(text)] == []
@@ -118,9 +118,9 @@ def test_neither_structured_results_nor_errors_nor_what_goes_on_have_it() -> Non
     from mcp_types import CallToolResult
 
     structured = CallToolResult.model_validate({"content": [], "structuredContent": {HIDDEN: HIDDEN}})
-    assert results.content_of(structured) == '{"abc": "abc"}'
+    assert result_content.content_of(structured) == '{"abc": "abc"}'
     assert one_line(f"it broke: {HIDDEN}") == "it broke: abc"
-    assert status.using(ToolCallRequest("1", f"x\n{HIDDEN}", {}), None) == "Using X Abc…"
+    assert status_text.using(ToolCallRequest("1", f"x\n{HIDDEN}", {}), None) == "Using X Abc…"
 
 
 def test_what_a_server_asks_a_model_has_none() -> None:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dial_client.histories import CUT_OFF, INTERRUPTED, as_it_stands, missing, valid_history
+from dial_client.conversations.history import CUT_OFF, INTERRUPTED, as_it_stands, missing, valid_history
 from dial_client.messages import Message, Role, ToolCallRequest, ToolCallResult
-from dial_client.store import Conversation
+from dial_client.stores.conversation_store import Conversation
 from tests.talks import assert_valid, dialogue
 
 A, B = ToolCallRequest("a", "add", {}), ToolCallRequest("b", "add", {})

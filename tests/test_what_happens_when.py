@@ -32,7 +32,7 @@ from dial_client import (
     ToolCallProgress,
     Turn,
 )
-from dial_client.settings.entries import Wire
+from dial_client.settings.config_types import Wire
 from tests.endpoints import Answer, Call, Raw, Recorded, Say, events, model_endpoint, provider_of, refuse
 from tests.programs import entry
 from tests.servers.awkward import LONG_NAME, PNG

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from dial_client.audit.file_lock import FileLock
-from dial_client.audit.log import LOCK_NAME
-from dial_client.audit.records import log_files, unseal
+from dial_client.audit.log_writer import LOCK_NAME
+from dial_client.audit.record_format import log_files, unseal
 
 _EDITED = "this line was edited, or cut off: its bytes are not those of its digest"
 _LOCK_PATIENCE = 2.0

@@ -10,11 +10,11 @@ import shutil
 from collections.abc import Iterable, Iterator
 from enum import Enum
 
+from dial_client.callbacks.approval_request import claim_sentences, notes_on, quote_name
+from dial_client.callbacks.argument_block import argument_lines
 from dial_client.messages import ToolCallRequest, ToolSpec
-from dial_client.people.approval_request import claim_sentences, notes_on, quote_name
-from dial_client.people.argument_block import argument_lines
-from dial_client.safe_text import visible
-from dial_client.tools.approvals import Approval, Decision
+from dial_client.text.safe_text import visible
+from dial_client.tools.approval import Approval, Decision
 from dial_client.turns.sampling import SAMPLING
 
 MAX_LINES = 12

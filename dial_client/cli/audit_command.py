@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from dial_client.cli import options as o
-from dial_client.cli.app import SETTINGS, more, run_command
+from dial_client.cli.typer_apps import SETTINGS, more, run_command
 from dial_client.errors import ConfigError
 
 

@@ -15,13 +15,13 @@ from typing import Any
 
 import anyio
 
-from dial_client.audit.records import log_files
+from dial_client.audit.record_format import log_files
 from dial_client.audit.verification import Line, read_lines, verify
-from dial_client.cli.audit_log import audit_folder
-from dial_client.cli.opening import warn
+from dial_client.cli.audit_setup import audit_folder
+from dial_client.cli.bootstrap import warn
 from dial_client.cli.options import ExitCode
 from dial_client.errors import ConfigError
-from dial_client.safe_text import one_line, safe
+from dial_client.text.safe_text import one_line, safe
 
 _LOOK_EVERY = 0.2
 """Seconds between two looks for new lines."""

@@ -11,7 +11,7 @@ import typer
 from dial_client import __version__
 from dial_client.cli import audit_command, models_command, policy_command, trust_command  # noqa: F401 - they register commands
 from dial_client.cli import options as o
-from dial_client.cli.app import SETTINGS, more, run_command, talk
+from dial_client.cli.typer_apps import SETTINGS, more, run_command, talk
 from dial_client.errors import ConfigError
 
 _MORE = """
@@ -63,14 +63,14 @@ def chat(
 
 
 def _chat(options: o.Options, prompt: str | None) -> Callable[[], Awaitable[int]]:
-    from dial_client.cli import question
+    from dial_client.cli import prompt_input
 
-    asked = question.read(prompt)
+    asked = prompt_input.read(prompt)
     if asked is None:
-        from dial_client.cli.talking import talk_with
+        from dial_client.cli.repl import talk_with
 
         return lambda: talk_with(options)
-    from dial_client.cli.answering import answer
+    from dial_client.cli.one_shot import answer
 
     return lambda: answer(options, asked, prompt or "")
 
@@ -83,7 +83,7 @@ def tools(
     options = o.Options.of_command(locals())
 
     def choose() -> Callable[[], Awaitable[int]]:
-        from dial_client.cli.listing import list_tools
+        from dial_client.cli.tool_commands import list_tools
 
         return lambda: list_tools(options, as_json=as_json)
 
@@ -105,12 +105,12 @@ def servers(
 
     def choose() -> Callable[[], Awaitable[int]]:
         if action == "list" and name is None:
-            from dial_client.cli.listing import list_servers
+            from dial_client.cli.tool_commands import list_servers
 
             return lambda: list_servers(options, as_json=as_json)
         if action not in ("login", "logout") or name is None:
             raise ConfigError("which server?", hint="dial-chat servers [list | login NAME | logout NAME]")
-        from dial_client.cli.login import log_in, log_out
+        from dial_client.cli.oauth_login import log_in, log_out
 
         return lambda: log_in(options, name, browser=not no_browser) if action == "login" else log_out(options, name)
 
@@ -135,7 +135,7 @@ def prompts(
 
 def _list_material(what: str, options: o.Options, *, as_json: bool) -> None:
     def choose() -> Callable[[], Awaitable[int]]:
-        from dial_client.cli.material import list_material
+        from dial_client.cli.resources_and_prompts import list_material
 
         return lambda: list_material(options, what, as_json=as_json)
 
@@ -158,7 +158,7 @@ def call(
     options = o.Options.of_command(locals(), timeout=tool_timeout, command="dial-chat call")
 
     def choose() -> Callable[[], Awaitable[int]]:
-        from dial_client.cli.listing import call_tool
+        from dial_client.cli.tool_commands import call_tool
 
         return lambda: call_tool(options, name, arguments, as_json=as_json)
 
@@ -178,9 +178,9 @@ def conversations(
     """List, show, delete, export or import the conversations that were kept."""
 
     def choose() -> Callable[[], Awaitable[int]]:
-        from dial_client.cli.keeping import Wanted, manage
+        from dial_client.cli.conversations_command import ConversationQuery, manage
 
-        return lambda: manage(action, target, Wanted(as_json, search, limit, cursor, form))
+        return lambda: manage(action, target, ConversationQuery(as_json, search, limit, cursor, form))
 
     run_command(choose, o.Options())
 
@@ -217,9 +217,9 @@ def serve(
     options = o.Options.of_command(locals(), command="dial-chat serve")
 
     def choose() -> Callable[[], Awaitable[int]]:
-        from dial_client.cli.serving import Address, serve_http
+        from dial_client.cli.serve_command import ServeOptions, serve_http
 
-        address = Address(host, port, token, not no_token, tuple(allow_host or ()), store, max_turns, durable)
+        address = ServeOptions(host, port, token, not no_token, tuple(allow_host or ()), store, max_turns, durable)
         return lambda: serve_http(options, address)
 
     run_command(choose, options)

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 
 from dial_client.cli import options as o
-from dial_client.cli.app import SETTINGS, more, run_command
 from dial_client.cli.options import ExitCode
+from dial_client.cli.typer_apps import SETTINGS, more, run_command
 
 
 @more.command(context_settings=SETTINGS)

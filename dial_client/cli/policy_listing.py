@@ -8,23 +8,23 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dial_client.catalog import offered_names, spec_of
-from dial_client.cli.listing import parse_arguments
-from dial_client.cli.opening import policy_of, settings_of, warn
+from dial_client.cli.bootstrap import policy_of, settings_of, warn
 from dial_client.cli.options import ExitCode, Options
-from dial_client.config import ServerSettings, Settings
+from dial_client.cli.tool_commands import parse_arguments
+from dial_client.client_setup import CACHE, drawer, grant_store
 from dial_client.errors import ConfigError
 from dial_client.messages import ToolSpec
-from dial_client.options import CACHE, drawer, grant_store
-from dial_client.safe_text import one_line
-from dial_client.schemas import Unfit
-from dial_client.servers.memory import ServerMemory
-from dial_client.settings.policy import Effect, PolicyRule
+from dial_client.schema.provider_schema import Unsupported
+from dial_client.servers.server_cache import ServerCache
+from dial_client.settings.configuration import ServerSettings, Settings
+from dial_client.settings.policy_config import Effect, PolicyRule
 from dial_client.settings.tool_patterns import matches
-from dial_client.tools import pattern_notes
-from dial_client.tools.approvals import why_asked
+from dial_client.text.safe_text import one_line
+from dial_client.tools import pattern_warnings
+from dial_client.tools.approval import why_asked
+from dial_client.tools.catalog import offered_names, spec_of
 from dial_client.tools.grants import Grant, GrantStore
-from dial_client.tools.policy import ProposedCall, Rules, Verdict
+from dial_client.tools.policy import PolicyRules, ProposedCall, Verdict
 
 if TYPE_CHECKING:
     from mcp_types import Tool
@@ -38,7 +38,7 @@ class _Known:
     """What a configuration says of calls, and the tools its servers had the last time."""
 
     settings: Settings
-    rules: Rules
+    rules: PolicyRules
     tools: Mapping[str, tuple[Tool, ...] | None]
 
     @property
@@ -49,17 +49,17 @@ class _Known:
 async def _known(options: Options) -> _Known:
     settings = await settings_of(options)
     approved = {name: entry.auto_approve for name, entry in settings.servers.items()}
-    rules = Rules(options.allow, options.deny, approved, policy_of(options, settings))
+    rules = PolicyRules(options.allow, options.deny, approved, policy_of(options, settings))
     cache = drawer(True, CACHE)  # noqa: FBT003 - the user's own
     enabled = {name: entry for name, entry in settings.servers.items() if entry.enabled}
-    return _Known(settings, rules, {name: ServerMemory(entry, cache).tools() for name, entry in enabled.items()})
+    return _Known(settings, rules, {name: ServerCache(entry, cache).tools() for name, entry in enabled.items()})
 
 
 async def list_rules(options: Options, *, as_json: bool) -> int:
     """Print all rules in their order, what else allows calls, and what seems to be a slip of the pen."""
     known = await _known(options)
     names = {name: None if tools is None else tuple(tool.name for tool in tools) for name, tools in known.tools.items()}
-    warnings = list(pattern_notes.notes(known.rules, names, known.enabled, all_servers=True))
+    warnings = list(pattern_warnings.notes(known.rules, names, known.enabled, all_servers=True))
     if as_json:
         listed = {
             "policy": [rule.to_dict() for rule in known.rules.policy],
@@ -151,7 +151,7 @@ def _resolved(name: str, known: _Known) -> tuple[str, str]:
 
 
 def _spec(server: str, name: str, tool: Tool | None) -> ToolSpec:
-    with suppress(Unfit):
+    with suppress(Unsupported):
         if tool is not None:
             return spec_of(name, server, tool)
     return ToolSpec(name, "", {}, server, name)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from dial_client import config
-from dial_client.cli.consent import ask_for_trust, changes_since, trust_now
-from dial_client.cli.keyboard import is_there
+from dial_client.cli.config_summary import escaped, rendered, rows
 from dial_client.cli.options import ExitCode
-from dial_client.cli.summary import escaped, rendered, rows
+from dial_client.cli.trust_prompt import ask_for_trust, changes_since, trust_now
+from dial_client.cli.tty import is_there
 from dial_client.errors import ConfigError
-from dial_client.settings.locations import FILE_NAME, real_location
-from dial_client.settings.trust import EnvFiles, FoundFile, TrustedFile, TrustStore, read_found
+from dial_client.settings import configuration
+from dial_client.settings.config_locations import FILE_NAME, real_location
+from dial_client.settings.config_trust import EnvFiles, FoundFile, TrustedFile, TrustStore, read_found
 
 
 async def manage(file: Path | None, *, list_all: bool, revoke: bool, as_json: bool) -> int:
@@ -53,7 +53,7 @@ async def _ask(path: Path) -> int:
 
 def _trust(path: Path, *, as_json: bool) -> int:
     found, env_files = read_found(path), EnvFiles()
-    outline = config.outline(found.data, str(path))
+    outline = configuration.outline(found.data, str(path))
     trusted = trust_now(found, env_files)
     if as_json:
         print(json.dumps(_as_json(trusted), indent=2))

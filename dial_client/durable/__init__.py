@@ -13,8 +13,8 @@ that was under way is not made again either: the model is told that it may have 
 A program that is killed is noticed by its turns' leases, which it no longer renews (`ConversationManager`).
 """
 
-from dial_client.durable.answers import DurableAnswer
-from dial_client.durable.database import SQLITE_IS_TOO_OLD, beside
-from dial_client.durable.turns import DurableTurns
+from dial_client.durable.dbos_database import SQLITE_IS_TOO_OLD, beside
+from dial_client.durable.results import DurableResult
+from dial_client.durable.workflows import DurableTurns
 
-__all__ = ["SQLITE_IS_TOO_OLD", "DurableAnswer", "DurableTurns", "beside"]
+__all__ = ["SQLITE_IS_TOO_OLD", "DurableResult", "DurableTurns", "beside"]

@@ -9,7 +9,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from dial_client.durable.answers import conversation_of, is_of
+from dial_client.durable.results import conversation_of, is_of
 from dial_client.errors import ConversationNotFound
 from dial_client.logs import get_logger
 

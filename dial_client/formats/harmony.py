@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from dial_client.formats.incoming import Verdict
+from dial_client.formats.stream_buffer import StepResult
 
 _WORDS = (
     "analysis", "commentary", "final",
@@ -32,7 +32,7 @@ class Header:
     """The model speaks for itself."""
 
 
-def may_begin(text: str) -> Verdict:
+def may_begin(text: str) -> StepResult:
     """Whether a header stands here, whole; None where more of it must be seen."""
     if not text.startswith(_WORDS):
         return None if any(word.startswith(text) for word in _WORDS) else False
@@ -46,7 +46,7 @@ def may_begin(text: str) -> Verdict:
 _ROLES = ("assistant", "model", "user", "system", "tool", "ipython", "developer")
 
 
-def role_may_begin(text: str) -> Verdict:
+def role_may_begin(text: str) -> StepResult:
     """Whether the name of a role stands here, with a line or a header to itself; None where more must be seen."""
     for role in _ROLES:
         if role.startswith(text):

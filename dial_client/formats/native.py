@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dial_client.formats.reader import Reading, read_reply
+from dial_client.formats.stream_parser import ReplyParser, read_reply
 from dial_client.messages import Message, ToolCallRequest, ToolCallResult, ToolSpec, text_of
 from dial_client.model import ModelRequest, ReplyReader, ToolFormat
 
@@ -31,7 +31,7 @@ class NativeFormatHandler:
 
     def parse_response(self, text: str) -> tuple[tuple[ToolCallRequest, ...], str]:
         """Give the text for people, and no calls: without knowing what is on offer, none in the text can be trusted."""
-        return (), read_reply(Reading(None, careful=True), text)[1]
+        return (), read_reply(ReplyParser(None, careful=True), text)[1]
 
     def format_result(self, call: ToolCallRequest, result: ToolCallResult) -> str:  # noqa: ARG002 - as above
         """Give the text as it is: the wire keeps it apart."""
@@ -43,4 +43,4 @@ class NativeFormatHandler:
 
     def reader(self, tools: Sequence[ToolSpec]) -> ReplyReader:
         """Make a reader that rescues calls of these tools."""
-        return Reading(tools, careful=True)
+        return ReplyParser(tools, careful=True)

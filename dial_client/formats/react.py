@@ -12,8 +12,11 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from dial_client.formats.dialects import TAGS
-from dial_client.formats.history import (
+from dial_client.formats.call_syntaxes import TAGS
+from dial_client.formats.special_tokens import Markers
+from dial_client.formats.stream_buffer import Pieces, StepResult, Steps
+from dial_client.formats.stream_parser import ReplyParser, read_reply
+from dial_client.formats.text_history import (
     Instructions,
     arguments_text,
     as_text,
@@ -23,12 +26,9 @@ from dial_client.formats.history import (
     result_text,
     tool_lines,
 )
-from dial_client.formats.incoming import Pieces, Steps, Verdict
-from dial_client.formats.markers import Markers
-from dial_client.formats.reader import Reading, read_reply
-from dial_client.grammar import Grammar, literal
 from dial_client.messages import Message, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.model import ModelRequest, ReplyReader, ToolFormat
+from dial_client.schema.gbnf import Grammar, literal
 
 STOP = ("\nObservation:", "\nObservation")
 
@@ -233,7 +233,7 @@ _SENTENCE_END = re.compile(r"(?:\A|\n)[^>\n][^\n]{0,70}[.!?:][ \t]{1,4}\Z")
 _NO_TOOL = frozenset({"", "none", "n/a", "null"})
 
 
-class _ReActReading(Reading):
+class _ReActReading(ReplyParser):
     """Goes from label to label, up to the first action or to the end of the answer."""
 
     def _reply(self) -> Steps:
@@ -268,7 +268,7 @@ class _ReActReading(Reading):
             marker = yield from self._through_tags(_BEFORE_LABELS, self._show)
         return marker
 
-    def _may_name_tool(self, text: str) -> Verdict:
+    def _may_name_tool(self, text: str) -> StepResult:
         name = text.lstrip(" \t*`'\"")
         return self._offer.begins_with_name(name) if name else None
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
-from dial_client.formats.history import (
+from dial_client.formats.stream_parser import ReplyParser, read_reply
+from dial_client.formats.text_history import (
     Instructions,
     arguments_text,
     as_text,
@@ -17,11 +18,10 @@ from dial_client.formats.history import (
     result_text,
     tool_lines,
 )
-from dial_client.formats.reader import Reading, read_reply
-from dial_client.grammar import Grammar, literal
 from dial_client.logs import get_logger
 from dial_client.messages import Message, Role, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.model import ModelRequest, ReplyReader, ToolFormat
+from dial_client.schema.gbnf import Grammar, literal
 
 log = get_logger(__name__)
 
@@ -81,7 +81,7 @@ class XMLFormatHandler:
 
     def parse_response(self, text: str) -> tuple[tuple[ToolCallRequest, ...], str]:
         """Find the calls in a whole reply; broken ones too, with what could not be read of them."""
-        return read_reply(Reading(None), text)
+        return read_reply(ReplyParser(None), text)
 
     def format_result(self, call: ToolCallRequest, result: ToolCallResult) -> str:  # noqa: ARG002 - the order says which
         """Give the result in tags, with nothing in it that could end them."""
@@ -93,7 +93,7 @@ class XMLFormatHandler:
 
     def reader(self, tools: Sequence[ToolSpec]) -> ReplyReader:
         """Make a reader for the next reply, which may call these tools."""
-        return Reading(tools)
+        return ReplyParser(tools)
 
 
 def _grammar(tools: Sequence[ToolSpec], *, bare: bool) -> str:

@@ -19,8 +19,8 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from dial_client.grammar import Grammar, literal
 from dial_client.messages import Message, Role, TextPart, ToolCallRequest, ToolSpec
+from dial_client.schema.gbnf import Grammar, literal
 
 MAX_ANSWER_CHARS = 300
 """Characters of an earlier answer that a decision is made with."""

@@ -20,10 +20,10 @@ from urllib.parse import urlsplit
 
 from dial_client.errors import ConfigError
 from dial_client.model import Provider
-from dial_client.providers.endpoint import NO_KEY, Endpoint, checked_key, checked_url, ollama_url, same_origin
+from dial_client.providers.endpoint_profile import EndpointProfile, with_quirks
+from dial_client.providers.http.endpoint import NO_KEY, Endpoint, checked_key, checked_url, ollama_url, same_origin
 from dial_client.providers.presets import PRESETS, Preset, named, of_url
-from dial_client.providers.profile import Profile, with_quirks
-from dial_client.settings.entries import ModelSettings, Wire
+from dial_client.settings.config_types import ModelSettings, Wire
 
 _NO_MODELS: Mapping[str, ModelSettings] = MappingProxyType({})
 
@@ -139,14 +139,14 @@ def _provider(vendor: _Vendor, settings: ModelSettings | None = None) -> Callabl
 
         return partial(DialProvider, wire=settings.wire, fixed=frozenset(settings.quirks)) if settings else DialProvider
     if vendor.wire is Wire.MESSAGES:
-        from dial_client.providers.messages import MessagesProvider
+        from dial_client.providers.messages_api import MessagesProvider
 
         return MessagesProvider
     if vendor.wire is Wire.RESPONSES:
-        from dial_client.providers.responses import ResponsesProvider
+        from dial_client.providers.responses_api import ResponsesProvider
 
         return ResponsesProvider
-    from dial_client.providers.chat import ChatProvider
+    from dial_client.providers.chat_api import ChatProvider
 
     return ChatProvider
 
@@ -157,7 +157,7 @@ def _endpoint(
     address: str | None,
     environ: Mapping[str, str],
     settings: ModelSettings | None = None,
-) -> tuple[Endpoint, Profile]:
+) -> tuple[Endpoint, EndpointProfile]:
     """Give the address with all that goes to it, and what is known of it; `where` is what an error names."""
     home = _home(vendor, environ)
     url = address or home

@@ -20,16 +20,16 @@ from dial_client.logs import get_logger
 from dial_client.messages import Echo, Message, Role, TextPart
 from dial_client.model import Completion, Delta, ModelRequest, ToolFormat
 from dial_client.prices import Billing
-from dial_client.providers.chat import ChatProvider
-from dial_client.providers.connection import Connection
-from dial_client.providers.endpoint import Endpoint
-from dial_client.providers.exchange import HttpProvider
-from dial_client.providers.failures import TOOLS_UNSUPPORTED
-from dial_client.providers.messages import MessagesProvider
-from dial_client.providers.profile import MESSAGES, Profile
-from dial_client.providers.reading import RawBody
-from dial_client.providers.responses import ResponsesProvider
-from dial_client.settings.entries import Wire
+from dial_client.providers.chat_api import ChatProvider
+from dial_client.providers.endpoint_profile import MESSAGES, EndpointProfile
+from dial_client.providers.http.endpoint import Endpoint
+from dial_client.providers.http.http_provider import HttpProvider
+from dial_client.providers.http.provider_errors import TOOLS_UNSUPPORTED
+from dial_client.providers.http.response_stream import RawBody
+from dial_client.providers.http.transport import HttpTransport
+from dial_client.providers.messages_api import MessagesProvider
+from dial_client.providers.responses_api import ResponsesProvider
+from dial_client.settings.config_types import Wire
 
 log = get_logger(__name__)
 
@@ -43,7 +43,7 @@ class DialProvider:
     Args:
         model: the deployment's id; may have slashes (``applications/…``).
         endpoint: the core.
-        profile: what is known of it; its `Profile.api_version` is that of chat completions.
+        profile: what is known of it; its `EndpointProfile.api_version` is that of chat completions.
         wire: the only wire to use; None for the one the deployment speaks best.
         fixed: flags of the profile that hold whatever the deployment says of itself.
         temperature: sent where the deployment takes it.
@@ -54,7 +54,7 @@ class DialProvider:
         self,
         model: str,
         endpoint: Endpoint,
-        profile: Profile,
+        profile: EndpointProfile,
         *,
         wire: Wire | None = None,
         fixed: frozenset[str] = frozenset(),
@@ -146,7 +146,7 @@ class DialProvider:
 
     async def _described(self) -> dict[str, Any]:
         """Give what the core says of the deployment; nothing where it does not say: that alone ends no turn."""
-        connection = Connection(replace(self._endpoint, query={}))
+        connection = HttpTransport(replace(self._endpoint, query={}))
         try:
             said = await connection.get(f"/openai/deployments/{quote(self.model, safe='')}", timeout=_PATIENCE)
         except ProviderError as error:
@@ -170,7 +170,7 @@ class DialProvider:
             return MessagesProvider(self.model, endpoint, profile, **options)
         return _DeploymentProvider(self.model, core, profile, **options)
 
-    def _with_features(self, wire: Wire) -> Profile:
+    def _with_features(self, wire: Wire) -> EndpointProfile:
         """Give the profile with what the deployment says of itself, but for the flags that are fixed."""
         said = self._features
         flags: dict[str, Any] = {}

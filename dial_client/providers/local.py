@@ -22,10 +22,10 @@ from dial_client.local.process import CONTEXT_TOKENS, ModelProcess
 from dial_client.local.weight_downloads import OnProgress
 from dial_client.local.weights import QWEN, cache_folder, ensure
 from dial_client.model import Delta, ModelRequest, Provider
-from dial_client.providers.chat import ChatProvider
-from dial_client.providers.endpoint import Endpoint
+from dial_client.providers.chat_api import ChatProvider
+from dial_client.providers.endpoint_profile import EndpointProfile
 from dial_client.providers.grammar_tool_calling import GrammarToolCallingProvider
-from dial_client.providers.profile import Profile
+from dial_client.providers.http.endpoint import Endpoint
 
 VARIABLE = "DIAL_LOCAL_MODEL"
 """The environment variable that names another GGUF file."""
@@ -39,7 +39,9 @@ ANSWER_BIAS = -3.0
 are right then (24 with -2.1), and one of 20 ordinary questions calls a tool for nothing."""
 UNKNOWN_BIAS = -1.7
 """The same for "unknown". Against an answer, all but one of 10 questions about the present are told from 35 others."""
-_PROFILE = Profile(images=False, tool_choice=False, idle_timeout=600.0, max_tokens=MAX_TOKENS, constrain="grammar")
+_PROFILE = EndpointProfile(
+    images=False, tool_choice=False, idle_timeout=600.0, max_tokens=MAX_TOKENS, constrain="grammar"
+)
 _DECISIONS = replace(_PROFILE, extra_body={"logit_bias": [["answer", ANSWER_BIAS], ["unknown", UNKNOWN_BIAS]]})
 _DRY = {
     "dry_multiplier": 0.8,

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from dial_client.errors import ConfigError
-from dial_client.providers.profile import ANTHROPIC, CHAT, DIAL, MESSAGES, OLLAMA, OPENAI, Profile
-from dial_client.settings.entries import Wire
+from dial_client.providers.endpoint_profile import ANTHROPIC, CHAT, DIAL, MESSAGES, OLLAMA, OPENAI, EndpointProfile
+from dial_client.settings.config_types import Wire
 
-_LOCAL = Profile(idle_timeout=600.0)
+_LOCAL = EndpointProfile(idle_timeout=600.0)
 """A server on a machine of one's own may read a long prompt for minutes before it says a word."""
 
 
@@ -29,12 +29,12 @@ class Preset:
     """Its usual address; empty where it has none."""
     hosts: tuple[str, ...] = ()
     """Names it is known by, each with all names below it."""
-    profile: Profile = CHAT
+    profile: EndpointProfile = CHAT
     """Its flags behind chat completions and Responses."""
-    messages: Profile | None = None
+    messages: EndpointProfile | None = None
     """Its flags behind the Messages API; None for `profile`'s, with a version and a limit."""
 
-    def on(self, wire: Wire) -> Profile:
+    def on(self, wire: Wire) -> EndpointProfile:
         """Give its flags behind one wire."""
         if wire is Wire.CHAT:
             return self.profile
@@ -63,7 +63,7 @@ PRESETS: Mapping[str, Preset] = {
     "gemini": Preset(
         url="https://generativelanguage.googleapis.com/v1beta/openai",
         hosts=("generativelanguage.googleapis.com",),
-        profile=Profile(
+        profile=EndpointProfile(
             schema_dialect="gemini",
             tool_name_re="[a-zA-Z_][a-zA-Z0-9_.-]*",
             unsigned_call={"extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}}},
@@ -73,17 +73,17 @@ PRESETS: Mapping[str, Preset] = {
         url="https://api.mistral.ai/v1",
         hosts=("api.mistral.ai",),
         # It refuses what it does not know, in the body as in a message; usage comes unasked.
-        profile=Profile(user_after_tool=False, short_ids=True, stream_usage=False, echo_reasoning="none"),
+        profile=EndpointProfile(user_after_tool=False, short_ids=True, stream_usage=False, echo_reasoning="none"),
     ),
     "deepseek": Preset(
         url="https://api.deepseek.com",
         hosts=("api.deepseek.com",),
-        profile=Profile(reasoning_field="reasoning_content"),
+        profile=EndpointProfile(reasoning_field="reasoning_content"),
     ),
     "moonshot": Preset(
         url="https://api.moonshot.ai/v1",
         hosts=("api.moonshot.ai", "api.moonshot.cn"),
-        profile=Profile(
+        profile=EndpointProfile(
             reasoning_field="reasoning_content", tool_name_re="[a-zA-Z][a-zA-Z0-9_-]*", schema_dialect="openai"
         ),
     ),

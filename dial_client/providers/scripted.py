@@ -58,13 +58,20 @@ from anyio.lowlevel import checkpoint
 
 from dial_client.errors import ProviderError
 from dial_client.model import CallChunk, Completion, Delta, FinishReason, ModelRequest, ReasoningChunk, TextChunk
-from dial_client.providers import failures
-from dial_client.providers.endpoint import Endpoint
-from dial_client.providers.profile import CHAT, Profile
-from dial_client.providers.reading import BrokeOff, RawBody, Reading, Reply
-from dial_client.providers.renaming import Renaming
-from dial_client.providers.script import RecordedServer, Script, ScriptedReply, WireReply, read_file, read_replies
-from dial_client.settings.entries import Wire
+from dial_client.providers.endpoint_profile import CHAT, EndpointProfile
+from dial_client.providers.http import provider_errors
+from dial_client.providers.http.endpoint import Endpoint
+from dial_client.providers.http.response_stream import BrokeOff, RawBody, ResponseStream, StreamParser
+from dial_client.providers.script_format import (
+    RecordedServer,
+    Script,
+    ScriptedReply,
+    WireReply,
+    read_file,
+    read_replies,
+)
+from dial_client.providers.tool_name_mapping import ToolNameMapping
+from dial_client.settings.config_types import Wire
 
 __all__ = ["RecordedServer", "ScriptedProvider", "ScriptedReply"]
 
@@ -94,7 +101,7 @@ class ScriptedProvider:
         self._script = script
         self._played = 0
         self._profile = replace(CHAT, **script.flags)
-        self._names = Renaming(self._profile.tool_name_re, self._profile.tool_name_len)
+        self._names = ToolNameMapping(self._profile.tool_name_re, self._profile.tool_name_len)
         host = script.provider.rpartition("@")[2]
         self._endpoint = Endpoint(f"http://{host}" if _is_host(host) else "http://scripted")
 
@@ -151,11 +158,11 @@ class ScriptedProvider:
                 raise answer.error or ProviderError("the script has no more of a reply that paused", code="cut")
             notes.extend(answer.notes)
             if answer.status >= 300:
-                raise failures.refused(self._endpoint, answer.status, {}, answer.body)
+                raise provider_errors.refused(self._endpoint, answer.status, {}, answer.body)
             return self._pieces(answer)
 
         reader = _reader_of(first.wire, self._profile)
-        return Reading(first.wire.value, reader, self._endpoint, notes, bodies).deltas(ask)
+        return ResponseStream(first.wire.value, reader, self._endpoint, notes, bodies).deltas(ask)
 
     async def _pieces(self, answer: WireReply) -> AsyncGenerator[bytes, None]:
         size = answer.chunk_size or len(answer.body) or 1
@@ -197,18 +204,18 @@ def _pieces(text: str, size: int) -> Iterator[str]:
     return (text[at : at + step] for at in range(0, len(text), step))
 
 
-def _reader_of(wire: Wire, profile: Profile) -> Reply:
+def _reader_of(wire: Wire, profile: EndpointProfile) -> StreamParser:
     if wire is Wire.MESSAGES:
-        from dial_client.providers.messages_reply import MessagesReply
+        from dial_client.providers.messages_stream import MessagesStreamParser
 
-        return MessagesReply()
+        return MessagesStreamParser()
     if wire is Wire.RESPONSES:
-        from dial_client.providers.responses import ResponsesReply
+        from dial_client.providers.responses_api import ResponsesStreamParser
 
-        return ResponsesReply()
-    from dial_client.providers.chat_reply import ChatReply
+        return ResponsesStreamParser()
+    from dial_client.providers.chat_stream import ChatStreamParser
 
-    return ChatReply(profile)
+    return ChatStreamParser(profile)
 
 
 def _is_host(host: str) -> bool:

@@ -35,20 +35,20 @@ from pathlib import Path
 from typing import Any
 
 from dial_client import __version__
-from dial_client.catalog import is_enabled
 from dial_client.errors import ConfigError, ProviderError, ServerError, ServerGone
 from dial_client.logs import get_logger
 from dial_client.messages import Message, ToolCallRequest, ToolSpec
 from dial_client.model import CallChunk, Completion, Delta, ModelRequest, Provider, ReasoningChunk, TextChunk
-from dial_client.providers.reading import RawBody
-from dial_client.providers.script import VERSION
+from dial_client.providers.http.response_stream import RawBody
+from dial_client.providers.script_format import VERSION
+from dial_client.servers.client_capabilities import ClientCapabilities
 from dial_client.servers.connection import Connection
-from dial_client.servers.host_side import HostSide
-from dial_client.servers.life import OnProgress, Target
 from dial_client.servers.secret_detection import find_secrets
+from dial_client.servers.session import OnProgress, Target
 from dial_client.servers.status import OnChange, ServerState, ServerStatus
-from dial_client.settings.entries import ServerSettings
-from dial_client.tools.approvals import Approval, Approver
+from dial_client.settings.config_types import ServerSettings
+from dial_client.tools.approval import Approval, Approver
+from dial_client.tools.catalog import is_enabled
 
 log = get_logger(__name__)
 
@@ -119,12 +119,12 @@ class Recording:
 
     def heard(self, provider: Provider | None) -> Provider | None:
         """Give the provider with every exchange written down."""
-        return None if provider is None else _HeardProvider(provider, self)
+        return None if provider is None else _RecordingProvider(provider, self)
 
-    def connection(self, name: str, target: Target, host: HostSide) -> Connection:
+    def connection(self, name: str, target: Target, host: ClientCapabilities) -> Connection:
         """Make a connection whose tools and calls are written down."""
         self._secrets = tuple(sorted({*self._secrets, *_secrets(None, [target])}, key=len, reverse=True))
-        return _HeardConnection(self, name, target, host)
+        return _RecordingConnection(self, name, target, host)
 
     def approver(self, approve: Approver | None) -> Approver | None:
         """Give the approver with every no written down."""
@@ -232,7 +232,7 @@ class _Plain:
         return _without_empty(said) | {"finish": last.finish.value, "usage": last.usage.to_dict()}
 
 
-class _HeardProvider:
+class _RecordingProvider:
     """A provider, with every exchange written down."""
 
     def __init__(self, provider: Provider, recording: Recording) -> None:
@@ -300,10 +300,10 @@ def _without_empty(said: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in said.items() if value or (name == "echo" and value is not None)}
 
 
-class _HeardConnection(Connection):
+class _RecordingConnection(Connection):
     """A connection, with its tools and calls written down."""
 
-    def __init__(self, recording: Recording, name: str, target: Target, host: HostSide) -> None:
+    def __init__(self, recording: Recording, name: str, target: Target, host: ClientCapabilities) -> None:
         self._recording = recording
         super().__init__(name, target, replace(host, on_change=self._then(host.on_change)))
 

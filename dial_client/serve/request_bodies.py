@@ -9,7 +9,7 @@ from typing import Any
 
 from starlette.requests import Request
 
-from dial_client.serve.answers import Refusal
+from dial_client.serve.http_responses import HttpError
 
 MAX_BODIES = 64 * 1024 * 1024
 """Bytes of the bodies of all requests that are being answered."""
@@ -47,7 +47,7 @@ class BodyBudget:
         if self._taken + size > self._most:
             why = "other requests with large bodies are being answered: ask again in a while"
             headers = {"retry-after": _RETRY_AFTER}
-            raise Refusal(503, why, "too_many_bodies", kind="server_error", headers=headers)
+            raise HttpError(503, why, "too_many_bodies", kind="server_error", headers=headers)
         self._taken += size
 
 
@@ -90,7 +90,7 @@ async def json_of(request: Request) -> dict[str, Any]:
         text = await read_text(request)
         said = json.loads(text) if text.strip() else {}
     except (ValueError, RecursionError):
-        raise Refusal(400, "the body is no JSON", "invalid_json") from None
+        raise HttpError(400, "the body is no JSON", "invalid_json") from None
     if not isinstance(said, dict):
-        raise Refusal(400, "the body is no JSON object", "invalid_json")
+        raise HttpError(400, "the body is no JSON object", "invalid_json")
     return said

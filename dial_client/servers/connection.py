@@ -16,21 +16,29 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from dial_client import errand
-from dial_client.config import Protocol, ServerSettings
+from dial_client import call_context
+from dial_client.background_tasks import BackgroundTasks
+from dial_client.call_context import CallContext
+from dial_client.callbacks.server_callbacks import ServerLog
 from dial_client.deadline import Deadline
-from dial_client.errand import Errand
 from dial_client.errors import ServerError, ServerGone
 from dial_client.logs import get_logger
-from dial_client.nursery import Nursery
-from dial_client.people.questions import ServerLog
-from dial_client.servers.host_side import HostSide
-from dial_client.servers.life import FRESH_SECONDS, Answer, Life, NotRun, OnProgress, Target, startup_seconds
-from dial_client.servers.listing import is_modern
-from dial_client.servers.memory import ServerMemory
-from dial_client.servers.news import Listing, News
+from dial_client.servers.client_capabilities import ClientCapabilities
+from dial_client.servers.notifications import Listing, Notifications
+from dial_client.servers.restart_policy import ExitKind, RestartPolicy, jittered
+from dial_client.servers.server_cache import ServerCache
+from dial_client.servers.session import (
+    FRESH_SECONDS,
+    Answer,
+    NotRun,
+    OnProgress,
+    ServerSession,
+    Target,
+    startup_seconds,
+)
 from dial_client.servers.status import ServerState, ServerStatus, one_line
-from dial_client.servers.supervision import Death, Supervisor, jittered
+from dial_client.servers.tool_listing import is_modern
+from dial_client.settings.configuration import Protocol, ServerSettings
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -52,18 +60,18 @@ _LINES_BEFORE = 3
 class Connection:
     """One server: its owner task (`run`), and what everybody else may ask of it."""
 
-    def __init__(self, name: str, target: Target, host: HostSide = HostSide()) -> None:  # noqa: B008 - frozen
+    def __init__(self, name: str, target: Target, host: ClientCapabilities = ClientCapabilities()) -> None:  # noqa: B008 - frozen
         self.name = name
         self.settings: ServerSettings | None = target if isinstance(target, ServerSettings) else None
         self.tools: tuple[Tool, ...] = ()
         """What it offers now; while it sleeps or is started again, what it offered before; else empty unless ready."""
         self.revision = 0
         """Grows with each change of `tools`."""
-        self.news = News(name)
+        self.news = Notifications(name)
         """What it says of changes of its resources and prompts."""
         self._target = target
         self._host = host
-        self._memory = ServerMemory(self.settings, host.memory)
+        self._memory = ServerCache(self.settings, host.memory)
         self._pushes: bool | None = None
         """Whether it pushes its questions, which only the older protocol has; False where it would not be opened so."""
         enabled = self.settings is None or self.settings.enabled
@@ -71,8 +79,8 @@ class Connection:
         self._notes: dict[str, None] = {}
         self._logs: deque[ServerLog] = deque(maxlen=MAX_LOGS)
         self._callbacks = host.callbacks_for(self.settings, self._logs)
-        self._life: Life | None = None
-        self._supervisor = Supervisor()
+        self._life: ServerSession | None = None
+        self._supervisor = RestartPolicy()
         self._pause: float | None = None
         self._stop = anyio.Event()
         self._wake = anyio.Event()
@@ -88,7 +96,7 @@ class Connection:
         names = tuple(tool.name for tool in self.tools)
         return replace(self._status, tools=names, notes=tuple(self._notes), stderr=stderr, logs=tuple(self._logs))
 
-    def start(self, nursery: Nursery) -> None:
+    def start(self, nursery: BackgroundTasks) -> None:
         """Start the owner task."""
         self._running = True
         nursery.start_soon(self.run)
@@ -143,7 +151,7 @@ class Connection:
             ServerGone: the server is not ready, or its connection broke before the result was there.
             ServerError: it refused the call, has no such tool, or its result is not valid.
         """
-        first: Life | None = None
+        first: ServerSession | None = None
         may_repeat: bool | None = None
         for pause in (*REPEAT_PAUSES, None):
             life = await self._serving(tool)
@@ -172,10 +180,10 @@ class Connection:
             ServerGone: the server is not ready, or its connection broke twice.
             ServerError: it refused, its answer is not valid, or it gave none in time.
         """
-        if errand.current() is not None:
+        if call_context.current() is not None:
             return await self._ask(request)
         own = Deadline(seconds)
-        with own.scope(), errand.on(Errand(own, own)):
+        with own.scope(), call_context.on(CallContext(own, own)):
             return await self._ask(request)
         raise ServerError(self.name, f"no answer within {seconds:g} seconds")
 
@@ -188,7 +196,7 @@ class Connection:
         life = await self.up()
         return await life.ask(request, is_new_for_it=life is not first)
 
-    async def _serving(self, tool: str) -> Life:
+    async def _serving(self, tool: str) -> ServerSession:
         """Give the life to call a tool of, waiting for a restart.
 
         Raises:
@@ -201,7 +209,7 @@ class Connection:
             raise ServerError(self.name, f"it has no tool {tool!r} any more")
         return life
 
-    async def up(self) -> Life:
+    async def up(self) -> ServerSession:
         """Give the life to ask, waiting for its start where it sleeps, and for a restart.
 
         Raises:
@@ -279,7 +287,7 @@ class Connection:
         if protocol is Protocol.AUTO and (was_legacy or (self._life is None and self._memory.guess())):
             # Asking for the newer era again can cost ten seconds: servers may ignore what they do not know.
             protocol = Protocol.LEGACY
-        self._life = Life(self.name, self._target, self, protocol, self._callbacks)
+        self._life = ServerSession(self.name, self._target, self, protocol, self._callbacks)
         self._life.can_be_reopened = self._pushes is None
         await self._life.run()
         return self._pause
@@ -291,7 +299,7 @@ class Connection:
         if self._status.state is ServerState.RESTARTING:
             self._become(ServerState.STOPPED, self._status.error)
 
-    def came_up(self, life: Life) -> None:
+    def came_up(self, life: ServerSession) -> None:
         """Take note that it is ready."""
         self._supervisor.came_up(anyio.current_time())
         client = life.client
@@ -309,15 +317,15 @@ class Connection:
         self._remember(life)
         self._become(ServerState.READY, self._status.error)
 
-    def went_down(self, life: Life) -> None:
+    def went_down(self, life: ServerSession) -> None:
         """Find out what follows from the end of a life."""
         assert life.ending is not None
-        if life.ending.kind is Death.STOPPED and self._status.state is ServerState.FAILED:
+        if life.ending.kind is ExitKind.STOPPED and self._status.state is ServerState.FAILED:
             return
-        if life.ending.kind is Death.DIED and self._memory.was_wrong(startup_seconds(self.settings)):
+        if life.ending.kind is ExitKind.DIED and self._memory.was_wrong(startup_seconds(self.settings)):
             self._pause = 0.0
             return
-        if life.ending.kind is Death.REOPENED:
+        if life.ending.kind is ExitKind.REOPENED:
             self._pushes, self._pause = True, 0.0
             return
         if self._pushes and is_modern(self._status.era):
@@ -329,13 +337,13 @@ class Connection:
         self._pause = verdict.pause
         self._become(verdict.state, error)
 
-    def tools_changed(self, life: Life) -> None:
+    def tools_changed(self, life: ServerSession) -> None:
         """Offer other tools."""
         if self._offer(life.tools):
             self._remember(life)
             self._changed()
 
-    def _remember(self, life: Life) -> None:
+    def _remember(self, life: ServerSession) -> None:
         version = f"{self._status.server_name} {self._status.server_version}"
         self._memory.met(life.tools, version=version, is_legacy=life.is_legacy)
 

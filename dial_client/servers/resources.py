@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dial_client.icons import Icon, icons_of
-from dial_client.safe_text import safe
 from dial_client.servers.connection import Connection
-from dial_client.servers.listing import Note, all_pages
-from dial_client.servers.lists import MAX_WORDS, Lists, connection_to, ready
-from dial_client.servers.news import Listing, Subscription
+from dial_client.servers.list_cache import MAX_WORDS, ListCache, connection_to, ready
+from dial_client.servers.notifications import Listing, Subscription
+from dial_client.servers.tool_listing import Note, all_pages
+from dial_client.text.safe_text import safe
 
 if TYPE_CHECKING:
     import mcp_types
@@ -122,8 +122,8 @@ class Resources:
 
     def __init__(self, connections: Mapping[str, Connection]) -> None:
         self._connections = connections
-        self._listed = Lists(connections, Listing.RESOURCES, _read_resources)
-        self._templates = Lists(connections, Listing.RESOURCES, _read_templates)
+        self._listed = ListCache(connections, Listing.RESOURCES, _read_resources)
+        self._templates = ListCache(connections, Listing.RESOURCES, _read_templates)
 
     async def list(self, server: str | None = None) -> tuple[Resource, ...]:
         """Give the resources of a server; without one those of all, of which one that fails is left out.

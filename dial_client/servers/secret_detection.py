@@ -15,7 +15,7 @@ from itertools import zip_longest
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from dial_client.settings.entries import OAuthSettings, ServerSettings
+from dial_client.settings.config_types import OAuthSettings, ServerSettings
 
 MIN_NAMED = 4
 """Characters of a secret whose name says that it is one."""

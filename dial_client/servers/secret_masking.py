@@ -17,7 +17,7 @@ from urllib.parse import quote, quote_plus
 from weakref import WeakSet
 
 from dial_client.servers.secret_detection import MIN_NAMED, MIN_UNNAMED, find_secrets, lines_of
-from dial_client.settings.entries import ServerSettings
+from dial_client.settings.config_types import ServerSettings
 
 MAX_TOKENS = 50
 """Tokens of logins that are kept in mind; older ones are forgotten."""

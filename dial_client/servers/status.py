@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from dial_client.people.questions import ServerLog
-from dial_client.safe_text import safe
+from dial_client.callbacks.server_callbacks import ServerLog
+from dial_client.text.safe_text import safe
 
 MAX_WORDS = 400
 """Characters of a sentence about a server; what servers write has no bound of its own."""

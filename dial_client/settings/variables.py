@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dial_client.errors import ConfigError
-from dial_client.settings.jsonfile import Node
+from dial_client.settings.jsonc import Node
 
 ReadFile = Callable[[Path], bytes | None]
 """Returns what a file holds; None where it cannot be read."""

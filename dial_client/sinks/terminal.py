@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 
 import anyio
 
+from dial_client.callbacks.server_callbacks import ServerLog
 from dial_client.events import (
     Event,
     Finished,
@@ -28,9 +29,8 @@ from dial_client.events import (
 )
 from dial_client.limits import StopReason
 from dial_client.messages import ToolCallRequest, ToolCallResult
-from dial_client.people.questions import ServerLog
-from dial_client.safe_text import SafeStream, one_line
-from dial_client.turn import Turn
+from dial_client.text.safe_text import SafeStream, one_line
+from dial_client.turn_result import Turn
 
 MAX_STATUS = 100
 MAX_LINE = 300

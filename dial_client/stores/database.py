@@ -16,7 +16,7 @@ import anyio.to_thread
 from dial_client.errors import ConfigError, DialError
 from dial_client.logs import get_logger
 from dial_client.stores import migrations
-from dial_client.stores.engines import CLOCKS, MAX_SECONDS, engine_of
+from dial_client.stores.database_engines import CLOCKS, MAX_SECONDS, engine_of
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

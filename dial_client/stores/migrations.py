@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dial_client.store import folded
+from dial_client.stores.conversation_store import folded
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

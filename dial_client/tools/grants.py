@@ -19,9 +19,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from dial_client.messages import ToolSpec
-from dial_client.servers.drawer import Drawer, identity
-from dial_client.servers.pinning import MAX_TEXT, definition, difference
-from dial_client.settings.entries import ServerSettings
+from dial_client.servers.json_cache import JsonCache, identity
+from dial_client.servers.tool_pins import MAX_TEXT, definition, difference
+from dial_client.settings.config_types import ServerSettings
 from dial_client.tools.argument_paths import current_folder
 
 _KEY = re.compile(r"[0-9a-f]{32}")
@@ -58,7 +58,7 @@ class GrantStore:
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self._folder = Path(folder)
-        self._drawer = Drawer(folder)
+        self._drawer = JsonCache(folder)
 
     def find(self, entry: ServerSettings, tool: ToolSpec) -> Grant | None:
         """Return the grant of a tool as it is now; None where there is none, or the tool has changed since."""

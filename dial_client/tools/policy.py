@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
-from dial_client.catalog import READ_RESOURCE
 from dial_client.messages import ToolSpec
-from dial_client.settings.entries import ServerSettings
-from dial_client.settings.policy import Effect, Policy, PolicyRule
+from dial_client.settings.config_types import ServerSettings
+from dial_client.settings.policy_config import Effect, Policy, PolicyRule
 from dial_client.settings.tool_patterns import any_name, matches, restricts
 from dial_client.tools.argument_paths import current_folder, lies_within, may_reach
+from dial_client.tools.catalog import READ_RESOURCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class PolicyRules:
     """Everything that decides without asking, apart from grants.
 
     Patterns name ``server/tool``, as in `settings.tool_patterns`; one of a deny without ``/`` is a tool's own name at

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from dial_client.icons import Icon, icons_of
 from dial_client.messages import Message, Role, TextPart, describe
 from dial_client.servers.connection import Connection
-from dial_client.servers.listing import Note, all_pages
-from dial_client.servers.lists import Lists, ready
-from dial_client.servers.news import Listing
+from dial_client.servers.list_cache import ListCache, ready
+from dial_client.servers.notifications import Listing
 from dial_client.servers.resources import completions, seconds_for, words
-from dial_client.tools import results
+from dial_client.servers.tool_listing import Note, all_pages
+from dial_client.tools import result_content
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -64,7 +64,7 @@ class Prompts:
 
     def __init__(self, connections: Mapping[str, Connection]) -> None:
         self._connections = connections
-        self._listed = Lists(connections, Listing.PROMPTS, _read_prompts)
+        self._listed = ListCache(connections, Listing.PROMPTS, _read_prompts)
 
     async def list(self, server: str | None = None) -> tuple[Prompt, ...]:
         """Give the prompts of a server; without one those of all. As `Resources.list`.
@@ -118,7 +118,7 @@ class Prompts:
 
 
 def _message(role: str, block: Any) -> Message:
-    part = results.part_of(block)
+    part = result_content.part_of(block)
     if isinstance(part, TextPart):
         return Message(Role(role), part.text)
     # No model takes an image or a document as words of its own.

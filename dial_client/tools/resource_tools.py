@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from dial_client.catalog import LIST_RESOURCES, READ_RESOURCE, Route
 from dial_client.errors import ServerError
 from dial_client.messages import ToolSpec
-from dial_client.safe_text import one_line
 from dial_client.servers.connection import Connection
-from dial_client.servers.life import OnProgress
 from dial_client.servers.resources import Resource, Resources, ResourceTemplate
+from dial_client.servers.session import OnProgress
 from dial_client.servers.status import ServerState
+from dial_client.text.safe_text import one_line
+from dial_client.tools.catalog import LIST_RESOURCES, READ_RESOURCE, Route
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, ContentBlock

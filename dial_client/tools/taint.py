@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
-from dial_client.catalog import Catalog, Route
+from dial_client.callbacks.approval_request import quote_name
 from dial_client.messages import NOT_ALLOWED, Failure, Message, Role, ToolCallRequest, ToolCallResult
-from dial_client.people.approval_request import quote_name
 from dial_client.servers.connection import Connection
 from dial_client.settings.tool_patterns import any_name
+from dial_client.tools.catalog import Catalog, Route
 from dial_client.tools.resource_tools import ResourceTools
 
 _OURS = frozenset({Failure.UNKNOWN_TOOL, Failure.BAD_ARGUMENTS, Failure.DENIED, Failure.NOT_RUN, Failure.TIMEOUT})

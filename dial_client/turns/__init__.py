@@ -1,4 +1,4 @@
-"""A turn, around the recursion in `dial_client.resolution`.
+"""A turn, around the recursion in `dial_client.turns.resolution`.
 
 `running` is a turn under way, `answering` its whole course, `asking` one exchange with the model, `recorder` what has
 come of it so far, `landing` how it ends where a limit is met. `attaching` and `instructions` are what goes in before,

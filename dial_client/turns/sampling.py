@@ -11,19 +11,19 @@ from weakref import WeakKeyDictionary
 
 import anyio
 
-from dial_client import errand
+from dial_client import call_context
 from dial_client.audit.call_audit import new_id, record
 from dial_client.audit.entries import AuditEntry, AuditRecorder, common_origin
+from dial_client.call_context import CallContext
+from dial_client.callbacks.server_callbacks import Sample, Sampler, SamplingReply, SamplingRequest
 from dial_client.deadline import Deadline
-from dial_client.errand import Errand
 from dial_client.limits import Limits
 from dial_client.logs import get_logger
 from dial_client.messages import Message, TextPart, ToolCallRequest, ToolSpec, Usage, describe
 from dial_client.model import Completion, FinishReason, ModelRequest, Provider, TextChunk
-from dial_client.people.questions import Sample, Sampler, SamplingReply, SamplingRequest
 from dial_client.prices import cost_at
 from dial_client.settings.tool_patterns import matches
-from dial_client.tools.approvals import Approval, Approver
+from dial_client.tools.approval import Approval, Approver
 
 log = get_logger(__name__)
 
@@ -37,8 +37,8 @@ _CHARS_PER_TOKEN = 3
 def by_callback(sample: Sample, audit: AuditRecorder | None = None) -> Sampler:
     """Let the embedding program answer. As it may ask a person, the clocks of the calls stop meanwhile."""
 
-    async def answer(request: SamplingRequest, errands: tuple[Errand, ...]) -> SamplingReply | None:
-        with errand.waiting_for_a_person(errands):
+    async def answer(request: SamplingRequest, errands: tuple[CallContext, ...]) -> SamplingReply | None:
+        with call_context.waiting_for_a_person(errands):
             # What the embedding program gives nobody has checked: it may be anything.
             said: object = await sample(request)
         if isinstance(said, str):
@@ -59,7 +59,7 @@ class _Spent:
     tokens: int = 0
 
 
-class OwnModel:
+class ModelSampler:
     """The client's own model answers: on behalf of a call only, with the user's consent, and within a budget.
 
     Args:
@@ -87,7 +87,7 @@ class OwnModel:
         self._one_question_at_a_time = anyio.Lock()
         self._spent: WeakKeyDictionary[Deadline, dict[str, _Spent]] = WeakKeyDictionary()
 
-    async def __call__(self, request: SamplingRequest, errands: tuple[Errand, ...]) -> SamplingReply | None:
+    async def __call__(self, request: SamplingRequest, errands: tuple[CallContext, ...]) -> SamplingReply | None:
         """Answer; None where it is refused."""
         budgets = [self._spent.setdefault(one.turn, defaultdict(_Spent))[request.server] for one in errands]
         most = min((self._limits.max_sampling_tokens - spent.tokens for spent in budgets), default=0)
@@ -113,7 +113,7 @@ class OwnModel:
             spend(used, cost_at(self._provider, used))
         return reply
 
-    async def _decision(self, request: SamplingRequest, errands: tuple[Errand, ...]) -> tuple[bool, str]:
+    async def _decision(self, request: SamplingRequest, errands: tuple[CallContext, ...]) -> tuple[bool, str]:
         """Return whether the model may be asked, and who decided it."""
         name = f"{request.server}/{SAMPLING}"
         if self._approve is None:
@@ -122,7 +122,7 @@ class OwnModel:
             return True, f"--allow {pattern}"
         call = ToolCallRequest("sampling", name, _shown(request))
         spec = ToolSpec(name, "Ask the model.", {"type": "object"}, request.server, SAMPLING)
-        with errand.waiting_for_a_person(errands):
+        with call_context.waiting_for_a_person(errands):
             async with self._one_question_at_a_time:
                 if request.server in self._granted:
                     return True, "grant"
@@ -153,7 +153,7 @@ class OwnModel:
 def _record(
     audit: AuditRecorder | None,
     request: SamplingRequest,
-    errands: tuple[Errand, ...],
+    errands: tuple[CallContext, ...],
     *,
     is_allowed: bool,
     decided_by: str,

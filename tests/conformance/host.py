@@ -18,10 +18,11 @@ from typing import Any
 import anyio
 import httpx2
 
-from dial_client import DialClient, ElicitationAnswer, ServerState, config
-from dial_client.people.login import LoginFailed, LoginRequest
-from dial_client.people.questions import Elicitation
-from dial_client.settings.entries import OAuthSettings
+from dial_client import DialClient, ElicitationAnswer, ServerState
+from dial_client.callbacks.oauth_callbacks import LoginFailed, LoginRequest
+from dial_client.callbacks.server_callbacks import Elicitation
+from dial_client.settings import configuration
+from dial_client.settings.config_types import OAuthSettings
 
 SCENARIO = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
 CONTEXT: Mapping[str, Any] = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
@@ -127,7 +128,7 @@ def sample(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 async def main(path: Path) -> int:
     """Connect, see what there is, call it, and leave."""
-    servers = config.load(path).servers
+    servers = configuration.load(path).servers
     if SCENARIO == "auth/enterprise-managed-authorization":
         it = servers["it"]
         servers = {"it": replace(it, oauth=OAuthSettings(auth=await as_an_employee(it.url or "")))}

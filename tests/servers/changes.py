@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dial_client.settings.entries import ServerSettings
+from dial_client.settings.config_types import ServerSettings
 from tests.servers.running import script
 
 ANY = {"type": "object"}

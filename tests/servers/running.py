@@ -12,13 +12,13 @@ from typing import Any
 
 import anyio
 
-from dial_client.config import ServerSettings, Transport
-from dial_client.connections import Connections
-from dial_client.nursery import Nursery
+from dial_client.background_tasks import BackgroundTasks
+from dial_client.servers.client_capabilities import ClientCapabilities
 from dial_client.servers.connection import Connection
-from dial_client.servers.host_side import HostSide
-from dial_client.servers.life import Target
+from dial_client.servers.server_manager import ServerManager
+from dial_client.servers.session import Target
 from dial_client.servers.status import OnChange, ServerState
+from dial_client.settings.configuration import ServerSettings, Transport
 
 HERE = Path(__file__).parent
 LONG = 60.0
@@ -55,10 +55,10 @@ def web_server(name: str, *args: str) -> Iterator[str]:
 
 
 @asynccontextmanager
-async def connections(targets: dict[str, Target], on_change: OnChange | None = None) -> AsyncIterator[Connections]:
+async def connections(targets: dict[str, Target], on_change: OnChange | None = None) -> AsyncIterator[ServerManager]:
     """Run servers, ready or known not to be, until they are left."""
-    nursery = await Nursery.open()
-    servers = Connections(targets, HostSide(on_change))
+    nursery = await BackgroundTasks.open()
+    servers = ServerManager(targets, ClientCapabilities(on_change))
     try:
         servers.start(nursery)
         with anyio.fail_after(LONG):

@@ -17,8 +17,8 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCRequest
 
-from dial_client.servers.transports.lines import LineSplitter, LineTooLong, messages_in
-from dial_client.servers.transports.process import ServerProcess
+from dial_client.servers.transports.jsonrpc_lines import LineSplitter, LineTooLong, messages_in
+from dial_client.servers.transports.server_process import ServerProcess
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 _BUFFERED = 16
@@ -28,7 +28,7 @@ _FLUSH = 0.5
 _LINGER = 0.5
 """Seconds for what a process that has ended wrote last to be read."""
 
-Incoming = MemoryObjectSendStream[SessionMessage | Exception]
+StdioReader = MemoryObjectSendStream[SessionMessage | Exception]
 
 
 class StdioTransport:
@@ -88,7 +88,7 @@ class StdioTransport:
         said = self._process.stderr.last
         return f"the server {how}; it last said: {said}" if said else f"the server {how} and said nothing"
 
-    async def _pump_in(self, incoming: Incoming) -> None:
+    async def _pump_in(self, incoming: StdioReader) -> None:
         lines = LineSplitter(self._max)
         with incoming:
             try:
@@ -103,7 +103,7 @@ class StdioTransport:
         while await self._process.read():
             pass
 
-    async def _deliver(self, line: bytes, incoming: Incoming) -> None:
+    async def _deliver(self, line: bytes, incoming: StdioReader) -> None:
         messages = messages_in(line)
         if not messages and not self._noted and line.strip():
             self._noted = True
@@ -113,7 +113,7 @@ class StdioTransport:
         if not messages and b"{" in line:
             await anyio.lowlevel.checkpoint()  # words without end must not keep everybody else waiting
 
-    async def _pump_out(self, outgoing: MemoryObjectReceiveStream[SessionMessage], incoming: Incoming) -> None:
+    async def _pump_out(self, outgoing: MemoryObjectReceiveStream[SessionMessage], incoming: StdioReader) -> None:
         try:
             with outgoing:
                 async for message in outgoing:
@@ -125,7 +125,7 @@ class StdioTransport:
         finally:
             self._flushed.set()
 
-    async def _send(self, message: SessionMessage, incoming: Incoming) -> None:
+    async def _send(self, message: SessionMessage, incoming: StdioReader) -> None:
         try:
             text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
         except ValueError as error:  # lone surrogates in a model's arguments
@@ -135,7 +135,7 @@ class StdioTransport:
             return
         await self._process.write(text.encode() + b"\n")
 
-    async def _watch(self, incoming: Incoming) -> None:
+    async def _watch(self, incoming: StdioReader) -> None:
         """End the connection when the process ends, even if a child of it holds the pipe open."""
         await self._process.gone()
         await anyio.sleep(_LINGER)

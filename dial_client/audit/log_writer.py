@@ -1,0 +1,285 @@
+"""Writes the audit log: several programs append to one chain, each line in a single write under a lock."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from dial_client.audit.entries import AuditEntry
+from dial_client.audit.file_lock import FileLock
+from dial_client.audit.record_format import FORMAT, Mask, fields_of, log_files, next_file, seal, unseal
+from dial_client.logs import get_logger
+
+log = get_logger(__name__)
+
+MAX_BYTES = 10_000_000
+"""Of one file; the next line begins another one."""
+MAX_FILES = 10
+"""That are kept; the oldest goes first."""
+LOCK_NAME = "audit.lock"
+_PATIENCE = 0.25
+"""Seconds another program may hold the lock: a line takes microseconds."""
+_SHORT_PATIENCE = 0.005
+"""The same where nothing could be written before: not every call waits for a program that hangs."""
+_MAX_PENDING = 1000
+"""Entries that wait while nothing can be written."""
+_TAIL = 256 * 1024
+"""Bytes of a file's end that are read at once to find its last line; a line is shorter."""
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """Where the chain ends: the file, its size, and its last line."""
+
+    path: Path
+    name: str
+    """The same as a text."""
+    identity: tuple[int, int]
+    """Device and inode."""
+    size: int
+    n: int
+    digest: str
+    is_full: bool = False
+    """The last line says that another file follows."""
+
+
+class AuditLog:
+    """An `AuditRecorder` that writes JSON lines into a folder, readable by their owner only.
+
+    A line is handed to the system before `record` returns, so that it outlives the program, though not a machine that
+    loses its power. What cannot be written (a full disk) waits in memory, at most 1,000 entries, and is written
+    with the next one; that is said once.
+
+    Args:
+        folder: has the files ``audit-000001.jsonl`` and so on, and nothing else's; it is made with the first entry.
+        program: is in every line: ``dial-chat serve``.
+        with_arguments: record the arguments of calls whole, not only their digests.
+        mask: takes the secrets that are known out of them.
+        max_bytes: of one file.
+        max_files: that are kept.
+        on_problem: is told in a sentence that nothing can be written, and that it can be again.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        program: str = "",
+        with_arguments: bool = False,
+        mask: Mask | None = None,
+        max_bytes: int = MAX_BYTES,
+        max_files: int = MAX_FILES,
+        on_problem: Callable[[str], None] | None = None,
+    ) -> None:
+        self._folder = Path(folder)
+        self._about = {"program": program, "pid": os.getpid()} if program else {"pid": os.getpid()}
+        self._with_arguments = with_arguments
+        self._mask = mask
+        self._max_bytes = max_bytes
+        self._max_files = max(1, max_files)
+        self._on_problem = on_problem or (lambda problem: log.warning("audit_problem", problem=problem))
+        self._lock = FileLock(self._folder / LOCK_NAME)
+        self._threads = threading.Lock()
+        self._pending: deque[dict[str, Any]] = deque()
+        self._lost = 0
+        self._is_failing = False
+        self._handle = -1
+        self._end: _End | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def record(self, entry: AuditEntry) -> None:
+        """Write an entry behind the last line of the chain."""
+        fields = fields_of(entry, with_arguments=self._with_arguments, mask=self._mask) | self._about
+        with self._threads:
+            self._pending.append(fields)
+            self._flush()
+
+    def close(self) -> None:
+        """Write what still waits, and close the files. The next entry opens them again."""
+        with self._threads:
+            if self._pending:
+                self._flush()
+            self._release()
+            self._lock.close()
+
+    def _flush(self) -> None:
+        try:
+            if self._end is None:
+                self._make_folder()
+            with self._lock.held(_SHORT_PATIENCE if self._is_failing else _PATIENCE):
+                self._find_end()
+                while self._pending:
+                    lost = {"lost": self._lost} if self._lost else {}
+                    self._append(self._pending[0] | lost)
+                    self._pending.popleft()
+                    self._lost = 0
+        except OSError as error:
+            self._release()
+            if len(self._pending) > _MAX_PENDING:
+                self._pending.popleft()
+                self._lost += 1
+            self._report(f"the audit log cannot be written: {error.strerror or error}", is_failing=True)
+        else:
+            if self._is_failing:
+                self._report("the audit log can be written again", is_failing=False)
+
+    def _report(self, problem: str, *, is_failing: bool) -> None:
+        if is_failing != self._is_failing:
+            self._is_failing = is_failing
+            self._on_problem(problem)
+
+    def _make_folder(self) -> None:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if os.name == "posix" and self._folder.stat().st_mode & 0o077:
+            self._folder.chmod(0o700)
+
+    def _find_end(self) -> None:
+        """Look where the chain ends, unless nobody else has written since: whoever begins a new file has."""
+        end = self._end
+        if end is not None:
+            with suppress(FileNotFoundError):
+                found = os.stat(end.name)  # noqa: PTH116 - with each line, and twice as fast
+                if (found.st_dev, found.st_ino) == end.identity and found.st_size == end.size:
+                    return
+        self._release()
+        files = log_files(self._folder)
+        if not files:
+            self._begin(next_file(self._folder, None), None)
+            return
+        self._open(files[-1])
+        end, torn = _end_of(files[-1], self._handle)
+        if end is None:
+            # Whoever began this file died before its first line was whole.
+            before = files[-2] if len(files) > 1 else None
+            os.ftruncate(self._handle, 0)
+            self._begin(files[-1], _read_end(before))
+            return
+        self._end = end
+        if torn == b"\n":
+            self._end = replace(end, size=end.size + os.write(self._handle, torn))  # all but the line feed is there
+        elif torn:
+            about = {"torn_bytes": len(torn), "torn_digest": hashlib.sha256(torn).hexdigest()}
+            self._append({"event": "torn", **about} | self._about, lead=b"\n")
+        if end.is_full:
+            self._begin(next_file(self._folder, end.path), end)
+
+    def _append(self, fields: dict[str, Any], lead: bytes = b"") -> None:
+        assert self._end is not None
+        data = lead + self._line(fields, self._end)
+        if self._end.size + len(data) > self._max_bytes and not lead:
+            self._rotate()
+            data = self._line(fields, self._end)
+        self._write(data)
+
+    def _line(self, fields: dict[str, Any], end: _End) -> bytes:
+        return seal({"n": end.n + 1, **fields, "previous": end.digest})
+
+    def _rotate(self) -> None:
+        assert self._end is not None
+        following = next_file(self._folder, self._end.path)
+        self._write(self._line({"event": "end", "next": following.name}, self._end))
+        self._begin(following, self._end)
+        for path in log_files(self._folder)[: -self._max_files]:
+            with suppress(OSError):
+                path.unlink()
+
+    def _begin(self, path: Path, before: _End | None) -> None:
+        self._open(path)
+        n, digest = (before.n, before.digest) if before is not None else (0, "")
+        self._end = _End(path, str(path), _identity(self._handle), 0, n, digest)
+        fields = {"event": "begin", "format": FORMAT, "file": path.name} | self._about
+        if before is not None:
+            fields["previous_file"] = before.path.name
+        self._write(self._line(fields, self._end))
+
+    def _write(self, data: bytes) -> None:
+        """Write one line in one piece.
+
+        Raises:
+            OSError: it could not be written whole; what was written of it is taken back.
+        """
+        assert self._end is not None
+        written = os.write(self._handle, data)
+        if written != len(data):
+            os.ftruncate(self._handle, self._end.size)
+            raise OSError(None, "the disk is full")
+        line = data.strip(b"\n")
+        digest = line[-66:-2].decode()
+        end = self._end
+        self._end = _End(end.path, end.name, end.identity, end.size + len(data), end.n + 1, digest)
+
+    def _open(self, path: Path) -> None:
+        self._release()
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+        self._handle = os.open(path, flags, 0o600)
+        if os.name == "posix" and os.fstat(self._handle).st_mode & 0o077:
+            path.chmod(0o600)
+
+    def _release(self) -> None:
+        handle, self._handle, self._end = self._handle, -1, None
+        if handle >= 0:
+            os.close(handle)
+
+
+def _identity(handle: int) -> tuple[int, int]:
+    found = os.fstat(handle)
+    return found.st_dev, found.st_ino
+
+
+def _is_sealed(line: bytes) -> bool:
+    try:
+        unseal(line)
+    except ValueError:
+        return False
+    return True
+
+
+def _read_end(path: Path | None) -> _End | None:
+    """Return where a file ends; None where there is none, or no line in it."""
+    if path is None:
+        return None
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+    try:
+        return _end_of(path, handle)[0]
+    finally:
+        os.close(handle)
+
+
+def _end_of(path: Path, handle: int) -> tuple[_End | None, bytes]:
+    """Return where a file ends, None where it has no whole line; and what is torn behind its last whole line.
+
+    That is a line feed where nothing else is missing.
+    """
+    size = os.fstat(handle).st_size
+    start = max(0, size - _TAIL)
+    os.lseek(handle, start, os.SEEK_SET)
+    data = b""
+    while chunk := os.read(handle, _TAIL):
+        data += chunk
+    *whole, torn = data.split(b"\n")
+    if torn and _is_sealed(torn):
+        whole, torn = [torn], b"\n"
+    if not whole:
+        return None, torn
+    line, identity = whole[-1], _identity(handle)
+    try:
+        fields = unseal(line)
+    except ValueError:
+        # Somebody has edited it: the chain goes on, and whoever verifies it finds that line.
+        return _End(path, str(path), identity, size, 0, hashlib.sha256(line).hexdigest()), torn
+    return _End(path, str(path), identity, size, fields["n"], line[-66:-2].decode(), fields.get("event") == "end"), torn

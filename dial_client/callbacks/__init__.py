@@ -1,0 +1,1 @@
+"""Questions to the embedding program or the person: approvals, elicitation, sampling, roots, logs and OAuth logins."""

@@ -1,0 +1,111 @@
+"""What a person is told before a tool runs: its real names, what its server claims of it, and all arguments.
+
+MCP 2026-07-28, server/tools: annotations, and so titles and descriptions, are to be taken for untrusted. They are
+repeated as the server's words; the names of the configuration and of the protocol are what is asked about.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Any
+
+from dial_client.callbacks.argument_block import argument_lines
+from dial_client.messages import ToolCallRequest, ToolSpec
+from dial_client.text.safe_text import count_unseen, removed_note, visible
+
+MAX_NAME = 100
+"""Characters of a name that are shown among other words."""
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_./:@+-]+\Z")
+_FOREIGN_SPACE = re.compile(r"[^\S ]")
+_MAX_LETTERS = 5
+
+
+def quote_name(name: str, most: int = MAX_NAME, *, notes: bool = True) -> str:
+    """Return a name that can stand in a sentence of ours: no line break, no invisible character, and an end one sees.
+
+    A plain name is returned as it is. Any other is put in quotes, and what cannot be seen or taken for a letter of ours
+    is written out. Letters outside of ASCII, which may look like others, are named.
+
+    Args:
+        name: as a server or a configuration has it.
+        most: characters of it that are kept.
+        notes: say behind it how long it is, and which letters are outside of ASCII.
+    """
+    if _PLAIN_NAME.match(name) and len(name) <= most:
+        return name
+    written = visible(name[:most].replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t"))
+    written = _FOREIGN_SPACE.sub(lambda found: f"\\u{{{ord(found[0]):x}}}", written)
+    end = "…" if len(name) > most else ""
+    quoted = f'"{written}{end}"'
+    length = [f"{len(name):,} characters"] if end else []
+    return " ".join([quoted, *(f"({note})" for note in [*length, *_foreign_letters(name)])]) if notes else quoted
+
+
+def _foreign_letters(name: str) -> list[str]:
+    found = dict.fromkeys(char for char in name if not char.isascii() and unicodedata.category(char)[0] in "LMN")
+    if not found:
+        return []
+    named = ", ".join(f"U+{ord(char):04X}" for char in list(found)[:_MAX_LETTERS])
+    return [f"with letters outside of ASCII: {named}{', …' if len(found) > _MAX_LETTERS else ''}"]
+
+
+def claims_of(tool: ToolSpec) -> dict[str, Any]:
+    """Return what the server says of its tool: ``{"title", "description", "annotations": {"readOnlyHint": true}}``."""
+    hints = {
+        "readOnlyHint": tool.read_only or None,
+        "idempotentHint": tool.idempotent or None,
+        "destructiveHint": tool.destructive,
+        "openWorldHint": tool.open_world,
+    }
+    annotations = {name: hint for name, hint in hints.items() if hint is not None}
+    return {"title": tool.title, "description": tool.description, "annotations": annotations}
+
+
+_HINTS = {
+    ("readOnlyHint", True): "that it only reads",
+    ("destructiveHint", True): "that it may destroy something",
+    ("destructiveHint", False): "that it destroys nothing",
+    ("openWorldHint", True): "that it reaches beyond its own data, the web for example",
+    ("openWorldHint", False): "that it stays within its own data",
+    ("idempotentHint", True): "that a second call does no more than the first",
+}
+
+
+def claim_sentences(tool: ToolSpec) -> list[str]:
+    """Return the server's claims as sentences that say whose words they are."""
+    title = " ".join(visible(tool.title or "").split())
+    sentences = [f"it calls itself: {title}"] if title and title != tool.tool else []
+    if tool.description.strip():
+        sentences.append(f"the server says: {visible(tool.description.strip())}")
+    hints = [_HINTS[pair] for pair in claims_of(tool)["annotations"].items() if pair in _HINTS]
+    return sentences + ([f"the server says {', '.join(hints)}"] if hints else [])
+
+
+def count_unseen_arguments(call: ToolCallRequest) -> int:
+    """Return how many characters of a call's arguments nobody would see; they are sent to the server all the same."""
+    return _count(dict(call.arguments), 0)
+
+
+def _count(value: Any, depth: int) -> int:
+    if isinstance(value, str):
+        return count_unseen(value.replace("\r\n", "\n"))
+    if depth > 100 or not isinstance(value, dict | list):
+        return 0
+    parts = [*value, *value.values()] if isinstance(value, dict) else value
+    return sum(_count(part, depth + 1) for part in parts)
+
+
+def notes_on(call: ToolCallRequest, tool: ToolSpec) -> list[str]:
+    """Return what is to be known of the invisible: removed from the server's words, written out in the arguments."""
+    notes = [f"{removed_note(tool.removed_invisible)} from what the server says"] if tool.removed_invisible else []
+    if unseen := count_unseen_arguments(call):
+        kind = "character that nobody sees is" if unseen == 1 else "characters that nobody sees are"
+        notes.append(f"{unseen:,} {kind} written out in the arguments")
+    return notes
+
+
+def argument_block(call: ToolCallRequest) -> str:
+    """Return all arguments of a call, as they are shown to a person."""
+    lines = (line for name, value in call.arguments.items() for line in argument_lines(str(name), value))
+    return "\n".join(lines)

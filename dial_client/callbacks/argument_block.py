@@ -1,0 +1,61 @@
+"""A call's arguments for a person to read: line breaks are line breaks, and what nobody sees is written out.
+
+The form is close to YAML, and each line is the beginning of a name, of an item, or indented below it. The page writes
+the same (``serve/page/arguments.js``).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dial_client.text.safe_text import visible
+
+MAX_DEPTH = 20
+"""Levels below which a value is shown as one line of JSON."""
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_.$-]+\Z")
+_NEEDS_QUOTES = re.compile(
+    r"""\Z|[\s"'\[\]{}|>&*!%@`#,?-]|[.+]?[0-9]|(?:true|false|null|yes|no|~)\Z|.*(?:\s|:)\Z|.*: """
+)
+
+
+def argument_lines(name: str, value: Any) -> list[str]:
+    """Return the lines that show one argument, none with a character that nobody sees."""
+    return [visible(line) for line in _entry(f"{_key(name)}:", value, 0)]
+
+
+def _entry(head: str, value: Any, depth: int) -> Iterator[str]:
+    """Return the lines of a value behind a head: on its line, or below it."""
+    if isinstance(value, str):
+        first, *lines = _text(value)
+        yield f"{head} {first}"
+        yield from (f"  {line}" for line in lines)
+    elif isinstance(value, Mapping | list) and value and depth < MAX_DEPTH:
+        yield head
+        pairs = value.items() if isinstance(value, Mapping) else ((None, item) for item in value)
+        for key, item in pairs:
+            inner = "-" if key is None else f"{_key(str(key))}:"
+            yield from (f"  {line}" for line in _entry(inner, item, depth + 1))
+    else:
+        yield f"{head} {_json(value)}"
+
+
+def _text(value: str) -> list[str]:
+    """Return a text as it stands, with a bar before its lines where it has several."""
+    text = value.replace("\r\n", "\n")
+    if "\n" in text:
+        return ["|", *text.removesuffix("\n").split("\n")]
+    return [_json(text) if _NEEDS_QUOTES.match(text) else text]
+
+
+def _key(name: str) -> str:
+    return name if _PLAIN_NAME.match(name) else _json(name)
+
+
+def _json(value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, default=str)
+    except (RecursionError, ValueError):
+        return "(nested too deeply to be shown)"

@@ -1,0 +1,168 @@
+"""A question for the person: its form, its address, and what is doubtful about either."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from dial_client.schema.provider_schema import ArgumentCheck
+from dial_client.schema.tool_arguments import coerced
+from dial_client.text.safe_text import clean, safe
+
+_SECRET = re.compile(r"passw|secret|token|api.?key|credential|card.?number|\bpin\b|\bcvv\b|\bssn\b", re.IGNORECASE)
+
+
+_SHOWN = ("title", "description", "enumNames")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of the values a field can take."""
+
+    value: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class FormField:
+    """One field of a form. Texts are the server's."""
+
+    name: str
+    title: str
+    description: str
+    kind: str
+    """``string``, ``integer``, ``number``, ``boolean``, or ``array`` for any number of `choices`."""
+    is_required: bool
+    choices: tuple[Choice, ...]
+    """The only values it takes; empty for any."""
+    schema: Mapping[str, Any]
+
+
+class Form:
+    """A form as a server asks for it (MCP 2025-11-25, "Elicitation", "Requested Schema").
+
+    Args:
+        schema: what is asked for; nothing in it is trusted to be of the right type.
+    """
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        self._schema = schema
+        self._check = ArgumentCheck(schema, formats=True)
+        known, required = schema.get("properties"), schema.get("required")
+        named = known if isinstance(known, Mapping) else {}
+        must = required if isinstance(required, list) else []
+        self.fields = tuple(_field(str(name), about, name in must) for name, about in named.items())
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """The defaults of its fields, those that fit (SEP-1034)."""
+        found = {one.name: one.schema["default"] for one in self.fields if one.schema.get("default") is not None}
+        return {name: value for name, value in found.items() if not self.problems_with(name, value)}
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The fields that seem to ask for a secret, which no form may (MCP, "Elicitation", "Security")."""
+        return tuple(one.name for one in self.fields if _SECRET.search(f"{one.name} {one.title}"))
+
+    def filled(self, content: Mapping[str, Any]) -> dict[str, Any]:
+        """Give the content with the defaults for what is missing, and with harmless mismatches put right."""
+        said = {name: value for name, value in {**self.defaults, **content}.items() if value is not None}
+        return coerced(said, self._schema)
+
+    def problems(self, content: Mapping[str, Any]) -> list[str]:
+        """Give what is wrong with a filled form, each with its field; empty where nothing is."""
+        known = {one.name for one in self.fields}
+        strange = [f"{name}: the form has no such field" for name in content if name not in known]
+        return [*strange[:5], *self._check.problems(content)]
+
+    def problems_with(self, name: str, value: Any) -> list[str]:
+        """Give what is wrong with the value of one field."""
+        about = next(one.schema for one in self.fields if one.name == name)
+        return ArgumentCheck({"properties": {name: about}}, formats=True).problems({name: value})
+
+
+def clean_schema(schema: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
+    """Return a form's schema with the texts that are only shown cleaned, and how many characters were removed.
+
+    Names and values stay: they are what the server is sent.
+    """
+    removed = 0
+
+    def cleaned(value: Any, *, is_shown: bool) -> Any:
+        nonlocal removed
+        if isinstance(value, str) and is_shown:
+            text = clean(value)
+            removed += text.removed
+            return text.text
+        if isinstance(value, list):
+            return [cleaned(part, is_shown=is_shown) for part in value]
+        if isinstance(value, Mapping):
+            return {key: cleaned(part, is_shown=key in _SHOWN) for key, part in value.items()}
+        return value
+
+    return cleaned(schema, is_shown=False), removed
+
+
+def _field(name: str, about: Any, is_required: bool) -> FormField:  # noqa: FBT001 - one place makes them
+    schema = about if isinstance(about, Mapping) else {}
+    kind, items = schema.get("type"), schema.get("items")
+    choices = _choices(items if kind == "array" and isinstance(items, Mapping) else schema)
+    title, description = schema.get("title"), schema.get("description")
+    return FormField(
+        name,
+        title if isinstance(title, str) and title else name,
+        description if isinstance(description, str) else "",
+        kind if isinstance(kind, str) else "string",
+        is_required,
+        choices,
+        schema,
+    )
+
+
+def _choices(schema: Mapping[str, Any]) -> tuple[Choice, ...]:
+    """Give the values of an enumeration, in any of the four ways the revisions have for them."""
+    titled = next((schema[key] for key in ("oneOf", "anyOf") if isinstance(schema.get(key), list)), None)
+    if titled is not None:
+        named = [one for one in titled if isinstance(one, Mapping) and isinstance(one.get("const"), str)]
+        return tuple(Choice(one["const"], str(one.get("title") or one["const"])) for one in named)
+    values, titles = schema.get("enum"), schema.get("enumNames")
+    texts = [value for value in values if isinstance(value, str)] if isinstance(values, list) else []
+    if not isinstance(titles, list) or len(titles) != len(texts):
+        titles = texts
+    return tuple(Choice(value, str(title)) for value, title in zip(texts, titles, strict=True))
+
+
+def is_web_address(url: str) -> bool:
+    """Whether it is an http or https address of a host: no script, no file, and nothing in it that nobody sees."""
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 - raises where it is no number
+    except ValueError:
+        return False
+    is_plain = safe(url) == url and not re.search(r"[\s\\]", url)
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and is_plain
+
+
+def doubts_about(url: str) -> tuple[str, ...]:
+    """Say what of a web address may hide where it leads (MCP, "Elicitation", "Safe URL Handling"), a line each."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    said = [f"it leads to {host}"] if parts.username is not None or parts.password is not None else []
+    if not host.isascii() or any(label.startswith("xn--") for label in host.split(".")):
+        said.append("its host is written in letters that may only look like those of another")
+    if _is_this_machine_or_near(host):
+        said.append("it leads to this machine, or to one in its own network")
+    elif parts.scheme == "http":
+        said.append("it is not encrypted")
+    return tuple(said)
+
+
+def _is_this_machine_or_near(host: str) -> bool:
+    try:
+        return not ipaddress.ip_address(host).is_global
+    except ValueError:
+        return host == "localhost" or host.endswith((".localhost", ".local", ".internal"))

@@ -1,0 +1,59 @@
+"""The audit log of the terminal program: where it is, and whether it is written."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import platformdirs
+
+from dial_client.audit.log_writer import AuditLog
+from dial_client.audit.record_format import mask_of
+from dial_client.cli.options import AuditMode, Options
+from dial_client.errors import ConfigError
+from dial_client.servers.secret_detection import find_secrets
+from dial_client.settings import configuration
+from dial_client.text.safe_text import one_line
+
+VARIABLE = "DIAL_AUDIT"
+"""``off``, ``on`` or ``arguments``. No key of a servers.json: a project must not be able to switch the log off."""
+_KEY_ENDINGS = ("_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
+
+
+def audit_folder() -> Path:
+    """Return the folder of the user's audit log."""
+    return Path(platformdirs.user_state_dir("dial-client"), "audit")
+
+
+def open_audit_log(options: Options, settings: configuration.Settings) -> AuditLog | None:
+    """Return the user's audit log, which is written with the first entry; None where it is switched off.
+
+    Raises:
+        ConfigError: the environment variable has a value that means nothing.
+    """
+    variable = os.environ.get(VARIABLE) or AuditMode.ON
+    if variable not in tuple(AuditMode):
+        raise ConfigError(f"unknown {VARIABLE} {variable!r}", hint=f"one of {', '.join(AuditMode)}")
+    modes = {options.audit, AuditMode(variable)}
+    if AuditMode.OFF in modes:
+        return None
+    return AuditLog(
+        audit_folder(),
+        program=options.command,
+        with_arguments=AuditMode.ARGUMENTS in modes,
+        mask=mask_of(_secrets(settings)),
+        on_problem=_warn,
+    )
+
+
+def _secrets(settings: configuration.Settings) -> Iterator[str]:
+    """Return the secrets that are known: of servers' entries, and the keys in the environment."""
+    for server in settings.servers.values():
+        yield from find_secrets(server)
+    yield from (value for name, value in os.environ.items() if name.upper().endswith(_KEY_ENDINGS))
+
+
+def _warn(problem: str) -> None:
+    print(f"dial-chat: {one_line(problem, 600)}", file=sys.stderr, flush=True)

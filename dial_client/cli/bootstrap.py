@@ -1,0 +1,203 @@
+"""From options to an open client: which file, which model, who is asked for permission."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from dial_client.cli.audit_setup import open_audit_log
+from dial_client.cli.options import Options
+from dial_client.client import DialClient
+from dial_client.client_setup import HostCallbacks
+from dial_client.errors import ConfigError
+from dial_client.limits import Limits
+from dial_client.messages import ToolCallRequest, ToolSpec
+from dial_client.model import Provider
+from dial_client.providers import open_provider
+from dial_client.recordings import replay
+from dial_client.settings import configuration
+from dial_client.settings.config_locations import FILE_NAME, find_user_config, is_user_config
+from dial_client.settings.policy_config import Policy, policy_from
+from dial_client.text.safe_text import one_line, safe
+from dial_client.tools.approval import Approval, Approver, Decision
+
+_MODEL_OF_KEY = {"ANTHROPIC_API_KEY": "anthropic:claude-sonnet-5-5", "OPENAI_API_KEY": "openai:gpt-6-luna"}
+"""What is used where no model is named but one of these keys is in the environment."""
+
+
+async def settings_of(options: Options) -> configuration.Settings:
+    """Read the configuration; without any file there are no servers, which is said. A recording needs none.
+
+    A ``./servers.json`` that was found, not named, counts only if the user trusts it; if not, they are asked.
+
+    Raises:
+        ConfigError: it is wrong; or it is not trusted, and nobody is there to be asked.
+    """
+    if replay.is_recording(options.model):
+        return configuration.parse("{}")
+    path = configuration.find_config(str(options.config) if options.config else None)
+    if path is None:
+        warn(f"no {FILE_NAME} here or in your configuration folder: no tools are on offer")
+        settings = configuration.parse("{}")
+    elif options.config is not None or is_user_config(path):
+        settings = configuration.load(path)
+    else:
+        from dial_client.cli.trust_prompt import trusted_settings
+
+        settings = await trusted_settings(path, for_this_run=options.trust) or _user_settings()
+    if options.verbose:
+        warn(f"configuration: {config_name(settings)}")
+    for warning in settings.warnings:
+        warn(warning)
+    return settings
+
+
+def _user_settings() -> configuration.Settings:
+    """Return the user's own configuration, where the file of the working folder is not trusted."""
+    path = find_user_config()
+    warn(f"going on without the {FILE_NAME} of this folder, with {path or 'no servers'}")
+    return configuration.load(path) if path is not None else configuration.parse("{}")
+
+
+def config_name(settings: configuration.Settings) -> str:
+    """Return the absolute path of the file in use, or that there is none."""
+    return "none" if settings.path is None else str(settings.path.absolute())
+
+
+@asynccontextmanager
+async def opened(
+    options: Options,
+    settings: configuration.Settings,
+    provider: Provider | None,
+    approve: Approver | None,
+    callbacks: HostCallbacks | None = None,
+) -> AsyncGenerator[DialClient, None]:
+    """Give a client whose servers are starting; call its `ready` to wait for them."""
+    name = options.model or settings.default_model or ""
+    profile = settings.models.get(name)
+    audit = open_audit_log(options, settings)
+    dial = DialClient(
+        {} if replay.is_recording(provider) else settings.servers,
+        provider,
+        tool_format=options.tool_format or (profile.tool_format if profile else None),
+        limits=_limits(options),
+        approve=_allow_all if options.yes else approve,
+        allow=options.allow,
+        deny=options.deny,
+        policy=policy_of(options, settings),
+        grants=True,
+        system=options.system,
+        record=options.record,
+        **(callbacks or HostCallbacks()) | HostCallbacks(audit=audit),
+        remember=True,
+        pins=not options.yes and "*" not in options.allow,  # whoever allows everything is asked nothing
+    )
+    try:
+        await dial.open()
+        yield dial
+    finally:
+        await dial.aclose()
+        if audit is not None:
+            audit.close()
+
+
+def policy_of(options: Options, settings: configuration.Settings) -> Policy:
+    """Return all rules in effect: those of ``--policy``, of the user's own configuration, and of the file in use.
+
+    Raises:
+        ConfigError: a file cannot be read, or something in it is wrong.
+    """
+    own = find_user_config()
+    is_in_use = settings.path is not None and own is not None and settings.path.absolute() == own.absolute()
+    return (*policy_from(options.policy), *policy_from(own), *(() if is_in_use else settings.policy))
+
+
+async def _allow_all(call: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:  # noqa: ARG001 - an approver
+    """Answer for a person who has said yes to everything beforehand."""
+    return Approval(Decision.ONCE, decided_by="--yes")
+
+
+_allow_all.side_by_side = True  # type: ignore[attr-defined]  # see `tools.approvals.Approver`
+
+
+def provider_of(options: Options, settings: configuration.Settings) -> Provider:
+    """Open the model that is meant.
+
+    Raises:
+        ConfigError: its name or key is wrong, or no model is named and there is none to fall back to.
+    """
+    name = options.model or settings.default_model or _fallback()
+    provider = open_provider(name, models=settings.models, base_url=options.base_url)
+    if hasattr(provider, "on_progress"):
+        provider.on_progress = _Progress()
+    return provider
+
+
+def _fallback() -> str:
+    for variable, model in _MODEL_OF_KEY.items():
+        if os.environ.get(variable):
+            warn(f"no model is named: using {model}, because {variable} is set (-m chooses another)")
+            return model
+    if importlib.util.find_spec("xllamacpp"):
+        warn("no model is named and no key is set: using the embedded model, local (-m chooses another)")
+        return "local"
+    raise ConfigError(
+        "no model is named",
+        hint="give -m NAME, set OPENAI_API_KEY or ANTHROPIC_API_KEY, or pip install 'dial-client[local]'",
+    )
+
+
+def _limits(options: Options) -> Limits:
+    wanted = {"max_depth": options.max_depth, "timeout": options.timeout, "tool_timeout": options.tool_timeout}
+    try:
+        return replace(Limits(), **{name: value for name, value in wanted.items() if value is not None})  # type: ignore[arg-type]  # each has its field's type
+    except ValueError as error:
+        raise ConfigError(str(error).replace("_", "-")) from None
+
+
+def say_notes(notes: Iterable[str]) -> None:
+    """Say on standard error what is not as it should be."""
+    for note in notes:
+        warn(note)
+
+
+@cache
+def warn(text: str) -> None:
+    """Say one line on standard error; the same line only once."""
+    print(f"dial-chat: {one_line(text, 600)}", file=sys.stderr, flush=True)
+
+
+class _Progress:
+    """Draws how far a download is: a bar in a terminal, a line every tenth elsewhere."""
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+        self._task: Any = None
+        self._said = -1
+
+    def __call__(self, done: int, total: int, what: str) -> None:
+        if sys.stderr.isatty():
+            self._draw(done, total, what)
+        elif total and (tenth := done * 10 // total) != self._said:
+            self._said = tenth
+            warn(f"{what}: {done / 1e6:,.0f} of {total / 1e6:,.0f} MB")
+
+    def _draw(self, done: int, total: int, what: str) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+        if self._bar is None:
+            columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+            self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._task = self._bar.add_task(safe(what), total=total)
+            self._bar.start()
+        self._bar.update(self._task, completed=done, total=total, description=safe(what))
+        if done >= total:
+            self._bar.stop()
+            self._bar = None

@@ -1,0 +1,268 @@
+"""What a configuration would do, in lines for a person who decides whether to trust it.
+
+Every value of the file is a JSON string on a line of its own, with all that a terminal would act on or nobody would
+see written as an escape; what is too long for a line goes on behind a mark. So nothing in a file can draw a line of
+the program's own. Whole: command lines, addresses, names. Hidden: the values of variables, headers and keys.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dial_client.errors import ConfigError
+from dial_client.settings.config_outline import Entry, Outline, is_enabled
+from dial_client.settings.config_trust import EnvFiles
+from dial_client.settings.jsonc import Node
+from dial_client.settings.variables import env_file, references
+from dial_client.text.safe_text import safe
+
+_LABEL = 24
+_MARK = "> "
+_LEAST_WIDTH = 20
+
+
+class Row(NamedTuple):
+    """One line of the summary: what is done, and with what."""
+
+    label: str
+    value: str = ""
+
+
+def rows(outline: Outline, env_files: EnvFiles, folder: Path) -> Iterator[Row]:
+    """Return what the configuration would do, from its model to its last server.
+
+    Args:
+        outline: The configuration as it is written.
+        env_files: Reads the files of variables that may be read before anybody trusts them.
+        folder: Where relative paths begin.
+    """
+    if outline.default_model is not None:
+        yield Row("Model, unless -m is given", _shown(outline.default_model.value))
+    for name, entry in outline.models.items():
+        yield Row(f"Model {_quoted(name)}")
+        yield from _model_rows(entry)
+    for name, entry in outline.servers.items():
+        yield Row(f"Server {_quoted(name)}{'' if is_enabled(entry) else ' (disabled: not used)'}")
+        yield from _server_rows(entry, env_files, folder)
+    for key, node in outline.other.items():
+        if key == "policy":
+            yield from _listed("Decides calls by rules", _parts(node.value))
+            continue
+        yield Row(f"Key {_quoted(key)}")
+        yield Row("  says", _shown(node.value))
+    if not outline.servers and not outline.models:
+        yield Row("It names no server and no model.")
+
+
+def in_all(outline: Outline) -> str:
+    """Return in one line how much of what there is: how many programs, addresses, models, and approvals."""
+    used = [entry for entry in outline.servers.values() if is_enabled(entry)]
+    counts = {
+        "programs it starts": sum("command" in entry for entry in used),
+        "addresses it connects to": sum("url" in entry for entry in used),
+        "models": len(outline.models) or int(outline.default_model is not None),
+        "servers whose tools run without asking": sum(
+            "autoApprove" in entry and bool(entry["autoApprove"].value) for entry in used
+        ),
+        "further keys": len(outline.other),
+    }
+    return f"In all: {'; '.join(f'{what}: {count:,}' for what, count in counts.items() if count) or 'nothing'}."
+
+
+def rendered(lines: Iterable[Row], width: int | None) -> str:
+    """Return the rows as text, no line of it wider than `width` cells; None for any width."""
+    return "\n".join(line for row in lines for line in _wrapped(row, width))
+
+
+def numbered(text: str, width: int | None) -> str:
+    """Return a whole file with the number of each line before it."""
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n")
+    return rendered((Row(f"{number:>5} |", escaped(line)) for number, line in enumerate(lines, 1)), width)
+
+
+def escaped(text: str) -> str:
+    """Return a line with tabs as blanks, and as escapes whatever is not printed as it stands."""
+    return "".join(map(_escaped, text.replace("\t", "    ")))
+
+
+def _escaped(character: str) -> str:
+    if character.isprintable() and safe(character) == character:
+        return character
+    point = ord(character)
+    return f"\\u{point:04x}" if point <= 0xFFFF else f"\\U{point:08x}"
+
+
+def _quoted(text: str) -> str:
+    return escaped(json.dumps(text, ensure_ascii=False))
+
+
+def _shown(value: Any) -> str:
+    return escaped(json.dumps(value, ensure_ascii=False))
+
+
+def _hidden(value: Any) -> str:
+    """Return what may be shown of a value that may be secret: the variables it expands."""
+    if value is None:
+        return "unset"
+    names = references(value) if isinstance(value, str) else []
+    expanded = ", ".join(f"${{{escaped(name)}}}" for name in names)
+    if isinstance(value, str) and re.fullmatch(r"\$\{[^{}]*\}", value):
+        return f"= {expanded or '***'}"
+    return f"= *** with {expanded}" if expanded else "= ***"
+
+
+def _server_rows(entry: Entry, env_files: EnvFiles, folder: Path) -> Iterator[Row]:
+    words = [entry[key] for key in ("command", "args") if key in entry]
+    yield from _listed("  runs", (part for node in words for part in _parts(node.value)))
+    if _fetches_the_newest([word for node in words for word in _strings(node.value)]):
+        yield Row("", "(!) the program it runs is fetched from a registry, in whatever version is newest")
+    if "url" in entry:
+        yield Row("  connects to", _shown(entry["url"].value))
+    if "cwd" in entry:
+        yield Row("  in the folder", _shown(entry["cwd"].value))
+    yield from _variable_rows(entry, env_files, folder)
+    yield from _hidden_rows("  sends the header", entry.get("headers"))
+    yield from _login_rows(entry.get("oauth"))
+    if "autoApprove" in entry:
+        yield from _listed("  runs without asking", _parts(entry["autoApprove"].value))
+    if "trusted" in entry and entry["trusted"].value is not False:
+        yield Row("  is believed", "what it says of its tools: that they only read, may be repeated")
+    if "instructions" not in entry or entry["instructions"].value is not False:
+        yield Row("  tells the model", "its instructions")
+    yield from _other_rows(entry, _SPOKEN)
+    names = sorted({name for key, node in entry.items() for name in _references(node.value)})
+    yield from _listed("  reads the variable", (escaped(name) for name in names))
+
+
+def _variable_rows(entry: Entry, env_files: EnvFiles, folder: Path) -> Iterator[Row]:
+    yield from _hidden_rows("  sets the variable", entry.get("env"), warn=True)
+    if "envFile" not in entry:
+        return
+    node = entry["envFile"]
+    yield Row("  sets variables from", _shown(node.value))
+    data = env_files.peek(node.value, folder) if isinstance(node.value, str) else None
+    try:
+        names = env_file(node, data)
+    except ConfigError:
+        yield Row("", "(which ones is not known: it is elsewhere, not there, or not in order)")
+        return
+    yield from (Row("", f"{_quoted(name)} = ***{_danger(name)}") for name in names)
+
+
+def _hidden_rows(label: str, node: Node | None, *, warn: bool = False) -> Iterator[Row]:
+    if node is None:
+        return
+    if not isinstance(node.value, dict):
+        yield Row(label, "***")
+        return
+    values = (f"{_quoted(name)} {_hidden(value)}{_danger(name) if warn else ''}" for name, value in node.value.items())
+    yield from _listed(label, values)
+
+
+def _login_rows(node: Node | None) -> Iterator[Row]:
+    """Return how it logs in: addresses and names whole, whatever may be a secret hidden."""
+    if node is None:
+        return
+    if not isinstance(node.value, dict):
+        yield Row("  logs in with", _shown(node.value))
+        return
+    values = (
+        f"{_quoted(name)} {_hidden(value)}" if _SECRET.search(name) else f"{_quoted(name)} = {_shown(value)}"
+        for name, value in node.value.items()
+    )
+    yield from _listed("  logs in with", values)
+
+
+def _model_rows(entry: Entry) -> Iterator[Row]:
+    address = _shown(entry["base_url"].value) if "base_url" in entry else "its usual address"
+    yield Row("  is asked at", address)
+    key = entry["api_key"].value if "api_key" in entry else None
+    if key is None:
+        yield Row("  sends there", "no key of the file; a vendor's own address gets your key for that vendor")
+    elif isinstance(key, str) and references(key):
+        yield from _listed("  sends there", (f"your key ${{{escaped(name)}}}" for name in references(key)))
+    else:
+        yield Row("  sends there", "a key that stands in the file")
+    yield from _hidden_rows("  sends the header", entry.get("headers"))
+    yield from _other_rows(entry, {"base_url", "api_key", "headers"})
+    names = sorted({name for node in entry.values() for name in _references(node.value)})
+    yield from _listed("  reads the variable", (escaped(name) for name in names))
+
+
+def _other_rows(entry: Entry, shown: set[str]) -> Iterator[Row]:
+    yield from (Row(f"  {_quoted(key)}", _shown(node.value)) for key, node in entry.items() if key not in shown)
+
+
+def _listed(label: str, values: Iterable[str]) -> Iterator[Row]:
+    for number, value in enumerate(values):
+        yield Row("" if number else label, value)
+
+
+def _parts(value: Any) -> list[str]:
+    return [_shown(part) for part in (value if isinstance(value, list) else [value])]
+
+
+def _strings(value: Any) -> list[str]:
+    return [part for part in (value if isinstance(value, list) else [value]) if isinstance(part, str)]
+
+
+def _fetches_the_newest(words: list[str]) -> bool:
+    """Return whether a command line is that of a package runner, with a package in no version."""
+    if not words or not _RUNNER.fullmatch(words[0]):
+        return False
+    package = next((word for word in words[1:] if not word.startswith("-") and word not in _OF_RUNNERS), "")
+    return not re.search(r".@v?[0-9]|==|[/\\].*[/\\]", package)
+
+
+def _references(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield from references(value)
+    elif isinstance(value, list | dict):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _references(part)
+
+
+def _danger(name: str) -> str:
+    return "  (!) it changes which code programs run, or whom they trust" if _DANGEROUS.fullmatch(name) else ""
+
+
+def _wrapped(row: Row, width: int | None) -> Iterator[str]:
+    label = f"{row.label:<{_LABEL}}" if row.value and row.label[:1].strip() == "" else row.label
+    text = f"{label} {row.value}".rstrip()
+    if width is None:
+        yield text
+        return
+    width = max(width - 1, _LEAST_WIDTH)
+    indent = " " * min(len(label) + 1, width // 2) + _MARK
+    line, cells = "", 0
+    for character in text:
+        size = _cells(character)
+        if cells + size > width:
+            yield line
+            line, cells = indent, len(indent)
+        line, cells = line + character, cells + size
+    yield line
+
+
+def _cells(character: str) -> int:
+    from prompt_toolkit.utils import get_cwidth
+
+    return get_cwidth(character)
+
+
+_SPOKEN = {"command", "args", "url", "cwd", "env", "envFile", "headers", "oauth", "autoApprove", "trusted"}
+_SPOKEN |= {"instructions", "enabled", "disabled"}
+_SECRET = re.compile(r"(?i)secret|key|token|password")
+_RUNNER = re.compile(r"(?i)(?:.*[/\\])?(?:npx|bunx|uvx|pipx|pnpm|pnpx|yarn)(?:\.(?:cmd|exe|ps1))?")
+_OF_RUNNERS = {"run", "dlx", "exec", "x"}
+_DANGEROUS = re.compile(
+    r"(?i:LD_\w+|DYLD_\w+|PYTHON\w+|NODE_\w+|NPM_CONFIG_\w+|UV_\w+|PIP_\w+|GIT_\w+|RUBY\w+|GEM_\w+|BUNDLE_\w+|PERL\w+"
+    r"|BASH_\w+|ENV|SHELLOPTS|BASHOPTS|PS4|IFS|PROMPT_COMMAND|PATH|PATHEXT|COMSPEC|SHELL|HOME|USERPROFILE|APPINIT_DLLS"
+    r"|(JDK_|_)?JAVA_(TOOL_)?OPTIONS|CLASSPATH|GLIBC_TUNABLES|GCONV_PATH|LUA_\w+|PHPRC|PHP_INI_\w+|ELECTRON_\w+"
+    r"|(DOTNET|COR|CORECLR)_\w+|(SSH|SUDO)_ASKPASS|EDITOR|VISUAL|PAGER|BROWSER|\w*_PROXY|SSL_CERT_\w+|\w*_CA_BUNDLE)"
+)
+"""Names of variables by which a program is made to load code, to start another program, or to trust another host."""

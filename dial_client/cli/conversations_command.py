@@ -1,0 +1,129 @@
+"""The conversations that were kept: list, show, delete, export, import."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dial_client.cli.bootstrap import say_notes, warn
+from dial_client.cli.options import ExitCode
+from dial_client.conversations import export
+from dial_client.conversations.history import as_it_stands, valid_history
+from dial_client.errors import ConfigError
+from dial_client.stores.conversation_store import Conversation, ConversationSummary
+from dial_client.stores.sql_store import SQLStore
+from dial_client.text.safe_text import one_line, safe
+
+_MOST = 100
+"""Conversations that are listed at once, unless another number is asked for."""
+MAX_IMPORT = 512 * 1024 * 1024
+"""Bytes of a conversation that is imported."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationQuery:
+    """What of the conversations is asked for."""
+
+    as_json: bool = False
+    search: str = ""
+    limit: int = _MOST
+    cursor: str | None = None
+    form: str = "markdown"
+
+
+async def manage(action: str, target: str | None, wanted: ConversationQuery) -> int:
+    """List, show, delete, export or import conversations.
+
+    Raises:
+        ConfigError: the action is none of these, lacks its target, or what it is given is wrong.
+        ConversationNotFound: there is none with this id.
+    """
+    if action not in ("list", *_ACTIONS):
+        raise ConfigError(f"unknown action {action!r}", hint=f"one of list, {', '.join(_ACTIONS)}")
+    if action != "list" and target is None:
+        missing = "a file" if action == "import" else "the id of a conversation"
+        raise ConfigError(f"{action} needs {missing}", hint="`dial-chat conversations` lists them")
+    store = SQLStore.sqlite()
+    try:
+        if action == "list":
+            await _list(store, wanted)
+        else:
+            await _ACTIONS[action](store, target or "", wanted)
+    finally:
+        await store.aclose()
+    return ExitCode.ANSWERED
+
+
+async def _list(store: SQLStore, wanted: ConversationQuery) -> None:
+    if wanted.limit < 1:
+        raise ConfigError("--limit is at least 1")
+    found = await store.list(wanted.limit, cursor=wanted.cursor, search=wanted.search)
+    if wanted.as_json:
+        print(json.dumps([_summary(one) for one in found], indent=2))
+    else:
+        for one in found:
+            print(f"{one.id}  {one.updated_at:%Y-%m-%d %H:%M}  {one_line(one.title, 80)}")
+    if found.cursor is not None:
+        warn(f"there are more: --cursor {found.cursor}")
+
+
+def _summary(one: ConversationSummary) -> dict[str, Any]:
+    return {
+        "id": one.id,
+        "title": one.title,
+        "created_at": one.created_at.isoformat(),
+        "updated_at": one.updated_at.isoformat(),
+        "messages": one.message_count,
+        "running": one.running,
+    }
+
+
+async def _show(store: SQLStore, conversation_id: str, wanted: ConversationQuery) -> None:
+    conversation = await _read(store, conversation_id)
+    if wanted.as_json:
+        print(export.to_json(conversation), end="")
+        return
+    for message in conversation.messages:
+        calls = "".join(f"\n→ {call.name}({json.dumps(dict(call.arguments))})" for call in message.tool_calls)
+        print(f"{message.role.value}: {safe(message.text)}{safe(calls)}")
+
+
+async def _export(store: SQLStore, conversation_id: str, wanted: ConversationQuery) -> None:
+    form = "json" if wanted.as_json else wanted.form
+    if form not in export.FORMS:
+        raise ConfigError(f"unknown form {form!r}", hint=f"one of {', '.join(export.FORMS)}")
+    print(export.FORMS[form](await _read(store, conversation_id)), end="")
+
+
+async def _import(store: SQLStore, name: str, wanted: ConversationQuery) -> None:
+    title, messages = export.from_json(_text_of(name))
+    made = await store.create(title, valid_history(messages))
+    print(json.dumps({"id": made.id, "title": made.title}) if wanted.as_json else made.id)
+
+
+def _text_of(name: str) -> str:
+    try:
+        with contextlib.nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as file:
+            data = file.read(MAX_IMPORT + 1)
+        if len(data) > MAX_IMPORT:
+            raise ConfigError(f"this is larger than {MAX_IMPORT // 1024**2} MiB", path=name)
+        return data.decode("utf-8-sig")
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"cannot be read: {getattr(error, 'strerror', None) or error}", path=name) from None
+
+
+async def _delete(store: SQLStore, conversation_id: str, _: ConversationQuery) -> None:
+    await store.delete(conversation_id)
+
+
+async def _read(store: SQLStore, conversation_id: str) -> Conversation:
+    conversation = as_it_stands(await store.get(conversation_id))
+    say_notes((*conversation.notes, "a turn is under way") if conversation.running else conversation.notes)
+    return conversation
+
+
+_ACTIONS = {"show": _show, "delete": _delete, "export": _export, "import": _import}

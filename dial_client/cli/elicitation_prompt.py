@@ -1,0 +1,179 @@
+"""What servers ask for, put to the person at the terminal; without one it is declined, and standard error says so."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from dial_client.callbacks.approval_request import quote_name
+from dial_client.callbacks.elicitation_form import Form, FormField
+from dial_client.callbacks.server_callbacks import Elicit, Elicitation, ElicitationAction, ElicitationAnswer
+from dial_client.cli.approval_prompt import BAR, barred, width
+from dial_client.cli.bootstrap import warn
+from dial_client.cli.options import Options
+from dial_client.cli.tty import Unanswered, is_there, typed
+from dial_client.client_setup import HostCallbacks
+from dial_client.sinks.terminal import TerminalSink
+from dial_client.text.safe_text import one_line, safe
+
+MAX_MESSAGE = 4_000
+"""Characters of a server's question that are shown."""
+MAX_LABEL = 300
+MAX_TITLE = 60
+"""Characters of a name in a question: one that wraps could begin a line like ours."""
+_ANSWERS = {"y": True, "yes": True, "n": False, "no": False}
+_YES = {"y": True, "yes": True, "true": True, "1": True, "n": False, "no": False, "false": False, "0": False}
+
+
+def callbacks(options: Options, sink: TerminalSink) -> HostCallbacks:
+    """Give what the terminal program does for its servers."""
+    asked = HostCallbacks(elicit=elicitor(sink), sample="model" if options.sampling else None)
+    return asked | HostCallbacks(on_log=sink.log) if options.verbose else asked
+
+
+def elicitor(sink: TerminalSink) -> Elicit:
+    """Give what asks the person at the terminal; without one, what declines and says what was asked."""
+    if not is_there():
+        return _decline
+
+    async def ask(question: Elicitation) -> ElicitationAnswer:
+        if not question.tools:
+            warn(f"{question.server} asked something while nothing was asked of it: {question.message}; declined")
+            return ElicitationAnswer(ElicitationAction.DECLINE)
+        async with sink.question():
+            try:
+                return await (_open(question) if question.url else _fill_in(question))
+            except Unanswered:
+                return ElicitationAnswer(ElicitationAction.CANCEL)
+
+    return ask
+
+
+async def _decline(question: Elicitation) -> ElicitationAnswer:
+    wanted = f"to open {question.url}" if question.url else one_line(question.message, 200)
+    warn(f"{question.server} asks: {wanted}; declined, as nobody is there to answer")
+    return ElicitationAnswer(ElicitationAction.DECLINE)
+
+
+async def _open(question: Elicitation) -> ElicitationAnswer:
+    _introduce(question, "wants you to open an address")
+    _say_foreign([question.url or ""])
+    _say("open it yourself if you trust it")
+    is_agreed = await _answered(f"Agree with {_asker(question)}? [y]es  [n]o: ", {**_ANSWERS, "": False})
+    return ElicitationAnswer(ElicitationAction.ACCEPT if is_agreed else ElicitationAction.DECLINE)
+
+
+async def _answered(question: str, answers: Mapping[str, Any]) -> Any:
+    """Ask until the answer is one of those that are known."""
+    while (answer := (await typed(question)).lower()) not in answers:
+        _say(f"one of: {', '.join(filter(None, answers))}; Enter alone is no")
+    return answers[answer]
+
+
+async def _fill_in(question: Elicitation) -> ElicitationAnswer:
+    """Go through the fields, and through them again as often as the person likes."""
+    _introduce(question, "asks")
+    form = Form(question.schema or {})
+    if form.fields:
+        _say("nothing typed: what stands in [brackets], or left out; Ctrl-D: no answer")
+    content: dict[str, Any] = dict(form.defaults)
+    while True:
+        for field in form.fields:
+            await _ask_for(field, form, content)
+        if form.fields:
+            _say(f"{quote_name(question.server)} would get:")
+            _say_foreign(_shown(form, content))
+        else:
+            _say("there is nothing to fill in")
+        again = {"a": "again", "again": "again"} if form.fields else {}
+        keys = "[y]es  [n]o  [a]gain" if form.fields else "[y]es  [n]o"
+        is_sent = await _answered(f"Send it to {_asker(question)}? {keys}: ", {**_ANSWERS, **again, "": False})
+        if is_sent is True:
+            # What was left out is to stay out, whatever the form would have by default.
+            left_out = {field.name: None for field in form.fields if field.name not in content}
+            return ElicitationAnswer(ElicitationAction.ACCEPT, content | left_out)
+        if is_sent is False:
+            return ElicitationAnswer(ElicitationAction.DECLINE)
+
+
+async def _ask_for(field: FormField, form: Form, content: dict[str, Any]) -> None:
+    """Ask until the answer fits; none keeps what is there."""
+    if field.description:
+        _say_foreign([one_line(field.description, MAX_LABEL)])
+    if len(field.title) > MAX_TITLE:
+        _say_foreign([one_line(field.title, MAX_LABEL)])
+    _say_foreign(f"  {at}. {one_line(choice.title, MAX_LABEL)}" for at, choice in enumerate(field.choices, 1))
+    hidden = field.name in form.secrets
+    while True:
+        said = await typed(f"{BAR}{_label(field, content, hidden=hidden)}: ", hidden=hidden)
+        if not said and (field.name in content or not field.is_required):
+            return
+        value = form.filled({field.name: _meant(field, said)}).get(field.name)
+        problems = form.problems_with(field.name, value) if said else ["it is needed"]
+        if not problems:
+            content[field.name] = value
+            return
+        _say(f"  not so: {one_line('; '.join(problems), MAX_LABEL)}")
+
+
+def _label(field: FormField, content: Mapping[str, Any], *, hidden: bool) -> str:
+    kinds = {"boolean": "yes or no", "integer": "a whole number", "number": "a number", "array": "any, with commas"}
+    kind = "one of them" if field.choices and field.kind == "string" else kinds.get(field.kind, "")
+    need = "" if not field.is_required else "needed"
+    about = ", ".join(word for word in (kind, one_line(str(field.schema.get("format") or ""), 20), need) if word)
+    value = one_line(_value(content[field.name], hidden=hidden), MAX_TITLE) if field.name in content else ""
+    known = f" [{value}]" if field.name in content else ""
+    return f"{one_line(field.title, MAX_TITLE)}{f' ({about})' if about else ''}{known}"
+
+
+def _meant(field: FormField, said: str) -> Any:
+    """Give the value somebody means who types this; a choice may be named by its number."""
+    if field.kind == "boolean":
+        return _YES.get(said.lower(), said)
+    if not field.choices:
+        return said if field.kind != "array" else [one.strip() for one in said.split(",")]
+    known = {str(at): choice.value for at, choice in enumerate(field.choices, 1)}
+    known |= {name.lower(): choice.value for choice in field.choices for name in (choice.title, choice.value)}
+    if field.kind == "array":
+        return [known.get(one.strip().lower(), one.strip()) for one in said.split(",")]
+    return known.get(said.lower(), said)
+
+
+def _shown(form: Form, content: Mapping[str, Any]) -> list[str]:
+    known = [(field, content[field.name]) for field in form.fields if field.name in content]
+    said = (f"{field.title} = {_value(value, hidden=field.name in form.secrets)}" for field, value in known)
+    return [one_line(line, MAX_MESSAGE) for line in said] or ["nothing"]
+
+
+def _value(value: Any, *, hidden: bool) -> str:
+    if hidden:
+        return "•••"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _introduce(question: Elicitation, what: str) -> None:
+    """Say who asks and what. The server's words stand apart: none of their lines can pass for one of ours."""
+    tools = ", ".join(quote_name(tool, MAX_TITLE) for tool in question.tools[:3])
+    _say(f"{quote_name(question.server)} {what}, while it runs {tools}:")
+    _say_foreign(safe(question.message)[:MAX_MESSAGE].splitlines())
+    if len(question.message) > MAX_MESSAGE:
+        _say(f"  … {len(question.message) - MAX_MESSAGE:,} more characters are not shown")
+    for warning in question.warnings:
+        _say(f"  careful: {one_line(warning, MAX_LABEL)}")
+
+
+def _asker(question: Elicitation) -> str:
+    """Name the server, and the first tool it asks for."""
+    return f"{quote_name(question.server, MAX_TITLE)} ({quote_name(question.tools[0], MAX_TITLE)})"
+
+
+def _say_foreign(lines: Iterable[str]) -> None:
+    for line in barred(lines, width(), None):
+        _say(line)
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,92 @@
+"""What a person refers to: resources (``@server:uri``) that go along with a question, and prompts (``/server:it``)."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dial_client.cli.bootstrap import say_notes, warn
+from dial_client.client import DialClient
+from dial_client.errors import ServerError
+from dial_client.messages import Message, Part, Role, TextPart
+from dial_client.tools.prompts import Prompt
+
+
+async def with_resources(dial: DialClient, asked: str, typed: str) -> str | Message:
+    """Give the question with the resources it names; what cannot be attached is said on standard error.
+
+    Args:
+        dial: has the servers.
+        asked: the whole question.
+        typed: the part of it that a person typed: what is piped in names nothing, whoever wrote it.
+    """
+    attached = await dial.attach(typed)
+    say_notes(attached.notes)
+    content = attached.message.content
+    return asked if isinstance(content, str) else replace(attached.message, content=(TextPart(asked), *content[1:]))
+
+
+async def prompt_called(dial: DialClient, said: str) -> Message | None:
+    """Give the message of ``/server:prompt arg=value``; None where that is not possible, which is said.
+
+    Without any ``arg=`` all that follows is the first argument.
+    """
+    try:
+        found = await _prompt(dial, said)
+        if found is None:
+            return None
+        prompt, rest = found
+        given = _arguments(prompt, rest)
+        return None if given is None else as_one(await dial.prompts.get(prompt.server, prompt.name, given))
+    except ServerError as error:
+        warn(str(error))
+        return None
+
+
+async def _prompt(dial: DialClient, said: str) -> tuple[Prompt, str] | None:
+    """Find the prompt that is meant, and what follows its name."""
+    name = said.split(maxsplit=1)[0]
+    prompts = [one for one in await dial.prompts.list() if f"{said} ".startswith(f"/{one.server}:{one.name} ")]
+    if not prompts:
+        warn(f"there is no prompt {name}: /prompts lists them")
+        return None
+    prompt = max(prompts, key=lambda one: len(f"{one.server}:{one.name}"))
+    return prompt, said[len(f"/{prompt.server}:{prompt.name}") :].strip()
+
+
+def _arguments(prompt: Prompt, rest: str) -> dict[str, str] | None:
+    """Read what a prompt is filled in with; None where it does not fit, which is said."""
+    names = [argument.name for argument in prompt.arguments]
+    try:
+        words = shlex.split(rest)
+    except ValueError:
+        warn("a quotation mark is not closed")
+        return None
+    pairs = [word.partition("=") for word in words]
+    if names and rest and not any(equals and name in names for name, equals, _ in pairs):
+        given = {names[0]: rest}
+    else:
+        given = {name: value for name, _, value in pairs}
+    takes = ", ".join(names) or "nothing"
+    if wrong := [name for name in given if name not in names]:
+        warn(f"{prompt.name} has no argument {wrong[0]}: it takes {takes}")
+        return None
+    if missing := [argument.name for argument in prompt.arguments if argument.required and argument.name not in given]:
+        warn(f"{prompt.name} needs {', '.join(missing)}: /{prompt.server}:{prompt.name} {missing[0]}=…")
+        return None
+    return given
+
+
+def as_one(messages: Sequence[Message]) -> Message:
+    """Put the messages of a prompt into one of the person's; what the assistant says in it is marked as that."""
+    parts: list[Part] = []
+    taint = next((message.taint for message in messages if message.taint), "")
+    for message in messages:
+        mark = "Assistant: " if message.role is Role.ASSISTANT else ""
+        content = (TextPart(message.content),) if isinstance(message.content, str) else message.content
+        parts += [TextPart(mark + part.text) if isinstance(part, TextPart) else part for part in content]
+    if all(isinstance(part, TextPart) for part in parts):
+        text = "\n\n".join(part.text for part in parts if isinstance(part, TextPart))
+        return Message(Role.USER, text, taint=taint)
+    return Message(Role.USER, tuple(parts), taint=taint)

@@ -1,0 +1,151 @@
+"""Logging in to a server, and out again: the browser is opened, the address is printed, and either way back is good."""
+
+from __future__ import annotations
+
+import os
+import sys
+import webbrowser
+from dataclasses import replace
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import anyio
+from anyio import to_thread
+
+from dial_client.callbacks.oauth_callbacks import LoginFailed, LoginRequest
+from dial_client.cli.bootstrap import settings_of, warn
+from dial_client.cli.options import ExitCode, Options
+from dial_client.cli.tty import Unanswered, is_there, typed
+from dial_client.client import DialClient
+from dial_client.errors import ConfigError
+from dial_client.servers.oauth.redirect_listener import RedirectListener
+from dial_client.servers.oauth.token_storage import TokenStorage
+from dial_client.servers.status import ServerState
+from dial_client.settings import configuration
+from dial_client.settings.jsonc import did_you_mean
+from dial_client.text.safe_text import one_line, safe
+
+LOGIN_SECONDS = 600.0
+"""For the person, and all the rest of it."""
+_BROWSER_SECONDS = 10.0
+_WHOLE = "That is only a part: this login needs the whole address, from http:// on."
+_PASTE = "or paste here where it was sent to, and press Enter: "
+
+
+class TerminalLogin:
+    """A person at a browser, here or elsewhere."""
+
+    def __init__(self, loopback: RedirectListener, *, browser: bool) -> None:
+        self.redirect_uri = loopback.redirect_uri
+        self._loopback = loopback
+        self._browser = browser
+
+    async def __call__(self, request: LoginRequest) -> str:
+        """Show where to log in, and wait for the browser, or for what is pasted."""
+        scopes = f", which asks for: {', '.join(request.scopes)}" if request.scopes else ""
+        print(f"{safe(request.server)} wants you to log in at {request.host}{one_line(scopes, 1000)}", file=sys.stderr)
+        print(f"Open this address in a browser:\n\n{request.url}\n", file=sys.stderr, flush=True)
+        if self._browser and _has_browser():
+            with anyio.move_on_after(_BROWSER_SECONDS):
+                await to_thread.run_sync(webbrowser.open, request.url, abandon_on_cancel=True)
+        state = parse_qs(urlsplit(request.url).query)["state"][0]
+        return await self._first_answer(state, needs_whole=request.needs_issuer)
+
+    async def _first_answer(self, state: str, *, needs_whole: bool) -> str:
+        answers: list[str] = []
+        print("The browser comes back here by itself where it can;", end=" ", file=sys.stderr, flush=True)
+        async with anyio.create_task_group() as group:
+
+            async def received() -> None:
+                answers.append(await self._loopback.answer(state))
+                group.cancel_scope.cancel()
+
+            group.start_soon(received)
+            if is_there():
+                answers.append(await self._pasted(state, needs_whole=needs_whole))
+                group.cancel_scope.cancel()
+        print(file=sys.stderr)
+        if not answers[0]:
+            raise LoginFailed("nobody logged in")
+        return answers[0]
+
+    async def _pasted(self, state: str, *, needs_whole: bool) -> str:
+        """Give the address that is pasted, one made of a code alone, or nothing where there was no answer.
+
+        A code alone does not say whom it is from: it is asked for again where the answer has to (`needs_whole`).
+        """
+        while True:
+            try:
+                pasted = await typed(_PASTE)
+            except Unanswered:
+                return ""
+            if not pasted or "?" in pasted:
+                return pasted
+            if not needs_whole:
+                break
+            print(_WHOLE, file=sys.stderr)
+        return f"{self.redirect_uri}?{urlencode({'code': pasted, 'state': state})}"
+
+
+async def log_in(options: Options, name: str, *, browser: bool) -> int:
+    """Log in to a server, where it asks for it, and say what it offers then.
+
+    Raises:
+        ConfigError: there is no such server behind a URL.
+    """
+    server = await _server(options, name)
+    port = server.oauth.callback_port if server.oauth is not None else None
+    try:
+        async with RedirectListener(port or await _port_of_before(server)) as loopback:
+            login = TerminalLogin(loopback, browser=browser)
+            patient = replace(server, startup_timeout=LOGIN_SECONDS, enabled=True, lazy=False)
+            async with DialClient({name: patient}, login=login) as dial:
+                status = dial.servers[name]
+    except LoginFailed as error:
+        warn(str(error))
+        return ExitCode.UNEXPECTED
+    if status.state is not ServerState.READY:
+        warn(f"{name}: {status.error or status.state.value}")
+        return ExitCode.UNEXPECTED
+    print(f"{safe(name)}: ready, {len(status.tools)} tools")
+    return ExitCode.ANSWERED
+
+
+async def log_out(options: Options, name: str) -> int:
+    """Forget the tokens of a server, here; at the server they live on until they expire.
+
+    Raises:
+        ConfigError: there is no such server behind a URL.
+    """
+    was_there = await TokenStorage(await _server(options, name)).forget()
+    print(f"{safe(name)}: " + ("its login is forgotten here" if was_there else "there was no login"))
+    return ExitCode.ANSWERED
+
+
+async def _server(options: Options, name: str) -> configuration.ServerSettings:
+    servers = (await settings_of(options)).servers
+    if name not in servers:
+        raise ConfigError(f"there is no server {name!r}", hint=did_you_mean(name, servers))
+    if servers[name].url is None:
+        raise ConfigError(f"{name!r} is a program here", hint="only servers behind a URL have a login")
+    return servers[name]
+
+
+async def _port_of_before(server: configuration.ServerSettings) -> int:
+    """Give the port this host has registered with, if it is free: servers may know no other; else any."""
+    client = (await TokenStorage(server).load()).client or {}
+    for uri in client.get("redirect_uris") or ():
+        port = urlsplit(uri).port or 0
+        try:
+            async with RedirectListener(port):
+                return port
+        except LoginFailed:
+            continue
+    return 0
+
+
+def _has_browser() -> bool:
+    """Whether a browser would be seen: not over ssh, and on Linux only where there is a desktop."""
+    if os.environ.get("BROWSER"):
+        return True
+    has_desktop = sys.platform in ("win32", "darwin") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
+    return has_desktop and not os.environ.get("SSH_CONNECTION")

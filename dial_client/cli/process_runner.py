@@ -1,0 +1,137 @@
+"""Runs a command to its exit code: signals, errors in one line, nothing left behind."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+import anyio
+
+from dial_client.cli.options import ExitCode
+from dial_client.errors import ConfigError, ConversationNotFound, DialError, ProviderError
+from dial_client.text.safe_text import safe
+from dial_client.turns.turn_handle import TurnHandle
+
+
+class Interrupts:
+    """Ctrl-C and its kin: the first cancels the turn that runs, everything else ends the program in good order."""
+
+    def __init__(self) -> None:
+        self.leaving = anyio.CancelScope()
+        self._turn: TurnHandle | None = None
+        self._leave: Callable[[int], None] | None = None
+
+    def watch(self, turn: TurnHandle) -> None:
+        """Name the turn that the next Ctrl-C cancels."""
+        self._turn = turn
+
+    def hand_over(self, leave: Callable[[int], None]) -> None:
+        """Let the program leave in its own way at the first signal; it is given the number. The next one cancels."""
+        self._leave = leave
+
+    def interrupt(self) -> None:
+        """Do what Ctrl-C does."""
+        turn, self._turn = self._turn, None
+        if turn is None:
+            self.leaving.cancel()
+        else:
+            turn.cancel()
+
+    async def listen(self) -> None:
+        """Hear signals until cancelled. On Windows Ctrl-C is a KeyboardInterrupt instead, and ends the program."""
+        if sys.platform == "win32":
+            return
+        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
+            async for number in signals:
+                leave, self._leave = self._leave, None
+                if leave is not None:
+                    leave(number)
+                elif number == signal.SIGINT:
+                    self.interrupt()
+                else:
+                    self.leaving.cancel()
+
+
+interrupts: Interrupts
+"""Of the command that runs; set by `run_to_exit_code`."""
+
+
+def run_to_exit_code(choose: Callable[[], Callable[[], Awaitable[int]]], *, verbose: bool) -> int:
+    """Choose the command's coroutine, run it, and give its exit code; what goes wrong is one line on standard error."""
+    _prepare_streams()
+    _configure_logging(verbose=verbose)
+    try:
+        return anyio.run(_run, choose())
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read the answer has enough of it: nothing may be written any more, not even at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.UNEXPECTED
+    except Exception as error:
+        if verbose:
+            logging.getLogger("dial_client").exception("unexpected")
+        return complain(error)
+
+
+def complain(error: Exception) -> int:
+    """Say in one line on standard error what is wrong, and give the exit code that belongs to it."""
+    code = _code(error)
+    said = str(error) if isinstance(error, DialError) else f"something unexpected: {type(error).__name__}: {error}"
+    hint = " (-v shows more)" if code is ExitCode.UNEXPECTED and not isinstance(error, DialError) else ""
+    print(f"dial-chat: {safe(' '.join(said.split()))}{hint}", file=sys.stderr, flush=True)
+    return code
+
+
+def _code(error: Exception) -> ExitCode:
+    match error:
+        case ConfigError() | ConversationNotFound():
+            return ExitCode.USAGE
+        case ProviderError():
+            return ExitCode.MODEL
+        case _:
+            return ExitCode.UNEXPECTED
+
+
+async def _run(command: Callable[[], Awaitable[int]]) -> int:
+    global interrupts  # noqa: PLW0603 - there is one terminal, and one hand on its keyboard
+    interrupts = Interrupts()
+    code: int = ExitCode.INTERRUPTED
+    failed: Exception | None = None
+    async with anyio.create_task_group() as group:
+        group.start_soon(interrupts.listen)
+        with interrupts.leaving:
+            try:
+                code = await command()
+            except Exception as error:  # noqa: BLE001 - carried out of the task group, which would wrap it
+                failed = error
+        group.cancel_scope.cancel()
+    if failed is not None:
+        raise failed
+    return code
+
+
+def _prepare_streams() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, ValueError):
+            stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # a TextIOWrapper, unless replaced
+
+
+def _configure_logging(*, verbose: bool) -> None:
+    if not verbose:
+        return
+    import structlog
+
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(message)s")
+    logging.getLogger("dial_client").setLevel(logging.DEBUG)
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="%H:%M:%S.%f", utc=False),
+            structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()),
+        ]
+    )

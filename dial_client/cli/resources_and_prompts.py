@@ -1,0 +1,79 @@
+"""What servers have besides tools: resources and prompts, listed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from dial_client.cli import elicitation_prompt
+from dial_client.cli.bootstrap import opened, say_notes, settings_of
+from dial_client.cli.options import ExitCode, Options
+from dial_client.client import DialClient
+from dial_client.servers.resources import Resource, ResourceTemplate
+from dial_client.sinks.terminal import TerminalSink
+from dial_client.text.safe_text import one_line, safe
+from dial_client.tools.prompts import Prompt
+
+_MAX_NAME = 300
+_MAX_ABOUT = 120
+
+
+async def list_material(options: Options, what: str, *, as_json: bool) -> int:
+    """Print the resources and templates, or the prompts: one a line, as it is written in a question, or as JSON.
+
+    Args:
+        options: which configuration.
+        what: ``resources`` or ``prompts``.
+        as_json: in place of lines.
+    """
+    callbacks = elicitation_prompt.callbacks(options, TerminalSink())
+    async with opened(options, await settings_of(options), None, None, callbacks) as dial:
+        await dial.ready()
+        say_notes(dial.notes)
+        found: list[Any] = list(await (_resources(dial) if what == "resources" else dial.prompts.list()))
+        if as_json:
+            print(json.dumps([one.to_dict() for one in found], indent=2))
+        else:
+            _print(found)
+    return ExitCode.ANSWERED
+
+
+async def show(dial: DialClient, what: str) -> None:
+    """Print the resources or the prompts of an open client, or that there are none."""
+    found = list(await (_resources(dial) if what == "resources" else dial.prompts.list()))
+    if found:
+        _print(found)
+    else:
+        print(f"The servers have no {what}.")
+
+
+async def _resources(dial: DialClient) -> tuple[Resource | ResourceTemplate, ...]:
+    return (*await dial.resources.list(), *await dial.resources.templates())
+
+
+def _print(found: Iterable[Resource | ResourceTemplate | Prompt]) -> None:
+    lines = [(_name(one), _about(one)) for one in found]
+    width = min(60, max((len(name) for name, _ in lines), default=0))
+    for name, about in lines:
+        print(f"{name:<{width}}  {about}".rstrip())
+
+
+def _name(one: Resource | ResourceTemplate | Prompt) -> str:
+    match one:
+        case Resource():
+            said = f"@{one.server}:{one.uri}"
+        case ResourceTemplate():
+            said = f"@{one.server}:{one.uri_template}"
+        case Prompt():
+            given = (f"{a.name}=…" if a.required else f"[{a.name}=…]" for a in one.arguments)
+            said = " ".join((f"/{one.server}:{one.name}", *given))
+    return one_line(said, _MAX_NAME)
+
+
+def _about(one: Resource | ResourceTemplate | Prompt) -> str:
+    name = one.title or ("" if isinstance(one, Prompt) else one.name)
+    kind = "" if isinstance(one, Prompt) else one.mime_type or ""
+    size = f"{one.size:,} bytes" if isinstance(one, Resource) and one.size is not None else ""
+    head = ", ".join(part for part in (safe(name), kind, size) if part)
+    return one_line(": ".join(part for part in (head, one.description) if part), _MAX_ABOUT)

@@ -1,0 +1,172 @@
+"""The HTTP server, from options to its end."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import sys
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+
+from dial_client.cli import process_runner
+from dial_client.cli.bootstrap import opened, provider_of, say_notes, settings_of, warn
+from dial_client.cli.options import ExitCode, Options
+from dial_client.client import DialClient
+from dial_client.client_setup import HostCallbacks
+from dial_client.conversations.conversation_manager import ConversationManager
+from dial_client.durable import DurableTurns, beside
+from dial_client.errors import ConfigError, DialError
+from dial_client.serve.application import AppContext, application
+from dial_client.serve.cluster.peers import PeerBus
+from dial_client.serve.http_server import Listener, bound
+from dial_client.serve.human_input import HumanInputBroker
+from dial_client.serve.security import is_loopback, rules_for
+from dial_client.serve.turn_registry import TurnRegistry
+from dial_client.stores.memory_store import MemoryStore
+from dial_client.stores.sql_store import SQLStore
+
+TOKEN_VARIABLE = "DIAL_SERVE_TOKEN"  # noqa: S105 - its name
+MIN_TOKEN = 32
+"""Characters of a token where other machines can reach the server: as many as 24 random bytes have in base64."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    """Where a server listens, who comes in, and where it keeps what is said."""
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    token: str | None = None
+    """None for one from the environment, or one that is made."""
+    has_token: bool = True
+    allowed_hosts: tuple[str, ...] = ()
+    store: str | None = None
+    """A file or a database's URL; None for the user's own file."""
+    max_turns: int = 64
+    durable: bool = False
+    """Whether turns of conversations are gone on with when their process is gone."""
+
+
+async def serve_http(options: Options, address: ServeOptions) -> int:
+    """Serve until a signal comes, and give the exit code: 0 for SIGTERM, 130 for Ctrl-C.
+
+    Raises:
+        ConfigError: an option is wrong, or the address is taken.
+        ServerStartError: a server marked ``required`` did not start.
+    """
+    token, came_from = _token(address)
+    settings = await settings_of(options)
+    provider = provider_of(options, settings)
+    turns = TurnRegistry(address.max_turns, leaves=address.durable)
+    store = _store(options, address)
+    name = options.model or settings.default_model or str(getattr(provider, "model", provider.name))
+    elsewhere = PeerBus(store, turns, name)
+    desk = HumanInputBroker(turns, elsewhere, servers=settings.servers, say=warn)
+    listener = bound(address.host, address.port)
+    try:
+        async with AsyncExitStack() as stack:
+            asked = HostCallbacks(elicit=desk.elicit)
+            dial = await stack.enter_async_context(opened(options, settings, provider, desk, asked))
+            durable = None
+            if isinstance(store, SQLStore):
+                await store.warm()
+                durable = await stack.enter_async_context(_durable(dial, store, turns)) if address.durable else None
+            house = AppContext(dial, store, desk, turns, name, durable, elsewhere=elsewhere)
+            app = application(house, rules_for(address.host, token, address.allowed_hosts))
+            shown = _shown(listener.getsockname(), token, came_from)
+            return await _serve(Listener(app, listener, turns), dial, elsewhere, shown)
+    finally:
+        listener.close()
+        with anyio.CancelScope(shield=True):
+            await store.aclose()
+
+
+def _durable(dial: DialClient, store: SQLStore, turns: TurnRegistry) -> DurableTurns:
+    manager = ConversationManager(dial, store, when_busy="refuse")
+    return DurableTurns(
+        manager,
+        beside(store.where),
+        on_begun=lambda live: turns.keep(live.running),
+        is_leaving=lambda: turns.is_leaving,
+    )
+
+
+async def _serve(server: Listener, dial: DialClient, elsewhere: PeerBus, shown: str) -> int:
+    code: int = ExitCode.ANSWERED
+    failed: DialError | None = None
+
+    def leave(number: int) -> None:
+        nonlocal code
+        code = ExitCode.INTERRUPTED if number == signal.SIGINT else ExitCode.ANSWERED
+        server.leave()
+
+    async def start() -> None:
+        nonlocal failed
+        try:
+            await dial.ready()
+            say_notes(dial.notes)
+        except DialError as error:
+            failed = error
+            server.leave()
+
+    process_runner.interrupts.hand_over(leave)
+    async with anyio.create_task_group() as group:
+        group.start_soon(start)
+        group.start_soon(elsewhere.run)
+        await server.run(lambda: print(f"dial-chat: listening on {shown}", file=sys.stderr, flush=True))
+        group.cancel_scope.cancel()
+    if failed is not None:
+        raise failed
+    return code
+
+
+def _token(address: ServeOptions) -> tuple[str | None, str]:
+    """Return the token clients have to show, and where it was found; empty where it was made here, or there is none.
+
+    Raises:
+        ConfigError: it is no token, or too short for where the server listens.
+    """
+    if not address.has_token:
+        if address.token:
+            raise ConfigError("--token does not go with --no-token")
+        if not is_loopback(address.host):
+            raise ConfigError(f"--no-token is for loopback only, not for {address.host}")
+        return None, ""
+    given = os.environ.get(TOKEN_VARIABLE)
+    token = address.token or given or secrets.token_urlsafe(32)
+    if not token.isascii() or not token.isprintable() or " " in token:
+        raise ConfigError("a token is made of printable ASCII without spaces")
+    if len(token) < MIN_TOKEN and not is_loopback(address.host):
+        raise ConfigError(
+            f"beyond loopback a token has at least {MIN_TOKEN} characters, and this one has {len(token)}",
+            hint='python -c "import secrets; print(secrets.token_urlsafe(32))" makes one; without one it is made here',
+        )
+    return token, "given with --token" if address.token else f"in {TOKEN_VARIABLE}" if given else ""
+
+
+def _store(options: Options, address: ServeOptions) -> SQLStore | MemoryStore:
+    if not options.save:
+        for option in ("store", "durable"):
+            if getattr(address, option):
+                raise ConfigError(f"--{option} does not go with --no-save")
+        return MemoryStore()
+    if address.store is None:
+        return SQLStore.sqlite()
+    return SQLStore(address.store if "://" in address.store else Path(address.store))
+
+
+def _shown(where: tuple[str, int], token: str | None, came_from: str) -> str:
+    """Return what is printed of the address a person opens; the fragment of an address never leaves the browser.
+
+    A token that was given is not printed: standard error is a log where a service manager runs this.
+    """
+    near = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(where[0], where[0])  # noqa: S104 - every address is no address
+    host = f"[{near}]" if ":" in near else near
+    shown = f"http://{host}:{where[1]}/"
+    if came_from:
+        return f"{shown}\ndial-chat: the page asks for the token {came_from}; behind {shown}#token= it is not asked for"
+    return shown if token is None else f"{shown}#token={token}"

@@ -1,0 +1,66 @@
+"""Who is asked before a tool runs: the person at the terminal, or nobody."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+
+from dial_client.cli.approval_prompt import HELP, Again, lines_of, parse_answer, question, width
+from dial_client.cli.bootstrap import warn
+from dial_client.cli.tty import Unanswered, is_there, typed
+from dial_client.messages import ToolCallRequest, ToolSpec
+from dial_client.sinks.terminal import TerminalSink
+from dial_client.tools.approval import NO_APPROVER, Approval, Approver, Decision
+from dial_client.turns.sampling import SAMPLING
+
+
+def approver(sink: TerminalSink) -> Approver:
+    """Give what asks in the terminal; without one, what denies and says which option would have allowed it."""
+    if not is_there():
+        return _deny
+
+    async def ask(call: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:
+        async with sink.question(None if tool.tool == SAMPLING else call.id):
+            return await _ask(call, tool, server)
+
+    return ask
+
+
+async def _deny(_: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:
+    if tool.change:
+        said = f"{server}/{tool.tool} is described otherwise than when it was approved, and nobody is there to be asked"
+        warn(f"{said}: not allowed; look at it in a terminal, or let everything through with --yes")
+        why = f"the server {server!r} has changed this tool since it was approved"
+        return Approval(Decision.DENY, why, "changed definition")
+    if tool.why_asked:
+        warn(f"not allowed without a terminal to ask in: {server}/{tool.tool}: {tool.why_asked}")
+        return Approval(Decision.DENY, f"{tool.why_asked}, and nobody is there to be asked", NO_APPROVER)
+    warn(
+        f"not allowed without a terminal to ask in: {server}/{tool.tool}; --allow {server}/{tool.tool} lets it through"
+    )
+    return Approval(Decision.DENY, "nobody is there to be asked for permission", NO_APPROVER)
+
+
+async def _ask(call: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:
+    """Ask until there is an answer: a slip of the finger is neither a yes nor a no."""
+    _show(lines_of(call, tool, server, width()))
+    while True:
+        before, last = question(tool, server, width())
+        _show(before)
+        try:
+            answer = parse_answer(await typed(last))
+        except Unanswered as how:
+            return Approval(Decision.DENY, str(how))
+        match answer:
+            case Approval():
+                return answer
+            case Again.VIEW:
+                _show(lines_of(call, tool, server, width(), whole=True))
+            case Again.UNKNOWN:
+                _show([HELP])
+
+
+def _show(lines: Iterable[str]) -> None:
+    for line in lines:
+        print(line, file=sys.stderr)
+    sys.stderr.flush()

@@ -1,0 +1,129 @@
+"""What is there: tools, servers, conversations; and one tool called by hand."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from dial_client.cli import elicitation_prompt
+from dial_client.cli.bootstrap import config_name, opened, say_notes, settings_of, warn
+from dial_client.cli.options import ExitCode, Options
+from dial_client.errors import ConfigError
+from dial_client.messages import Failure, TextPart, ToolCallResult, ToolSpec, describe
+from dial_client.servers.status import ServerState, ServerStatus
+from dial_client.sinks.terminal import TerminalSink
+from dial_client.text.safe_text import one_line, safe
+
+
+async def list_tools(options: Options, *, as_json: bool) -> int:
+    """Print the tools as they are offered, one a line, or as JSON."""
+    async with opened(options, await settings_of(options), None, None) as dial:
+        await dial.ready()
+        say_notes(dial.notes)
+        if as_json:
+            said = [
+                {
+                    "name": tool.name,
+                    "server": tool.server,
+                    "tool": tool.tool,
+                    "title": tool.title,
+                    "description": tool.description,
+                    "input_schema": tool.input_schema,
+                    "output_schema": tool.output_schema,
+                    "annotations": {
+                        "read_only": tool.read_only,
+                        "idempotent": tool.idempotent,
+                        "destructive": tool.destructive,
+                        "open_world": tool.open_world,
+                    },
+                    "icons": [icon.to_dict() for icon in tool.icons],
+                }
+                for tool in dial.tools
+            ]
+            print(json.dumps(said, indent=2))
+        else:
+            width = max((len(tool.name) for tool in dial.tools), default=0)
+            for tool in dial.tools:
+                print(f"{tool.name:<{width}}  {one_line(f'{tool.server}: {tool.description}', 120)}")
+                if options.verbose:
+                    print(f"{'':<{width}}  {one_line(_hints(tool), 120)}")
+    return ExitCode.ANSWERED
+
+
+def _hints(tool: ToolSpec) -> str:
+    """Say what the server says of a tool, in a line."""
+    words = [
+        *(["read only"] if tool.read_only else []),
+        *(["idempotent"] if tool.idempotent else []),
+        *([] if tool.destructive is None else ["destructive" if tool.destructive else "not destructive"]),
+        *([] if tool.open_world is None else ["open world" if tool.open_world else "closed world"]),
+        *(["structured results"] if tool.output_schema else []),
+    ]
+    return f"{f'{tool.title}: ' if tool.title else ''}{', '.join(words) or 'no hints'}"
+
+
+async def list_servers(options: Options, *, as_json: bool) -> int:
+    """Print the servers with their state, or as JSON."""
+    settings = await settings_of(options)
+    async with opened(options, settings, None, None) as dial:
+        await dial.ready()
+        if as_json:
+            statuses = dial.servers.values()
+            print(json.dumps([{**status.to_dict(), "config": config_name(settings)} for status in statuses], indent=2))
+        else:
+            warn(f"configuration: {config_name(settings)}")
+            for status in dial.servers.values():
+                print(_line(status))
+                for line in (*status.notes, *(status.stderr if status.error else ())):
+                    print(f"    {one_line(line, 200)}")
+    return ExitCode.ANSWERED
+
+
+def _line(status: ServerStatus) -> str:
+    name = one_line(status.name, 60)
+    if status.error and status.state is not ServerState.READY:
+        return f"{name}: {status.state.value}: {one_line(status.error, 600)}"
+    era = f", MCP {status.era}" if status.era else ""
+    return f"{name}: {status.state.value}{era}, {len(status.tools)} tools"
+
+
+def parse_arguments(text: str) -> dict[str, Any]:
+    """Return the arguments of a call as they were typed.
+
+    Raises:
+        ConfigError: they are not a JSON object.
+    """
+    try:
+        given = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"the arguments are not JSON: {error}", hint="""like '{"a": 1}'""") from None
+    if not isinstance(given, dict):
+        raise ConfigError("the arguments are not a JSON object", hint="""like '{"a": 1}'""")
+    return given
+
+
+async def call_tool(options: Options, name: str, arguments: str, *, as_json: bool) -> int:
+    """Call a tool and print its result.
+
+    Raises:
+        ConfigError: the arguments are not a JSON object, or there is no such tool.
+    """
+    given = parse_arguments(arguments)
+    options = replace(options, yes=True)
+    callbacks = elicitation_prompt.callbacks(options, TerminalSink())
+    async with opened(options, await settings_of(options), None, None, callbacks) as dial:
+        await dial.ready()
+        say_notes(dial.notes)
+        result = await dial.call(name, given)
+    if result.failure is Failure.UNKNOWN_TOOL:
+        raise ConfigError(result.error or "unknown tool", hint="`dial-chat tools` lists them")
+    print(json.dumps(result.to_dict(), indent=2) if as_json else _as_text(result))
+    return ExitCode.ANSWERED if result.success else ExitCode.UNEXPECTED
+
+
+def _as_text(result: ToolCallResult) -> str:
+    if isinstance(result.content, str):
+        return safe(result.content)
+    lines = [part.text if isinstance(part, TextPart) else f"[{describe(part)}]" for part in result.content]
+    return safe("\n".join(lines))

@@ -1,0 +1,51 @@
+"""The person at the terminal: whether one is there, and what they type behind a question."""
+
+from __future__ import annotations
+
+import sys
+
+from dial_client.cli import process_runner
+
+
+class Unanswered(Exception):
+    """The person has given no answer; the text says how."""
+
+
+def is_there() -> bool:
+    """Whether there is somebody who sees a question and can answer it."""
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+
+
+async def typed(question: str, *, hidden: bool = False) -> str:
+    """Give the line that is typed behind a question; keys pressed before it was seen answer nothing.
+
+    Args:
+        question: to show, on one line.
+        hidden: show no letter of the answer.
+
+    Raises:
+        Unanswered: Ctrl-D, or Ctrl-C, which has done what it always does.
+    """
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.input.typeahead import clear_typeahead
+    from prompt_toolkit.output import create_output
+
+    session: PromptSession[str] = PromptSession(output=create_output(sys.stderr))
+    _forget_what_was_typed()
+    clear_typeahead(session.input)
+    try:
+        answer = await session.prompt_async(question, is_password=hidden, handle_sigint=False)
+    except KeyboardInterrupt:
+        process_runner.interrupts.interrupt()
+        raise Unanswered("the user interrupted") from None
+    except EOFError:
+        raise Unanswered("the user did not answer") from None
+    return answer.strip()
+
+
+def _forget_what_was_typed() -> None:
+    """Throw away keys pressed before the question was seen. Windows' console has none waiting in a line's buffer."""
+    if sys.platform != "win32":
+        import termios
+
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)

@@ -1,0 +1,109 @@
+"""A conversation as text to take away: JSON, which can be read back, and Markdown for people.
+
+The JSON is ``{"format": "dial-conversation", "version": 1, "id", "title", "created_at", "updated_at", "messages"}``;
+times are in ISO 8601 and UTC, messages as `Message.to_dict` gives them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dial_client.errors import ConfigError
+from dial_client.messages import Content, Message, Role, TextPart, describe
+from dial_client.stores.conversation_store import Conversation
+from dial_client.text.safe_text import one_line, safe
+
+_FORMAT = "dial-conversation"
+_VERSION = 1
+
+_SAYS = {Role.SYSTEM: "Instructions", Role.USER: "User", Role.ASSISTANT: "Assistant"}
+
+
+def to_dict(conversation: Conversation) -> dict[str, Any]:
+    """Give JSON types only, as the module describes."""
+    return {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "id": conversation.id,
+        "title": conversation.title,
+        "created_at": conversation.created_at.isoformat(),
+        "updated_at": conversation.updated_at.isoformat(),
+        "messages": [message.to_dict() for message in conversation.messages],
+    }
+
+
+def to_json(conversation: Conversation) -> str:
+    """Give what `from_json` reads back."""
+    return json.dumps(to_dict(conversation), indent=2) + "\n"
+
+
+def to_markdown(conversation: Conversation) -> str:
+    """Give a heading for each who speaks, calls and results in blocks of code."""
+    parts = [f"# {one_line(conversation.title, 200) or 'Conversation'}"]
+    for message in conversation.messages:
+        text = _text(message.content)
+        if message.role is Role.TOOL:
+            parts.append(
+                f"**{_code(message.name or 'tool')}{' failed' if message.is_error else ''}:**\n\n{_block(text)}"
+            )
+            continue
+        parts.append(f"## {_SAYS[message.role]}")
+        if text.strip():
+            parts.append(text.strip())
+        for call in message.tool_calls:
+            arguments = json.dumps(dict(call.arguments), indent=2, ensure_ascii=False)
+            parts.append(f"**Calls {_code(call.name)}:**\n\n{_block(arguments, 'json')}")
+    return "\n\n".join(parts) + "\n"
+
+
+FORMS: Mapping[str, Callable[[Conversation], str]] = {"json": to_json, "markdown": to_markdown}
+"""What a conversation can be written as."""
+
+
+def from_json(text: str) -> tuple[str, tuple[Message, ...]]:
+    """Read title and messages: of what `to_json` gave, or of a list of messages as they are, which has no title.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"this is no JSON: {error}", hint="give an exported conversation") from None
+    if isinstance(data, list):
+        data = {"messages": data}
+    if not isinstance(data, dict) or not isinstance(data.get("messages"), list):
+        raise ConfigError("this is no conversation", hint='expected an object with "messages", or a list of them')
+    if data.get("format", _FORMAT) != _FORMAT or data.get("version", _VERSION) != _VERSION:
+        raise ConfigError(
+            "this conversation is of another form", hint=f"expected {_FORMAT} of version {_VERSION}, or a list"
+        )
+    title = data.get("title", "")
+    messages = tuple(_message(at, said) for at, said in enumerate(data["messages"]))
+    return title if isinstance(title, str) else "", messages
+
+
+def _message(at: int, said: Any) -> Message:
+    try:
+        return Message.from_dict(said)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ConfigError(f"messages[{at}]: {error}") from None
+
+
+def _text(content: Content) -> str:
+    if isinstance(content, str):
+        return safe(content)
+    return safe("\n\n".join(part.text if isinstance(part, TextPart) else f"[{describe(part)}]" for part in content))
+
+
+def _code(name: str) -> str:
+    return f"`{one_line(name, 100).replace('`', '')}`"
+
+
+def _block(text: str, language: str = "") -> str:
+    """Give a block of code whose fence is longer than any in the text."""
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    return f"{fence}{language}\n{safe(text)}\n{fence}"

@@ -1,0 +1,217 @@
+"""Chat Completions: OpenAI's older wire, and everybody else's.
+
+The shape of requests and answers: https://platform.openai.com/docs/api-reference/chat. What endpoints make of it is
+another matter: see `chat_reply`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from dial_client.messages import FilePart, ImagePart, Message, Part, TextPart, ToolCallRequest, ToolSpec, text_of
+from dial_client.model import Delta, ModelRequest, TextChunk, ToolChoice
+from dial_client.providers.chat_stream import ChatStreamParser
+from dial_client.providers.endpoint_profile import CHAT, EndpointProfile
+from dial_client.providers.http.http_provider import HttpProvider
+from dial_client.providers.http.response_stream import RawBody
+from dial_client.providers.json_to_lines import LabelledLines
+from dial_client.providers.tool_call_codec import json_text
+from dial_client.providers.wire_history import AssistantStep, Result, UserStep, tidy
+
+NO_ANSWER = "(no answer)"
+
+_ANY_ID = r"[!-~]{1,40}"
+_SHORT_ID = r"[a-zA-Z0-9]{9}"
+
+
+class ChatProvider(HttpProvider):
+    """Asks an endpoint that speaks OpenAI's chat completions."""
+
+    wire = "chat"
+
+    def _path(self) -> str:
+        return "/chat/completions"
+
+    def _reply(self) -> ChatStreamParser:
+        return ChatStreamParser(self._lessons.profile)
+
+    def _tool(self, tool: ToolSpec) -> dict[str, Any]:
+        function: dict[str, Any] = {"name": tool.name}
+        if tool.input_schema:
+            function["parameters"] = dict(tool.input_schema)
+        if tool.description:
+            function["description"] = tool.description
+        if self._lessons.profile.strict:
+            function["strict"] = True
+        return {"type": "function", "function": function}
+
+    def tapped(self, request: ModelRequest, bodies: list[RawBody] | None) -> AsyncGenerator[Delta, None]:
+        """Do as `generate`, and put every answer as it comes into `bodies`."""
+        deltas = super().tapped(request, bodies)
+        is_object = request.schema is not None and self._lessons.profile.constrain == "response_format"
+        return _as_lines(deltas) if is_object else deltas
+
+    def _fields(self, request: ModelRequest, notes: list[str], *, has_tools: bool) -> dict[str, Any]:
+        profile = self._lessons.profile
+        fields: dict[str, Any] = {"model": self.model, "messages": to_wire(request.messages, self.name, profile, notes)}
+        fields["stream"] = request.stream
+        if request.stream and profile.stream_usage:
+            fields["stream_options"] = {"include_usage": True}
+        if has_tools and request.tool_choice is ToolChoice.NONE:
+            fields["tool_choice"] = "none"
+        if has_tools and profile.parallel != "omit":
+            fields["parallel_tool_calls"] = profile.parallel == "send_true"
+        if request.stop:
+            fields["stop"] = list(request.stop)
+        if form := _form(request, profile):
+            fields[profile.constrain] = form
+        if profile.max_tokens_field and (limit := self._limit(request)):
+            fields[profile.max_tokens_field] = limit
+        return fields | self._sampled()
+
+
+def _form(request: ModelRequest, profile: EndpointProfile) -> Any:
+    """Give what holds the reply to its form, as the endpoint takes it; None where nothing does."""
+    match profile.constrain:
+        case "grammar":
+            return request.grammar or None
+        case "structured_outputs" if request.grammar:
+            return {"grammar": request.grammar}
+        case "response_format" if request.schema is not None:
+            schema = {"name": "reply", "schema": dict(request.schema), "strict": True}
+            return {"type": "json_schema", "json_schema": schema}
+    return None
+
+
+async def _as_lines(deltas: AsyncGenerator[Delta, None]) -> AsyncGenerator[Delta, None]:
+    """Give a reply whose text is an object with its lines instead."""
+    lines = LabelledLines()
+    async with aclosing(deltas):
+        async for delta in deltas:
+            if not isinstance(delta, TextChunk):
+                yield delta
+            elif text := lines.feed(delta.text):
+                yield TextChunk(text)
+
+
+def to_wire(
+    messages: Sequence[Message], provider_name: str, profile: EndpointProfile = CHAT, notes: list[str] | None = None
+) -> list[dict[str, Any]]:
+    """Give the conversation as ``messages``: valid whatever it is.
+
+    Args:
+        messages: any messages.
+        provider_name: whose echoes go back.
+        profile: what the endpoint takes.
+        notes: is told what the model is not shown.
+    """
+    ids = _SHORT_ID if profile.short_ids else _ANY_ID
+    instructions, steps = tidy(messages, provider_name, ids, profile, notes, in_results=profile.user_after_tool)
+    wire: list[dict[str, Any]] = []
+    if instructions:
+        wire.append({"role": "system", "content": instructions})
+    for step in steps:
+        if isinstance(step, UserStep):
+            _add_user(wire, _content(step.parts), profile)
+            continue
+        _add_assistant(wire, _assistant(step, profile))
+        wire.extend(_tool_messages(step, profile))
+        if shown := _shown_apart(step):
+            _add_user(wire, shown, profile)
+    return wire
+
+
+def _content(parts: tuple[Part, ...]) -> str | list[dict[str, Any]]:
+    if all(isinstance(part, TextPart) for part in parts):
+        return text_of(parts)
+    return [_part(part) for part in parts]
+
+
+def _part(part: Part) -> dict[str, Any]:
+    match part:
+        case TextPart(text):
+            return {"type": "text", "text": text}
+        case ImagePart(data, mime_type):
+            return {"type": "image_url", "image_url": {"url": f"data:{mime_type};base64,{data}"}}
+        case FilePart(data, mime_type, name):
+            file = {"filename": name, "file_data": f"data:{mime_type};base64,{data}"}
+            return {"type": "file", "file": file}
+
+
+def _assistant(step: AssistantStep, profile: EndpointProfile) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": step.text or None}
+    if step.calls:
+        extras = _echoed(step, "calls") if profile.echo_call_extra else {}
+        message["tool_calls"] = [
+            _call(call, extras.get(asked_as)) for call, asked_as in zip(step.calls, step.asked_as, strict=True)
+        ]
+        if profile.unsigned_call and not extras:
+            message["tool_calls"][0] = dict(profile.unsigned_call) | message["tool_calls"][0]
+    if profile.echo_reasoning == "always" or (profile.echo_reasoning == "tool_turns" and step.calls):
+        message |= _echoed(step, "reasoning")
+    if profile.reasoning_field and step.calls:
+        message.setdefault(profile.reasoning_field, "")
+    return message | _echoed(step, "message")
+
+
+def _echoed(step: AssistantStep, part: str) -> dict[str, Any]:
+    found = step.echo.get(part) if isinstance(step.echo, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _call(call: ToolCallRequest, extra: Any) -> dict[str, Any]:
+    function = {"name": call.name, "arguments": json_text(call.arguments)}
+    return (extra if isinstance(extra, dict) else {}) | {"id": call.id, "type": "function", "function": function}
+
+
+def _tool_messages(step: AssistantStep, profile: EndpointProfile) -> list[dict[str, Any]]:
+    return [
+        {"role": "tool", "tool_call_id": call.id, "content": _result(result, profile)}
+        for call, result in zip(step.calls, step.results, strict=True)
+    ]
+
+
+def _result(result: Result, profile: EndpointProfile) -> str | list[dict[str, Any]]:
+    """Give what a tool message can hold, which is text: what else there is, is shown right behind the results."""
+    images = sum(isinstance(part, ImagePart) for part in result.shown)
+    documents = len(result.shown) - images
+    counted = [f"{number} {kind}(s)" for number, kind in ((images, "image"), (documents, "document")) if number]
+    text = result.text(f"[{', '.join(counted)}: shown below]") if counted else result.text()
+    return [{"type": "text", "text": text}] if profile.tool_content == "parts" else text
+
+
+def _shown_apart(step: AssistantStep) -> list[dict[str, Any]]:
+    shown: list[dict[str, Any]] = []
+    for call, result in zip(step.calls, step.results, strict=True):
+        if result.shown:
+            shown.append({"type": "text", "text": f"[the result of {call.name}:]"})
+            shown.extend(_part(part) for part in result.shown)
+    return shown
+
+
+def _add_user(wire: list[dict[str, Any]], content: str | list[dict[str, Any]], profile: EndpointProfile) -> None:
+    """Add what a person says; to the message before, if that is theirs too: many templates want turns to alternate."""
+    if wire and wire[-1]["role"] == "tool" and not profile.user_after_tool:
+        wire.append({"role": "assistant", "content": NO_ANSWER})
+    if wire and wire[-1]["role"] == "user":
+        wire[-1]["content"] = _both(wire[-1]["content"], content)
+    else:
+        wire.append({"role": "user", "content": content})
+
+
+def _add_assistant(wire: list[dict[str, Any]], message: dict[str, Any]) -> None:
+    before = wire[-1] if wire else {}
+    if before.get("role") == "assistant" and "tool_calls" not in before:
+        text = "\n\n".join(text for text in (before["content"], message["content"]) if text)
+        wire[-1] = message | {"content": text or None}
+    else:
+        wire.append(message)
+
+
+def _both(one: Any, other: Any) -> Any:
+    if isinstance(one, str) and isinstance(other, str):
+        return f"{one}\n\n{other}"
+    lists = ([{"type": "text", "text": said}] if isinstance(said, str) else said for said in (one, other))
+    return [part for said in lists for part in said]

@@ -1,0 +1,305 @@
+"""Reads a reply of chat completions, from whoever sent it.
+
+What servers do with streamed calls: leave out the index, or say 0 for all; start counting at 1; leave out ids, give
+them late, or give all calls the same one; repeat id and name in every piece, or split the name; send the arguments as
+an object, or not at all; send every call whole in one piece, or pieces of several in turn; send no choices, or null;
+send one JSON text in place of a stream; end without a word. None of this may mix up two calls or lose one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jiter
+
+from dial_client.messages import ToolCallRequest, Usage
+from dial_client.model import CallChunk, Completion, Delta, FinishReason, ReasoningChunk, TextChunk
+from dial_client.providers.endpoint_profile import EndpointProfile
+from dial_client.providers.http.provider_errors import ASKED_AGAIN, CALL_UNREADABLE, StreamedError, checked
+from dial_client.providers.tool_call_codec import distinct, json_text, read_call
+from dial_client.providers.usage import count
+
+_FINISHES = {
+    "stop": FinishReason.STOP,
+    "tool_calls": FinishReason.STOP,
+    "function_call": FinishReason.STOP,
+    "tool_use": FinishReason.STOP,
+    "end_turn": FinishReason.STOP,
+    "stop_sequence": FinishReason.STOP,
+    "eos": FinishReason.STOP,
+    "length": FinishReason.LENGTH,
+    "max_tokens": FinishReason.LENGTH,
+    "model_length": FinishReason.LENGTH,
+    "content_filter": FinishReason.REFUSED,
+    "refusal": FinishReason.REFUSED,
+    "safety": FinishReason.REFUSED,
+}
+_MAX_ATTACHMENTS = 20
+_CALL_FIELDS = frozenset({"index", "id", "type", "function"})
+
+
+@dataclass(slots=True)
+class _Slot:
+    """One call, as far as it has come."""
+
+    index: Any
+    id: str = ""
+    name: str = ""
+    arguments: list[str] = field(default_factory=list)
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    def is_whole(self) -> bool:
+        if not self.arguments or self.arguments[-1].rstrip()[-1:] != "}":
+            return False
+        try:
+            jiter.from_json("".join(self.arguments).encode("utf-8", "replace"))
+        except ValueError:
+            return False
+        return True
+
+    def is_repeated(self, call_id: str, arguments: str) -> bool:
+        return call_id != "" and call_id == self.id and arguments == "".join(self.arguments)
+
+    def add(self, call_id: str, name: str, arguments: str) -> None:
+        if name and self.arguments and self.is_repeated(call_id, arguments):
+            return
+        self.id = self.id or call_id
+        if name and name != self.name and not self.arguments:
+            self.name += name
+        if arguments:
+            self.arguments.append(arguments)
+
+
+class CallAssembler:
+    """Puts calls together from the pieces they come in."""
+
+    def __init__(self) -> None:
+        self._slots: list[_Slot] = []
+
+    def add(self, piece: Any) -> None:
+        """Take an item of ``tool_calls``."""
+        if not isinstance(piece, Mapping):
+            return
+        function = piece.get("function")
+        function = function if isinstance(function, Mapping) else {}
+        call_id, name = _text(piece.get("id")), _text(function.get("name"))
+        arguments = function.get("arguments") or ""
+        if not isinstance(arguments, str):
+            arguments = json_text(arguments)
+        extra = {key: value for key, value in piece.items() if key not in _CALL_FIELDS}
+        if not (call_id or name or arguments or extra):
+            return
+        index = piece.get("index")
+        slot = self._find(index if isinstance(index, int | str) else None, call_id, name, arguments)
+        slot.add(call_id, name, arguments)
+        slot.extra |= extra
+
+    def calls(self) -> list[tuple[ToolCallRequest, dict[str, Any]]]:
+        """Give the calls, each with an id of its own, and with what the endpoint added to it."""
+        slots = self._slots
+        if all(isinstance(slot.index, int) for slot in slots):
+            slots = sorted(slots, key=lambda slot: int(slot.index))
+        read = [read_call(slot.id, slot.name.strip(), "".join(slot.arguments)) for slot in slots]
+        return list(zip(distinct(read), (slot.extra for slot in slots), strict=True))
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def _find(self, index: Any, call_id: str, name: str, arguments: str) -> _Slot:
+        near = [slot for slot in self._slots if index is None or slot.index == index]
+        slot = next((slot for slot in near if call_id and slot.id == call_id), near[-1] if near else None)
+        if slot is None or _is_another(slot, call_id, name, arguments, counted=index is not None):
+            slot = _Slot(index)
+            self._slots.append(slot)
+        return slot
+
+
+def _is_another(slot: _Slot, call_id: str, name: str, arguments: str, *, counted: bool) -> bool:
+    """Whether a piece begins a new call, although its index (or the want of one) points at this one."""
+    if call_id and slot.id and call_id != slot.id:
+        return True
+    if not name or not slot.name:
+        return False
+    if name == slot.name:
+        return bool(arguments.strip()) and slot.is_whole() and not slot.is_repeated(call_id, arguments)
+    may_be_split = counted or (call_id != "" and call_id == slot.id)
+    return bool(slot.arguments) or not may_be_split
+
+
+class ChatStreamParser:
+    """A `Reply` of chat completions."""
+
+    def __init__(self, profile: EndpointProfile) -> None:
+        self.ended = False
+        self.paused = False
+        self._reasoning_in = profile.reasoning_in
+        self._assembler = CallAssembler()
+        self._finish: str | None = None
+        self._refused = False
+        self._usage = Usage()
+        self._notes: list[str] = []
+        self._begun = False
+        self._reasoning: dict[str, list[str]] = {}
+        self._details: list[Any] = []
+        self._message: dict[str, Any] = {}
+
+    @property
+    def has_calls(self) -> bool:
+        """Whether at least one call has begun."""
+        return len(self._assembler) > 0
+
+    def take(self, value: Any) -> Sequence[Delta]:
+        """Take a ``chat.completion.chunk``, or a whole ``chat.completion``."""
+        try:
+            chunk = checked(value)
+        except StreamedError as told:
+            if not self._may_be_asked_again(told.value):
+                raise
+            self.paused = True
+            return ()
+        if usage := chunk.get("usage"):
+            self._usage = count(usage)
+        elif isinstance(groq := chunk.get("x_groq"), dict) and groq.get("usage"):
+            self._usage = count(groq["usage"])
+        choices = chunk.get("choices")
+        choice = choices[0] if choices and isinstance(choices, list) else None
+        if not isinstance(choice, dict):
+            return ()
+        if choice.get("error"):
+            raise StreamedError(choice)
+        if finish := choice.get("finish_reason"):
+            self._finish = str(finish).lower()
+        if usage := choice.get("usage"):
+            self._usage = count(usage)
+        delta = choice.get("delta")
+        if delta is None:
+            delta = choice.get("message")
+        return self._delta(delta) if delta and isinstance(delta, dict) else ()
+
+    def end(self, notes: Sequence[str]) -> Sequence[Delta]:
+        """Give the calls, if the reply is whole, and the `Completion`."""
+        finish, said = self._outcome(), [*notes, *self._notes]
+        if finish is FinishReason.CUT and self._finish:
+            said.append(f"the endpoint stopped with {self._finish[:40]!r}")
+        if finish is not FinishReason.STOP:
+            if self.has_calls:
+                said.append("the reply is not whole: its tool calls are not run")
+            return [Completion(finish, self._usage, notes=tuple(said))]
+        found = self._assembler.calls()
+        extras = {call.id: extra for call, extra in found if extra}
+        reasoning: dict[str, Any] = {name: "".join(text) for name, text in self._reasoning.items()}
+        if self._details:
+            reasoning["reasoning_details"] = self._details
+        parts = {"reasoning": reasoning, "message": self._message, "calls": extras}
+        echo = {name: value for name, value in parts.items() if value}
+        finish = FinishReason.TOOL_CALLS if found else finish
+        return [*(CallChunk(call) for call, _ in found), Completion(finish, self._usage, echo or None, tuple(said))]
+
+    def _outcome(self) -> FinishReason:
+        if self._refused:
+            return FinishReason.REFUSED
+        if self._finish is None:
+            return FinishReason.STOP if self.ended else FinishReason.CUT
+        return _FINISHES.get(self._finish, FinishReason.CUT)
+
+    def _may_be_asked_again(self, told: Any) -> bool:
+        """Whether it failed for a call the endpoint could not read itself (Groq), before anything was said."""
+        error = told.get("error") if isinstance(told, dict) else None
+        failed = isinstance(error, dict) and error.get("code") == CALL_UNREADABLE
+        if not failed or self._begun or ASKED_AGAIN in self._notes:
+            return False
+        self._notes.append(ASKED_AGAIN)
+        return True
+
+    def _delta(self, delta: Mapping[str, Any]) -> list[Delta]:
+        deltas = self._deltas(delta)
+        self._begun = self._begun or bool(deltas) or self.has_calls
+        return deltas
+
+    def _deltas(self, delta: Mapping[str, Any]) -> list[Delta]:
+        deltas: list[Delta] = []
+        content = delta.get("content")
+        if len(delta) > 1 or content is None:
+            deltas.extend(self._beside_text(delta))
+        if isinstance(content, str):
+            if content:
+                deltas.append(TextChunk(content))
+        elif content:
+            deltas.extend(_of_parts(content))
+        return deltas
+
+    def _beside_text(self, delta: Mapping[str, Any]) -> list[Delta]:
+        deltas: list[Delta] = []
+        for name in self._reasoning_in:
+            if isinstance(text := delta.get(name), str):
+                self._reasoning.setdefault(name, []).append(text)
+                if text and not deltas:
+                    deltas.append(ReasoningChunk(text))
+        if isinstance(refusal := delta.get("refusal"), str) and refusal:
+            self._refused = True
+            deltas.append(TextChunk(refusal))
+        self._rest(delta)
+        return deltas
+
+    def _rest(self, delta: Mapping[str, Any]) -> None:
+        """Take what is seldom there: calls, and what has to go back as it came."""
+        if calls := delta.get("tool_calls"):
+            for piece in calls if isinstance(calls, list) else [calls]:
+                self._assembler.add(piece)
+        if legacy := delta.get("function_call"):
+            self._assembler.add({"index": 0, "function": legacy})
+        if isinstance(details := delta.get("reasoning_details"), list):
+            merge_details(self._details, details)
+        if isinstance(custom := delta.get("custom_content"), dict):
+            if custom.get("state"):
+                self._message["custom_content"] = {"state": custom["state"]}
+            attached = custom.get("attachments")
+            for one in attached if isinstance(attached, list) else ():
+                self._attached(one)
+
+    def _attached(self, attachment: Any) -> None:
+        """Say that a DIAL deployment attached something, which no text shows."""
+        if isinstance(attachment, dict) and len(self._notes) < _MAX_ATTACHMENTS:
+            said = [_text(attachment.get(key))[:200] for key in ("title", "type", "url")]
+            self._notes.append(f"the deployment attached: {', '.join(part for part in said if part)}")
+
+
+def merge_details(known: list[Any], more: Sequence[Any]) -> None:
+    """Put OpenRouter's ``reasoning_details`` together: pieces of one detail have its index and type."""
+    for detail in more:
+        last = known[-1] if known else None
+        if (
+            isinstance(detail, dict)
+            and isinstance(last, dict)
+            and detail.get("index") is not None
+            and (detail.get("index"), detail.get("type")) == (last.get("index"), last.get("type"))
+        ):
+            for key, value in detail.items():
+                if key in ("text", "summary", "data") and isinstance(value, str):
+                    last[key] = (last.get(key) or "") + value
+                elif value is not None:
+                    last[key] = value
+        else:
+            known.append(dict(detail) if isinstance(detail, dict) else detail)
+
+
+def _of_parts(content: Any) -> list[Delta]:
+    """Read content that is a list of parts (Mistral), some of which are reasoning."""
+    deltas: list[Delta] = []
+    for part in content if isinstance(content, list) else [content]:
+        if isinstance(part, str):
+            deltas.append(TextChunk(part))
+        elif isinstance(part, dict) and part.get("type") == "thinking":
+            thinking = part.get("thinking")
+            inner = thinking if isinstance(thinking, list) else [{"text": thinking}]
+            text = "".join(_text(piece.get("text")) for piece in inner if isinstance(piece, dict))
+            deltas.append(ReasoningChunk(text))
+        elif isinstance(part, dict):
+            deltas.append(TextChunk(_text(part.get("text"))))
+    return [delta for delta in deltas if isinstance(delta, TextChunk | ReasoningChunk) and delta.text]
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

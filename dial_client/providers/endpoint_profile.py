@@ -1,0 +1,170 @@
+"""What is different about an endpoint: flags, presets for those that are known, and the user's own word on top."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from dial_client.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointProfile:
+    """The flags of one endpoint. The defaults suit most endpoints that speak OpenAI's chat completions."""
+
+    tools: str = ""
+    """``native``: the wire's own tool calls, whatever the endpoint says of itself; ``text``: calls ride as text."""
+    tool_name_re: str = ""
+    """What a tool's name must match as a whole; a tool whose name does not gets another one on the wire."""
+    tool_name_len: int = 64
+    """Characters a tool's name may have; a longer one is cut on the wire."""
+    schema_dialect: str = "full"
+    """How much of JSON Schema a tool's parameters may use: ``full``, ``openai`` or ``gemini`` (`dialects`)."""
+    key_header: str = "authorization"
+    """Carries the key: ``authorization`` (as ``Bearer KEY``), or another header (as it is)."""
+    api_version: str = ""
+    """The version asked for: in the query of a DIAL endpoint, in a header of Anthropic's."""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Further headers of every request."""
+    extra_body: Mapping[str, Any] = field(default_factory=dict)
+    """Further fields of every request's body."""
+    idle_timeout: float = 120.0
+    """Seconds a stream may be silent."""
+    max_tokens: int | None = None
+    """Tokens of a reply where nobody says otherwise; the Messages API wants a number."""
+    max_tokens_field: str = "max_tokens"
+    """The field that carries it in chat completions; empty where the endpoint takes none."""
+    sampling: bool = True
+    """The endpoint takes a temperature."""
+    stream_usage: bool = True
+    """The endpoint counts tokens in a stream when asked to (``stream_options``)."""
+    parallel: str = "omit"
+    """``parallel_tool_calls``: ``omit``, ``send_true`` (llama.cpp wants to be told), or ``false``."""
+    tool_choice: bool = True
+    """The endpoint obeys ``tool_choice``; where it does not, "no call now" is said by offering no tools."""
+    prompt_cache: bool = False
+    """The endpoint keeps the conversation's beginning when told to (Anthropic's ``cache_control``)."""
+    images: bool = True
+    """The model takes images; where it does not, it reads a line that says what there was."""
+    documents: bool = False
+    """The endpoint takes PDF documents; where it does not, the model reads a line that says what there was."""
+    user_after_tool: bool = True
+    """A user's message may follow a tool's result directly."""
+    short_ids: bool = False
+    """Ids of calls are nine letters and digits (Mistral)."""
+    tool_search: bool = False
+    """The endpoint searches itself among tools that are ``defer_loading`` (Responses and Messages only)."""
+    strict: bool = False
+    """The endpoint is to hold calls strictly against their schemas, which are then written as its strict mode wants."""
+    tool_content: str = "str"
+    """A tool's result is sent as a ``str`` or as ``parts``."""
+    constrain: str = "none"
+    """The field that holds a reply to a form: ``none``; of a grammar ``grammar`` (llama.cpp) or ``structured_outputs``
+    (vLLM); of a JSON Schema ``response_format`` (Ollama, and most others)."""
+    reasoning_in: tuple[str, ...] = ("reasoning_content", "reasoning")
+    """The fields reasoning may come in."""
+    echo_reasoning: str = "tool_turns"
+    """Which of the model's messages carry their reasoning back: ``none``, ``tool_turns`` or ``always``."""
+    reasoning_field: str = ""
+    """The field in which a message with calls must carry its reasoning, empty or not (DeepSeek)."""
+    echo_call_extra: bool = True
+    """What the endpoint adds to a call goes back with it (Gemini's thought signatures)."""
+    unsigned_call: Mapping[str, Any] = field(default_factory=dict)
+    """What the first call of a message carries that the endpoint did not sign: another model's (Gemini)."""
+
+
+CHAT = EndpointProfile()
+OLLAMA = EndpointProfile(tool_choice=False, idle_timeout=600.0, constrain="response_format")
+OPENAI = EndpointProfile(max_tokens_field="max_completion_tokens", documents=True)
+DIAL = EndpointProfile(key_header="api-key", api_version="2025-04-01-preview")
+ANTHROPIC = EndpointProfile(
+    api_version="2026-10-21",
+    max_tokens=16_384,
+    sampling=False,
+    prompt_cache=True,
+    documents=True,
+    tool_search=True,
+)
+MESSAGES = EndpointProfile(api_version="2026-10-21", max_tokens=8_192, documents=True)
+
+
+def with_quirks(profile: EndpointProfile, quirks: Mapping[str, Any], where: str) -> EndpointProfile:
+    """Give the profile with the user's flags in place of its own.
+
+    Args:
+        profile: what is known of the endpoint.
+        quirks: names of `EndpointProfile`'s fields.
+        where: what to name in an error: ``models.NAME``.
+
+    Raises:
+        ConfigError: there is no such flag, or it cannot have this value.
+    """
+    known = [flag.name for flag in fields(EndpointProfile)]
+    quirks = {name: value for name, value in quirks.items() if name not in _NEVER_NEEDED}
+    for name, value in quirks.items():
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+            raise ConfigError(f"{where}: there is no flag {name!r}", hint=hint)
+        if not is_flag(name, value):
+            expected = _CHOICES.get(name) or (type(getattr(CHAT, name)).__name__,)
+            raise ConfigError(f"{where}.{name}: this is not a value for it", hint=f"expected {' or '.join(expected)}")
+    lists = {name: tuple(value) for name, value in quirks.items() if isinstance(value, list)}
+    return replace(profile, **(dict(quirks) | lists))
+
+
+_NEVER_NEEDED = frozenset({"forced_choice"})
+"""Flags that change nothing, whatever they say: no call is ever forced here."""
+
+_SHORTEST_NAME = 16
+"""Characters that a tool's name must be allowed, so that names which are cut still differ."""
+
+_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "tools": ("native", "text"),
+    "schema_dialect": ("full", "openai", "gemini"),
+    "tool_name_len": (f"a number from {_SHORTEST_NAME} to 128",),
+    "tool_name_re": ("a regular expression",),
+    "parallel": ("omit", "send_true", "false"),
+    "tool_content": ("str", "parts"),
+    "constrain": ("none", "grammar", "structured_outputs", "response_format"),
+    "echo_reasoning": ("none", "tool_turns", "always"),
+    "max_tokens_field": ("max_tokens", "max_completion_tokens"),
+    "max_tokens": ("a number above 0",),
+    "idle_timeout": ("seconds above 0",),
+    "reasoning_in": ("a list of fields' names",),
+}
+
+
+def is_flag(name: str, value: Any) -> bool:
+    """Return whether this is a value of that flag."""
+    match name:
+        case "max_tokens":
+            return isinstance(value, int) and not isinstance(value, bool) and value > 0
+        case "idle_timeout":
+            return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+        case "reasoning_in":
+            return isinstance(value, list | tuple) and all(isinstance(field, str) for field in value)
+        case "headers":
+            return isinstance(value, Mapping) and all(isinstance(text, str) for text in value.values())
+        case "extra_body" | "unsigned_call":
+            return isinstance(value, Mapping)
+        case "tool_name_len":
+            return isinstance(value, int) and not isinstance(value, bool) and _SHORTEST_NAME <= value <= 128
+        case "tool_name_re":
+            return isinstance(value, str) and _is_pattern(value)
+        case "tools" | "schema_dialect" | "parallel" | "tool_content" | "echo_reasoning" | "max_tokens_field":
+            return value in _CHOICES[name]
+        case "constrain":
+            return value in _CHOICES[name]
+    return isinstance(value, type(getattr(CHAT, name)))
+
+
+def _is_pattern(value: str) -> bool:
+    try:
+        re.compile(value)
+    except (re.error, OverflowError, RecursionError):
+        return False
+    return True

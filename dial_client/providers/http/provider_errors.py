@@ -1,0 +1,207 @@
+"""Everything that goes wrong between here and a model, told in one line: a `ProviderError`."""
+
+from __future__ import annotations
+
+import email.utils
+import math
+import re
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import jiter
+
+from dial_client.errors import ProviderError
+from dial_client.providers.http.endpoint import Endpoint
+from dial_client.providers.tool_call_codec import clean
+
+TOOLS_UNSUPPORTED = "tools_unsupported"
+"""The `ProviderError.code` of an endpoint that has no tools of its own: a text format may still work."""
+SEARCH_UNSUPPORTED = "tool_search_unsupported"
+"""The `ProviderError.code` of an endpoint that does not search among tools: the host does."""
+CALL_UNREADABLE = "tool_use_failed"
+"""The `ProviderError.code` of a reply whose call the endpoint itself could not read (Groq): another try may do."""
+ASKED_AGAIN = "the endpoint could not read a call of the model's: it is asked once more"
+CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
+"""The `ProviderError.code` of a conversation that is too long for the model, whatever the endpoint's own word is."""
+
+_NO_TOOLS = re.compile(
+    r"(?:not|n't) support(?:ed)?\b[^.]{0,40}\b(?:tools?|functions?)\b|\btools?\b[^.]{0,60}\b(?:not|n't) supported"
+    r"|support tool use|enable-auto-tool-choice|tools param requires|\btool calling\b[^.]{0,40}\bnot supported",
+    re.IGNORECASE,
+)
+_TOO_LONG = re.compile(
+    r"context.?(?:length|window|size)|prompt is too long|maximum context|too many (?:input )?tokens|input is too long",
+    re.IGNORECASE,
+)
+_MAX_MESSAGE = 500
+
+
+def refused(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
+    """Make the error of an answer whose status is not 2xx."""
+    if 300 <= status < 400:
+        elsewhere = _line(headers.get("location", "another address"), endpoint)
+        return ProviderError(
+            f"{endpoint.host} redirects to {elsewhere}: no conversation is sent there; set that address if it is right",
+            status=status,
+            code="redirect",
+        )
+    return reported(endpoint, _json(body), status=status, text=body, retry_after=retry_after(headers))
+
+
+def reported(
+    endpoint: Endpoint, value: Any, *, status: int | None = None, text: bytes = b"", retry_after: float | None = None
+) -> ProviderError:
+    """Make the error of what an endpoint says in its own words: a body, or an event of a stream.
+
+    Args:
+        endpoint: who says it.
+        value: the body as JSON; None where it is none.
+        status: the HTTP status, if that is what tells of the error.
+        text: the body itself.
+        retry_after: seconds the endpoint asks to wait.
+    """
+    message, code, param = _words(value)
+    if status is None and code is not None and code.isdecimal() and 400 <= int(code) < 600:
+        status = int(code)
+    message = _line(message or _plain(text), endpoint)
+    if param and param not in message:
+        message = f"{message} (param: {_line(param, endpoint)})"
+    answered = f"{endpoint.host} answered {status}" if status else f"{endpoint.host} reports an error"
+    hint = f"; {endpoint.hint}" if status in (401, 403) and endpoint.hint else ""
+    hint = f"; is {endpoint.base_url} the right address, and the model's name right?" if status == 404 else hint
+    hint = f"; it asks to wait {retry_after:,.0f} s" if retry_after and retry_after >= 1 else hint
+    return ProviderError(
+        f"{answered}: {message}{hint}" if message else f"{answered}{hint}",
+        status=status,
+        code=_code(status, code, message),
+        retry_after=retry_after,
+    )
+
+
+def unreachable(endpoint: Endpoint, error: BaseException | None) -> ProviderError:
+    """Make the error of a connection that could not be had, or broke before anything came."""
+    import httpx2
+
+    if isinstance(error, httpx2.ConnectTimeout):
+        return ProviderError(f"{endpoint.host} could not be reached in time", code="timeout")
+    if isinstance(error, httpx2.TimeoutException | TimeoutError):
+        return ProviderError(f"{endpoint.host} did not answer in time", code="timeout")
+    why = _line(str(error or ""), endpoint) or type(error).__name__
+    if isinstance(error, httpx2.ConnectError):
+        hint = "; is the server running?" if endpoint.is_local else ""
+        return ProviderError(f"{endpoint.host} cannot be reached: {why}{hint}", code="connection")
+    return ProviderError(f"the connection to {endpoint.host} broke: {why}", code="connection")
+
+
+def not_an_answer(endpoint: Endpoint, text: str) -> ProviderError:
+    """Make the error of a body that is neither JSON nor a stream of events: a web page, most often."""
+    said = _line(_plain(text.encode()), endpoint)
+    what = "a web page" if text.lstrip()[:1] == "<" else "something that is no JSON"
+    return ProviderError(
+        f"{endpoint.host} sent {what} and no model's answer: {said}; is the address right?", code="cut"
+    )
+
+
+def json_answer(endpoint: Endpoint, body: bytes, most: int) -> Any:
+    """Give the value of a body that should be JSON, of `most` bytes at most.
+
+    Raises:
+        ProviderError: it is not.
+    """
+    if len(body) > most:
+        raise ProviderError(f"{endpoint.host} sent more than {most} bytes", code="cut")
+    try:
+        return jiter.from_json(body)
+    except ValueError:
+        raise not_an_answer(endpoint, body[:4000].decode("utf-8", "replace")) from None
+
+
+class StreamedError(Exception):
+    """An answer with a good status tells of an error; `value` is what it says. Never leaves the package."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__("the answer tells of an error")
+        self.value = value
+
+
+def checked(value: Any) -> dict[str, Any]:
+    """Give the object that an answer or an event is.
+
+    Raises:
+        Told: it is none, or it tells of an error (``{"error": …}``, ``{"object": "error"}``, ``{"type": "error"}``).
+    """
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    if not isinstance(value, dict):
+        raise StreamedError(value if isinstance(value, str) else "the answer is no JSON object")
+    if value.get("error") or value.get("object") == "error" or value.get("type") == "error":
+        raise StreamedError(value)
+    return value
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Give the seconds an endpoint asks to wait: ``retry-after-ms``, or ``retry-after`` in seconds or as a date."""
+    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        try:
+            seconds = float(headers.get(name, "")) / unit
+        except ValueError:
+            continue
+        return max(0.0, seconds) if math.isfinite(seconds) else None
+    try:
+        date = email.utils.parsedate_to_datetime(headers.get("retry-after", ""))
+        return max(0.0, date.timestamp() - time.time())
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _words(value: Any) -> tuple[str, str | None, str]:
+    """Give message, code and parameter from the forms that endpoints use."""
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    if not isinstance(value, dict):
+        return (value if isinstance(value, str) else ""), None, ""
+    error = value.get("error") or value
+    if not isinstance(error, dict):
+        return str(error), None, ""
+    details = error.get("details")
+    code = (details.get("error_code") if isinstance(details, dict) else None) or error.get("code") or error.get("type")
+    message = error.get("message") or error.get("detail") or error.get("error") or ""
+    return message if isinstance(message, str) else str(message), None if code is None else str(code), _param(error)
+
+
+def _param(error: Mapping[str, Any]) -> str:
+    param = error.get("param")
+    return param if isinstance(param, str) else ""
+
+
+def _code(status: int | None, code: str | None, message: str) -> str | None:
+    if status is not None and status not in (400, 404, 413, 422, 500, 501):
+        return code
+    if code == CONTEXT_LENGTH_EXCEEDED or _TOO_LONG.search(message):
+        return CONTEXT_LENGTH_EXCEEDED
+    return TOOLS_UNSUPPORTED if _NO_TOOLS.search(message) else code
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return jiter.from_json(body)
+    except ValueError:
+        return None
+
+
+def _plain(body: bytes) -> str:
+    """Give a body's text; of a web page its title or its words."""
+    text = body[:20_000].decode("utf-8", "replace")
+    if not text.lstrip().startswith("<"):
+        return text
+    title = re.search(r"<title[^>]{0,200}>([^<]{1,200})", text, re.IGNORECASE)
+    return title[1] if title else re.sub(r"<[^<>]*>", " ", text)
+
+
+def _line(text: str, endpoint: Endpoint) -> str:
+    """Give a text as one line of bounded length, without the key and without anything a terminal would obey."""
+    if endpoint.key:
+        text = text.replace(endpoint.key, "[key]")
+    text = " ".join("".join(char if char.isprintable() else " " for char in clean(text[:20_000])).split())
+    return text if len(text) <= _MAX_MESSAGE else f"{text[:_MAX_MESSAGE]}…"

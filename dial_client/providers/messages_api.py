@@ -1,0 +1,166 @@
+"""Anthropic's Messages API.
+
+https://platform.claude.com/docs/en/api/messages. The stream's events are read as they are, and the blocks they build
+are kept as they are: thinking goes back with its signature, unmodified and in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dial_client.messages import FilePart, ImagePart, Message, Part, TextPart, ToolSpec
+from dial_client.model import ModelRequest, ToolChoice
+from dial_client.providers.endpoint_profile import ANTHROPIC, EndpointProfile
+from dial_client.providers.http.http_provider import HttpProvider
+from dial_client.providers.messages_stream import MessagesStreamParser
+from dial_client.providers.tool_call_codec import scrub
+from dial_client.providers.wire_history import NO_TEXT, AssistantStep, Result, UserStep, tidy
+
+_ID = r"[a-zA-Z0-9_-]{1,64}"
+_DEFAULT_MAX_TOKENS = 8_192
+_MAX_UNSTREAMED_TOKENS = 21_333
+"""More than this is streamed whatever was asked for: the API drops connections that are silent for ten minutes."""
+
+
+class MessagesProvider(HttpProvider):
+    """Asks an endpoint that speaks the Messages API."""
+
+    wire = "messages"
+    search_tool = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}  # noqa: RUF012 - fixed
+    required = frozenset({"max_tokens"})
+
+    def _path(self) -> str:
+        return "/messages" if self._endpoint.base_url.endswith("/v1") else "/v1/messages"
+
+    def _reply(self) -> MessagesStreamParser:
+        return MessagesStreamParser()
+
+    def _tool(self, tool: ToolSpec) -> dict[str, Any]:
+        said: dict[str, Any] = {"name": tool.name, "input_schema": dict(tool.input_schema or {"type": "object"})}
+        if self._lessons.profile.strict:
+            said["strict"] = True
+        if tool.deferred:
+            said["defer_loading"] = True
+        return said | {"description": tool.description} if tool.description else said
+
+    def _fields(self, request: ModelRequest, notes: list[str], *, has_tools: bool) -> dict[str, Any]:
+        profile = self._lessons.profile
+        system, messages = to_wire(request.messages, self.name, profile, notes)
+        limit = self._limit(request) or _DEFAULT_MAX_TOKENS
+        fields: dict[str, Any] = {"model": self.model, "max_tokens": limit, "messages": messages}
+        fields["stream"] = request.stream or limit > _MAX_UNSTREAMED_TOKENS
+        if system:
+            fields["system"] = system
+        if has_tools:
+            if request.tool_choice is ToolChoice.NONE:
+                fields["tool_choice"] = {"type": "none"}
+        elif names := _called(messages):
+            # A history with calls wants tools to go with it (Bedrock refuses it otherwise).
+            fields["tools"] = [{"name": name, "input_schema": {"type": "object"}} for name in names]
+            fields["tool_choice"] = {"type": "none"}
+        if profile.prompt_cache:
+            fields["cache_control"] = {"type": "ephemeral"}
+        if request.stop and (stop := [text for text in request.stop if text.strip()]):
+            fields["stop_sequences"] = stop
+        return fields | self._sampled()
+
+    def _going_on(self, fields: dict[str, Any], _reply: Any) -> dict[str, Any]:
+        if blocks := fit_blocks(_reply.blocks):
+            fields["messages"].append({"role": "assistant", "content": blocks})
+        return fields
+
+
+def to_wire(
+    messages: Sequence[Message],
+    provider_name: str,
+    profile: EndpointProfile = ANTHROPIC,
+    notes: list[str] | None = None,
+) -> tuple[str, list[dict[str, Any]]]:
+    """Give ``system`` and ``messages``: valid whatever the conversation is.
+
+    Args:
+        messages: any messages.
+        provider_name: whose echoes go back.
+        profile: what the endpoint takes.
+        notes: is told what the model is not shown.
+    """
+    system, steps = tidy(messages, provider_name, _ID, profile, notes)
+    wire: list[dict[str, Any]] = []
+    if not isinstance(steps[0], UserStep):
+        _add(wire, "user", [{"type": "text", "text": NO_TEXT}])
+    for step in steps:
+        if isinstance(step, UserStep):
+            _add(wire, "user", [_part(part) for part in step.parts])
+            continue
+        _add(wire, "assistant", _echoed(step) or _rebuilt(step))
+        for call, result in zip(step.calls, step.results, strict=True):
+            _add(wire, "user", [_result(call.id, result)])
+    return system, wire
+
+
+def fit_blocks(blocks: Sequence[Any]) -> list[dict[str, Any]]:
+    """Give blocks as they came, apart from texts that are empty, which the API does not take back."""
+    return [
+        block
+        for block in blocks
+        if isinstance(block, dict)
+        and isinstance(block.get("type"), str)
+        and (block["type"] != "text" or str(block.get("text") or "").strip())
+    ]
+
+
+def _echoed(step: AssistantStep) -> list[dict[str, Any]]:
+    """Give the blocks as they came, if they have the very calls that are answered; only their ids are made fit."""
+    blocks = fit_blocks(step.echo) if isinstance(step.echo, list) else []
+    if [block.get("id") for block in blocks if block.get("type") == "tool_use"] != list(step.asked_as):
+        return []
+    calls = iter(step.calls)
+    fit = []
+    for block in blocks:
+        if block.get("type") == "tool_use":
+            call = next(calls)
+            same = block.get("input") if isinstance(block.get("input"), dict) else call.arguments
+            fit.append(block | {"id": call.id, "name": call.name, "input": scrub(same)})
+        else:
+            fit.append(scrub(block))
+    return fit
+
+
+def _rebuilt(step: AssistantStep) -> list[dict[str, Any]]:
+    blocks: list[dict[str, Any]] = [{"type": "text", "text": step.text}] if step.text else []
+    uses = (
+        {"type": "tool_use", "id": call.id, "name": call.name, "input": dict(call.arguments)} for call in step.calls
+    )
+    return [*blocks, *uses]
+
+
+def _result(call_id: str, result: Result) -> dict[str, Any]:
+    parts = [_part(part) for part in result.parts]
+    content: Any = parts[0]["text"] if len(parts) == 1 and parts[0]["type"] == "text" else parts
+    block = {"type": "tool_result", "tool_use_id": call_id, "content": content}
+    return block | {"is_error": True} if result.is_error else block
+
+
+def _part(part: Part) -> dict[str, Any]:
+    match part:
+        case TextPart(text):
+            return {"type": "text", "text": text}
+        case ImagePart(data, mime_type):
+            return {"type": "image", "source": {"type": "base64", "media_type": mime_type, "data": data}}
+        case FilePart(data, mime_type, name):
+            source = {"type": "base64", "media_type": mime_type, "data": data}
+            return {"type": "document", "source": source, "title": name}
+
+
+def _add(wire: list[dict[str, Any]], role: str, blocks: list[dict[str, Any]]) -> None:
+    """Add blocks; to the message before, if its role is the same: a round's results have to be one message."""
+    if wire and wire[-1]["role"] == role:
+        wire[-1]["content"].extend(blocks)
+    elif blocks:
+        wire.append({"role": role, "content": blocks})
+
+
+def _called(messages: Sequence[dict[str, Any]]) -> list[str]:
+    blocks = (block for message in messages for block in message["content"])
+    return sorted({str(block["name"]) for block in blocks if block.get("type") == "tool_use"})

@@ -1,0 +1,274 @@
+"""OpenAI's Responses API, without any state at the endpoint.
+
+https://platform.openai.com/docs/api-reference/responses. Nothing is stored there: the whole conversation goes with
+every request, and what the model wants back (reasoning, encrypted) goes as it came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dial_client.messages import FilePart, ImagePart, Message, Part, TextPart, ToolCallRequest, ToolSpec, Usage, text_of
+from dial_client.model import (
+    CallChunk,
+    Completion,
+    Delta,
+    FinishReason,
+    ModelRequest,
+    ReasoningChunk,
+    TextChunk,
+    ToolChoice,
+)
+from dial_client.providers.endpoint_profile import OPENAI, EndpointProfile
+from dial_client.providers.http.http_provider import HttpProvider
+from dial_client.providers.http.provider_errors import StreamedError, checked
+from dial_client.providers.tool_call_codec import distinct, json_text, read_call
+from dial_client.providers.usage import count
+from dial_client.providers.wire_history import AssistantStep, Result, UserStep, tidy
+
+_NOTHING = {"type": "object", "properties": {}}
+"""The parameters of a tool without any; unlike chat completions, this API wants them said."""
+_ID = r"[a-zA-Z0-9_-]{1,64}"
+
+
+class ResponsesProvider(HttpProvider):
+    """Asks an endpoint that speaks the Responses API."""
+
+    wire = "responses"
+    search_tool = {"type": "tool_search"}  # noqa: RUF012 - fixed
+
+    def _path(self) -> str:
+        return "/responses"
+
+    def _reply(self) -> ResponsesStreamParser:
+        return ResponsesStreamParser()
+
+    def _tool(self, tool: ToolSpec) -> dict[str, Any]:
+        # Where "strict" is not False the API may make optional arguments required, which servers need not take.
+        strict = self._lessons.profile.strict
+        parameters = dict(tool.input_schema or _NOTHING)
+        said = {"type": "function", "name": tool.name, "parameters": parameters, "strict": strict}
+        if tool.deferred:
+            said["defer_loading"] = True
+        return said | {"description": tool.description} if tool.description else said
+
+    def _fields(self, request: ModelRequest, notes: list[str], *, has_tools: bool) -> dict[str, Any]:
+        profile = self._lessons.profile
+        instructions, items = to_wire(request.messages, self.name, profile, notes)
+        fields: dict[str, Any] = {"model": self.model, "input": items, "stream": request.stream, "store": False}
+        fields["include"] = ["reasoning.encrypted_content"]
+        if instructions:
+            fields["instructions"] = instructions
+        if has_tools and request.tool_choice is ToolChoice.NONE:
+            fields["tool_choice"] = "none"
+        if has_tools and profile.parallel != "omit":
+            fields["parallel_tool_calls"] = profile.parallel == "send_true"
+        if limit := self._limit(request):
+            fields["max_output_tokens"] = limit
+        return fields | self._sampled()
+
+
+def to_wire(
+    messages: Sequence[Message], provider_name: str, profile: EndpointProfile = OPENAI, notes: list[str] | None = None
+) -> tuple[str, list[dict[str, Any]]]:
+    """Give ``instructions`` and the items of ``input``: valid whatever the conversation is.
+
+    Args:
+        messages: any messages.
+        provider_name: whose echoes go back.
+        profile: what the endpoint takes.
+        notes: is told what the model is not shown.
+    """
+    instructions, steps = tidy(messages, provider_name, _ID, profile, notes)
+    items: list[dict[str, Any]] = []
+    for step in steps:
+        if isinstance(step, UserStep):
+            items.append({"role": "user", "content": _content(step.parts)})
+            continue
+        items.extend(_echoed(step) or _rebuilt(step))
+        for call, result in zip(step.calls, step.results, strict=True):
+            output = _output(result)
+            items.append({"type": "function_call_output", "call_id": call.id, "output": output})
+    return instructions, items
+
+
+def _echoed(step: AssistantStep) -> list[dict[str, Any]]:
+    """Give the items as they came, if they have the very calls that are answered; ids and arguments are made fit."""
+    items = step.echo if isinstance(step.echo, list) else []
+    items = [item for item in items if isinstance(item, dict) and isinstance(item.get("type"), str)]
+    if [item.get("call_id") for item in items if item.get("type") == "function_call"] != list(step.asked_as):
+        return []
+    calls = iter(step.calls)
+    fit = []
+    for item in items:
+        if item.get("type") == "function_call":
+            call = next(calls)
+            arguments = _text(item.get("arguments"))
+            if not arguments.strip() or read_call(call.id, call.name, arguments).unreadable is not None:
+                arguments = json_text(call.arguments)
+            fit.append(item | {"call_id": call.id, "name": call.name, "arguments": arguments})
+        else:
+            fit.append(item)
+    return fit
+
+
+def _rebuilt(step: AssistantStep) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = [{"role": "assistant", "content": step.text}] if step.text else []
+    for call in step.calls:
+        arguments = json_text(call.arguments)
+        items.append({"type": "function_call", "call_id": call.id, "name": call.name, "arguments": arguments})
+    return items
+
+
+def _content(parts: tuple[Part, ...]) -> str | list[dict[str, Any]]:
+    if all(isinstance(part, TextPart) for part in parts):
+        return text_of(parts)
+    return [_part(part) for part in parts]
+
+
+def _output(result: Result) -> str | list[dict[str, Any]]:
+    return [_part(part) for part in result.marked()] if result.shown else result.text()
+
+
+def _part(part: Part) -> dict[str, Any]:
+    match part:
+        case TextPart(text):
+            return {"type": "input_text", "text": text}
+        case ImagePart(data, mime_type):
+            return {"type": "input_image", "image_url": f"data:{mime_type};base64,{data}"}
+        case FilePart(data, mime_type, name):
+            return {"type": "input_file", "filename": name, "file_data": f"data:{mime_type};base64,{data}"}
+
+
+class ResponsesStreamParser:
+    """A `Reply` of the Responses API."""
+
+    def __init__(self) -> None:
+        self.ended = False
+        self.paused = False
+        self._items: dict[int, dict[str, Any]] = {}
+        self._response: dict[str, Any] | None = None
+        self._call_begun = False
+        self._text_of_item: Any = None
+        self._streamed_text = False
+        self._streamed_reasoning = False
+
+    @property
+    def has_calls(self) -> bool:
+        """Whether at least one call has begun."""
+        return self._call_begun or any(item.get("type") == "function_call" for item in self._output())
+
+    def take(self, value: Any) -> Sequence[Delta]:
+        """Take an event, or a whole ``response``."""
+        event = checked(value)
+        match event.get("type"):
+            case "response.output_text.delta" | "response.refusal.delta":
+                return self._text_delta(event)
+            case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
+                self._streamed_reasoning = True
+                return (ReasoningChunk(text),) if (text := _text(event.get("delta"))) else ()
+            case "response.reasoning_summary_part.added" if self._streamed_reasoning:
+                return (ReasoningChunk("\n\n"),)
+            case "response.output_item.added" | "response.output_item.done" as kind:
+                self._take_item(event, is_whole=kind.endswith("done"))
+            case "response.completed" | "response.incomplete" | "response.failed" | "response.cancelled":
+                return self._last(event.get("response"))
+            case None if event.get("object") == "response" or "output" in event:
+                return self._last(event)
+        return ()
+
+    def end(self, notes: Sequence[str]) -> Sequence[Delta]:
+        """Give the calls, if the reply is whole, and the `Completion`."""
+        response = self._response or {}
+        items = self._output()
+        finish, said = _finish(response, items), list(notes)
+        usage = count(response.get("usage")) if self._response else Usage()
+        found = [item for item in items if item.get("type") == "function_call"]
+        if finish is not FinishReason.STOP:
+            if self.has_calls:
+                said.append("the reply is not whole: its tool calls are not run")
+            return [Completion(finish, usage, notes=tuple(said))]
+        calls = distinct([_call_of(item) for item in found])
+        for item, call in zip(found, calls, strict=True):
+            item["call_id"] = call.id
+        finish = FinishReason.TOOL_CALLS if calls else finish
+        return [*(CallChunk(call) for call in calls), Completion(finish, usage, items or None, tuple(said))]
+
+    def _take_item(self, event: dict[str, Any], *, is_whole: bool) -> None:
+        item, at = event.get("item"), event.get("output_index")
+        if not isinstance(item, dict):
+            return
+        self._call_begun = self._call_begun or item.get("type") == "function_call"
+        if is_whole:
+            self._items[at if isinstance(at, int) else len(self._items)] = item
+
+    def _text_delta(self, event: dict[str, Any]) -> list[Delta]:
+        """Take more text; that of a further message is set apart from the one before."""
+        text, item = _text(event.get("delta")), event.get("output_index")
+        if not text:
+            return []
+        apart = self._streamed_text and item != self._text_of_item
+        self._streamed_text, self._text_of_item = True, item
+        return [TextChunk(f"\n\n{text}" if apart else text)]
+
+    def _last(self, response: Any) -> list[Delta]:
+        """Take the whole response; what of it was not streamed is said now."""
+        self._response = response if isinstance(response, dict) else {}
+        self.ended = True
+        if self._response.get("status") == "failed":
+            raise StreamedError(self._response)
+        deltas: list[Delta] = []
+        items = self._output()
+        reasoning = [text for item in items if item.get("type") == "reasoning" for text in _reasoning_of(item)]
+        if reasoning and not self._streamed_reasoning:
+            deltas.append(ReasoningChunk("\n\n".join(reasoning)))
+        text = [text for item in items if item.get("type") == "message" if (text := _text_of(item))]
+        if text and not self._streamed_text:
+            deltas.append(TextChunk("\n\n".join(text)))
+        return deltas
+
+    def _output(self) -> list[dict[str, Any]]:
+        """Give the items that are whole: those of the events, which have reasoning encrypted, else the response's."""
+        if self._items:
+            return [self._items[at] for at in sorted(self._items)]
+        output = (self._response or {}).get("output")
+        return [item for item in output if isinstance(item, dict)] if isinstance(output, list) else []
+
+
+def _finish(response: dict[str, Any], items: Sequence[dict[str, Any]]) -> FinishReason:
+    status = response.get("status")
+    if status == "incomplete":
+        reason = (response.get("incomplete_details") or {}).get("reason")
+        return FinishReason.REFUSED if reason == "content_filter" else FinishReason.LENGTH
+    if status not in ("completed", None) or not response:
+        return FinishReason.CUT
+    if any(item.get("status") == "incomplete" for item in items):
+        return FinishReason.CUT
+    refused = (part.get("type") == "refusal" for item in items for part in _parts(item))
+    return FinishReason.REFUSED if any(refused) else FinishReason.STOP
+
+
+def _call_of(item: dict[str, Any]) -> ToolCallRequest:
+    return read_call(
+        _text(item.get("call_id")) or _text(item.get("id")), _text(item.get("name")), item.get("arguments")
+    )
+
+
+def _parts(item: dict[str, Any]) -> list[dict[str, Any]]:
+    content = item.get("content")
+    return [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+
+
+def _text_of(item: dict[str, Any]) -> str:
+    return "".join(_text(part.get("text")) or _text(part.get("refusal")) for part in _parts(item))
+
+
+def _reasoning_of(item: dict[str, Any]) -> list[str]:
+    summary = item.get("summary")
+    parts = [part for part in summary if isinstance(part, dict)] if isinstance(summary, list) else []
+    return [text for part in (parts or _parts(item)) if (text := _text(part.get("text")))]
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

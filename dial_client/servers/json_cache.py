@@ -1,0 +1,117 @@
+"""What is kept of servers from one run to the next: a folder of small JSON files, one for each server.
+
+A server is known by how it is reached, not by its name in a configuration. A file is written whole or not at all, and
+readable by its owner only; several programs may use a folder at once, and the last to write a file is right. What
+cannot be read or written is as if it had never been kept: a drawer is never the reason why something does not work.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from dial_client.logs import get_logger
+from dial_client.settings.config_types import ServerSettings
+
+log = get_logger(__name__)
+
+MAX_FILES = 200
+"""Servers in a drawer; the one that was written longest ago goes first."""
+MAX_BYTES = 2 * 1024 * 1024
+"""Of one file; what is larger is neither written nor read."""
+FORM = 1
+"""The form of the files; what has another is not read."""
+
+
+def identity(server: ServerSettings) -> str:
+    """Give what a server is known by: a hash of how it is reached, without the values of variables and headers."""
+    said = [server.command, *server.args], server.cwd, server.url, sorted(server.env), sorted(server.headers)
+    return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:32]
+
+
+class JsonCache:
+    """One folder; it is made when something is first written."""
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self._folder = Path(folder)
+
+    def read(self, server: ServerSettings) -> dict[str, Any]:
+        """Give what was written of a server; empty where there is nothing, or nothing that can be read."""
+        return self.read_key(identity(server))
+
+    def read_key(self, key: str) -> dict[str, Any]:
+        """Return what was written of the server with this identity, as `read` does."""
+        try:
+            with self._path(key).open("rb") as file:
+                data = file.read(MAX_BYTES + 1)
+            value = json.loads(data) if len(data) <= MAX_BYTES else None
+        except (OSError, ValueError, RecursionError):
+            return {}
+        return value if isinstance(value, dict) and value.get("form") == FORM else {}
+
+    def write(self, server: ServerSettings, value: Mapping[str, Any]) -> bool:
+        """Write all that is to be known of a server, in place of what was there; say whether that could be done."""
+        return self._write(identity(server), value)
+
+    def rewrite(self, key: str, value: Mapping[str, Any] | None) -> bool:
+        """Write what is to be known of the server with this identity; None for nothing at all. Returns as `write`."""
+        if value is not None:
+            return self._write(key, value)
+        with suppress(OSError):
+            self._path(key).unlink(missing_ok=True)
+        return not self._path(key).exists()
+
+    def keys(self) -> tuple[str, ...]:
+        """Return the identities of all servers of which something was written."""
+        try:
+            return tuple(sorted(path.stem for path in self._folder.glob("*.json")))
+        except OSError:
+            return ()
+
+    def _write(self, key: str, value: Mapping[str, Any]) -> bool:
+        try:
+            data = json.dumps({"form": FORM, **value}).encode()
+            if len(data) > MAX_BYTES:
+                return False
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._replace(self._path(key), data)
+            self._tidy()
+        except (OSError, ValueError, TypeError, RecursionError) as error:
+            log.debug("not_kept", error=type(error).__name__)
+            return False
+        return True
+
+    def forget(self, server: ServerSettings) -> None:
+        """Throw away what was written of a server."""
+        with suppress(OSError):
+            self._path(identity(server)).unlink(missing_ok=True)
+
+    def _path(self, key: str) -> Path:
+        return self._folder / f"{key}.json"
+
+    def _replace(self, path: Path, data: bytes) -> None:
+        handle, name = tempfile.mkstemp(dir=self._folder, prefix=".", suffix=".new")  # readable by its owner only
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+            Path(name).replace(path)
+        except BaseException:
+            with suppress(OSError):
+                Path(name).unlink()
+            raise
+
+    def _tidy(self) -> None:
+        """Keep the folder within its bound; what others throw away at the same time is gone all the same."""
+        ages: list[tuple[float, Path]] = []
+        for path in self._folder.iterdir():
+            with suppress(OSError):
+                ages.append((path.stat().st_mtime, path))
+        for _, path in sorted(ages)[:-MAX_FILES]:
+            with suppress(OSError):
+                path.unlink()

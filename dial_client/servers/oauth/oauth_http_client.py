@@ -1,0 +1,152 @@
+"""Carries a login's own requests: only to where a server may send us, bounded in time and size.
+
+They go through a client of their own, so that neither the headers nor the cookies meant for the server ride along. The
+address that was looked at is the one that is connected to: a name that changes its meaning in between gains nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from contextlib import aclosing
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import parse_qsl, unquote
+from urllib.request import getproxies, proxy_bypass
+
+import anyio
+import httpx2
+
+from dial_client.callbacks.oauth_callbacks import LoginFailed
+from dial_client.servers.oauth.url_policy import Address, UrlPolicy, shown
+from dial_client.text.safe_text import one_line
+
+MAX_BODY = 1024 * 1024
+"""Bytes of an answer; metadata and tokens have a few thousand."""
+MAX_WORDS = 200
+"""Characters of what an authorization server says about an error."""
+ANSWER_SECONDS, CONNECT_SECONDS = 30.0, 10.0
+_SECRET_FIELDS = ("assertion", "client_assertion", "client_secret", "code", "code_verifier", "refresh_token")
+
+
+class OAuthHttpClient:
+    """Sends what a login asks for, from within one server's territory."""
+
+    def __init__(self, territory: UrlPolicy) -> None:
+        self._territory = territory
+        self._client: httpx2.AsyncClient | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._client is not None:
+            await self._client.aclose()
+
+    async def send(self, request: httpx2.Request) -> httpx2.Response:
+        """Send a request, follow no redirect, and give the answer, read; the body of an error is cut to its words.
+
+        Raises:
+            LoginFailed: it may not go there, nobody answers in time, or the answer is too large.
+        """
+        addresses = await self._territory.admit(str(request.url))
+        place = shown(str(request.url))
+        try:
+            with anyio.fail_after(ANSWER_SECONDS):
+                response = await self._sent(request, addresses)
+        except TimeoutError:
+            raise LoginFailed(f"{place} does not answer") from None
+        except (httpx2.HTTPError, OSError) as error:
+            reason = one_line(str(error) or type(error).__name__, MAX_WORDS)
+            raise LoginFailed(f"{place} cannot be reached: {reason}") from None
+        if response.status_code >= 400:
+            response = _shortened(request, response)
+        return response
+
+    async def _sent(self, request: httpx2.Request, addresses: tuple[Address, ...]) -> httpx2.Response:
+        if _has_proxy(request.url):  # it is the proxy that connects, and perhaps only it that knows the name
+            return await self._read(request, request)
+        for last, address in ((address == addresses[-1], address) for address in addresses):
+            try:
+                return await self._read(request, _pinned(request, address))
+            except (httpx2.ConnectError, httpx2.ConnectTimeout):
+                if last:
+                    raise
+        raise LoginFailed(f"the name of {shown(str(request.url))} cannot be resolved")
+
+    async def _read(self, request: httpx2.Request, pinned: httpx2.Request) -> httpx2.Response:
+        if self._client is None:
+            self._client = httpx2.AsyncClient(timeout=httpx2.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS))
+        response = await self._client.send(pinned, stream=True, follow_redirects=False)
+        try:
+            body = await _body(response)
+        finally:
+            await response.aclose()
+        if body is None:
+            raise LoginFailed(f"{shown(str(request.url))} answers with more than {MAX_BODY:,} bytes")
+        headers = {"content-type": response.headers.get("content-type", "")}
+        return httpx2.Response(response.status_code, headers=headers, content=body, request=request)
+
+
+async def _body(response: httpx2.Response) -> bytes | None:
+    """Read an answer; None where it is too large."""
+    length, body = response.headers.get("content-length", ""), b""
+    if length.isdecimal() and int(length) > MAX_BODY:
+        return None
+    async with aclosing(response.aiter_bytes()) as pieces:
+        async for piece in pieces:
+            body += piece
+            if len(body) > MAX_BODY:
+                return None
+    return body
+
+
+def _has_proxy(url: httpx2.URL) -> bool:
+    proxies = getproxies()
+    return bool(proxies.get(url.scheme) or proxies.get("all")) and not proxy_bypass(url.host)
+
+
+def _pinned(request: httpx2.Request, address: Address) -> httpx2.Request:
+    """Give the same request for one address of its host; TLS is still that of the host."""
+    url = request.url.copy_with(host=str(address))
+    extensions = {**request.extensions, "sni_hostname": request.url.host}
+    return httpx2.Request(request.method, url, headers=request.headers, content=request.content, extensions=extensions)
+
+
+def _shortened(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+    """Give an error with no more in it than OAuth's two fields (RFC 6749, 5.2), and nothing that was sent in secret.
+
+    What the SDK makes of an error has its whole body in it.
+    """
+    secrets = _secrets(request)
+    said = {name: one_line(_without(secrets, text), MAX_WORDS) for name, text in oauth_error(response).items()}
+    return httpx2.Response(response.status_code, json=said, request=request)
+
+
+def oauth_error(response: httpx2.Response) -> dict[str, str]:
+    """Give what an answer says is wrong: ``error`` and ``error_description``, those that are there."""
+    try:
+        body: Any = json.loads(response.content)
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(body, dict):
+        return {}
+    fields = ((name, body.get(name)) for name in ("error", "error_description"))
+    return {name: text for name, text in fields if isinstance(text, str) and text}
+
+
+def _secrets(request: httpx2.Request) -> list[str]:
+    sent = [value for name, value in parse_qsl(request.content.decode("utf-8", "replace")) if name in _SECRET_FIELDS]
+    scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "basic":
+        password = base64.b64decode(credentials).decode("utf-8", "replace").partition(":")[2]
+        sent += [credentials, password, unquote(password)]
+    return [secret for secret in sent if secret]
+
+
+def _without(secrets: list[str], text: str) -> str:
+    for secret in secrets:
+        text = text.replace(secret, "…")
+    return text

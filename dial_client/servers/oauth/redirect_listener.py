@@ -1,0 +1,90 @@
+"""Where a browser is sent back to: a port of this machine that hears one answer, and nothing else (RFC 8252, 7.3)."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+from urllib.parse import parse_qs, urlsplit
+
+import anyio
+from anyio.abc import SocketStream
+
+from dial_client.callbacks.oauth_callbacks import LoginFailed
+
+PATH = "/callback"
+MAX_REQUEST = 16 * 1024
+"""Bytes of a request's head."""
+REQUEST_SECONDS = 10.0
+_PAGE = """<!doctype html><meta charset="utf-8"><title>dial-chat</title>
+<body style="font-family: sans-serif; margin: 4em"><p>{}</p></body>"""
+_DONE = "That is all: you can close this page, and go back to the terminal."
+
+
+class RedirectListener:
+    """Listens on 127.0.0.1 while it is entered; `port` 0 is any free one.
+
+    Raises:
+        LoginFailed: on entering, when the port is taken.
+    """
+
+    def __init__(self, port: int = 0) -> None:
+        self.redirect_uri = ""
+        """Known once it is entered."""
+        self._port = port
+        self._host = ""
+
+    async def __aenter__(self) -> Self:
+        try:
+            self._listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=self._port)
+        except OSError as error:
+            raise LoginFailed(f"nothing can be received at port {self._port}: {error.strerror}") from None
+        port = self._listener.extra(anyio.abc.SocketAttribute.local_port)  # noqa: S610 (no Django here)
+        self._host = f"127.0.0.1:{port}"
+        self.redirect_uri = f"http://{self._host}{PATH}"
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._listener.aclose()
+
+    async def answer(self, state: str) -> str:
+        """Wait for the browser to come back from the login with this `state`; give the address it was sent to.
+
+        Requests for anything else, such as those of other pages, are turned away.
+        """
+        answers: list[str] = []
+        async with anyio.create_task_group() as group:
+
+            async def serve(stream: SocketStream) -> None:
+                async with stream:
+                    with suppress(OSError, anyio.EndOfStream, anyio.BrokenResourceError):
+                        if address := await self._served(stream, state):
+                            answers.append(address)
+                            group.cancel_scope.cancel()
+
+            await self._listener.serve(serve, group)
+        return answers[0]
+
+    async def _served(self, stream: SocketStream, state: str) -> str | None:
+        head = b""
+        with anyio.move_on_after(REQUEST_SECONDS):
+            while b"\r\n\r\n" not in head and len(head) < MAX_REQUEST:
+                head += await stream.receive()
+            target = self._asked_for(head.decode("latin-1"), state)
+            status, words = ("200 OK", _DONE) if target else ("404 Not Found", "There is nothing here.")
+            page = _PAGE.format(words).encode()
+            fields = f"Content-Type: text/html\r\nContent-Length: {len(page)}\r\nConnection: close"
+            await stream.send(f"HTTP/1.1 {status}\r\n{fields}\r\n\r\n".encode() + page)
+            return f"http://{self._host}{target}" if target else None
+        return None
+
+    def _asked_for(self, head: str, state: str) -> str | None:
+        """Give what a request asks for, if it is the answer to this login; its host keeps other names' pages out."""
+        lines = head.split("\r\n")
+        method, _, rest = lines[0].partition(" ")
+        target = rest.partition(" ")[0]
+        hosts = [line.partition(":")[2].strip() for line in lines[1:] if line.lower().startswith("host:")]
+        is_answer = urlsplit(target).path == PATH and parse_qs(urlsplit(target).query).get("state") == [state]
+        return target if method == "GET" and is_answer and hosts == [self._host] else None

@@ -1,0 +1,277 @@
+"""Mends and masks what servers send before the SDK reads it, which takes all or nothing (mcp 2.3 validates strictly).
+
+One malformed tool would cost the whole list, one unknown block of content a result whose tool has already run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Any, Self
+
+import anyio
+from mcp.client import Transport
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, methods
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from dial_client.servers.secret_masking import SecretMask
+from dial_client.servers.transports.rate_limit import RateLimiter
+
+Note = Callable[[str], None]
+
+_VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
+_STRINGS_OF_BLOCK = {
+    "text": ("text",),
+    "image": ("data", "mimeType"),
+    "audio": ("data", "mimeType"),
+    "resource_link": ("uri", "name"),
+    "resource": (),
+}
+"""The content blocks of the protocol, each with the members that must be strings."""
+_MAX_UNREAD = 2_000
+"""Characters of a content block that is shown as it was sent."""
+MAX_BLOCKS = 10_000
+"""Blocks of a result, contents of a resource and messages of a prompt that are kept: an empty one is three bytes on the
+wire, and a thousand in memory."""
+_FRAME = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+"""What a page of tools needs besides the tools, at any version."""
+_LISTED = {
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+    "prompts/list": "prompts",
+}
+"""The other lists, and what their pages hold."""
+
+
+class ResponseRepairer:
+    """Knows what each answer answers, and at which version; `mask` is for the server's secrets."""
+
+    def __init__(self, note: Note, mask: SecretMask | None = None) -> None:
+        self._note = note
+        self._mask = mask or SecretMask()
+        self._asked: dict[str, tuple[str, str]] = {}
+        self._version = "2025-11-25"
+
+    def sent(self, message: object) -> None:
+        """Remember a request until its answer comes or it is cancelled."""
+        if isinstance(message, JSONRPCRequest):
+            meta = (message.params or {}).get("_meta") or {}
+            self._asked[str(message.id)] = (message.method, meta.get(_VERSION_KEY, self._version))
+        elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
+            self._asked.pop(str((message.params or {}).get("requestId")), None)
+
+    def received(self, message: object) -> None:
+        """Mask a message, and mend an answer where it needs it, in place."""
+        self._mask.message(message)
+        if not isinstance(message, JSONRPCResponse):
+            return
+        method, version = self._asked.pop(str(message.id), ("", ""))
+        result = message.result
+        if version in MODERN_PROTOCOL_VERSIONS and not isinstance(result.get("resultType"), str):
+            result["resultType"] = "complete"
+        if method == "initialize" and isinstance(result.get("protocolVersion"), str):
+            self._version = result["protocolVersion"]
+        elif method == "tools/list":
+            mend_tools(result, version, self._note)
+        elif method in _LISTED or method == "resources/read":
+            mend_page(method, result, version, self._note)
+            cut_parts("contents", result)
+        elif method == "prompts/get":
+            cut_parts("messages", result)
+        elif method == "tools/call" and result.get("resultType", "complete") == "complete":
+            mend_content(result, version)
+
+
+def mend_tools(result: dict[str, Any], version: str, note: Note) -> None:
+    """Make a page of ``tools/list`` valid: mend single tools, and leave out those beyond mending, with a note."""
+    if version in MODERN_PROTOCOL_VERSIONS:
+        result.setdefault("ttlMs", 0)
+        result.setdefault("cacheScope", "private")
+    if not isinstance(result.get("tools"), list) or _is_valid(result, version):
+        return
+    kept = []
+    for tool in result["tools"]:
+        mended = next((form for form in _forms(tool) if _is_valid(_FRAME | {"tools": [form]}, version)), None)
+        if mended is None:
+            name = tool.get("name") if isinstance(tool, dict) else None
+            note(f"a malformed tool is left out: {str(name)[:100] if name else 'it has no name'}")
+        else:
+            kept.append(mended)
+    cursor = result.get("nextCursor")
+    result.clear()  # whatever else it holds may be what is wrong
+    result.update(_FRAME | {"tools": kept} | ({"nextCursor": cursor} if isinstance(cursor, str) else {}))
+
+
+def mend_page(method: str, result: dict[str, Any], version: str, note: Note) -> None:
+    """Make a page of another list valid: what is malformed in it is left out, with a note."""
+    if version in MODERN_PROTOCOL_VERSIONS:
+        result.setdefault("ttlMs", 0)
+        result.setdefault("cacheScope", "private")
+    key = _LISTED.get(method, "")
+    items = result.get(key)
+    if not isinstance(items, list) or _is_valid(result, version, method):
+        return
+    kept = [item for item in items if _is_valid(_FRAME | {key: [item]}, version, method)]
+    if len(kept) < len(items):
+        note(f"malformed {key} are left out")
+    cursor = result.get("nextCursor")
+    result.clear()
+    result.update(_FRAME | {key: kept} | ({"nextCursor": cursor} if isinstance(cursor, str) else {}))
+
+
+def _forms(tool: Any) -> list[dict[str, Any]]:
+    """Give a tool as it is, with an object as its schema, and with what a call cannot do without."""
+    if not isinstance(tool, dict):
+        return []
+    schema = tool.get("inputSchema")
+    mended = tool
+    if schema is None or isinstance(schema, dict):
+        mended = tool | {"inputSchema": {"type": "object"} | (schema or {})}
+    return [tool, mended, {key: mended[key] for key in ("name", "description", "inputSchema") if key in mended}]
+
+
+def _is_valid(result: dict[str, Any], version: str, method: str = "tools/list") -> bool:
+    try:
+        methods.validate_server_result(method, version, result)
+    except (ValueError, KeyError):
+        return False
+    return True
+
+
+def mend_content(result: dict[str, Any], version: str) -> None:
+    """Make a result of ``tools/call`` valid: what the protocol does not know becomes text."""
+    content = result.get("content")
+    blocks = content if isinstance(content, list) else [] if content is None else [content]
+    if blocks is not content or not all(_is_block(block) for block in blocks):
+        result["content"] = [block if _is_block(block) else _as_text(block) for block in blocks[:MAX_BLOCKS]]
+    if len(blocks) > MAX_BLOCKS:
+        more = f"[{len(blocks) - MAX_BLOCKS:,} more blocks were left out]"
+        result["content"] = [*result["content"][:MAX_BLOCKS], _as_text(more)]
+    if not isinstance(result.get("_meta", {}), dict):
+        del result["_meta"]
+    structured = result.get("structuredContent")
+    if version not in MODERN_PROTOCOL_VERSIONS and structured is not None and not isinstance(structured, dict):
+        del result["structuredContent"]
+        result["content"] = [*result["content"], _as_text(structured)]
+
+
+def cut_parts(kind: str, result: dict[str, Any]) -> None:
+    """Cut a resource's ``contents`` or a prompt's ``messages`` to `MAX_BLOCKS`, and one that says so."""
+    parts = result.get(kind)
+    if not isinstance(parts, list) or len(parts) <= MAX_BLOCKS:
+        return
+    more = f"[{len(parts) - MAX_BLOCKS:,} more {kind} were left out]"
+    uri = parts[0].get("uri") if isinstance(parts[0], dict) else None
+    of_a_resource = {"uri": uri if isinstance(uri, str) else "", "text": more}
+    last = of_a_resource if kind == "contents" else {"role": "user", "content": _as_text(more)}
+    result[kind] = [*parts[:MAX_BLOCKS], last]
+
+
+def _is_block(block: Any) -> bool:
+    if not isinstance(block, dict):
+        return False
+    strings = _STRINGS_OF_BLOCK.get(str(block.get("type")))
+    return strings is not None and all(isinstance(block.get(name), str) for name in strings)
+
+
+def _as_text(value: Any) -> dict[str, Any]:
+    try:
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        text = "[what is nested too deeply to be shown]"
+    cut = f"{text[:_MAX_UNREAD]}…" if len(text) > _MAX_UNREAD else text
+    return {"type": "text", "text": cut}
+
+
+class RepairingTransport:
+    """A transport around another one.
+
+    ``on_end`` is called when the server's side of the stream ends. ``on_leave`` is awaited with the error when the
+    transport is left on account of one, before it begins to close.
+    """
+
+    def __init__(
+        self,
+        inner: Transport,
+        mender: ResponseRepairer,
+        sieve: RateLimiter,
+        on_end: Callable[[], None],
+        on_leave: Callable[[BaseException], Awaitable[None]],
+    ) -> None:
+        self._inner = inner
+        self._mender = mender
+        self._sieve = sieve
+        self._on_end = on_end
+        self._on_leave = on_leave
+
+    async def __aenter__(self) -> tuple[_Reader, _Writer]:
+        read, write = await self._inner.__aenter__()
+        return _Reader(read, self._mender, self._sieve, self._on_end), _Writer(write, self._mender)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        try:
+            if error is not None:
+                await self._on_leave(error)
+        finally:
+            handled = await self._inner.__aexit__(kind, error, trace)
+        return handled
+
+
+class _Stream:
+    def __init__(self, inner: Any, mender: ResponseRepairer) -> None:
+        self._inner = inner
+        self._mender = mender
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class _Reader(_Stream):
+    def __init__(self, inner: Any, mender: ResponseRepairer, sieve: RateLimiter, on_end: Callable[[], None]) -> None:
+        super().__init__(inner, mender)
+        self._sieve = sieve
+        self._on_end = on_end
+
+    @property
+    def last_context(self) -> Any:
+        return getattr(self._inner, "last_context", None)
+
+    async def receive(self) -> SessionMessage | Exception:
+        while True:
+            try:
+                item: SessionMessage | Exception = await self._inner.receive()
+            except (anyio.EndOfStream, anyio.ClosedResourceError):
+                self._on_end()
+                raise
+            if not isinstance(item, SessionMessage):
+                return item
+            if self._sieve.passes(item.message):
+                self._mender.received(item.message)
+                return item
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+
+class _Writer(_Stream):
+    async def send(self, item: SessionMessage) -> None:
+        self._mender.sent(item.message)
+        await self._inner.send(item)

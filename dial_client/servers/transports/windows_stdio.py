@@ -1,0 +1,70 @@
+"""The standard input and output of a server's process on Windows, by the SDK: it knows job objects.
+
+Its standard error goes through a pipe of ours, so that it reaches a `StderrTail` and never the terminal.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Any
+
+import anyio
+import anyio.to_thread
+from anyio.abc import TaskGroup
+from mcp import StdioServerParameters, stdio_client
+
+from dial_client.errors import ServerStartError
+from dial_client.servers.transports.environment import child_environment, find_program
+from dial_client.servers.transports.stderr_tail import StderrTail
+from dial_client.settings.configuration import ServerSettings
+
+_CLOSE = 8.0
+"""Seconds for the SDK's own way of ending a process, with something to spare."""
+
+
+class WindowsStdioTransport:
+    """What `mcp.Client` takes. Entering it starts the process.
+
+    Raises:
+        ServerStartError: on entering, when there is no such command or it cannot be executed.
+    """
+
+    def __init__(self, settings: ServerSettings, stderr: StderrTail) -> None:
+        self._settings = settings
+        self._stderr = stderr
+        self._reading: TaskGroup = anyio.create_task_group()
+
+    async def __aenter__(self) -> Any:
+        settings = self._settings
+        env = child_environment(settings.env)
+        program = find_program(settings.name, settings.command or "", env.get("PATH"), settings.cwd)
+        parameters = StdioServerParameters(
+            command=program, args=list(settings.args), env=env, cwd=settings.cwd, encoding_error_handler="replace"
+        )
+        ours, theirs = os.pipe()
+        await self._reading.__aenter__()
+        self._reading.start_soon(self._read, ours)
+        async with AsyncExitStack() as stack:
+            stack.push_async_exit(self._reading)
+            # Its end of the pipe is closed last: with it the reading ends.
+            errors = stack.enter_context(os.fdopen(theirs, "w", encoding="utf-8"))
+            try:
+                streams = await stack.enter_async_context(stdio_client(parameters, errlog=errors))
+            except OSError as error:
+                raise ServerStartError(settings.name, f"cannot run {settings.command!r}: {error.strerror}") from error
+            self._stack = stack.pop_all()
+        return streams
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        # Whoever the server left behind may hold the pipe open: that is no reason to wait for ever.
+        self._reading.cancel_scope.deadline = anyio.current_time() + _CLOSE
+        return await self._stack.__aexit__(kind, error, trace)
+
+    async def _read(self, pipe: int) -> None:
+        with os.fdopen(pipe, "rb", buffering=0) as stream:
+            while chunk := await anyio.to_thread.run_sync(stream.read, 65_536, abandon_on_cancel=True):
+                self._stderr.feed(chunk)

@@ -1,0 +1,234 @@
+"""Trust in configurations that were found, not named: until the user trusts such a file nothing of it counts.
+
+    read_found    the file, read once -> `FoundFile`
+    EnvFiles      the files of variables it names, each read once
+    TrustStore    what the user has trusted, in the user's own data folder -> `TrustedFile`
+
+Trust holds for one place, and for the SHA-256 of the file and of every ``envFile`` it names (CVE-2025-54136: an
+approval that was kept by name outlived the command it was given for). What is hashed is what is used: nothing is read
+a second time. The store is read as the untrusted input it may have become; what is not in order there is not trusted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path, PurePath
+from typing import Any
+
+from dial_client.errors import ConfigError
+from dial_client.settings.config_locations import real_location
+from dial_client.settings.config_outline import Outline, is_enabled
+from dial_client.settings.variables import Variables, references
+
+MAX_BYTES = 1024 * 1024
+"""Of a file that was found, and of each file of variables it names."""
+UNREADABLE = "unreadable"
+"""Stands for the hash of a file that is not there or cannot be read."""
+FORM = 1
+"""The form of the store's files; what has another is not read."""
+_MAX_STORED = 8 * MAX_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """A configuration that was found, and all that was in it at that moment."""
+
+    path: Path
+    """As it was found."""
+    location: str
+    """Where it stands: see `real_location`."""
+    target: str
+    """The real path of the file, symbolic links followed."""
+    data: bytes = field(repr=False)
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of the content, in hexadecimal."""
+        return hashlib.sha256(self.data).hexdigest()
+
+    @property
+    def text(self) -> str:
+        """The content, to be shown; what is not text in it is replaced."""
+        return self.data.decode(json.detect_encoding(self.data), "replace")
+
+
+@dataclass(frozen=True, slots=True)
+class TrustedFile:
+    """What the user has trusted of one file."""
+
+    location: str
+    target: str
+    digest: str
+    env_files: Mapping[str, str]
+    """For the path of each file of variables its SHA-256, or `UNREADABLE`."""
+    text: str = field(repr=False)
+    """The content, so that a change can be shown."""
+    trusted_at: str
+    """In UTC, in the form of ISO 8601."""
+
+    def matches(self, found: FoundFile) -> bool:
+        """Return whether the file itself is as it was trusted, and where it was trusted."""
+        return (self.location, self.target, self.digest) == (found.location, found.target, found.digest)
+
+
+def read_found(path: Path) -> FoundFile:
+    """Read a file that was found.
+
+    Raises:
+        ConfigError: it cannot be read, is no regular file, or is larger than `MAX_BYTES`.
+    """
+    location, target = real_location(path), os.path.realpath(path)
+    try:
+        if not path.is_file():
+            problem = "this is not a regular file" if path.exists() else "there is no such file"
+            raise ConfigError(f"cannot be read: {problem}", path=str(path))
+        data = _bounded(path)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"cannot be read: {getattr(error, 'strerror', None) or error}", path=str(path)) from None
+    if data is None:
+        raise ConfigError(f"a configuration that was found has at most {MAX_BYTES:,} bytes", path=str(path))
+    return FoundFile(path, location, target, data)
+
+
+class EnvFiles:
+    """Files of variables, each read once: what was shown and hashed is what is used."""
+
+    def __init__(self) -> None:
+        self._read: dict[Path, bytes | None] = {}
+
+    def read(self, path: Path) -> bytes | None:
+        """Return the content of a file; None where it cannot be read, or is larger than `MAX_BYTES`."""
+        if path not in self._read:
+            try:
+                self._read[path] = _bounded(path) if path.is_file() else None
+            except (OSError, ValueError):
+                self._read[path] = None
+        return self._read[path]
+
+    def peek(self, named: str, folder: Path) -> bytes | None:
+        """Return the content of a file that a configuration of this folder names, before anybody trusts it.
+
+        A name with variables, a file outside of the folder and one behind a symbolic link are not read, and give None:
+        reading a network path of Windows would open a connection.
+        """
+        relative = PurePath(named)
+        if references(named) or "${" in named or relative.anchor or named.startswith("~") or ".." in relative.parts:
+            return None
+        path = folder / relative
+        try:
+            links = any(part.is_symlink() for part in (path, *path.parents[: len(relative.parts) - 1]))
+        except (OSError, ValueError):
+            return None
+        return None if links else self.read(path)
+
+    def digests(self, outline: Outline, variables: Variables) -> dict[str, str]:
+        """Return the SHA-256 of each file of variables that an enabled server names, by its path, or `UNREADABLE`."""
+        found: dict[str, str] = {}
+        for entry in outline.servers.values():
+            if "envFile" in entry and is_enabled(entry):
+                try:
+                    path = variables.folder / variables.text(entry["envFile"], home=True)
+                except ConfigError:  # its variables are not set: the server has no such file
+                    continue
+                data = self.read(path)
+                found[str(path)] = UNREADABLE if data is None else hashlib.sha256(data).hexdigest()
+        return found
+
+
+class TrustStore:
+    """What the user has trusted: a folder with one file for each place, readable by its owner only.
+
+    A file is written whole or not at all; several programs may use the store at once.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
+        """Args: folder: in place of the one in the user's data folder."""
+        self._folder = Path(folder) if folder is not None else _usual_folder()
+
+    def find(self, location: str) -> TrustedFile | None:
+        """Return what was trusted at a place; None where nothing was, or what is stored is not in order."""
+        trusted = _read_stored(self._path(location))
+        return trusted if trusted is not None and trusted.location == location else None
+
+    def save(self, found: FoundFile, env_files: Mapping[str, str]) -> TrustedFile:
+        """Trust a file as it was read, in place of what was trusted there before.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        trusted = TrustedFile(found.location, found.target, found.digest, dict(env_files), found.text, now)
+        data = json.dumps({"form": FORM, **asdict(trusted)}, indent=1).encode()
+        for folder in (self._folder.parent, self._folder):  # the mode is that of the last folder only
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=self._folder, prefix=".", suffix=".new")  # readable by its owner only
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+            Path(name).replace(self._path(found.location))
+        except BaseException:
+            with suppress(OSError):
+                Path(name).unlink()
+            raise
+        return trusted
+
+    def revoke(self, location: str) -> bool:
+        """Forget what was trusted at a place, and return whether anything was.
+
+        Raises:
+            OSError: it cannot be removed.
+        """
+        path = self._path(location)
+        was_there = path.exists()
+        path.unlink(missing_ok=True)
+        return was_there
+
+    def list(self) -> list[TrustedFile]:
+        """Return all that is trusted, sorted by place."""
+        try:
+            paths = sorted(self._folder.glob("*.json"))
+        except OSError:
+            return []
+        stored = ((path, _read_stored(path)) for path in paths)
+        files = [trusted for path, trusted in stored if trusted is not None and path == self._path(trusted.location)]
+        return sorted(files, key=lambda trusted: trusted.location)
+
+    def _path(self, location: str) -> Path:
+        return self._folder / f"{hashlib.sha256(os.fsencode(location)).hexdigest()[:32]}.json"
+
+
+def _usual_folder() -> Path:
+    from platformdirs import user_data_dir
+
+    return Path(user_data_dir("dial-client"), "trusted-files")
+
+
+def _bounded(path: Path) -> bytes | None:
+    with path.open("rb") as file:
+        data = file.read(MAX_BYTES + 1)
+    return data if len(data) <= MAX_BYTES else None
+
+
+def _read_stored(path: Path) -> TrustedFile | None:
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MAX_STORED + 1)
+        value: Any = json.loads(data) if len(data) <= _MAX_STORED else None
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(value, dict) or value.pop("form", None) != FORM:
+        return None
+    env_files = value.pop("env_files", None)
+    texts = {"location", "target", "digest", "text", "trusted_at"}
+    if value.keys() != texts or not all(isinstance(text, str) for text in value.values()):
+        return None
+    if not isinstance(env_files, dict) or not all(isinstance(digest, str) for digest in env_files.values()):
+        return None
+    return TrustedFile(env_files=env_files, **value)

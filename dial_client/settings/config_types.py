@@ -1,0 +1,163 @@
+"""What a configuration says: servers, models, and all of it together. `config` reads it from a file.
+
+No repr shows what may hold a secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Literal
+
+from dial_client.model import ToolFormat
+from dial_client.settings.policy_config import Policy
+
+
+class Transport(StrEnum):
+    """How a server is reached."""
+
+    STDIO = "stdio"
+    HTTP = "http"
+    SSE = "sse"
+
+
+class Protocol(StrEnum):
+    """Which era of MCP is spoken: whichever the server knows, the one with a handshake, or the one without."""
+
+    AUTO = "auto"
+    LEGACY = "legacy"
+    MODERN = "2026-07-28"
+
+
+class Wire(StrEnum):
+    """Which API a model is asked through: Chat Completions, OpenAI's Responses, or Anthropic's Messages."""
+
+    CHAT = "chat"
+    RESPONSES = "responses"
+    MESSAGES = "messages"
+
+
+class OAuthGrant(StrEnum):
+    """How a login is made: by a person, or by the host with a secret of its own."""
+
+    AUTHORIZATION_CODE = "authorization_code"
+    CLIENT_CREDENTIALS = "client_credentials"
+
+
+@dataclass(frozen=True, slots=True)
+class OAuthSettings:
+    """How to log in to a server behind a URL. Whatever may hold a secret is left out of the repr."""
+
+    grant: OAuthGrant = OAuthGrant.AUTHORIZATION_CODE
+    client_id: str | None = None
+    """As the authorization server knows this host; None to register, or for `client_metadata_url`."""
+    client_secret: str | None = field(default=None, repr=False)
+    private_key: str | None = field(default=None, repr=False)
+    """In PEM, in place of the secret (RFC 7523); for `OAuthGrant.CLIENT_CREDENTIALS`."""
+    signing_algorithm: str = "RS256"
+    client_metadata_url: str | None = None
+    """An https address that says who this host is, and is its id where the server takes such (CIMD)."""
+    callback_port: int | None = None
+    """Where the browser is sent back to on this machine; None for any free port."""
+    scopes: tuple[str, ...] | None = None
+    """The only rights that are asked for; None for those the server names."""
+    issuer: str | None = None
+    """The authorization server the id and the secret belong to; None for the one the server names first."""
+    trusted_origins: tuple[str, ...] = ()
+    """Origins (``https://auth.example``) the login may use though they are not the issuer's, or are not public."""
+    auth: Any = field(default=None, repr=False)
+    """What signs all requests in place of all that: an ``httpx2.Auth``, in configurations made in Python."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """One server. Whatever may hold a secret is left out of the repr."""
+
+    name: str
+    transport: Transport
+    command: str | None = None
+    """The program, for stdio."""
+    args: tuple[str, ...] = field(default=(), repr=False)
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """What the program finds in its environment besides the little that every child gets."""
+    cwd: str | None = None
+    """An absolute folder; None for the host's own."""
+    url: str | None = field(default=None, repr=False)
+    """An http or https address, for the other transports."""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Fit to be sent: tokens for names, printable ASCII without line breaks for values."""
+    oauth: OAuthSettings | None = None
+    """How to log in; None for the usual way, where the server asks for it and the headers have no token."""
+    enabled: bool = True
+    """A server that is not enabled keeps its settings as they are written: nothing in them is expanded."""
+    auto_approve: tuple[str, ...] = ()
+    """Names of tools, or `fnmatch` patterns, that are called without asking."""
+    enabled_tools: tuple[str, ...] | None = None
+    """The only tools on offer; None for all."""
+    disabled_tools: tuple[str, ...] = ()
+    startup_timeout: float = 60.0
+    """Seconds until it has to be ready."""
+    tool_timeout: float | None = None
+    """Seconds for one call; None for the limit that holds for all servers."""
+    protocol: Protocol = Protocol.AUTO
+    required: bool = False
+    """Without it there is no conversation."""
+    lazy: bool = False
+    """It is started by the first call of one of its tools, where they are remembered from the last time."""
+    roots: tuple[str, ...] | None = None
+    """Absolute folders, or file URIs, it is told it may use; None for those that all servers are told."""
+    instructions: bool = True
+    """The model is given its instructions."""
+    pinned: bool = False
+    """Its tools are always on offer, however many there are."""
+    resources: Literal["user", "tools"] = "user"
+    """Who may read its resources: the user, by naming one, or the model too, by two tools."""
+    trusted: bool = False
+    """What it says of its tools (read-only, idempotent) is believed."""
+    untrusted: tuple[str, ...] = ()
+    """Globs of its own tools whose results hold what strangers wrote: web pages, mail, issues."""
+    warnings: tuple[str, ...] = ()
+    """What is odd in its entry, a line each."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSettings:
+    """One profile of ``models``. Whatever may hold a secret is left out of the repr."""
+
+    name: str
+    wire: Wire | None = None
+    """None for the one its preset is usually asked through, else `Wire.CHAT`."""
+    base_url: str | None = field(default=None, repr=False)
+    """None for the endpoint the wire usually has."""
+    model: str = ""
+    """The model's id at the endpoint; the profile's own name where the file gives none."""
+    api_key: str | None = field(default=None, repr=False)
+    tool_format: ToolFormat | None = None
+    """None, in the file also ``auto``: native, or text where the endpoint has no tools."""
+    temperature: float | None = None
+    max_tokens: int | None = None
+    """Tokens of one reply."""
+    context_window: int | None = None
+    """Tokens of a whole exchange."""
+    quirks: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """How the endpoint differs from OpenAI's: those of `config.QUIRKS` that the profile sets."""
+    preset: str | None = None
+    """The endpoint it is, by a name of `providers.presets`; None for what is known of its host."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """A whole configuration."""
+
+    servers: Mapping[str, ServerSettings] = field(default_factory=dict)
+    """In the order of the file, those that are not enabled included."""
+    models: Mapping[str, ModelSettings] = field(default_factory=dict)
+    default_model: str | None = None
+    """A key of `models`, or any other name of a model."""
+    path: Path | None = None
+    warnings: tuple[str, ...] = ()
+    """What is odd but does not stop anything, a line each, with its place."""
+    policy: Policy = ()
+    """The rules for calls, in the order of the file."""

@@ -1,0 +1,222 @@
+"""The ``"policy"`` of a configuration: ordered rules that allow, ask about or deny calls, read and checked.
+
+    {"policy": [
+      {"deny": "files/*", "paths": {"*": "~/.ssh"}, "reason": "keys stay where they are"},
+      {"allow": "files/read_file", "paths": {"path": "${workspaceFolder}"}},
+      {"ask": "mail/send", "arguments": {"to": "*@example.com"}}
+    ]}
+
+What the rules mean is `tools.policy`; this is only how they are written.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from dial_client.errors import ConfigError
+from dial_client.settings.jsonc import Node, did_you_mean, quoted, read
+from dial_client.settings.tool_patterns import EVERYTHING
+from dial_client.settings.variables import Variables, variables
+
+
+class Effect(StrEnum):
+    """What a rule does with the calls it matches."""
+
+    ALLOW = "allow"
+    ASK = "ask"
+    DENY = "deny"
+
+
+ANNOTATIONS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+"""The hints a rule may ask for (MCP 2025-06-18, schema, ``ToolAnnotations``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyRule:
+    """One rule. A call matches where every condition that is given holds."""
+
+    effect: Effect
+    tools: tuple[str, ...]
+    """Patterns of `settings.tool_patterns`; one of them has to match."""
+    arguments: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """For each argument's name, or a glob of names, the globs one of which its value has to match."""
+    paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """For each argument's name, or a glob of names, the absolute folders in one of which its path has to lie."""
+    annotations: Mapping[str, bool] = field(default_factory=dict)
+    """What the tool says of itself, by the names of `ANNOTATIONS`."""
+    tainted: bool | None = None
+    """Whether the conversation has to hold untrusted content, or must not; None where it makes no difference."""
+    reason: str = ""
+    """Why, for the model and for the person who is asked."""
+    name: str = ""
+    """The rule as messages call it: ``rule 2 (servers.json)``."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the rule as it is written, with its name; JSON types only."""
+        conditions: dict[str, Any] = {
+            "arguments": {name: list(globs) for name, globs in self.arguments.items()},
+            "paths": {name: list(folders) for name, folders in self.paths.items()},
+            "annotations": dict(self.annotations),
+            "tainted": self.tainted,
+            "reason": self.reason,
+        }
+        given = {key: value for key, value in conditions.items() if value not in ({}, None, "")}
+        return {"rule": self.name, self.effect.value: list(self.tools), **given}
+
+
+Policy = tuple[PolicyRule, ...]
+"""Rules in their order."""
+
+
+def policy(node: Node, names: Variables) -> Policy:
+    """Return the rules of a list.
+
+    Args:
+        node: the value of ``"policy"``.
+        names: what ``${…}`` means in paths, and the folder where relative paths begin.
+
+    Raises:
+        ConfigError: something is wrong; it says where, and what was expected.
+    """
+    file = f" ({Path(node.source.path).name})" if node.source.path else ""
+    return tuple(_rule(one, names, f"rule {at}{file}") for at, one in enumerate(node.elements(), 1))
+
+
+def policy_from(
+    source: Policy | str | os.PathLike[str] | list[Any] | Mapping[str, Any] | None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    folder: str | os.PathLike[str] = "",
+) -> Policy:
+    """Return the rules of a file, or of what a file would hold, as Python has it.
+
+    A file is a list of rules, or an object with such a list under ``"policy"``; other keys of the object play no part.
+
+    Args:
+        source: the rules, the file's path, or its content; None for no rules.
+        environ: stands for the process's own environment.
+        folder: where relative paths begin, and what ``${workspaceFolder}`` is; by default the current one.
+
+    Raises:
+        ConfigError: the file cannot be read, or something in it is wrong.
+    """
+    if source is None:
+        return ()
+    if isinstance(source, tuple) and all(isinstance(rule, PolicyRule) for rule in source):
+        return source
+    if isinstance(source, str | os.PathLike):
+        try:
+            node = read(Path(source).read_bytes(), os.fspath(source))
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or "this is not the name of a file"
+            raise ConfigError(f"cannot be read: {reason}", path=str(source)) from None
+    else:
+        node = Node(source)
+    if isinstance(node.value, Mapping):
+        found, _ = node.known(("policy",), {})
+        if "policy" not in found:
+            return ()
+        node = found["policy"]
+    return policy(node, variables(environ, folder))
+
+
+def untrusted(node: Node) -> tuple[str, ...]:
+    """Return the globs of the tools whose results are not to be trusted; true stands for all of them.
+
+    Raises:
+        ConfigError: it is neither true, false nor a list of texts.
+    """
+    if isinstance(node.value, bool):
+        return ("*",) if node.value else ()
+    if not isinstance(node.value, list | tuple):
+        raise node.wrong("true, false or a list of tools")
+    return node.strings()
+
+
+def _rule(node: Node, names: Variables, name: str) -> PolicyRule:
+    found, unknown = node.known((*Effect, *_CONDITIONS), {})
+    for key, child in unknown.items():
+        if not key.startswith(("_", "$", "//")):
+            hint = did_you_mean(key, (*Effect, *_CONDITIONS))
+            raise child.error(f"a rule has no {quoted(key)}", hint, at_name=True)
+    effects = [effect for effect in Effect if effect in found]
+    if len(effects) != 1:
+        raise node.error("expected one of allow, ask and deny", 'a rule is like {"deny": "files/delete_*"}')
+    effect = effects[0]
+    values = {key: _CONDITIONS[key](found[key], names) for key in _CONDITIONS if key in found}
+    return PolicyRule(effect, _tools(found[effect], effect), name=name, **values)
+
+
+def _tools(node: Node, effect: Effect) -> tuple[str, ...]:
+    patterns = _strings(node)
+    if not patterns:
+        raise node.error('expected a pattern of tools, like "server/tool"', '"*" stands for all of them')
+    for at, pattern in enumerate(patterns):
+        if effect is Effect.ALLOW and "/" not in pattern and pattern != EVERYTHING:
+            child = node.elements()[at] if isinstance(node.value, list | tuple) else node
+            hint = f'write "SERVER/{pattern}" with the name of a server'
+            raise child.error("what allows a tool names its server", hint)
+    return patterns
+
+
+def _strings(node: Node) -> tuple[str, ...]:
+    return node.strings() if isinstance(node.value, list | tuple) else (node.scalar(),)
+
+
+def _globs(node: Node, _: Variables) -> dict[str, tuple[str, ...]]:
+    children = {name: child for name, child in node.children().items() if child.value is not None}
+    for child in children.values():
+        if not isinstance(child.value, list | tuple | str | bool | int | float):
+            raise child.wrong("a glob, or a list of globs")
+    found = {
+        name: tuple(one.scalar() for one in child.elements())
+        if isinstance(child.value, list | tuple)
+        else _strings(child)
+        for name, child in children.items()
+    }
+    return _given(node, found)
+
+
+def _folders(node: Node, names: Variables) -> dict[str, tuple[str, ...]]:
+    found = {
+        name: tuple(_absolute(folder, names) for folder in _strings(names.expanded(child, home=True)))
+        for name, child in node.children().items()
+        if child.value is not None
+    }
+    return _given(node, found)
+
+
+def _given(node: Node, found: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """Refuse a condition that is empty: it would hold for every call, or for none."""
+    if not found or not all(found.values()):
+        raise node.error("expected at least one argument, each with at least one value", '"*" stands for all arguments')
+    return found
+
+
+def _absolute(folder: str, names: Variables) -> str:
+    if not folder.strip():
+        return str(names.folder)
+    return folder if folder.startswith("**") else str(names.folder / folder)
+
+
+def _annotations(node: Node, _: Variables) -> dict[str, bool]:
+    found, unknown = node.known(ANNOTATIONS, {})
+    for key, child in unknown.items():
+        raise child.error(f"there is no annotation {quoted(key)}", did_you_mean(key, ANNOTATIONS), at_name=True)
+    if not found:
+        raise node.error(f"expected one of {', '.join(ANNOTATIONS)}")
+    return {key: child.boolean() for key, child in found.items()}
+
+
+_CONDITIONS: Mapping[str, Callable[[Node, Variables], Any]] = {
+    "arguments": _globs,
+    "paths": _folders,
+    "annotations": _annotations,
+    "tainted": lambda node, _: node.boolean(),
+    "reason": lambda node, _: node.string(),
+}

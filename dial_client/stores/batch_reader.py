@@ -1,0 +1,84 @@
+"""Reads many conversations in one transaction: turns that begin at the same time read what they go on from together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from dial_client.stores.batcher import Batcher, BatchRequest
+from dial_client.stores.database import Database, held_now
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncConnection
+
+_AT_ONCE = 100
+"""Conversations that are read by one statement."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A conversation as its rows have it."""
+
+    record: Any
+    """id, title, created_at, updated_at, turn, unfinished, message_count, running"""
+    messages: list[tuple[int, str]] = field(default_factory=list)
+    """Position and JSON of each, in order."""
+
+
+class BatchReader:
+    """Reads from the tables of a database, under asyncio."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._together = Batcher(self._read)
+
+    async def read(self, conversation_id: str) -> Rows | None:
+        """Give a conversation; None where there is none.
+
+        Raises:
+            DialError: the database failed.
+        """
+        await self._database.open()
+        wish = BatchRequest[Rows](conversation_id)
+        await self._together.ask(wish)
+        return wish.result
+
+    async def aclose(self) -> None:
+        """Wait until what was asked for is read."""
+        await self._together.aclose()
+
+    async def _read(self, wishes: Sequence[BatchRequest[Rows]]) -> None:
+        ids = sorted({wish.conversation_id for wish in wishes})
+        found: dict[str, Rows] = {}
+
+        async def work(connection: AsyncConnection) -> None:
+            for at in range(0, len(ids), _AT_ONCE):
+                found.update(await _found(connection, ids[at : at + _AT_ONCE]))
+
+        failed: Exception | None = None
+        try:
+            await self._database.run(work, writes=False)
+        except Exception as error:  # noqa: BLE001 - raised where each of them was asked for
+            failed = error
+        for wish in wishes:
+            wish.result = found.get(wish.conversation_id)
+            wish.end(failed)
+
+
+async def _found(connection: AsyncConnection, ids: Sequence[str]) -> dict[str, Rows]:
+    from sqlalchemy import bindparam, text
+
+    conversations = text(
+        "SELECT id, title, created_at, updated_at, turn, unfinished, message_count,"  # noqa: S608 - our own words
+        f" {held_now(connection)} AS running FROM conversations WHERE id IN :ids"
+    ).bindparams(bindparam("ids", expanding=True))
+    messages = text(
+        "SELECT conversation_id, position, message FROM messages WHERE conversation_id IN :ids"
+        " ORDER BY conversation_id, position"
+    ).bindparams(bindparam("ids", expanding=True))
+    found = {row.id: Rows(row) for row in await connection.execute(conversations, {"ids": ids})}
+    for id_, position, message in await connection.execute(messages, {"ids": ids}):
+        if id_ in found:
+            found[id_].messages.append((position, message))
+    return found

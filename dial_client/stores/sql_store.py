@@ -1,0 +1,204 @@
+"""Conversations in a database: SQLite or PostgreSQL."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from dial_client.errors import DialError
+from dial_client.logs import get_logger
+from dial_client.messages import Message
+from dial_client.stores import row_values
+from dial_client.stores.batch_reader import BatchReader
+from dial_client.stores.batch_writer import BatchWriter, Packed, execute
+from dial_client.stores.conversation_store import (
+    Conversation,
+    ConversationSummary,
+    Page,
+    not_found,
+    page_of,
+    read_cursor,
+    search_words,
+)
+from dial_client.stores.database import Database, held_now
+from dial_client.stores.mailbox import Mailbox
+from dial_client.stores.migrations import words_of
+from dial_client.stores.store_core import Change, StoreCore
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncConnection
+
+log = get_logger(__name__)
+
+T = TypeVar("T")
+
+PATIENCE = 10.0
+"""Seconds an operation waits for other programs that write to the same database."""
+
+
+class SQLStore(StoreCore):
+    """A `ConversationStore` in a database, under asyncio. Any number of programs may use it at once.
+
+    A SQLite file is for its owner only: 0600, in folders that are made 0700. It is kept in WAL mode with
+    ``synchronous=FULL``: what was appended is on the disk before `append` returns. ``NORMAL`` would survive a killed
+    program too, but may lose the last messages when the machine goes down. PostgreSQL (the extra ``postgres``) is for
+    programs on several machines, and keeps what it has said it has by itself.
+
+    Args:
+        where: the path of a SQLite file, or a database's URL: ``postgresql://user@host/database``.
+        patience: seconds to wait for other programs that write to the same database.
+    """
+
+    def __init__(self, where: str | Path, *, patience: float = PATIENCE) -> None:
+        super().__init__()
+        self.where = where
+        """A file, or a database's URL."""
+        self._database = Database(where, patience=patience)
+        self._reader = BatchReader(self._database)
+        self._writer = BatchWriter(self._database)
+        self.board = Mailbox(self._database)
+        """Where programs that use the database tell each other something."""
+
+    @classmethod
+    def sqlite(cls, path: str | os.PathLike[str] | None = None) -> SQLStore:
+        """Make a store of a SQLite file, by default ``conversations.db`` in the user's data folder."""
+        if path is None:
+            import platformdirs
+
+            path = platformdirs.user_data_path("dial-client", appauthor=False) / "conversations.db"
+        return cls(Path(path))
+
+    async def warm(self) -> None:
+        """Open the database now instead of with the first operation; what it takes is loaded off the event loop."""
+        await self._database.open()
+
+    async def get(self, conversation_id: str) -> Conversation:
+        """See `ConversationStore.get`. A message that cannot be read is left out, and a note says so."""
+        read = await self._reader.read(_key(conversation_id))
+        if read is None:
+            raise not_found(conversation_id)
+        found = read.record
+        count = row_values.to_count(found.message_count)
+        # A turn may have stored more between the two statements: what was counted is what was there.
+        messages, notes = _decode_all(read.messages[:count])
+        return Conversation(
+            found.id,
+            row_values.to_title(found.title),
+            row_values.to_time(found.created_at),
+            row_values.to_time(found.updated_at),
+            messages,
+            notes,
+            running=bool(found.running),
+            turn=row_values.to_turn(found.turn),
+            unfinished=_unfinished(found.unfinished),
+            message_count=len(read.messages) if count is None else count,
+        )
+
+    async def turn_of(self, conversation_id: str) -> tuple[str, bool]:
+        """Give `Conversation.turn` and `Conversation.running` alone, without reading what was said.
+
+        Raises:
+            ConversationNotFound: there is none with this id.
+        """
+
+        async def work(connection: AsyncConnection) -> Any:
+            statement = f"SELECT turn, {held_now(connection)} FROM conversations WHERE id = :id"  # noqa: S608
+            return (await execute(connection, statement, {"id": _key(conversation_id)})).one_or_none()
+
+        found = await self._database.run(work, writes=False)
+        if found is None:
+            raise not_found(conversation_id)
+        turn, running = found
+        return row_values.to_turn(turn), bool(running)
+
+    async def list(self, limit: int = 50, *, cursor: str | None = None, search: str = "") -> Page:
+        """See `ConversationStore.list`."""
+        conditions, values = _conditions(cursor, search_words(search))
+
+        async def work(connection: AsyncConnection) -> Sequence[Any]:
+            statement = (
+                "SELECT id, title, created_at, updated_at, message_count,"  # noqa: S608 - of our own words only
+                f" {held_now(connection)} AS running FROM conversations"
+                f" WHERE {' AND '.join(conditions)} ORDER BY updated_at DESC, id DESC LIMIT :most"
+            )
+            return (await execute(connection, statement, {"most": limit + 1, **values})).all()
+
+        found = [_summary(row) for row in await self._database.run(work, writes=False)]
+        # A page goes on behind the last one whose time is known.
+        known = [summary for summary in found[:limit] if summary.updated_at != row_values.EPOCH]
+        return Page(page_of(found, limit), page_of([*known, *known[-1:]], len(known)).cursor if found[limit:] else None)
+
+    async def aclose(self) -> None:
+        """See `ConversationStore.aclose`."""
+        await self._reader.aclose()
+        await self._writer.aclose()
+        await self._database.aclose()
+
+    async def _change(self, conversation_id: str, change: Change[T]) -> T:
+        return await self._writer.change(_key(conversation_id), change)
+
+    def _packed(self, messages: Sequence[Message]) -> Sequence[Packed]:
+        return [_encode(message) for message in messages]
+
+
+def _conditions(cursor: str | None, words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """Give what the rows of a list have in common, as SQL and its parameters."""
+    conditions, values = ["1 = 1"], dict[str, str]()
+    if cursor is not None:
+        conditions.append("(updated_at, id) < (:time, :id)")
+        values["time"], values["id"] = read_cursor(cursor)
+    for at, word in enumerate(words):
+        conditions.append(
+            f"(words LIKE :word{at} ESCAPE '!' OR EXISTS (SELECT 1 FROM messages m"  # noqa: S608
+            f" WHERE m.conversation_id = conversations.id AND m.words LIKE :word{at} ESCAPE '!'))"
+        )
+        literal = "".join(f"!{char}" if char in "!%_" else char for char in word)
+        values[f"word{at}"] = f"%{literal}%"
+    return conditions, values
+
+
+def _summary(row: Any) -> ConversationSummary:
+    id_, title, created, updated, count, running = row
+    times = row_values.to_time(created), row_values.to_time(updated)
+    return ConversationSummary(
+        row_values.to_text(id_), row_values.to_title(title), *times, row_values.to_count(count) or 0, bool(running)
+    )
+
+
+def _key(conversation_id: str) -> str:
+    """Give the id, unless it is one that no text column could hold: then nothing has it."""
+    if not (conversation_id.isascii() and conversation_id.isprintable()):
+        raise not_found(conversation_id)
+    return conversation_id
+
+
+def _encode(message: Message) -> Packed:
+    try:
+        data = message.to_dict()
+        return Packed(json.dumps(data, separators=(",", ":")), words_of(data))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise DialError(f"a message of the {message.role} cannot be stored: {error}") from error
+
+
+def _decode_all(read: Iterable[Any]) -> tuple[tuple[Message, ...], tuple[str, ...]]:
+    messages: list[Message] = []
+    notes: list[str] = []
+    for position, text in read:
+        try:
+            messages.append(Message.from_dict(json.loads(text)))
+        except (TypeError, ValueError, RecursionError) as error:
+            number = position + 1 if isinstance(position, int) else len(messages) + len(notes) + 1
+            notes.append(f"message {number} cannot be read and is left out")
+            log.warning("message_unreadable", number=number, error=type(error).__name__)
+    return tuple(messages), tuple(notes)
+
+
+def _unfinished(text: str) -> tuple[Message, ...]:
+    try:
+        return tuple(Message.from_dict(said) for said in json.loads(text or "[]"))
+    except (TypeError, ValueError, RecursionError) as error:
+        log.warning("unfinished_unreadable", error=type(error).__name__)
+        return ()

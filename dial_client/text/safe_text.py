@@ -1,0 +1,179 @@
+"""Foreign text made safe: no escapes, no control characters, nothing invisible.
+
+A terminal would act on it, and a model would read what the person beside it does not see: both get the same text.
+
+What is removed: ECMA-48 control sequences (CSI, OSC, DCS, APC, PM, SOS, in 7 and 8 bit), C0 and C1 controls but for
+line feed and tab, carriage returns, lone surrogates, interlinear annotations, and every character of the tables in
+`invisible_characters`. A string (OSC, DCS, …) that does not end soon and on its line is no string: mere text in a wrong
+encoding often looks like the beginning of one, and what it says must not get lost.
+
+What is kept of the invisible: the emoji variation selector and joiners where they change what is drawn. These are
+emoji sequences (UTS #51, section 1.4), conjuncts behind a virama and letters of the Arabic script that would join
+(RFC 5892, appendices A.1 and A.2).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+
+from dial_client.text.invisible_characters import (
+    CONTROL,
+    DEFAULT_IGNORABLE,
+    DUAL_JOINING,
+    EMOJI_MODIFIER,
+    PICTOGRAPHIC,
+    RIGHT_JOINING,
+    TRANSPARENT,
+    VIRAMA,
+    to_character_class,
+)
+
+MAX_HELD = 4096
+"""Characters of a string that are waited for."""
+
+_CSI = r"(?:\x1b\[|\x9b)[0-?]{0,64}+[ -/]{0,16}+"
+_STRING = r"(?:\x1b[\]P_^X]|[\x9d\x90\x9f\x9e\x98])"
+_PAYLOAD = rf"[^\x00-\x1f\x7f-\x9f]{{0,{MAX_HELD}}}+"
+_OTHER = r"\x1b[ -/]{0,16}+"
+_SEQUENCE = rf"{_CSI}[@-~]?|{_STRING}(?:{_PAYLOAD}(?:\x07|\x1b\\|\x9c))?|{_OTHER}[0-~]?"
+_OPEN = rf"{_CSI}\Z|{_STRING}{_PAYLOAD}\x1b?\Z|{_OTHER}\Z"
+
+_JOINERS = "\u200c\u200d\ufe0f"
+_UNWANTED = re.compile(f"[{to_character_class(DEFAULT_IGNORABLE, CONTROL)}]")  # what begins a sequence is among them
+_ALWAYS = f"[{to_character_class(DEFAULT_IGNORABLE, CONTROL, without=_JOINERS)}]"
+_MARKS = to_character_class(TRANSPARENT)
+_UNDECIDED = f"[{_JOINERS}][{_MARKS}]{{0,2}}\\Z"
+_BEFORE = 3
+"""Characters before a joiner that decide about it."""
+
+
+@cache
+def _out_of_place() -> str:
+    """Return the pattern of joiners that join nothing."""
+    pictographic, virama = to_character_class(PICTOGRAPHIC), to_character_class(VIRAMA)
+    after_emoji = (
+        rf"(?:(?<=[{pictographic}{to_character_class(EMOJI_MODIFIER)}]\u200d)|(?<=[{pictographic}]\ufe0f\u200d))"
+    )
+    dual, right = to_character_class(DUAL_JOINING), to_character_class(RIGHT_JOINING)
+    after_letter = "|".join(rf"(?<=[{dual}]{f'[{_MARKS}]' * marks}\u200c)" for marks in range(_BEFORE))
+    # Bengali and Kannada write the joiner before the virama behind an initial r (Unicode Standard, chapter 12).
+    after_r = r"(?<=\u09b0\u200d)\u09cd|(?<=\u0cb0\u200d)\u0ccd"
+    return (
+        rf"\ufe0f(?<![{pictographic}]\ufe0f)(?!(?<=[0-9#*]\ufe0f)\u20e3)"
+        rf"|\u200d(?!{after_emoji}[{pictographic}]|(?<=[{virama}]\u200d)|{after_r})"
+        rf"|\u200c(?!(?<=[{virama}]\u200c)|(?:{after_letter})[{_MARKS}]{{0,2}}[{dual}{right}])"
+    )
+
+
+@cache
+def _unseen() -> re.Pattern[str]:
+    return re.compile(f"[\u2028\u2029]|{_ALWAYS}|{_out_of_place()}")
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Compile a pattern when it is first needed: that costs milliseconds, and clean text needs none of them."""
+    return re.compile(pattern)
+
+
+@dataclass(frozen=True, slots=True)
+class CleanText:
+    """Text as `safe` returns it, and how much of it is missing."""
+
+    text: str
+    removed: int
+    """Characters that are not there any more; carriage returns at the ends of lines are not counted."""
+
+
+def safe(text: str) -> str:
+    """Give the text without anything a terminal would act on, or that nobody sees."""
+    if _UNWANTED.search(text) is None:
+        return text
+    return _without_joiners(_without_sequences(text), 0)
+
+
+def clean(text: str) -> CleanText:
+    """Return the text as `safe` does, with the number of characters that were removed."""
+    lines = text.replace("\r\n", "\n")
+    kept = safe(lines)
+    return CleanText(kept, len(lines) - len(kept))
+
+
+def removed_note(count: int) -> str:
+    """Return a sentence on how much of a text was removed; empty for nothing."""
+    if not count:
+        return ""
+    return f"{count:,} invisible {'character was' if count == 1 else 'characters were'} removed"
+
+
+def visible(text: str) -> str:
+    r"""Return the text with what nobody sees written out: ``\u{202e}``. The page does the same (``unseen.js``)."""
+    return _unseen().sub(lambda found: f"\\u{{{ord(found[0]):x}}}", text)
+
+
+def count_unseen(text: str) -> int:
+    """Return how many characters `visible` writes out."""
+    return sum(1 for _ in _unseen().finditer(text))
+
+
+def one_line(text: str, most: int) -> str:
+    """Give the text on one line, cut to at most `most` characters, for a name or a message among others."""
+    flat = " ".join(safe(text).split())
+    return flat if len(flat) <= most else flat[: most - 1] + "…"
+
+
+def _without_sequences(text: str) -> str:
+    """Return the text without control sequences, and without all that nobody sees but joiners."""
+    return _compiled(_ALWAYS).sub("", _compiled(_SEQUENCE).sub("", text))
+
+
+def _without_joiners(text: str, start: int) -> str:
+    """Return the text from `start` on; what is before it decides about joiners behind it."""
+    if _UNWANTED.search(text, start) is None:
+        return text[start:]
+    kept = []
+    for found in _compiled(_out_of_place()).finditer(text, start):
+        kept.append(text[start : found.start()])
+        start = found.end()
+    return "".join([*kept, text[start:]])
+
+
+class SafeStream:
+    """`safe` for text that comes in pieces: a sequence that is split over two pieces is removed too."""
+
+    def __init__(self) -> None:
+        self._held = ""
+        """What may be the beginning of a control sequence."""
+        self._before = ""
+        """The last characters that were given, or removed as a misplaced joiner."""
+        self._undecided = ""
+        """A joiner whose next letter is not known yet."""
+
+    def feed(self, text: str) -> str:
+        """Take more, give what can be shown."""
+        if not self._held and not self._undecided and _UNWANTED.search(text) is None:
+            self._before = (self._before + text)[-_BEFORE:]
+            return text
+        text = self._held + text
+        unfinished = _compiled(_OPEN).search(text)
+        start = unfinished.start() if unfinished else len(text)
+        self._held = text[start:]
+        return self._decided(text[:start], is_end=False)
+
+    def finish(self) -> str:
+        """Take the end, give the rest of what can be shown."""
+        held, self._held = self._held, ""
+        rest = self._decided(held, is_end=True)
+        self._before = ""
+        return rest
+
+    def _decided(self, text: str, *, is_end: bool) -> str:
+        text = self._undecided + _without_sequences(text)
+        open_end = None if is_end else _compiled(_UNDECIDED).search(text)
+        end = open_end.start() if open_end else len(text)
+        known = self._before + text[:end]
+        shown = _without_joiners(known, len(self._before))
+        self._before, self._undecided = known[-_BEFORE:], text[end:]
+        return shown

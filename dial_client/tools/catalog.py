@@ -1,0 +1,183 @@
+"""The tools of all servers under the names the model knows them by.
+
+Names are never parsed back: `Catalog.routes` is the only way home.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import cached_property
+from itertools import chain, count
+from typing import TYPE_CHECKING, Any, Protocol
+
+from dial_client.icons import icons_of
+from dial_client.messages import ToolSpec
+from dial_client.schema import provider_schema
+from dial_client.servers.connection import Connection
+from dial_client.servers.session import OnProgress
+from dial_client.settings.config_types import ServerSettings
+from dial_client.text.safe_text import clean
+
+if TYPE_CHECKING:
+    from mcp_types import CallToolResult, Tool
+
+MAX_NAME = 64
+"""Characters of an offered name: what OpenAI's APIs take; others take more."""
+MAX_DESCRIPTION = 8_000
+"""Characters of a tool's description; what is beyond is a server trying to fill the model's context."""
+
+READ_RESULT, SEARCH_TOOLS = "read_result", "search_tools"
+LIST_RESOURCES, READ_RESOURCE = "list_resources", "read_resource"
+RESERVED = frozenset({READ_RESULT, SEARCH_TOOLS, LIST_RESOURCES, READ_RESOURCE})
+"""The names of the host's own tools: a server's tool of such a name is offered with its server's."""
+
+Key = tuple[str, str]
+"""A server's name in the configuration, and the tool's own name there."""
+
+
+class ToolBackend(Protocol):
+    """Who answers calls: the connection to a server, or the host itself."""
+
+    @property
+    def name(self) -> str:
+        """The server's name in the configuration; empty for the host."""
+        ...
+
+    @property
+    def settings(self) -> ServerSettings | None:
+        """What the configuration says of it."""
+        ...
+
+    async def call(self, tool: str, arguments: Mapping[str, Any], on_progress: OnProgress) -> CallToolResult:
+        """Call a tool by its own name."""
+        ...
+
+
+@dataclass(frozen=True)
+class Route:
+    """The way from an offered name to whoever answers it."""
+
+    connection: ToolBackend
+    spec: ToolSpec
+
+    @cached_property
+    def check(self) -> provider_schema.ArgumentCheck:
+        """The check of arguments against the original schema, compiled on first use."""
+        return provider_schema.ArgumentCheck(self.spec.original_schema)
+
+    @cached_property
+    def promise(self) -> provider_schema.ArgumentCheck:
+        """The check of structured results against what the server promises, compiled on first use."""
+        return provider_schema.ArgumentCheck(self.spec.output_schema or {})
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """The tools on offer at one moment; a change of any server makes a new one."""
+
+    tools: tuple[ToolSpec, ...] = ()
+    """Sorted by name, so that what is sent is the same from run to run and prompt caches hit."""
+    routes: Mapping[str, Route] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    """Tools that were left out, and why."""
+
+
+def catalog_of(connections: Iterable[Connection]) -> Catalog:
+    """Collect the tools of all servers: named, made fit, filtered as the configuration says, sorted."""
+    notes: list[str] = []
+    found: dict[Key, tuple[Connection, Tool]] = {}
+    for connection in connections:
+        for tool in connection.tools:
+            if not is_enabled(tool.name, connection):
+                continue
+            if (connection.name, tool.name) in found:
+                notes.append(f"{connection.name}: the tool {tool.name!r} is there twice; the first one is used")
+                continue
+            found[connection.name, tool.name] = (connection, tool)
+    routes: dict[str, Route] = {}
+    for key, name in offered_names(found).items():
+        connection, tool = found[key]
+        try:
+            routes[name] = Route(connection, spec_of(name, connection.name, tool))
+        except provider_schema.Unsupported as reason:
+            notes.append(f"{connection.name}: the tool {tool.name!r} is left out: {reason}")
+    ordered = dict(sorted(routes.items()))
+    return Catalog(tuple(route.spec for route in ordered.values()), ordered, tuple(notes))
+
+
+def is_enabled(tool: str, connection: Connection) -> bool:
+    """Whether the configuration leaves a server's tool in."""
+    settings = connection.settings
+    if settings is None:
+        return True
+    wanted = settings.enabled_tools is None or any(fnmatchcase(tool, name) for name in settings.enabled_tools)
+    return wanted and not any(fnmatchcase(tool, name) for name in settings.disabled_tools)
+
+
+def spec_of(name: str, server: str, tool: Tool) -> ToolSpec:
+    """Return a server's tool as it is offered by this name.
+
+    Raises:
+        Unfit: no provider would take its schema.
+    """
+    fit = provider_schema.fit(tool.input_schema)
+    hints = tool.annotations
+    description = clean("\n\n".join([(tool.description or "")[:MAX_DESCRIPTION], *fit.hints]))
+    title = clean(tool.title or (hints.title if hints else None) or "")
+    return ToolSpec(
+        name=name,
+        description=description.text.strip(),
+        input_schema=fit.schema,
+        server=server,
+        tool=tool.name,
+        title=title.text or None,
+        original_schema=tool.input_schema,
+        output_schema=tool.output_schema,
+        read_only=bool(hints and hints.read_only_hint),
+        idempotent=bool(hints and hints.idempotent_hint),
+        destructive=hints.destructive_hint if hints else None,
+        open_world=hints.open_world_hint if hints else None,
+        icons=icons_of(tool.icons),
+        removed_invisible=description.removed + title.removed,
+    )
+
+
+def offered_names(keys: Iterable[Key]) -> dict[Key, str]:
+    """Give each tool a name that matches ``^[a-zA-Z0-9_-]{1,64}$``, unique and the same from run to run.
+
+    A tool's own name if only one server has it, else ``server__tool``; what is too long or still collides is cut and
+    gets a short hash of where it comes from. Those names are given first: no server can take one by forging it.
+    """
+    keys = sorted(set(keys))
+    plain = Counter(_clean(tool) for _, tool in keys)
+    wanted = {
+        (server, tool): _clean(tool)
+        if plain[_clean(tool)] == 1 and _clean(tool) not in RESERVED
+        else _clean(f"{server}__{tool}")
+        for server, tool in keys
+    }
+    uses = Counter(wanted.values())
+    as_wanted = {key: uses[name] == 1 and len(name) <= MAX_NAME for key, name in wanted.items()}
+    names: dict[Key, str] = {}
+    taken: set[str] = set()
+    for key in sorted(keys, key=lambda key: (as_wanted[key], key)):
+        hashed = (_hashed(wanted[key], key, attempt) for attempt in count())
+        possible = chain((wanted[key],), hashed) if as_wanted[key] else hashed
+        names[key] = next(name for name in possible if name not in taken)
+        taken.add(names[key])
+    return names
+
+
+def _clean(name: str) -> str:
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", name) or "tool"
+
+
+def _hashed(name: str, key: Key, attempt: int) -> str:
+    source = "\0".join(key) + "\0" * attempt
+    digest = hashlib.sha256(source.encode(errors="replace")).hexdigest()[:10]
+    return f"{name[: MAX_NAME - len(digest) - 1]}_{digest}"

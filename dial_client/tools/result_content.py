@@ -1,0 +1,126 @@
+"""What a tool gave back, as the model reads it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from dial_client.messages import IMAGE_TYPES, PDF, Content, FilePart, ImagePart, Part, TextPart, media_type
+from dial_client.text.safe_text import safe
+
+if TYPE_CHECKING:
+    from mcp_types import CallToolResult
+
+NO_OUTPUT = "(no output)"
+
+
+def content_of(result: CallToolResult, remark: str = "") -> Content:
+    """Turn a result into content: text, images and PDF documents as they are, the rest as a line.
+
+    The line says what there was, where, and how large it is.
+
+    Structured content is used only where there is no text: servers send both to say the same thing
+    (MCP 2026-07-28, server/tools: structured content SHOULD be mirrored as text).
+
+    Args:
+        result: as the server gave it.
+        remark: what the model should know of it, behind everything else.
+    """
+    parts = [part_of(block) for block in result.content]
+    has_text = any(isinstance(part, TextPart) and part.text.strip() for part in parts)
+    if not has_text and result.structured_content is not None:
+        parts.append(TextPart(safe(json.dumps(result.structured_content, ensure_ascii=False))))
+    parts.append(TextPart(safe(remark)))
+    return _joined(part for part in parts if not isinstance(part, TextPart) or part.text.strip())
+
+
+def _joined(parts: Iterable[Part]) -> Content:
+    kept = tuple(parts)
+    if not kept:
+        return NO_OUTPUT
+    if all(isinstance(part, TextPart) for part in kept):
+        return "\n".join(part.text for part in kept if isinstance(part, TextPart))
+    return kept
+
+
+def part_of(block: Any) -> Part:
+    """Turn one block of content into a part: text, an image or a PDF document, else a line that says what it is."""
+    match block.type:
+        case "text":
+            return TextPart(safe(block.text))
+        case "image":
+            return ImagePart(block.data, block.mime_type)
+        case "audio":
+            return TextPart(safe(f"[audio, {block.mime_type}, {_size(block.data)}: it cannot be shown here]"))
+        case "resource_link":
+            about = f", {block.mime_type}" if block.mime_type else ""
+            return TextPart(safe(f"[resource {block.name}: {block.uri}{about}]"))
+        case "resource":
+            return resource_part(block.resource)
+        case other:
+            return TextPart(safe(f"[content of an unknown kind: {other}]"))
+
+
+def resource_part(resource: Any) -> Part:
+    """Turn what was read of a resource (it has `uri`, `mime_type`, and `text` or `blob`) into a part, as `part_of`."""
+    text = getattr(resource, "text", None)
+    if text is not None:
+        return TextPart(safe(f"[resource {resource.uri}]\n{text}"))
+    kind = media_type(resource.mime_type or "")
+    if kind in IMAGE_TYPES:
+        return ImagePart(resource.blob, kind)
+    if kind == PDF:
+        return FilePart(resource.blob, kind, _name(str(resource.uri)))
+    said = resource.mime_type or "binary"
+    return TextPart(safe(f"[resource {resource.uri}, {said}, {_size(resource.blob)}: it cannot be shown here]"))
+
+
+def _name(uri: str) -> str:
+    """Give the last part of a URI's path, which is what people call a file; the URI where there is no path."""
+    try:
+        path = urlsplit(uri).path
+    except ValueError:  # what servers send need not be a URI
+        return safe(uri)
+    return safe(unquote(path).rstrip("/").rpartition("/")[2] or uri)
+
+
+def _size(base64: str) -> str:
+    return f"{len(base64) * 3 // 4 - base64.count('=', -2):,} bytes"
+
+
+def cut(content: Content, max_chars: int, more: str = "") -> Content:
+    """Cut the text of a result to a head and a tail that are `max_chars` characters together, and say its true size.
+
+    Args:
+        content: the result.
+        max_chars: characters of its text that are kept.
+        more: how the rest can be had; said where it is missing.
+    """
+    if isinstance(content, str):
+        return _cut_text(content, max_chars, more)
+    left = max_chars
+    skipped = 0
+    kept: list[Part] = []
+    for part in content:
+        if not isinstance(part, TextPart):
+            kept.append(part)
+        elif left or not part.text:
+            kept.append(replace(part, text=_cut_text(part.text, left, more)))
+            left = max(0, left - len(part.text))
+        else:
+            skipped += len(part.text)
+    if skipped:
+        kept.append(TextPart(f"[… {skipped:,} more characters are left out here{more} …]"))
+    return tuple(kept)
+
+
+def _cut_text(text: str, max_chars: int, more: str) -> str:
+    if len(text) <= max_chars:
+        return text
+    head = max_chars * 3 // 4
+    tail = max_chars - head
+    gap = f"\n[… {len(text) - head - tail:,} of {len(text):,} characters are left out here{more} …]\n"
+    return text[:head] + gap + (text[-tail:] if tail else "")

@@ -1,0 +1,235 @@
+"""Which of many tools fit a few words: what a search tool looks its answers up in.
+
+BM25 (Robertson and Zaragoza, "The Probabilistic Relevance Framework", 2009) over weighted fields. Words are compared by
+their stems; a few that mean the same in this field stand for one another, for less than themselves; a word that no tool
+has stands for those spelled most like it. Names, descriptions and schemas are servers' text and queries a model's: each
+is read once and only so far.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import islice, pairwise
+from typing import Any
+
+from dial_client.messages import ToolSpec
+from dial_client.text.normalization import (
+    HUMP,
+    PARTICLES,
+    QUESTIONS,
+    SAME_AS,
+    WORD,
+    letter_pairs,
+    meaning,
+    name_words,
+    plain,
+    related,
+)
+
+MAX_QUERY = 500
+"""Characters of a query that are read."""
+MAX_TERMS = 24
+"""Different words of a query that count: the first ones."""
+MAX_UNKNOWN = 6
+"""Words of a query that are looked up by their spelling, because no tool has them."""
+MAX_ALIKE = 5
+"""Words an unknown one may be taken for."""
+MAX_TEXT = 2_000
+"""Characters of one text of a tool that are read."""
+MAX_DETAIL = 300
+"""Characters of what is said about one parameter that are read."""
+MAX_SCHEMAS = 80
+"""Parts of one tool's schema that are read, itself included."""
+MAX_VALUES = 40
+"""Values of one ``enum`` that are read."""
+
+# The weight of a field, its usual number of words, and how much a longer one counts less (BM25's b).
+_Field = tuple[float, float, float]
+_NAME: _Field = (4.0, 3.0, 0.4)
+_TITLE: _Field = (2.0, 3.0, 0.4)
+_SERVER: _Field = (2.0, 1.0, 0.0)
+_DESCRIPTION: _Field = (1.0, 14.0, 0.4)
+_PARAMETERS: _Field = (1.2, 5.0, 0.4)
+_DETAILS: _Field = (0.3, 20.0, 0.4)
+
+_SATURATION = 4.0
+"""BM25's k1: from here on, more of the same word says little more."""
+_SYNONYM = 0.7
+"""What a word counts that was not said but means the same."""
+_PARTICLE = 0.3
+"""What a word counts that may be part of a verb ("turn on") or say nothing ("on Monday")."""
+_ASKED = 0.5
+"""What it counts that a tool gets, lists or finds, where the query is a question."""
+_LIKENESS = 0.55
+"""The least two words' spellings have in common (Dice's coefficient of their pairs of letters) to be taken as one."""
+_NAMED = 1_000.0
+"""What the mention of a tool's own name adds: more than any words can."""
+
+_NAME_LIKE = re.compile(r"[\w.-]+")
+
+_BY_NAME = ("properties", "$defs")
+_INNER = dict.fromkeys((*_BY_NAME, "items", "anyOf", "oneOf", "allOf")).keys()
+
+
+class SearchIndex:
+    """An index of a catalogue's tools, made anew when the catalogue changes.
+
+    Args:
+        tools: what is searched. Of two with the same offered name the first one counts.
+    """
+
+    def __init__(self, tools: Sequence[ToolSpec]) -> None:
+        first = {tool.name: tool for tool in reversed(tools)}
+        self._tools = tuple(first[name] for name in sorted(first))
+        self._weights: defaultdict[str, dict[int, float]] = defaultdict(dict)
+        self._named: defaultdict[str, list[int]] = defaultdict(list)
+        read = _Reading()
+        for at, tool in enumerate(self._tools):
+            for name in {tool.name.casefold(), tool.tool.casefold()} - {""}:
+                self._named[name].append(at)
+            for word, weight in _weighed(tool, read).items():
+                self._weights[word][at] = weight
+        self._spelled: defaultdict[str, list[str]] = defaultdict(list)
+        for word in self._weights:
+            for pair in letter_pairs(word):
+                self._spelled[pair].append(word)
+
+    def search(self, query: str, limit: int = 5) -> tuple[ToolSpec, ...]:
+        """Give the tools that fit best, the best first; those that fit equally well by their names.
+
+        Args:
+            query: words, a question or a tool's name; only its first `MAX_QUERY` characters are read.
+            limit: the most that is given. There may be fewer, and none where nothing fits.
+        """
+        query = query[:MAX_QUERY]
+        scores: defaultdict[int, float] = defaultdict(float)
+        for alternatives in self._terms(query):
+            best: dict[int, float] = {}
+            rarity = self._rarity(alternatives)
+            for word, part in alternatives.items():
+                value = part * rarity
+                for at, weight in self._weights.get(word, {}).items():
+                    if (score := value * weight / (_SATURATION + weight)) > best.get(at, 0.0):
+                        best[at] = score
+            for at, value in best.items():
+                scores[at] += value
+        for at in self._mentioned(query):
+            scores[at] += _NAMED
+        ranked = sorted(scores, key=lambda at: (-scores[at], at))
+        return tuple(self._tools[at] for at in ranked[: max(limit, 0)])
+
+    def _rarity(self, alternatives: Iterable[str]) -> float:
+        """Give how much is learned from a word (BM25's idf), those that stand in its place counted with it."""
+        found = len(set().union(*(self._weights.get(word, ()) for word in alternatives)))
+        return math.log(1 + (len(self._tools) - found + 0.5) / (found + 0.5))
+
+    def _terms(self, query: str) -> Iterator[dict[str, float]]:
+        """Give for each word of a query what may stand in its place, and for how much."""
+        unknown = 0
+        if QUESTIONS.intersection(WORD.findall(query.casefold())[:1]):
+            yield dict.fromkeys(("get", "list", "search", "find", "read"), _ASKED)
+        for word in self._words(query)[:MAX_TERMS]:
+            alternatives = dict.fromkeys(related().get(word, ()), _SYNONYM)
+            alternatives[word] = _PARTICLE if word in PARTICLES else 1.0
+            if self._weights.keys().isdisjoint(alternatives) and unknown < MAX_UNKNOWN:
+                unknown += 1
+                alternatives |= self._spelled_like(word)
+            yield alternatives
+
+    def _words(self, query: str) -> list[str]:
+        """Give the different stems of a query, and those of what its phrases mean."""
+        said = [meaning(word) for chunk in WORD.findall(query) for word in self._split(chunk)]
+        said = [word for word in said if word and not word.isdigit()]
+        words = dict.fromkeys(said)
+        for word in said:
+            words |= dict.fromkeys(SAME_AS.get((word,), ()))
+        for pair in pairwise(said):
+            words |= dict.fromkeys(SAME_AS.get(pair, ()))
+            if (joined := "".join(pair)) in self._weights:
+                words[joined] = None
+        return list(words)
+
+    def _split(self, chunk: str) -> list[str]:
+        """Give ``GitHub`` as one word where tools have it as one, else its parts."""
+        whole = plain(chunk)
+        return [whole] if meaning(whole) in self._weights else [plain(part) for part in HUMP.split(chunk)]
+
+    def _spelled_like(self, word: str) -> dict[str, float]:
+        """Give the known words that look most like an unknown one: it may be misspelled, or inflected otherwise."""
+        if len(word) < 5:
+            return {}
+        shared: Counter[str] = Counter()
+        for pair in letter_pairs(word):
+            shared.update(self._spelled.get(pair, ()))
+        # A word has one pair more than letters, its two ends included.
+        likeness = {known: 2 * count / (len(word) + len(known) + 2) for known, count in shared.items()}
+        alike = sorted((-value, known) for known, value in likeness.items() if value >= _LIKENESS)
+        return {known: value**2 for value, known in alike[:MAX_ALIKE]}
+
+    def _mentioned(self, query: str) -> set[int]:
+        """Give the tools called by their names. A name of one plain word must be all that is said."""
+        said = (name.strip(".-") for name in _NAME_LIKE.findall(query))
+        names = {name for name in said if not name.isalpha() or HUMP.search(name)} | {query.strip()}
+        return {at for name in names for at in self._named.get(name.casefold(), ())}
+
+
+class _Reading:
+    """What was read while an index is made: the same words and names are in many tools."""
+
+    def __init__(self) -> None:
+        self.meaning = cache(meaning)
+        self.name = cache(name_words)
+
+
+def _weighed(tool: ToolSpec, read: _Reading) -> dict[str, float]:
+    """Give each word of a tool, and how much it is in it."""
+    parameters, details = _said_in(tool.input_schema)
+    own = read.name(tool.name)
+    weights: defaultdict[str, float] = defaultdict(float)
+    for (weight, usual, shortened), words in (
+        (_NAME, [*own, *(word for word in read.name(tool.tool) if word not in own)]),
+        (_TITLE, _words(tool.title or "")),
+        (_SERVER, read.name(tool.server)),
+        (_DESCRIPTION, _words(tool.description)),
+        (_PARAMETERS, [word for name in parameters for word in read.name(name)]),
+        (_DETAILS, _words(" ".join(details))),
+    ):
+        each = weight / (1 - shortened + shortened * len(words) / usual)
+        for word in words:
+            weights[read.meaning(word)] += each
+    weights.pop("", None)
+    return weights
+
+
+def _said_in(schema: Any) -> tuple[list[str], list[str]]:
+    """Give the names of a schema's properties, and what is said about them: descriptions, values to choose of."""
+    names: list[str] = []
+    details: list[Any] = []
+    waiting: list[Any] = [dict(schema)] if isinstance(schema, Mapping) else []
+    for part in waiting:  # the list grows meanwhile
+        details.append(part.get("description"))
+        if isinstance(values := part.get("enum"), list):
+            details += values[:MAX_VALUES]
+        if isinstance(properties := part.get("properties"), dict):
+            names += map(str, islice(properties, MAX_SCHEMAS))
+        if not _INNER.isdisjoint(part):
+            inner = _inner_schemas(part)
+            waiting += islice((one for one in inner if isinstance(one, dict)), max(0, MAX_SCHEMAS - len(waiting)))
+    return names[:MAX_SCHEMAS], [text[:MAX_DETAIL] for text in details if isinstance(text, str)]
+
+
+def _inner_schemas(schema: Mapping[str, Any]) -> Iterator[Any]:
+    for key in _INNER:
+        match schema.get(key):
+            case dict() as inner:
+                yield from inner.values() if key in _BY_NAME else (inner,)
+            case list() as inner:
+                yield from inner
+
+
+def _words(text: str) -> list[str]:
+    return WORD.findall(plain(text[:MAX_TEXT]))

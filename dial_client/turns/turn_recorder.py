@@ -1,0 +1,138 @@
+"""Folds a turn's events into a `Turn`, wherever the turn ends.
+
+What is recorded is a valid history at every moment: `settle` answers what is still open.
+"""
+
+from __future__ import annotations
+
+from dial_client.events import Event, MessageCompleted, RoundStarted, TextDelta, ToolCallFinished, ToolCallStarted
+from dial_client.limits import StopReason
+from dial_client.messages import Failure, Message, Role, ToolCallRequest, ToolCallResult, Usage
+from dial_client.turn_result import ToolCallRecord, Turn
+
+
+class TurnRecorder:
+    """Everything a turn has said and done so far."""
+
+    def __init__(self) -> None:
+        self._messages: list[Message] = []
+        self._rounds: list[dict[str, ToolCallRecord | None]] = []
+        self._started: dict[str, ToolCallStarted] = {}
+        self._notes: dict[str, None] = {}
+        self._rounds_used: list[Usage] = []
+        self._costs: list[float | None] = []
+        self._depth = 0
+        self._unfinished_text: list[str] = []
+        self.unallowed: set[str] = set()
+        """Calls that wait for permission: those were not run, whatever ends the turn."""
+
+    def record(self, event: Event) -> None:
+        """Take note of one event."""
+        match event:
+            case TextDelta(text):
+                self._unfinished_text.append(text)
+            case RoundStarted(depth):
+                self._depth = depth
+            case MessageCompleted(message):
+                self._messages.append(message)
+                self._unfinished_text.clear()
+                if message.tool_calls:
+                    self._rounds.append(dict.fromkeys(call.id for call in message.tool_calls))
+            case ToolCallStarted():
+                self._started[event.call.id] = event
+            case ToolCallFinished(result, server, duration):
+                started = self._started.pop(result.tool_call_id)
+                record = ToolCallRecord(started.call, result, server, started.tool, duration)
+                self._rounds[-1][result.tool_call_id] = record
+
+    def note(self, *notes: str) -> None:
+        """Remember what the user should know; the same note counts once."""
+        self._notes.update(dict.fromkeys(notes))
+
+    def add_usage(self, usage: Usage, cost_usd: float | None = None) -> None:
+        """Count what one request took; its cost is None where it is not known."""
+        self._rounds_used.append(usage)
+        self._costs.append(cost_usd)
+
+    @property
+    def usage(self) -> Usage:
+        """Of all requests so far."""
+        return sum(self._rounds_used, Usage())
+
+    @property
+    def rounds(self) -> tuple[tuple[ToolCallRecord, ...], ...]:
+        """The calls that are done, by the reply they were in."""
+        return tuple(tuple(record for record in calls.values() if record) for calls in self._rounds)
+
+    @property
+    def said(self) -> str:
+        """The text of the reply that is being written, as far as it came."""
+        return "".join(self._unfinished_text)
+
+    @property
+    def settled(self) -> tuple[Message, ...]:
+        """All messages so far; the results of a round are among them from when the last of them is known."""
+        results = self.results_so_far
+        return (*self._messages, *results) if len(results) == len(self._unanswered()) else tuple(self._messages)
+
+    @property
+    def servers_at_work(self) -> frozenset[str]:
+        """The servers of the calls that are not over."""
+        return frozenset(started.server for started in self._started.values())
+
+    @property
+    def results_so_far(self) -> tuple[Message, ...]:
+        """The results of the calls that are done and have no message yet."""
+        return tuple(Message.tool(call, record.result) for call, record in self._unanswered() if record)
+
+    def settle(self, why: str) -> list[Event]:
+        """Give the events that close what is open: calls without an end, results without a message, cut text."""
+        events: list[Event] = []
+        interrupted = f"Interrupted: {why}. It is not known whether the tool did its work."
+        ends: dict[str, ToolCallResult] = {}
+        for id_, started in self._started.items():
+            said = f"Not run: {why}." if id_ in self.unallowed else interrupted
+            ends[id_] = ToolCallResult.failed(id_, Failure.NOT_RUN, said)
+            events.append(ToolCallFinished(ends[id_], started.server, 0.0))
+        for call, record in self._unanswered():
+            not_run = ToolCallResult.failed(call.id, Failure.NOT_RUN, f"Not run: {why}.")
+            result = record.result if record else ends.get(call.id, not_run)
+            events.append(MessageCompleted(Message.tool(call, result)))
+        if self.said.strip():
+            events.append(MessageCompleted(Message.assistant(self.said)))
+        return events
+
+    def _unanswered(self) -> list[tuple[ToolCallRequest, ToolCallRecord | None]]:
+        """Give the calls of the last round that have no result message: ids are unique in a round, not beyond."""
+        asked_at = max((at for at, message in enumerate(self._messages) if message.tool_calls), default=None)
+        if asked_at is None:
+            return []
+        answered = {message.tool_call_id for message in self._messages[asked_at + 1 :]}
+        calls = self._messages[asked_at].tool_calls
+        return [(call, self._rounds[-1][call.id]) for call in calls if call.id not in answered]
+
+    def _cost_usd(self) -> float | None:
+        """Give the sum, if every part of it is known."""
+        known = [cost for cost in self._costs if cost is not None]
+        return round(sum(known), 8) if known and len(known) == len(self._costs) else None
+
+    def turn(self, stop_reason: StopReason) -> Turn:
+        """Give what the turn came to; its last word is the last thing the model said, else why it said nothing."""
+        last = self._messages[-1] if self._messages else None
+        handed_back: tuple[ToolCallRequest, ...] = ()
+        if stop_reason is StopReason.HANDED_BACK:
+            handed_back = tuple(call for call, _ in self._unanswered())
+            last = next((message for message in reversed(self._messages) if message.tool_calls), last)
+        unsaid = f"[Unable to complete task: {stop_reason.sentence}]" if last is not None else ""
+        return Turn(
+            message=last if last is not None and last.role is Role.ASSISTANT else Message.assistant(unsaid),
+            messages=tuple(self._messages),
+            stop_reason=stop_reason,
+            depth=self._depth,
+            usage=self.usage,
+            tool_calls=tuple(record for calls in self.rounds for record in calls),
+            notes=tuple(self._notes),
+            rounds=tuple(self._rounds_used),
+            cost_usd=self._cost_usd(),
+            handed_back=handed_back,
+        )
