@@ -24,8 +24,8 @@ from dial_client.errors import ServerGone as ServerGone
 from dial_client.errors import ServerStartError as ServerStartError
 from dial_client.events import Event as Event
 from dial_client.events import Finished as Finished
-from dial_client.events import InputReceived as PersonAnswered
-from dial_client.events import InputRequested as PersonAsked
+from dial_client.events import InputReceived as InputReceived
+from dial_client.events import InputRequested as InputRequested
 from dial_client.events import MessageCompleted as MessageCompleted
 from dial_client.events import ReasoningDelta as ReasoningDelta
 from dial_client.events import RoundStarted as RoundStarted
@@ -73,7 +73,7 @@ from dial_client.tools.prompts import PromptArgument as PromptArgument
 from dial_client.turn_result import ToolCallRecord as ToolCallRecord
 from dial_client.turn_result import Turn as Turn
 from dial_client.turns.mentions import Attached as Attached
-from dial_client.turns.turn_handle import TurnHandle as RunningTurn
+from dial_client.turns.turn_handle import TurnHandle as TurnHandle
 
 __version__: str
 
@@ -98,6 +98,8 @@ __all__ = [
     "FilePart",
     "Finished",
     "ImagePart",
+    "InputReceived",
+    "InputRequested",
     "LimitReached",
     "Limits",
     "LiveTurn",
@@ -111,8 +113,6 @@ __all__ = [
     "NativeFormatHandler",
     "OnLog",
     "Page",
-    "PersonAnswered",
-    "PersonAsked",
     "Prompt",
     "PromptArgument",
     "Provider",
@@ -124,7 +124,6 @@ __all__ = [
     "ResourceTemplate",
     "Role",
     "RoundStarted",
-    "RunningTurn",
     "SQLStore",
     "Sample",
     "SamplingReply",
@@ -152,6 +151,7 @@ __all__ = [
     "ToolFormatHandler",
     "ToolSpec",
     "Turn",
+    "TurnHandle",
     "Usage",
     "XMLFormatHandler",
 ]

@@ -68,11 +68,11 @@ SAID: list[tuple[Event, dict[str, Any]]] = [
     (ServerChanged("maths", "ready"), {"type": "server_changed", "name": "maths", "status": "ready"}),
     (
         InputRequested("a1", "approval", {"server": "maths"}),
-        {"type": "person_asked", "id": "a1", "kind": "approval", "about": {"server": "maths"}},
+        {"type": "input_requested", "id": "a1", "kind": "approval", "about": {"server": "maths"}},
     ),
     (
         InputReceived("a1", "approval", "once"),
-        {"type": "person_answered", "id": "a1", "kind": "approval", "answer": "once"},
+        {"type": "input_received", "id": "a1", "kind": "approval", "answer": "once"},
     ),
     (Finished(TURN), {"type": "finished", "turn": TURN.to_dict()}),
 ]

@@ -120,7 +120,7 @@ def _lines(note: Envelope) -> list[tuple[int | None, str]]:
     """Return positions and what is sent of them.
 
     Raises:
-        TurnGone: the note has none.
+        TurnLost: the note has none.
     """
     try:
         lines = [(at, text) for at, text in json.loads(note.body)]
@@ -146,7 +146,7 @@ class _Doubt:
         """Take note of the turn that holds the conversation, or held it last, and of whether it still does.
 
         Raises:
-            TurnGone: it is not this one any more, and this one has said nothing.
+            TurnLost: it is not this one any more, and this one has said nothing.
         """
         now = anyio.current_time()
         if holder == (self._turn, True):

@@ -30,7 +30,7 @@ export async function follow(api, { conversation, turn, answer }, take, { lost, 
         reading.id = event.id ?? reading.id;
         if (event.data === "[DONE]") return reading.isWhole;
         const data = JSON.parse(event.data);
-        if (event.name === "error" && data.type === "TurnGone") return false;
+        if (event.name === "error" && data.type === "TurnLost") return false;
         if (event.name === "error" && data.type === "ConversationBusy") {
           // Its server is about to leave, and another one goes on with it; one that stays says so again.
           if (isLeft) return false;
