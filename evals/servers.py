@@ -17,7 +17,7 @@ def server_entries(repository: Path) -> dict[str, Any]:
     root = os.fspath(Path(__file__).parent.parent)
     own = {
         name: {"command": sys.executable, "args": ["-m", f"evals.{name}"], "cwd": root}
-        for name in ("desk", "distractors", "broken")
+        for name in ("desk", "town", "distractors", "broken")
     }
     return own | {
         "time": {"command": "mcp-server-time", "args": ["--local-timezone", "UTC"]},

@@ -7,7 +7,7 @@ judged by the other), and ``turns``: what the user says, in this order, each aft
 * ``failures``: ``tool`` is the right tool, and it returns an error.
 * ``missing``: ``tool`` would be the right one, but the conversation does not say its ``argument``.
 * ``offline``: no tools are on offer, and the question is about the present.
-* ``chains``, and ``tuning.json`` and ``reported.json`` beside the folder: as `tasks` describes.
+* ``calls`` and ``chains``, and ``tuning.json`` and ``reported.json`` beside the folder: as `tasks` describes.
 """
 
 from __future__ import annotations
@@ -148,7 +148,8 @@ def _from_task(task: Task, kind: Kind) -> Case:
 
 def _parse_case(kind: str, row: Mapping[str, Any]) -> Case:
     assert row["half"] in SETS, row["id"]
-    if kind == "chains":
-        return _from_task(parse_task(row), Kind.TWO_STEP)
+    if kind in ("calls", "chains"):
+        task = parse_task(row)
+        return _from_task(task, task.kind)
     tools = frozenset([row["tool"]] if "tool" in row else [])
     return Case(row["id"], kind, tuple(row["turns"]), tools, row.get("check", {}), row.get("argument", ""))
