@@ -6,12 +6,12 @@ tools and calls ride in that exchange: as the wire's own tool calls, or as text.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
-from dial_client.messages import Message, ToolCallRequest, ToolCallResult, ToolSpec, Usage
+from dial_client.messages import Message, Role, ToolCallRequest, ToolCallResult, ToolSpec, Usage
 
 
 class ToolFormat(StrEnum):
@@ -29,16 +29,41 @@ class ToolChoice(StrEnum):
     NONE = "none"
 
 
+class InstructionSource(StrEnum):
+    """Who wrote an instruction."""
+
+    HOST = "host"
+    """The guidance on tools."""
+    CONVERSATION = "conversation"
+    """The system messages of the conversation, or the client's own."""
+    SERVERS = "servers"
+    """What the connected servers say about themselves."""
+    TOOL_FORMAT = "tool_format"
+    """How to call tools in text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """A text the model is to follow in all of the conversation: a system message, in most APIs."""
+
+    source: InstructionSource
+    text: str
+
+
 OnWait = Callable[[str, float], Awaitable[None]]
 """Hears why the endpoint will be asked again (``was busy``) and in how many seconds; then, with 0, that it is asked."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """What the model is asked."""
+    """What the model is asked.
+
+    Raises:
+        ValueError: a system message is among the messages (see `separate_instructions`).
+    """
 
     messages: tuple[Message, ...]
-    """The conversation. Instructions are its `system` messages, wherever they stand."""
+    """The conversation: messages of the user, the assistant and tools."""
     tools: tuple[ToolSpec, ...] = ()
     """What rides as the wire's own tools; empty for a text format."""
     tool_choice: ToolChoice = ToolChoice.AUTO
@@ -51,10 +76,33 @@ class ModelRequest:
     comes back as lines, ``label: value``."""
     stream: bool = True
     """False: the endpoint may answer in one piece."""
+    instructions: tuple[Instruction, ...] = ()
+    """In the order in which the model reads them, before the conversation."""
     max_tokens: int | None = None
     """Tokens of the reply; None for the model's own limit."""
     on_wait: OnWait | None = field(default=None, repr=False, compare=False)
     """Nobody has to be told; it is no part of what is asked."""
+
+    def __post_init__(self) -> None:
+        if any(message.role is Role.SYSTEM for message in self.messages):
+            raise ValueError("a system message among the messages: it belongs in `instructions`")
+
+    @property
+    def instruction_text(self) -> str:
+        """All instructions as one text."""
+        return "\n\n".join(instruction.text for instruction in self.instructions if instruction.text.strip())
+
+
+def separate_instructions(messages: Iterable[Message]) -> tuple[tuple[Instruction, ...], tuple[Message, ...]]:
+    """Return the system messages of a conversation as instructions, and its other messages."""
+    instructions: list[Instruction] = []
+    conversation: list[Message] = []
+    for message in messages:
+        if message.role is Role.SYSTEM:
+            instructions.append(Instruction(InstructionSource.CONVERSATION, message.text))
+        else:
+            conversation.append(message)
+    return tuple(instructions), tuple(conversation)
 
 
 class FinishReason(StrEnum):

@@ -21,6 +21,7 @@ from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from dial_client import model
 from dial_client.messages import Echo, Message, Role, ToolCallRequest
 from dial_client.model import CallChunk, Completion, FinishReason, ModelRequest, Provider, ReasoningChunk, TextChunk
 from dial_client.providers import open_provider
@@ -112,7 +113,8 @@ async def hear(provider: Provider, *messages: Message, **request: Any) -> Heard:
     """Ask a provider, and hear its reply to the end; `request` are further fields of `ModelRequest`."""
     heard = Heard()
     ended = False
-    asked = ModelRequest(messages or (Message.user("Hello?"),), **request)
+    instructions, conversation = model.separate_instructions(messages)
+    asked = ModelRequest(conversation or (Message.user("Hello?"),), instructions=instructions, **request)
     async with aclosing(provider.generate(asked)) as deltas:
         async for delta in deltas:
             assert not ended, "nothing comes behind the completion"

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from dial_client.deadline import Deadline
 from dial_client.formats import NativeFormatHandler
 from dial_client.formats.format_selection import ActiveFormat
 from dial_client.limits import Limits
 from dial_client.messages import Message, ToolSpec
-from dial_client.model import Completion, FinishReason, ToolFormatHandler
+from dial_client.model import Completion, FinishReason, ToolFormatHandler, separate_instructions
 from dial_client.turns.context_window import ContextWindow
 from dial_client.turns.conversation_context import ConversationContext
+from dial_client.turns.instructions import TurnInstructions
 from dial_client.turns.model_call import ModelCaller
 from dial_client.turns.resolution import Reply
 from dial_client.turns.turn_recorder import TurnRecorder
@@ -44,11 +46,21 @@ class Exchange:
         self.window = ContextWindow(context_window)
         chosen = ActiveFormat(handler, automatic=automatic)
         self.asker = ModelCaller(
-            self.model, chosen, self.window, lambda: self.tools, deadline, self.recorder, Limits(), stream, guidance
+            self.model,
+            chosen,
+            self.window,
+            lambda: self.tools,
+            deadline,
+            self.recorder,
+            Limits(),
+            stream,
+            TurnInstructions(guidance=guidance),
         )
 
     async def ask(self, depth: int = 0, *messages: Message) -> Reply:
-        return await self.asker(ConversationContext(messages or (QUESTION,), 5, depth), self.heard.emit)
+        instructions, conversation = separate_instructions(messages or (QUESTION,))
+        asker = replace(self.asker, instructions=replace(self.asker.instructions, conversation=instructions))
+        return await asker(ConversationContext(conversation, 5, depth), self.heard.emit)
 
     async def in_words(self, depth: int = 0) -> Reply:
         return await self.asker.in_words(ConversationContext((QUESTION,), 5, depth), self.heard.emit)

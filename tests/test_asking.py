@@ -163,7 +163,7 @@ async def test_in_a_text_format_tools_ride_in_the_text() -> None:
     assert [call.name for call in reply.message.tool_calls] == ["now"]
     [request] = exchange.model.requests
     assert request.tools == ()
-    assert "Tells the time." in request.messages[0].text
+    assert "Tells the time." in request.instruction_text
     shown = "".join(event.text for event in exchange.heard.of(TextDelta))
     assert shown.strip() == "I look."
     assert reply.message.text == shown
@@ -200,7 +200,7 @@ async def test_when_words_are_wanted_in_a_text_format_no_tool_is_named() -> None
     exchange = Exchange([TextChunk("noon"), STOP], handler=XMLFormatHandler())
     await exchange.in_words()
     [request] = exchange.model.requests
-    assert "now" not in "".join(message.text for message in request.messages)
+    assert "now" not in "".join((request.instruction_text, *(message.text for message in request.messages)))
 
 
 @pytest.mark.anyio

@@ -9,15 +9,27 @@ from dial_client.events import ReasoningDelta, RoundStarted, TextDelta
 from dial_client.formats import ReActFormatHandler
 from dial_client.limits import StopReason
 from dial_client.messages import Message, Role, TextPart, ToolCallRequest, ToolCallResult, Usage
-from dial_client.model import CallChunk, Completion, FinishReason, TextChunk
+from dial_client.model import (
+    CallChunk,
+    Completion,
+    FinishReason,
+    Instruction,
+    InstructionSource,
+    ModelRequest,
+    TextChunk,
+)
 from dial_client.providers.http.provider_errors import CONTEXT_LENGTH_EXCEEDED, TOOLS_UNSUPPORTED
 from dial_client.turns.context_window import NOTE
-from dial_client.turns.model_call import GUIDANCE
+from dial_client.turns.instructions import GUIDANCE
 from tests.exchanges import NOW, QUESTION, STOP, Exchange
 
 NO_TOOLS = ProviderError("here are no tools", status=400, code=TOOLS_UNSUPPORTED)
 TOO_LONG = ProviderError("too long", status=400, code=CONTEXT_LENGTH_EXCEEDED)
 ACTION = 'Action: now\nAction Input: {"when": "today"}'
+
+
+def texts(request: ModelRequest) -> list[str]:
+    return [instruction.text for instruction in request.instructions]
 
 
 @pytest.mark.anyio
@@ -29,7 +41,7 @@ async def test_where_the_endpoint_has_no_tools_they_are_offered_as_text_from_the
     first, second, third = exchange.model.requests
     assert first.tools == (NOW,)
     assert second.tools == third.tools == ()
-    assert "Action Input" in second.messages[0].text
+    assert "Action Input" in second.instruction_text
     assert [event for event in exchange.heard if isinstance(event, RoundStarted)] == [RoundStarted(0)] * 2
     assert exchange.recorder.turn(StopReason.ANSWERED).notes == (
         "the endpoint has no tools of its own: they are offered to the model as text",
@@ -51,7 +63,8 @@ async def test_a_conversation_that_is_too_long_is_sent_once_more_without_its_old
     exchange = Exchange([TOO_LONG], [TextChunk("noon"), STOP])
     reply = await exchange.ask(0, Message.system("Be brief."), *OLD, *OLD, QUESTION)
     assert reply.message.text == "noon"
-    assert exchange.model.requests[1].messages == (Message.system("Be brief."), *OLD, QUESTION)
+    assert exchange.model.requests[1].messages == (*OLD, QUESTION)
+    assert texts(exchange.model.requests[1]) == ["Be brief."]
     assert exchange.recorder.turn(StopReason.ANSWERED).notes == (NOTE,)
 
 
@@ -160,15 +173,17 @@ async def test_the_model_is_told_how_to_go_about_tools_where_there_are_any() -> 
     exchange.tools = ()
     await exchange.ask()
     with_tools, without = exchange.model.requests
-    assert with_tools.messages == (Message.system(GUIDANCE), QUESTION)
-    assert without.messages == (QUESTION,)
+    assert with_tools.instructions == (Instruction(InstructionSource.HOST, GUIDANCE),)
+    assert without.instructions == ()
+    assert with_tools.messages == without.messages == (QUESTION,)
 
 
 @pytest.mark.anyio
 async def test_instructions_of_the_conversations_own_stand_in_place_of_ours() -> None:
     exchange = Exchange([STOP], guidance=None)
     await exchange.ask(0, Message.system("Be brief."), QUESTION)
-    assert exchange.model.requests[0].messages == (Message.system("Be brief."), QUESTION)
+    assert exchange.model.requests[0].instructions == (Instruction(InstructionSource.CONVERSATION, "Be brief."),)
+    assert exchange.model.requests[0].messages == (QUESTION,)
 
 
 @pytest.mark.anyio
@@ -177,14 +192,15 @@ async def test_what_the_model_is_told_of_tools_can_be_worded_by_whoever_embeds_i
     await exchange.ask()
     await exchange.ask(0, Message.system("Be brief."), QUESTION)
     plain, instructed = exchange.model.requests
-    assert plain.messages == (Message.system("Never guess."), QUESTION)
-    assert instructed.messages == (Message.system("Never guess."), Message.system("Be brief."), QUESTION)
+    assert texts(plain) == ["Never guess."]
+    assert texts(instructed) == ["Never guess.", "Be brief."]
+    assert plain.messages == instructed.messages == (QUESTION,)
 
 
 @pytest.mark.anyio
 async def test_a_text_format_says_it_in_its_own_instructions() -> None:
     exchange = Exchange([STOP], handler=ReActFormatHandler(), guidance=None)
     await exchange.ask()
-    told = exchange.model.requests[0].messages[0].text
+    told = exchange.model.requests[0].instruction_text
     assert GUIDANCE not in told
     assert "If an Action fails, try another way" in told

@@ -6,10 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dial_client.messages import ImagePart, Message, Role, TextPart, ToolCallRequest, ToolCallResult, ToolSpec
+from dial_client.model import Instruction, InstructionSource
 from dial_client.turns.context_window import ContextWindow
 from tests.stand_ins import unhurried
 
 NOW = ToolSpec("now", "Tells the time.", {"type": "object", "properties": {}})
+BRIEF = (Instruction(InstructionSource.CONVERSATION, "Be brief."),)
 
 
 def turn(number: int, size: int = 300) -> tuple[Message, ...]:
@@ -32,11 +34,9 @@ def test_what_fits_is_left_as_it_is() -> None:
     assert ContextWindow(1000).fit(messages, ()) is messages
 
 
-def test_old_turns_are_left_out_whole_and_instructions_stay() -> None:
-    instructions = Message.system("Be brief.")
-    messages = (instructions, *turn(1), *turn(2), *turn(3), Message.user("and now?"))
-    kept = ContextWindow(400).fit(messages, ())
-    assert kept == (instructions, *turn(3), Message.user("and now?"))
+def test_old_turns_are_left_out_whole() -> None:
+    messages = (*turn(1), *turn(2), *turn(3), Message.user("and now?"))
+    assert ContextWindow(400).fit(messages, (), BRIEF) == (*turn(3), Message.user("and now?"))
 
 
 def test_where_the_cut_is_does_not_move_with_every_message() -> None:
@@ -91,11 +91,8 @@ ANY_TURN = st.builds(turn, st.integers(0, 99), st.integers(0, 3000))
 def test_what_is_sent_is_always_a_tail_of_whole_turns(
     turns: list[tuple[Message, ...]], tokens: int, instructed: bool
 ) -> None:
-    instructions = (Message.system("Be brief."),) if instructed else ()
-    messages = (*instructions, *(message for one in turns for message in one))
-    kept = ContextWindow(tokens).fit(messages, ())
-    rest = kept[len(instructions) :]
-    assert kept[: len(instructions)] == instructions
+    messages = tuple(message for one in turns for message in one)
+    rest = ContextWindow(tokens).fit(messages, (), BRIEF if instructed else ())
     assert rest
     assert rest[0].role is Role.USER
     assert [message.role for message in rest] == [message.role for message in messages[-len(rest) :]]

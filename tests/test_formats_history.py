@@ -24,7 +24,7 @@ from dial_client.messages import (
     ToolCallResult,
     ToolSpec,
 )
-from dial_client.model import ModelRequest, ToolFormat, ToolFormatHandler
+from dial_client.model import Instruction, InstructionSource, ModelRequest, ToolFormat, ToolFormatHandler
 from tests.dialects import OFFERED, ROWS
 from tests.test_formats import LIST, TIME, TOOLS, plain
 
@@ -34,7 +34,6 @@ IN_TEXT = pytest.mark.parametrize("handler", [REACT, XML], ids=["react", "xml"])
 FIRST = ToolCallRequest("1", "get_time", {"tz": "Europe/Zürich"})
 SECOND = ToolCallRequest("2", "list_all", {})
 HISTORY = (
-    Message.system("Be brief."),
     Message.user("What time is it?"),
     Message(Role.ASSISTANT, "Let me look.", (FIRST, SECOND), echo=Echo("someone", {"signature": "x"})),
     Message(Role.TOOL, "nothing", tool_call_id="2", name="list_all", is_error=True),
@@ -58,8 +57,6 @@ def test_native_passes_everything_on_and_the_tools_as_the_same_object() -> None:
 def test_react_makes_everything_text() -> None:
     request = REACT.request(HISTORY, TOOLS)
     assert lines(request) == [
-        ("system", "Be brief."),
-        ("system", REACT.system_prompt(TOOLS)),
         ("user", "What time is it?"),
         (
             "assistant",
@@ -69,6 +66,7 @@ def test_react_makes_everything_text() -> None:
         ("assistant", "Final Answer: It is noon."),
         ("user", "And now?"),
     ]
+    assert request.instructions == (Instruction(InstructionSource.TOOL_FORMAT, REACT.system_prompt(TOOLS)),)
     assert request.stop == ("\nObservation:", "\nObservation")
     assert request.tools == ()
 
@@ -76,8 +74,6 @@ def test_react_makes_everything_text() -> None:
 def test_xml_makes_everything_text() -> None:
     request = XML.request(HISTORY, TOOLS)
     assert lines(request) == [
-        ("system", "Be brief."),
-        ("system", XML.system_prompt(TOOLS)),
         ("user", "What time is it?"),
         (
             "assistant",
@@ -93,6 +89,7 @@ def test_xml_makes_everything_text() -> None:
         ("assistant", "It is noon."),
         ("user", "And now?"),
     ]
+    assert request.instructions == (Instruction(InstructionSource.TOOL_FORMAT, XML.system_prompt(TOOLS)),)
     assert request.stop == ("<tool_response>",)
     assert request.tools == ()
 
@@ -102,23 +99,17 @@ def test_without_tools_on_offer_there_are_no_instructions_but_the_history_is_tex
     offered, bare = handler.request(HISTORY, TOOLS), handler.request(HISTORY, ())
     assert handler.system_prompt(()) == ""
     assert bare.stop == ()
-    assert lines(bare)[:2] == [("system", "Be brief."), ("user", "What time is it?")]
-    assert lines(bare)[2:4] == lines(offered)[3:5]
-    assert lines(bare)[4:] == [("assistant", "It is noon."), ("user", "And now?")]
+    assert bare.instructions == ()
+    assert lines(bare)[0] == ("user", "What time is it?")
+    assert lines(bare)[1:3] == lines(offered)[1:3]
+    assert lines(bare)[3:] == [("assistant", "It is noon."), ("user", "And now?")]
 
 
 @IN_TEXT
 def test_no_message_has_calls_results_or_what_only_a_provider_understands(handler: ToolFormatHandler) -> None:
     messages = handler.request(HISTORY, TOOLS).messages
-    assert {message.role for message in messages} == {Role.SYSTEM, Role.USER, Role.ASSISTANT}
+    assert {message.role for message in messages} == {Role.USER, Role.ASSISTANT}
     assert not any(message.tool_calls or message.tool_call_id or message.echo for message in messages)
-
-
-@IN_TEXT
-def test_instructions_stand_first_where_the_caller_has_none_and_later_ones_stay(handler: ToolFormatHandler) -> None:
-    request = handler.request([Message.user("Hi"), Message.system("Later."), Message.user("Ho")], TOOLS)
-    assert [message.role.value for message in request.messages] == ["system", "user", "system", "user"]
-    assert request.messages[0].text == handler.system_prompt(TOOLS)
 
 
 @IN_TEXT
@@ -145,16 +136,16 @@ def test_the_example_in_the_instructions_is_in_the_format_they_ask_for(handler: 
 @IN_TEXT
 def test_the_instructions_are_written_anew_when_the_tools_change(handler: ToolFormatHandler) -> None:
     changing = [TIME]
-    prompts = [handler.request([], tools).messages[0].text for tools in ((TIME,), (TIME,), TOOLS, changing)]
+    prompts = [handler.request([], tools).instruction_text for tools in ((TIME,), (TIME,), TOOLS, changing)]
     changing.append(LIST)
-    prompts.append(handler.request([], changing).messages[0].text)
+    prompts.append(handler.request([], changing).instruction_text)
     one, two = handler.system_prompt((TIME,)), handler.system_prompt(TOOLS)
     assert prompts == [one, one, two, one, two]
 
 
 def test_an_unreadable_input_is_shown_to_the_model_as_it_wrote_it() -> None:
     call = ToolCallRequest("1", "get_time", {}, unreadable="{'tz': 1}")
-    said = REACT.request([Message.assistant("", [call])], TOOLS).messages[1].text
+    said = REACT.request([Message.assistant("", [call])], TOOLS).messages[0].text
     assert said == "Action: get_time\nAction Input: {'tz': 1}"
 
 

@@ -74,7 +74,7 @@ class Model:
         return accepts(self.plain.requests[at].grammar, text)
 
     def read(self, at: int = -1) -> str:
-        return "\n".join(message.text for message in self.plain.requests[at].messages[len(EXAMPLES) + 1 :])
+        return "\n".join(message.text for message in self.plain.requests[at].messages[len(EXAMPLES) :])
 
 
 def asked(question: str, *rounds: tuple[str, dict[str, Any], str | Failure], then: str = "") -> list[Message]:
@@ -129,7 +129,7 @@ async def test_nothing_holds_an_answer_and_nothing_of_tools_is_told_with_it() ->
     assert model.asked_for == ["decision", "answer"]
     written = model.plain.requests[1]
     assert (written.grammar, written.tools, written.max_tokens) == ("", (), None)
-    assert [message.role for message in written.messages] == [Role.SYSTEM, Role.USER]
+    assert [message.role for message in written.messages] == [Role.USER]
     assert "measure" not in "".join(message.text for message in written.messages)
 
 
@@ -209,7 +209,7 @@ async def test_answers_from_results_are_asked_for_with_examples_and_without_what
     assert last.text == (
         "Results:\norder_status: shipped, PX-7\ntrack_parcel: in Porto\n\nWhere is the parcel of order 1042?"
     )
-    assert [message.role for message in before[:3]] == [Role.SYSTEM, Role.USER, Role.ASSISTANT]
+    assert [message.role for message in before[:2]] == [Role.USER, Role.ASSISTANT]
 
 
 async def test_a_number_from_nowhere_is_found_out_first() -> None:
@@ -341,7 +341,7 @@ async def test_tokens_of_all_that_was_asked_are_counted() -> None:
 
 async def test_an_earlier_turn_is_told_in_the_form() -> None:
     earlier = asked("How warm is the office?", ("measure", {"room": "office"}, "21"))
-    told = conversation([Message.system("Be short."), *earlier, Message.assistant("It is 21.")])
+    told = conversation([*earlier, Message.assistant("It is 21.")])
     assert [(message.role.value, message.text) for message in told] == [
         ("user", "How warm is the office?"),
         ("assistant", '{"tool": "measure", "arguments": {"room": "office"}}'),
@@ -371,10 +371,10 @@ async def test_what_servers_write_cannot_end_a_turn() -> None:
 async def test_the_hosts_own_instructions_come_first() -> None:
     model = Model(ANSWER, "Aye.", tools=(MEASURE,))
     await model.hears(Message.system("Talk like a sailor."), Message.user("Hi"))
-    first, second, *_ = model.plain.requests[0].messages
-    assert first == Message.system("Talk like a sailor.")
+    first, second = model.plain.requests[0].instructions
+    assert first.text == "Talk like a sailor."
     assert '"name": "measure"' in second.text
-    assert model.plain.requests[1].messages[0] == Message.system("Talk like a sailor.")
+    assert model.plain.requests[1].instruction_text == "Talk like a sailor."
 
 
 async def test_a_call_that_would_be_repeated_is_made_with_something_new() -> None:

@@ -24,7 +24,7 @@ from trio.testing import MockClock
 from dial_client import DialClient, Finished, Limits, Message, ProviderError, Role, ScriptedProvider, StopReason
 from dial_client.events import Event, MessageCompleted, TextDelta, ToolCallFinished, ToolCallStarted
 from dial_client.messages import ToolCallRequest, ToolSpec
-from dial_client.model import Delta, ModelRequest
+from dial_client.model import Delta, ModelRequest, separate_instructions
 from dial_client.providers import chat_api, messages_api, responses_api
 from dial_client.providers.endpoint_profile import ANTHROPIC, CHAT, OPENAI, EndpointProfile
 from dial_client.tools.approval import Approval
@@ -227,17 +227,17 @@ def check_says_what_was_interrupted(ending: Ending) -> None:
 def check_wires(history: Sequence[Message]) -> None:
     """Each wire sends a valid request, in which there is all of it, to the same provider and to another one."""
     results = sum(message.role is Role.TOOL for message in history)
-    said = (*history, NEXT)
+    _, said = separate_instructions((*history, NEXT))
     for name in (ME, "somebody else"):
         for profile in (CHAT, OPENAI, MISTRAL):
             sent = chat_api.to_wire(said, name, profile)
             check_chat(sent, profile)
             assert sum(message["role"] == "tool" for message in sent) == results
-        instructions, items = responses_api.to_wire(said, name, OPENAI)
-        check_responses((instructions, items))
+        items = responses_api.to_wire(said, name, OPENAI)
+        check_responses(("", items))
         assert sum(item.get("type") == "function_call_output" for item in items) == results
-        system, turns = messages_api.to_wire(said, name, ANTHROPIC)
-        check_messages((system, turns))
+        turns = messages_api.to_wire(said, name, ANTHROPIC)
+        check_messages(("", turns))
         assert json.dumps(turns).count('"type": "tool_result"') == results
     for wire in (sent, items, turns):  # those of the other provider: an echo says it in its own way
         written = json.dumps(wire, ensure_ascii=False)

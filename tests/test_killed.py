@@ -18,7 +18,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from dial_client.client import DialClient
 from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.conversations.history import CUT_OFF, INTERRUPTED, valid_history
-from dial_client.messages import Message, Role
+from dial_client.messages import Message
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.stores.conversation_store import Conversation
 from dial_client.stores.sql_store import SQLStore
@@ -97,7 +97,7 @@ class Scene:
                 manager = ConversationManager(dial, self.store, lease=LEASE)
                 assert (await manager.chat(self.conversation, "Are you there?")).text == "Where were we?"
         [request] = model.requests
-        said = tuple(message for message in request.messages if message.role is not Role.SYSTEM)
+        said = request.messages
         stored = await self.store.get(self.conversation)
         assert stored.messages == (*said, Message.assistant("Where were we?"))
         assert valid_history(stored.messages) == stored.messages

@@ -19,6 +19,7 @@ from dial_client.turn_result import Turn
 from dial_client.turns.context_window import ContextWindow
 from dial_client.turns.conversation_context import ConversationContext
 from dial_client.turns.finalization import land
+from dial_client.turns.instructions import TurnInstructions
 from dial_client.turns.model_call import ModelCaller
 from dial_client.turns.resolution import Outcome, Reply
 from dial_client.turns.turn_recorder import TurnRecorder
@@ -59,7 +60,7 @@ class Landing:
             self.recorder,
             Limits(),
             stream=True,
-            guidance="",
+            instructions=TurnInstructions(guidance=""),
         )
         if outcome.reply.message.tool_calls:
             await self.emit(MessageCompleted(outcome.reply.message))

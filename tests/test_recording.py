@@ -302,10 +302,13 @@ async def test_the_file_says_what_was_asked_once(tmp_path: Path) -> None:
 
     assert head["provider"] == "stand-in"
     assert [tool["name"] for tool in server["tools"]] == ["echo"]
-    assert [message["role"] for message in first["asked"]["messages"]] == ["system", "system", "user"]
+    assert [message["role"] for message in first["asked"]["messages"]] == ["user"]
+    sources = [instruction["source"] for instruction in first["asked"]["instructions"]]
+    assert sources == ["conversation", "servers"]
     assert (first["asked"]["tools"], first["asked"]["tool_choice"]) == (["echo"], "auto")
     assert call["called"] == {"server": "raw", "tool": "echo", "arguments": {}}
-    assert second["asked"]["after"] == 3
+    assert second["asked"]["after"] == 1
+    assert "instructions" not in second["asked"]
     assert [message["role"] for message in second["asked"]["messages"]] == ["assistant", "tool"]
 
 

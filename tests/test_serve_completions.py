@@ -15,7 +15,7 @@ import openai
 import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from dial_client.messages import FilePart, ImagePart, Message, Role, TextPart
+from dial_client.messages import FilePart, ImagePart, Role, TextPart
 from dial_client.providers.scripted import ScriptedProvider
 from tests.serving import MODEL, TOKEN, Served, served
 from tests.test_serve_conversations import ADD, Maths
@@ -140,15 +140,15 @@ async def test_all_kinds_of_messages_reach_the_model() -> None:
     async with asked(model) as ai:
         await ai.chat.completions.create(model=MODEL, messages=messages)
     said = model.requests[0].messages
-    assert said[0] == Message.system("Be kind.")
-    assert said[1].content == (
+    assert model.requests[0].instruction_text == "Be kind."
+    assert said[0].content == (
         TextPart("Look:"),
         ImagePart(PIXEL, "image/png"),
         FilePart(PIXEL, "application/pdf", "a.pdf"),
     )
-    assert (said[2].tool_calls[0].name, dict(said[2].tool_calls[0].arguments)) == ("mine", {"a": 1})
-    assert (said[3].role, said[3].text, said[3].tool_call_id, said[3].name) == (Role.TOOL, "seen", "c1", "mine")
-    assert [message.text for message in said[4:]] == ["No.", "Well?"]
+    assert (said[1].tool_calls[0].name, dict(said[1].tool_calls[0].arguments)) == ("mine", {"a": 1})
+    assert (said[2].role, said[2].text, said[2].tool_call_id, said[2].name) == (Role.TOOL, "seen", "c1", "mine")
+    assert [message.text for message in said[3:]] == ["No.", "Well?"]
 
 
 async def test_a_tool_of_the_callers_is_handed_back_and_its_result_taken_up() -> None:
@@ -167,7 +167,7 @@ async def test_a_tool_of_the_callers_is_handed_back_and_its_result_taken_up() ->
         last = await ai.chat.completions.create(model=MODEL, messages=messages, tools=MINE)
     assert last.choices[0].message.content == "Both."
     assert [tool.name for tool in model.requests[0].tools] == ["add", "wait", "mine"]
-    said = [(message.role.value, message.text) for message in model.requests[2].messages if message.role != "system"]
+    said = [(message.role.value, message.text) for message in model.requests[2].messages]
     assert said == [("user", "Hi"), ("assistant", ""), ("tool", "3"), ("assistant", "A moment."), ("tool", "42")]
 
 
@@ -216,7 +216,7 @@ async def test_a_turn_that_was_forgotten_is_gone_on_with_all_the_same() -> None:
     async with asked(after) as ai:
         messages: list[Any] = [*HI, message.to_dict(), result]
         await ai.chat.completions.create(model=MODEL, messages=messages, tools=MINE)
-    said = [(message.role.value, message.text) for message in after.requests[0].messages if message.role != "system"]
+    said = [(message.role.value, message.text) for message in after.requests[0].messages]
     assert said == [
         ("user", "Hi"),
         ("assistant", ""),

@@ -14,7 +14,7 @@ from typing import Any
 from dial_client.formats.call_syntaxes import TAGS
 from dial_client.formats.special_tokens import Markers
 from dial_client.messages import Message, Role, TextPart, ToolCallRequest, ToolCallResult, ToolSpec, describe
-from dial_client.model import ModelRequest
+from dial_client.model import Instruction, InstructionSource, ModelRequest
 
 NO_RESULT = "(no result: the call was interrupted)"
 NO_OUTPUT = "(no output)"
@@ -112,16 +112,12 @@ def result_text(result: ToolCallResult) -> str:
     return text if result.success or text.lower().startswith("error") else f"ERROR: {text}"
 
 
-def with_instructions(messages: Sequence[Message], instructions: str) -> tuple[Message, ...]:
-    """Put instructions behind those the conversation begins with."""
-    begin = sum(1 for _ in takewhile(lambda message: message.role is Role.SYSTEM, messages))
-    return (*messages[:begin], Message.system(instructions), *messages[begin:])
-
-
 def request_in_text(messages: Iterable[Message], instructions: str, stop: tuple[str, ...]) -> ModelRequest:
     """Ask with messages that are text; without instructions nothing is on offer, and nothing stops the reply."""
-    told = tuple(messages)
-    return ModelRequest(with_instructions(told, instructions), stop=stop) if instructions else ModelRequest(told)
+    if not instructions:
+        return ModelRequest(tuple(messages))
+    instruction = Instruction(InstructionSource.TOOL_FORMAT, instructions)
+    return ModelRequest(tuple(messages), instructions=(instruction,), stop=stop)
 
 
 class Instructions:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from dial_client.local.json_prompt_format import result_text
 from dial_client.messages import Message, Role
+from dial_client.model import Instruction, InstructionSource, ModelRequest
 
 SYSTEM = "You are a helpful assistant."
 """The system message of a conversation that has no instructions of its own."""
@@ -48,21 +49,27 @@ def has_results(messages: Sequence[Message]) -> bool:
     return bool(_results(messages, _last_question(messages)))
 
 
+def answer_instructions(request: ModelRequest) -> tuple[Instruction, ...]:
+    """Return the conversation's own instructions, and how to answer from results where there are any."""
+    if has_results(request.messages) and _last_question(request.messages) >= 0:
+        return (*request.instructions, Instruction(InstructionSource.HOST, _REPORTING))
+    return request.instructions or (Instruction(InstructionSource.HOST, SYSTEM),)
+
+
 def answer_messages(messages: Sequence[Message]) -> tuple[Message, ...]:
     """Return the conversation as it is put to the model for an answer.
 
     Earlier turns are their questions and answers. The results of this turn stand before its question, without errors,
     and then worked examples stand before all of it.
     """
-    instructions = [message for message in messages if message.role is Role.SYSTEM]
     last = _last_question(messages)
     told = [message for message in messages[: max(last, 0)] if message.role is Role.USER or _is_answer(message)]
     question = messages[last : last + 1] if last >= 0 else ()
     results = _results(messages, last)
     if not results or not question:
-        return (*(instructions or [Message.system(SYSTEM)]), *told, *question)
+        return (*told, *question)
     asked = Message.user(_RESULTS.format(results="\n".join(results), question=question[0].text))
-    return (*instructions, Message.system(_REPORTING), *_examples(), *told, asked)
+    return (*_examples(), *told, asked)
 
 
 def _last_question(messages: Sequence[Message]) -> int:

@@ -93,7 +93,8 @@ class CallPolicy:
         self._tools = {tool.name: tool for tool in request.tools}
         self._done = _done(request.messages, name)
         self._question = next((one.text for one in reversed(request.messages) if one.role is Role.USER), "")
-        self._said = "\n".join(one.text for one in request.messages if one.role is not Role.ASSISTANT)
+        texts = [one.text for one in request.messages if one.role is not Role.ASSISTANT]
+        self._said = "\n".join((*(instruction.text for instruction in request.instructions), *texts))
         about = (words(self._question) - GENERIC) | kinds(self._question)
         self._near = {tool.name for tool in request.tools if not about.isdisjoint(words_of(tool))}
         self._is_english = is_english(self._question)
@@ -128,13 +129,14 @@ class CallPolicy:
 
     def request(self, step: Step) -> ModelRequest:
         """Give what the model is asked, held to what the step allows."""
-        system = tuple(message for message in self._request.messages if message.role is Role.SYSTEM)
         # Shown a call that failed, the model goes on from it: it repeats it, or calls another tool with the same.
         hidden = frozenset(one.call.id for one in self._done if one.failed)
         told = json_prompt_format.conversation(self._request.messages, hidden)
+        tools = self._request.tools if step.tools else ()
         return replace(
             self._request,
-            messages=(*system, *json_prompt_format.opening(self._request.tools if step.tools else ()), *told),
+            instructions=(*self._request.instructions, json_prompt_format.instruction(tools)),
+            messages=(*json_prompt_format.examples(tools), *told),
             tools=(),
             tool_choice=ToolChoice.AUTO,
             grammar=json_prompt_format.grammar(_narrowed(step), may_answer=step.may_answer),

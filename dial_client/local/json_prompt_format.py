@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dial_client.messages import Message, Role, TextPart, ToolCallRequest, ToolSpec
+from dial_client.model import Instruction, InstructionSource
 from dial_client.schema.gbnf import Grammar, literal
 
 MAX_ANSWER_CHARS = 300
@@ -142,12 +143,16 @@ EXAMPLES_WITHOUT_TOOLS = tuple(_played(_EXAMPLES_WITHOUT_TOOLS))
 """Worked examples where no tools are on offer."""
 
 
-def opening(tools: Sequence[ToolSpec]) -> tuple[Message, ...]:
-    """Return what stands before a conversation: what the tools are and how a reply is decided, and the examples."""
-    if not tools:
-        return (Message.system(_WITHOUT_TOOLS), *EXAMPLES_WITHOUT_TOOLS)
+def instruction(tools: Sequence[ToolSpec]) -> Instruction:
+    """Return what the tools are and how a reply is decided."""
     listed = "\n".join(map(signature, tools))
-    return (Message.system(_INSTRUCTIONS.format(tools=listed)), *EXAMPLES)
+    text = _INSTRUCTIONS.format(tools=listed) if tools else _WITHOUT_TOOLS
+    return Instruction(InstructionSource.TOOL_FORMAT, text)
+
+
+def examples(tools: Sequence[ToolSpec]) -> tuple[Message, ...]:
+    """Return the worked examples that stand before a conversation."""
+    return EXAMPLES if tools else EXAMPLES_WITHOUT_TOOLS
 
 
 def signature(tool: ToolSpec) -> str:

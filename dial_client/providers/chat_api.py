@@ -17,7 +17,7 @@ from dial_client.providers.endpoint_profile import CHAT, EndpointProfile
 from dial_client.providers.http.http_provider import HttpProvider
 from dial_client.providers.http.response_stream import RawBody
 from dial_client.providers.json_to_lines import LabelledLines
-from dial_client.providers.tool_call_codec import json_text
+from dial_client.providers.tool_call_codec import clean, json_text
 from dial_client.providers.wire_history import AssistantStep, Result, UserStep, tidy
 
 NO_ANSWER = "(no answer)"
@@ -55,7 +55,10 @@ class ChatProvider(HttpProvider):
 
     def _fields(self, request: ModelRequest, notes: list[str], *, has_tools: bool) -> dict[str, Any]:
         profile = self._lessons.profile
-        fields: dict[str, Any] = {"model": self.model, "messages": to_wire(request.messages, self.name, profile, notes)}
+        messages = to_wire(request.messages, self.name, profile, notes)
+        if system := clean(request.instruction_text):
+            messages.insert(0, {"role": "system", "content": system})
+        fields: dict[str, Any] = {"model": self.model, "messages": messages}
         fields["stream"] = request.stream
         if request.stream and profile.stream_usage:
             fields["stream_options"] = {"include_usage": True}
@@ -102,16 +105,14 @@ def to_wire(
     """Give the conversation as ``messages``: valid whatever it is.
 
     Args:
-        messages: any messages.
+        messages: any messages but system messages.
         provider_name: whose echoes go back.
         profile: what the endpoint takes.
         notes: is told what the model is not shown.
     """
     ids = _SHORT_ID if profile.short_ids else _ANY_ID
-    instructions, steps = tidy(messages, provider_name, ids, profile, notes, in_results=profile.user_after_tool)
+    steps = tidy(messages, provider_name, ids, profile, notes, in_results=profile.user_after_tool)
     wire: list[dict[str, Any]] = []
-    if instructions:
-        wire.append({"role": "system", "content": instructions})
     for step in steps:
         if isinstance(step, UserStep):
             _add_user(wire, _content(step.parts), profile)

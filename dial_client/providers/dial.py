@@ -115,10 +115,10 @@ class DialProvider:
                 'a profile with "tools": "native" offers them all the same',
                 code=TOOLS_UNSUPPORTED,
             )
-        messages = tuple(self._inwards(message, inner) for message in request.messages)
+        request = replace(request, messages=tuple(self._inwards(message, inner) for message in request.messages))
         if self._features.get("system_prompt") is False:
-            messages = _without_system(messages)
-        async with aclosing(inner.tapped(replace(request, messages=messages), bodies)) as deltas:
+            request = _with_instructions_in_messages(request)
+        async with aclosing(inner.tapped(request, bodies)) as deltas:
             async for delta in deltas:
                 if isinstance(delta, Completion) and delta.echo is not None:
                     yield replace(delta, echo={"wire": inner.wire, "echo": delta.echo})
@@ -210,16 +210,16 @@ def _best_wire(said: Mapping[str, Any], features: Mapping[str, Any]) -> Wire:
     return Wire.MESSAGES if "anthropicMessages" in interfaces else Wire.CHAT
 
 
-def _without_system(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """Give the conversation with its instructions at the beginning of what the person says first."""
-    said = "\n\n".join(message.text for message in messages if message.role is Role.SYSTEM and message.text.strip())
-    others = [message for message in messages if message.role is not Role.SYSTEM]
-    if not said:
-        return tuple(others)
-    at = next((at for at, message in enumerate(others) if message.role is Role.USER), None)
-    if at is None:
-        return (Message.user(said), *others)
-    content = others[at].content
-    both = f"{said}\n\n{content}" if isinstance(content, str) else (TextPart(f"{said}\n\n"), *content)
-    others[at] = replace(others[at], content=both)
-    return tuple(others)
+def _with_instructions_in_messages(request: ModelRequest) -> ModelRequest:
+    """Return the request with its instructions at the beginning of the first user message."""
+    text = request.instruction_text
+    if not text:
+        return request
+    messages = list(request.messages)
+    first = next((index for index, message in enumerate(messages) if message.role is Role.USER), None)
+    if first is None:
+        return replace(request, instructions=(), messages=(Message.user(text), *messages))
+    content = messages[first].content
+    both = f"{text}\n\n{content}" if isinstance(content, str) else (TextPart(f"{text}\n\n"), *content)
+    messages[first] = replace(messages[first], content=both)
+    return replace(request, instructions=(), messages=tuple(messages))

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 
-from dial_client.local.answer_prompt import answer_messages, has_results
+from dial_client.local.answer_prompt import answer_instructions, answer_messages, has_results
 from dial_client.local.call_policy import CallPolicy, Step
 from dial_client.local.echo import ANSWER_NOW, Opening
 from dial_client.local.json_prompt_format import called_tool, is_unknown, parse_call
@@ -122,4 +122,10 @@ def _is_in_another_form(request: ModelRequest) -> bool:
 
 
 def _answer_request(request: ModelRequest) -> ModelRequest:
-    return replace(request, messages=answer_messages(request.messages), tools=(), tool_choice=ToolChoice.AUTO)
+    return replace(
+        request,
+        instructions=answer_instructions(request),
+        messages=answer_messages(request.messages),
+        tools=(),
+        tool_choice=ToolChoice.AUTO,
+    )

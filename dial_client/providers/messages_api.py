@@ -14,7 +14,7 @@ from dial_client.model import ModelRequest, ToolChoice
 from dial_client.providers.endpoint_profile import ANTHROPIC, EndpointProfile
 from dial_client.providers.http.http_provider import HttpProvider
 from dial_client.providers.messages_stream import MessagesStreamParser
-from dial_client.providers.tool_call_codec import scrub
+from dial_client.providers.tool_call_codec import clean, scrub
 from dial_client.providers.wire_history import NO_TEXT, AssistantStep, Result, UserStep, tidy
 
 _ID = r"[a-zA-Z0-9_-]{1,64}"
@@ -46,11 +46,11 @@ class MessagesProvider(HttpProvider):
 
     def _fields(self, request: ModelRequest, notes: list[str], *, has_tools: bool) -> dict[str, Any]:
         profile = self._lessons.profile
-        system, messages = to_wire(request.messages, self.name, profile, notes)
+        messages = to_wire(request.messages, self.name, profile, notes)
         limit = self._limit(request) or _DEFAULT_MAX_TOKENS
         fields: dict[str, Any] = {"model": self.model, "max_tokens": limit, "messages": messages}
         fields["stream"] = request.stream or limit > _MAX_UNSTREAMED_TOKENS
-        if system:
+        if system := clean(request.instruction_text):
             fields["system"] = system
         if has_tools:
             if request.tool_choice is ToolChoice.NONE:
@@ -76,16 +76,16 @@ def to_wire(
     provider_name: str,
     profile: EndpointProfile = ANTHROPIC,
     notes: list[str] | None = None,
-) -> tuple[str, list[dict[str, Any]]]:
-    """Give ``system`` and ``messages``: valid whatever the conversation is.
+) -> list[dict[str, Any]]:
+    """Give the conversation as ``messages``: valid whatever the conversation is.
 
     Args:
-        messages: any messages.
+        messages: any messages but system messages.
         provider_name: whose echoes go back.
         profile: what the endpoint takes.
         notes: is told what the model is not shown.
     """
-    system, steps = tidy(messages, provider_name, _ID, profile, notes)
+    steps = tidy(messages, provider_name, _ID, profile, notes)
     wire: list[dict[str, Any]] = []
     if not isinstance(steps[0], UserStep):
         _add(wire, "user", [{"type": "text", "text": NO_TEXT}])
@@ -96,7 +96,7 @@ def to_wire(
         _add(wire, "assistant", _echoed(step) or _rebuilt(step))
         for call, result in zip(step.calls, step.results, strict=True):
             _add(wire, "user", [_result(call.id, result)])
-    return system, wire
+    return wire
 
 
 def fit_blocks(blocks: Sequence[Any]) -> list[dict[str, Any]]:

@@ -23,7 +23,7 @@ from dial_client.model import (
 from dial_client.providers.endpoint_profile import OPENAI, EndpointProfile
 from dial_client.providers.http.http_provider import HttpProvider
 from dial_client.providers.http.provider_errors import StreamedError, checked
-from dial_client.providers.tool_call_codec import distinct, json_text, read_call
+from dial_client.providers.tool_call_codec import clean, distinct, json_text, read_call
 from dial_client.providers.usage import count
 from dial_client.providers.wire_history import AssistantStep, Result, UserStep, tidy
 
@@ -55,10 +55,10 @@ class ResponsesProvider(HttpProvider):
 
     def _fields(self, request: ModelRequest, notes: list[str], *, has_tools: bool) -> dict[str, Any]:
         profile = self._lessons.profile
-        instructions, items = to_wire(request.messages, self.name, profile, notes)
+        items = to_wire(request.messages, self.name, profile, notes)
         fields: dict[str, Any] = {"model": self.model, "input": items, "stream": request.stream, "store": False}
         fields["include"] = ["reasoning.encrypted_content"]
-        if instructions:
+        if instructions := clean(request.instruction_text):
             fields["instructions"] = instructions
         if has_tools and request.tool_choice is ToolChoice.NONE:
             fields["tool_choice"] = "none"
@@ -71,16 +71,16 @@ class ResponsesProvider(HttpProvider):
 
 def to_wire(
     messages: Sequence[Message], provider_name: str, profile: EndpointProfile = OPENAI, notes: list[str] | None = None
-) -> tuple[str, list[dict[str, Any]]]:
-    """Give ``instructions`` and the items of ``input``: valid whatever the conversation is.
+) -> list[dict[str, Any]]:
+    """Give the items of ``input``: valid whatever the conversation is.
 
     Args:
-        messages: any messages.
+        messages: any messages but system messages.
         provider_name: whose echoes go back.
         profile: what the endpoint takes.
         notes: is told what the model is not shown.
     """
-    instructions, steps = tidy(messages, provider_name, _ID, profile, notes)
+    steps = tidy(messages, provider_name, _ID, profile, notes)
     items: list[dict[str, Any]] = []
     for step in steps:
         if isinstance(step, UserStep):
@@ -90,7 +90,7 @@ def to_wire(
         for call, result in zip(step.calls, step.results, strict=True):
             output = _output(result)
             items.append({"type": "function_call_output", "call_id": call.id, "output": output})
-    return instructions, items
+    return items
 
 
 def _echoed(step: AssistantStep) -> list[dict[str, Any]]:

@@ -97,18 +97,18 @@ def tidy(
     notes: list[str] | None = None,
     *,
     in_results: bool = True,
-) -> tuple[str, list[Step]]:
-    """Give the instructions, and the conversation in steps, the last of which asks something of the model.
+) -> list[Step]:
+    """Give the conversation in steps, the last of which asks something of the model.
 
     Args:
-        messages: any messages, in any order.
+        messages: any messages but system messages, in any order.
         provider_name: whose echoes are understood.
         id_pattern: what a call's id must match as a whole; nine letters and digits must match it.
         profile: whether the endpoint takes images and documents.
         notes: is told what the model is not shown of what has come since a person spoke last, that included.
         in_results: whether images and documents of results can be shown at all.
     """
-    instructions, drafts = _sort(messages)
+    drafts = _sort(messages)
     ids = _Ids(re.compile(id_pattern))
     results_profile = profile if in_results else replace(profile, images=False, documents=False)
     steps: list[Step] = []
@@ -123,19 +123,15 @@ def tidy(
         _tell(steps, notes)
     if not steps or not (isinstance(steps[-1], UserStep) or steps[-1].calls):
         steps.append(UserStep((TextPart(GO_ON if steps else NO_TEXT),)))
-    return "\n\n".join(instructions), steps
+    return steps
 
 
-def _sort(messages: Iterable[Message]) -> tuple[list[str], list[_Draft]]:
-    """Take the instructions out, and lay each result beside its call; a result without a call is dropped."""
-    instructions: list[str] = []
+def _sort(messages: Iterable[Message]) -> list[_Draft]:
+    """Lay each result beside its call; a result without a call is dropped."""
     drafts: list[_Draft] = []
     waiting: dict[str | None, list[tuple[_Draft, int]]] = {}
     for message in messages:
-        if message.role is Role.SYSTEM:
-            if message.text.strip():
-                instructions.append(clean(message.text))
-        elif message.role is Role.TOOL:
+        if message.role is Role.TOOL:
             if places := waiting.get(message.tool_call_id):
                 draft, at = places.pop()
                 draft.answers[at] = message
@@ -145,7 +141,7 @@ def _sort(messages: Iterable[Message]) -> tuple[list[str], list[_Draft]]:
             drafts.append(draft)
             for at in reversed(range(len(calls))):
                 waiting.setdefault(calls[at].id, []).append((draft, at))
-    return instructions, drafts
+    return drafts
 
 
 def _without_the_oldest(steps: list[Step]) -> list[Step]:

@@ -15,10 +15,10 @@ and calls of tools::
     {"called": {"server": "time", "tool": "…", "arguments": {…}}, "result": {…}}
 
 Each in one line, whatever its length. What was asked is for whoever reads: ``messages`` are those behind the first
-``after``, which are the same as the exchange before had; what only the provider understands is left out. A REPLY has
-the form of `providers.scripted`; an exchange has several where the model paused. In place of ``result`` a call may have
-``error``, with how it failed before there was a result, ``denied``, with the reason, or ``cancelled``. Of one text or
-body 4 MB are kept, with a mark where more was.
+``after``, which are the same as the exchange before had; ``instructions`` are there where they have changed; what only
+the provider understands is left out. A REPLY has the form of `providers.scripted`; an exchange has several where the
+model paused. In place of ``result`` a call may have ``error``, with how it failed before there was a result,
+``denied``, with the reason, or ``cancelled``. Of one text or body 4 MB are kept, with a mark where more was.
 
 Nothing of the configuration is written: no header, no key, no environment, no command. Where the endpoint's key, a
 header's value or a secret of a server's environment occurs in a text, ``[secret]`` stands in its place.
@@ -38,7 +38,16 @@ from dial_client import __version__
 from dial_client.errors import ConfigError, ProviderError, ServerError, ServerGone
 from dial_client.logs import get_logger
 from dial_client.messages import Message, ToolCallRequest, ToolSpec
-from dial_client.model import CallChunk, Completion, Delta, ModelRequest, Provider, ReasoningChunk, TextChunk
+from dial_client.model import (
+    CallChunk,
+    Completion,
+    Delta,
+    Instruction,
+    ModelRequest,
+    Provider,
+    ReasoningChunk,
+    TextChunk,
+)
 from dial_client.providers.http.response_stream import RawBody
 from dial_client.providers.script_format import VERSION
 from dial_client.servers.client_capabilities import ClientCapabilities
@@ -84,6 +93,7 @@ class Recording:
         self._secrets = _secrets(provider, servers.values())
         self._file: int | None = None
         self._last: tuple[Message, ...] = ()
+        self._instructions: tuple[Instruction, ...] = ()
         self._tools: dict[str, Any] = {}
         self._begun = False
 
@@ -154,6 +164,11 @@ class Recording:
             "tool_choice": request.tool_choice.value,
             "stream": request.stream,
         }
+        if request.instructions != self._instructions:
+            self._instructions = request.instructions
+            asked["instructions"] = [
+                {"source": instruction.source.value, "text": instruction.text} for instruction in request.instructions
+            ]
         self._write({"asked": asked, "replies": replies})
 
     def server(self, connection: Connection, *, failed: bool) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dial_client.messages import Message, Role, TextPart, ToolSpec
+from dial_client.model import Instruction
 from dial_client.tools import result_content
 
 NOTE = "the conversation is longer than this model can take: it is sent without its oldest turns, or with results cut"
@@ -38,16 +39,20 @@ class ContextWindow:
         self._most = None if tokens is None else tokens * _BYTES_PER_TOKEN * 7 // 8
         self._tools: tuple[tuple[ToolSpec, ...], int] = ((), 0)
 
-    def fit(self, messages: tuple[Message, ...], tools: tuple[ToolSpec, ...]) -> tuple[Message, ...]:
-        """Give the messages, or as many of them as fit; the very same tuple where nothing has to be left out."""
+    def fit(
+        self, messages: tuple[Message, ...], tools: tuple[ToolSpec, ...], instructions: Sequence[Instruction] = ()
+    ) -> tuple[Message, ...]:
+        """Return as many of the latest messages as fit; the very same tuple where nothing has to be left out."""
         if self._most is None:
             return messages
         room = max(self._most - self._size_of_tools(tools), self._most // 4)
-        return _fit(messages, room)
+        return _fit(messages, room - _size_of_instructions(instructions))
 
-    def refused(self, messages: tuple[Message, ...], tools: tuple[ToolSpec, ...]) -> None:
-        """Learn from a refusal of these messages, sent with these tools: less than that has to be sent."""
-        sent = self._size_of_tools(tools) + sum(map(_size, messages))
+    def refused(
+        self, messages: tuple[Message, ...], tools: tuple[ToolSpec, ...], instructions: Sequence[Instruction] = ()
+    ) -> None:
+        """Learn from a refusal of these messages, tools and instructions: less than that has to be sent."""
+        sent = self._size_of_tools(tools) + _size_of_instructions(instructions) + sum(map(_size, messages))
         self._most = sent * 3 // 4
 
     def _size_of_tools(self, tools: tuple[ToolSpec, ...]) -> int:
@@ -59,17 +64,12 @@ class ContextWindow:
 
 
 def _fit(messages: tuple[Message, ...], room: int) -> tuple[Message, ...]:
-    instructions = tuple(message for message in messages if message.role is Role.SYSTEM)
-    rest = tuple(message for message in messages if message.role is not Role.SYSTEM)
-    room -= sum(map(_size, instructions))
-    sizes = [_size(message) for message in rest]
-    start = _start(rest, sizes, room)
+    sizes = [_size(message) for message in messages]
+    start = _start(messages, sizes, room)
     if start == 0 and sum(sizes) <= room:
         return messages
-    kept = rest[start:]
-    if sum(sizes[start:]) > room:
-        kept = _with_results_cut(kept, room)
-    return (*instructions, *kept)
+    kept = messages[start:]
+    return _with_results_cut(kept, room) if sum(sizes[start:]) > room else kept
 
 
 def _start(messages: Sequence[Message], sizes: Sequence[int], room: int) -> int:
@@ -117,6 +117,10 @@ def _share(lengths: Sequence[int], room: int) -> int:
             return max(each, _MIN_RESULT_CHARS)
         room -= length
     return _MIN_RESULT_CHARS
+
+
+def _size_of_instructions(instructions: Sequence[Instruction]) -> int:
+    return sum(_MESSAGE_BYTES + _bytes(instruction.text) for instruction in instructions)
 
 
 def _size(message: Message) -> int:

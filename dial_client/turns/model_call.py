@@ -13,7 +13,6 @@ from dial_client.errors import ProviderError
 from dial_client.events import Emit, MessageCompleted, ReasoningDelta, RoundStarted, StatusChanged, TextDelta
 from dial_client.formats.format_selection import ActiveFormat
 from dial_client.formats.quoted_calls import uncopied
-from dial_client.formats.text_history import with_instructions
 from dial_client.limits import Limits, StopReason
 from dial_client.logs import get_logger
 from dial_client.messages import Echo, Message, Role, ToolCallRequest, ToolSpec
@@ -36,6 +35,7 @@ from dial_client.text.safe_text import SafeStream
 from dial_client.turns import context_window, status_text
 from dial_client.turns.context_window import ContextWindow
 from dial_client.turns.conversation_context import ConversationContext
+from dial_client.turns.instructions import TurnInstructions
 from dial_client.turns.progress_limits import stuck
 from dial_client.turns.resolution import Reply
 from dial_client.turns.turn_recorder import TurnRecorder
@@ -44,13 +44,6 @@ log = get_logger(__name__)
 
 LAST_WORD_TOKENS = 4096
 """Tokens of an answer that is asked for because a limit was met."""
-
-GUIDANCE = (
-    "Use tools where they help: one after another where a call needs another's result, several at once where none "
-    "does. If a call fails, read why and try another way. Stop calling as soon as you know enough, and answer. "
-    "If something could not be done, say what and why."
-)
-"""What the model is told of tools that ride on the wire, if the conversation has no instructions of its own."""
 
 _ENDINGS = {
     FinishReason.LENGTH: StopReason.TRUNCATED,
@@ -72,12 +65,9 @@ class ModelCaller:
     recorder: TurnRecorder
     limits: Limits
     stream: bool
-    guidance: str | None = None
-    """How to go about tools, said to the model where any are on offer; None for ours, where there are no others."""
+    instructions: TurnInstructions = field(default_factory=TurnInstructions)
     max_tokens: int | None = None
     """Of a reply; None for the model's own limit."""
-    words: str = ""
-    """What the servers say of themselves, told behind the conversation's own instructions where tools are on offer."""
 
     async def __call__(self, context: ConversationContext, emit: Emit) -> Reply:
         """Ask with all tools on offer; a message with calls belongs to the conversation from then on.
@@ -109,26 +99,28 @@ class ModelCaller:
         tried: set[str | None] = set()
         while True:
             tools = self.tools()
-            told = with_instructions(context.messages, self.words) if tools and self.words else context.messages
-            messages = self.window.fit(told, tools)
-            if messages is not told:
+            handler = self.format.handler
+            instructions = self.instructions.select(has_tools=bool(tools), tool_format=handler.format)
+            messages = self.window.fit(context.messages, tools, instructions)
+            if messages is not context.messages:
                 self.recorder.note(context_window.NOTE)
-            listener = _Listener(self.format.handler.reader(tools), emit, context.depth)
+            listener = _Listener(handler.reader(tools), emit, context.depth)
+            request = self._request(messages, tools, choice)
+            request = replace(request, instructions=(*instructions, *request.instructions), on_wait=waits)
             try:
-                request = replace(self._request(messages, tools, choice), on_wait=waits)
                 return await self._attempt(request, listener)
             except ProviderError as error:
-                if listener.text or error.code in tried or not self._remedied(error, told, messages, tools):
+                if listener.text or error.code in tried:
+                    raise
+                if error.code == CONTEXT_LENGTH_EXCEEDED:
+                    self.window.refused(messages, tools, instructions)
+                    if self.window.fit(context.messages, tools, instructions) == messages:
+                        raise
+                elif not self._remedied(error):
                     raise
                 tried.add(error.code)
 
-    def _remedied(
-        self,
-        error: ProviderError,
-        told: tuple[Message, ...],
-        sent: tuple[Message, ...],
-        tools: tuple[ToolSpec, ...],
-    ) -> bool:
+    def _remedied(self, error: ProviderError) -> bool:
         """Put right what the endpoint refuses, if that can be done; each remedy is tried once an exchange."""
         if error.code == TOOLS_UNSUPPORTED and self.format.fall_back():
             self.recorder.note("the endpoint has no tools of its own: they are offered to the model as text")
@@ -136,9 +128,6 @@ class ModelCaller:
         if error.code == SEARCH_UNSUPPORTED:
             self.recorder.note("the endpoint does not search among tools itself: the model is given a search to call")
             return True
-        if error.code == CONTEXT_LENGTH_EXCEEDED:
-            self.window.refused(sent, tools)
-            return self.window.fit(told, tools) != sent
         return False
 
     async def _attempt(self, request: ModelRequest, listener: _Listener) -> Reply:
@@ -167,21 +156,12 @@ class ModelCaller:
     def _request(self, messages: tuple[Message, ...], tools: tuple[ToolSpec, ...], choice: ToolChoice) -> ModelRequest:
         handler = self.format.handler
         in_text = handler.format is not ToolFormat.NATIVE
-        if tools and (guidance := self._guidance(messages, in_text=in_text)):
-            messages = (Message.system(guidance), *messages)
         offered = () if in_text and choice is ToolChoice.NONE else tools
         request = handler.request(messages, offered)
         most = self.max_tokens
         if choice is ToolChoice.NONE:
             most = min(LAST_WORD_TOKENS, most or LAST_WORD_TOKENS)
         return replace(request, tool_choice=choice, stream=self.stream, max_tokens=most)
-
-    def _guidance(self, messages: tuple[Message, ...], *, in_text: bool) -> str:
-        """Give the words on tools: a text format has its own, and so may whoever wrote instructions."""
-        if self.guidance is not None:
-            return self.guidance
-        own = (message for message in messages if message.role is Role.SYSTEM and message.text != self.words)
-        return "" if in_text or any(own) else GUIDANCE
 
     async def _reply(self, listener: _Listener, *, out_of_time: bool) -> Reply:
         completion = listener.completion

@@ -19,8 +19,16 @@ from dial_client.callbacks.server_callbacks import Sample, Sampler, SamplingRepl
 from dial_client.deadline import Deadline
 from dial_client.limits import Limits
 from dial_client.logs import get_logger
-from dial_client.messages import Message, TextPart, ToolCallRequest, ToolSpec, Usage, describe
-from dial_client.model import Completion, FinishReason, ModelRequest, Provider, TextChunk
+from dial_client.messages import TextPart, ToolCallRequest, ToolSpec, Usage, describe
+from dial_client.model import (
+    Completion,
+    FinishReason,
+    Instruction,
+    InstructionSource,
+    ModelRequest,
+    Provider,
+    TextChunk,
+)
 from dial_client.prices import cost_at
 from dial_client.settings.tool_patterns import matches
 from dial_client.tools.approval import Approval, Approver
@@ -136,8 +144,14 @@ class ModelSampler:
         return True, answer.decided_by or "approver"
 
     async def _said(self, request: SamplingRequest, most: int) -> tuple[SamplingReply, Usage]:
-        instructions = (Message.system(request.system),) if request.system else ()
-        asked = ModelRequest((*instructions, *request.messages), stop=request.stop, stream=False, max_tokens=most)
+        instruction = Instruction(InstructionSource.SERVERS, request.system)
+        asked = ModelRequest(
+            request.messages,
+            instructions=(instruction,) if request.system else (),
+            stop=request.stop,
+            stream=False,
+            max_tokens=most,
+        )
         text: list[str] = []
         end = Completion(FinishReason.CUT)
         async with aclosing(self._provider.generate(asked)) as deltas:

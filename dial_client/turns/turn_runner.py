@@ -13,7 +13,7 @@ from dial_client.formats.format_selection import ActiveFormat
 from dial_client.limits import Limits, StopReason
 from dial_client.logs import get_logger
 from dial_client.messages import Message, Role, ToolCallRequest, ToolSpec, Usage
-from dial_client.model import Provider, ToolFormat
+from dial_client.model import Instruction, InstructionSource, Provider, ToolFormat, separate_instructions
 from dial_client.prices import cost_at
 from dial_client.servers.connection import Connection
 from dial_client.tools.approval import ApprovalChecker
@@ -26,6 +26,7 @@ from dial_client.turns.client_tools import ClientToolCalls
 from dial_client.turns.context_window import ContextWindow
 from dial_client.turns.conversation_context import ConversationContext
 from dial_client.turns.finalization import land
+from dial_client.turns.instructions import TurnInstructions
 from dial_client.turns.model_call import ModelCaller
 from dial_client.turns.resolution import resolve
 from dial_client.turns.status_model import StatusModel
@@ -93,7 +94,9 @@ async def answer(
     Raises:
         ProviderError: the model could not be reached or refused the request.
     """
-    messages = _instructed(messages, host.system)
+    instructions, conversation = separate_instructions(messages)
+    if host.system is not None and not (messages and messages[0].role is Role.SYSTEM):
+        instructions = (Instruction(InstructionSource.CONVERSATION, host.system), *instructions)
     deadline, recorder = Deadline(host.limits.timeout), turn.recorder
     offering = TurnTools(host.menu, host.shelf, host.limits, messages, host.window.tokens, lambda: _searches(host))
     handed_back = ClientToolCalls(wanted.handed_back)
@@ -106,9 +109,8 @@ async def answer(
         recorder,
         host.limits,
         wanted.stream,
-        host.guidance,
+        TurnInstructions(instructions, host.words, host.guidance),
         wanted.max_tokens,
-        host.words,
     )
     own = frozenset(tool.name for tool in wanted.handed_back)
     taint = in_history(messages, offering.catalog(), host.servers(), own)
@@ -132,17 +134,11 @@ async def answer(
         return results
 
     emit = _with_status(turn.emit, offering.catalog)
-    context = ConversationContext(messages, host.limits.max_depth, min(wanted.depth, host.limits.max_depth))
+    context = ConversationContext(conversation, host.limits.max_depth, min(wanted.depth, host.limits.max_depth))
     outcome = await resolve(context, handed_back.ending(asker), call_tools, emit)
     reason = await land(outcome, asker, emit, ask_again=host.lands_softly)
     log.debug("turn", stop_reason=reason.value, depth=outcome.context.depth)
     return reason
-
-
-def _instructed(messages: tuple[Message, ...], system: str | None) -> tuple[Message, ...]:
-    if system is None or (messages and messages[0].role is Role.SYSTEM):
-        return messages
-    return (Message.system(system), *messages)
 
 
 def _searches(host: TurnServices) -> bool:
