@@ -29,7 +29,7 @@ async def measured(where: str) -> tuple[list[float], list[float]]:
     store, plain, durable = SQLStore(where), [], []
     async with DialClient({"noop": server}, ScriptedProvider(REPLIES * 2 * (TURNS + 1))) as dial:
         manager = ConversationManager(dial, store)
-        async with DurableTurns(manager, where.replace("talk.db", "turns.db")) as turns:
+        async with DurableTurns(dial, store, where.replace("talk.db", "turns.db")) as turns:
             for _ in range(TURNS + 1):
                 conversation = await manager.create()
                 began = time.perf_counter()

@@ -38,7 +38,6 @@ _HOMES = {
         "ToolCallStarted",
     ),
     "formats": ("NativeFormatHandler", "ReActFormatHandler", "XMLFormatHandler"),
-    "conversations.live_turn": ("LiveTurn",),
     "limits": ("Limits", "StopReason"),
     "messages": (
         "FilePart",
@@ -75,7 +74,8 @@ _HOMES = {
     "tools.prompts": ("Prompt", "PromptArgument"),
     "turn_result": ("ToolCallRecord", "Turn"),
     "turns.mentions": ("Attached",),
-    "turns.turn_handle": ("TurnHandle",),
+    "turns.event_log": ("EventLog",),
+    "turns.turn_handle": ("TurnHandle", "TurnObserver"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -12,7 +12,6 @@ from dial_client.callbacks.server_callbacks import SamplingRequest as SamplingRe
 from dial_client.callbacks.server_callbacks import ServerLog as ServerLog
 from dial_client.client import DialClient as DialClient
 from dial_client.conversations.conversation_manager import ConversationManager as ConversationManager
-from dial_client.conversations.live_turn import LiveTurn as LiveTurn
 from dial_client.errors import ConfigError as ConfigError
 from dial_client.errors import ConversationBusy as ConversationBusy
 from dial_client.errors import ConversationNotFound as ConversationNotFound
@@ -72,8 +71,10 @@ from dial_client.tools.prompts import Prompt as Prompt
 from dial_client.tools.prompts import PromptArgument as PromptArgument
 from dial_client.turn_result import ToolCallRecord as ToolCallRecord
 from dial_client.turn_result import Turn as Turn
+from dial_client.turns.event_log import EventLog as EventLog
 from dial_client.turns.mentions import Attached as Attached
 from dial_client.turns.turn_handle import TurnHandle as TurnHandle
+from dial_client.turns.turn_handle import TurnObserver as TurnObserver
 
 __version__: str
 
@@ -95,6 +96,7 @@ __all__ = [
     "ElicitationAction",
     "ElicitationAnswer",
     "Event",
+    "EventLog",
     "FilePart",
     "Finished",
     "ImagePart",
@@ -102,7 +104,6 @@ __all__ = [
     "InputRequested",
     "LimitReached",
     "Limits",
-    "LiveTurn",
     "Login",
     "LoginFailed",
     "LoginRequest",
@@ -152,6 +153,7 @@ __all__ = [
     "ToolSpec",
     "Turn",
     "TurnHandle",
+    "TurnObserver",
     "Usage",
     "XMLFormatHandler",
 ]

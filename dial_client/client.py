@@ -12,6 +12,7 @@ import anyio
 from anyio import to_thread
 
 from dial_client import client_setup, prices
+from dial_client.audit.entries import Origin
 from dial_client.background_tasks import BackgroundTasks
 from dial_client.deadline import Deadline
 from dial_client.errors import ConfigError
@@ -39,6 +40,7 @@ from dial_client.tools.tool_selection import ToolSnapshot
 from dial_client.turn_result import Turn
 from dial_client.turns import server_instructions, turn_runner
 from dial_client.turns.context_window import ContextWindow
+from dial_client.turns.event_log import EventLog
 from dial_client.turns.mentions import Attached, attach
 from dial_client.turns.turn_handle import TurnHandle, TurnObserver
 
@@ -292,13 +294,14 @@ class DialClient:
             async for line in lines:
                 yield line
 
-    def start(
+    def start(  # noqa: PLR0913 - the options of a turn, all but one by name
         self,
         messages: Sequence[Message],
         *,
         stream: bool = True,
         watched: bool = True,
-        witness: TurnObserver | None = None,
+        origin: Origin | None = None,
+        observers: Sequence[TurnObserver] = (),
         handed_back: Sequence[ToolSpec] = (),
         max_tokens: int | None = None,
         depth: int = 0,
@@ -308,8 +311,9 @@ class DialClient:
         Args:
             messages: the conversation; never changed.
             stream: ask the model for its reply in pieces.
-            watched: somebody will read its `TurnHandle.events`.
-            witness: is told of everything the turn does, and keeps it.
+            watched: somebody will read its `TurnHandle.events`: the turn waits for that reader.
+            origin: the ids of the turn and its conversation; by default a new turn of no conversation.
+            observers: follow the turn from within, each also in a task of its own.
             handed_back: tools of the caller's own, which hide others of their names: a call of one ends the turn.
             max_tokens: of each of the model's replies.
             depth: rounds of tool calls at the end of `messages` that count as this turn's.
@@ -323,11 +327,13 @@ class DialClient:
             wanted = turn_runner.TurnOptions(stream, tuple(handed_back), max_tokens, depth)
             return await self._carry_out(provider, tuple(messages), turn, wanted)
 
-        turn = TurnHandle(work, watched=watched, raise_at_limits=self._raise_at_limits, witness=witness)
+        turn = TurnHandle(
+            work, EventLog(is_paced=watched), observers, origin=origin, raise_at_limits=self._raise_at_limits
+        )
         self._running.add(turn)
         self._nursery.start_soon(self._run, turn)
-        if witness is not None:
-            self._nursery.start_soon(witness.beat, turn.recorder)
+        for observer in observers:
+            self._nursery.start_soon(observer.run_beside, turn)
         return turn
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> ToolCallResult:

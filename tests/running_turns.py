@@ -23,6 +23,7 @@ from dial_client.tools.catalog import catalog_of
 from dial_client.tools.executor import ToolExecutor
 from dial_client.turns.context_window import ContextWindow
 from dial_client.turns.conversation_context import ConversationContext
+from dial_client.turns.event_log import EventLog
 from dial_client.turns.finalization import land
 from dial_client.turns.model_call import ModelCaller
 from dial_client.turns.resolution import resolve
@@ -97,7 +98,7 @@ async def started(
     work: Work, *, watched: bool = False, raise_at_limits: bool = False
 ) -> AsyncGenerator[TurnHandle, None]:
     """Run a turn in a task of its own, and wait for that task's end; nothing here may take long."""
-    turn = TurnHandle(work, watched=watched, raise_at_limits=raise_at_limits)
+    turn = TurnHandle(work, EventLog(is_paced=watched), raise_at_limits=raise_at_limits)
     with anyio.fail_after(20):
         async with anyio.create_task_group() as group:
             group.start_soon(turn.run)

@@ -12,7 +12,6 @@ import anyio
 import httpx2
 
 from dial_client.client import DialClient
-from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.durable import DurableTurns, beside
 from dial_client.model import Provider
 from dial_client.providers.scripted import ScriptedProvider
@@ -105,13 +104,14 @@ async def served(
 
 def durable_turns(dial: DialClient, kept: ConversationStore, turns: TurnRegistry, look_every: float) -> DurableTurns:
     assert isinstance(kept, SQLStore)
-    manager = ConversationManager(dial, kept, when_busy="refuse")
     return DurableTurns(
-        manager,
+        dial,
+        kept,
         beside(kept.where),
         look_every=look_every,
-        on_begun=lambda live: turns.keep(live.running),
+        on_begun=turns.keep,
         is_leaving=lambda: turns.is_leaving,
+        when_busy="refuse",
     )
 
 

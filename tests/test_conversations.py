@@ -21,7 +21,8 @@ from dial_client.stores.conversation_store import ConversationStore
 from dial_client.stores.memory_store import MemoryStore
 from dial_client.stores.sql_store import SQLStore
 from dial_client.stores.store_core import Change
-from dial_client.turns.turn_handle import BUFFERED_EVENTS, TurnHandle
+from dial_client.turns.event_log import MAX_UNREAD
+from dial_client.turns.turn_handle import TurnHandle
 from tests.stores import query
 from tests.talks import ADD, WAIT, Calculator, Echo, assert_valid, dialogue, managed, read
 
@@ -165,7 +166,7 @@ async def test_a_turn_can_be_stopped_from_outside_and_read_to_its_end(store: Con
 
 async def test_nothing_is_lost_when_the_reader_is_slow_and_the_turn_is_stopped(store: ConversationStore) -> None:
     turns: list[TurnHandle] = []
-    async with managed(store, [{"text": "x" * 3 * BUFFERED_EVENTS, "chunk_size": 1}]) as manager:
+    async with managed(store, [{"text": "x" * 3 * MAX_UNREAD, "chunk_size": 1}]) as manager:
         made = await manager.create()
         async with aclosing(manager.stream_chat(made.id, "Talk!", on_started=turns.append)) as events:
             await anext(events)
@@ -176,7 +177,7 @@ async def test_nothing_is_lost_when_the_reader_is_slow_and_the_turn_is_stopped(s
         assert isinstance(rest[-1], Finished)
         said = rest[-1].turn.messages
         assert len(said) == 1
-        assert len(said[0].text) > BUFFERED_EVENTS // 2
+        assert len(said[0].text) > MAX_UNREAD // 2
         assert (await store.get(made.id)).messages == (Message.user("Talk!"), *said)
 
 

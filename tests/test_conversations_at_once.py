@@ -79,7 +79,7 @@ async def test_nothing_remains_of_conversations_nobody_talks_in(store: Conversat
         for _ in range(3):
             await manager.chat((await manager.create()).id, "Hello.")
         gc.collect()
-        assert len(manager._places) == 0
+        assert len(manager._queue._slots) == 0
 
 
 async def test_an_unknown_conversation_asks_no_model(store: ConversationStore) -> None:

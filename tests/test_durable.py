@@ -21,11 +21,11 @@ import dial_client
 from dial_client import ConversationManager, DialClient, Limits, Message, ScriptedProvider, SQLStore
 from dial_client.conversations.conversation_manager import WhenBusy
 from dial_client.conversations.history import INTERRUPTED, valid_history
-from dial_client.conversations.live_turn import LiveTurn
 from dial_client.durable import SQLITE_IS_TOO_OLD, DurableResult, DurableTurns, beside
 from dial_client.errors import ConfigError, ConversationBusy, ConversationNotFound, DialError
 from dial_client.events import Finished, RoundStarted
 from dial_client.messages import ImagePart, Role, TextPart
+from dial_client.turns.turn_handle import TurnHandle
 from tests.durable_worker import ROUNDS
 from tests.programs import LONG, environment
 from tests.stores import database_url, needs_postgres
@@ -69,18 +69,20 @@ async def durable(
     """Be one program of several, one after the other."""
     store = kind(folder / "talk.db")
     async with DialClient({}, ScriptedProvider(list(replies)), limits=limits) as dial:
-        manager = ConversationManager(dial, store, when_busy=when_busy)
-        async with DurableTurns(manager, beside(store.where), look_every=0.1, is_leaving=is_leaving) as turns:
-            yield manager, turns
+        database = beside(store.where)
+        async with DurableTurns(
+            dial, store, database, look_every=0.1, is_leaving=is_leaving, when_busy=when_busy
+        ) as turns:
+            yield turns.manager, turns
     await store.aclose()
 
 
-async def asked_for(manager: ConversationManager, conversation: str) -> LiveTurn:
+async def asked_for(manager: ConversationManager, conversation: str) -> TurnHandle:
     """Wait until the model is asked for the reply of a turn that was given another program, or the workflow."""
     with anyio.fail_after(LONG):
-        while (live := manager.live(conversation)) is None:  # noqa: ASYNC110 - until the workflow has begun it
+        while (live := manager.find_turn(conversation)) is None:  # noqa: ASYNC110 - until the workflow has begun it
             await anyio.sleep(0.01)
-    async for _, event in live.events():
+    async for _, event in live.log.events():
         if isinstance(event, RoundStarted):
             break
     return live
@@ -161,11 +163,10 @@ async def test_the_example_in_the_documentation_runs(tmp_path: Path) -> None:
     example = example.replace("postgresql://user@host/database", f"sqlite:///{(tmp_path / 'turns.db').as_posix()}")
     names: dict[str, Any] = {"DurableTurns": DurableTurns}
     body = textwrap.indent(f"{example}\nreturn answer", "    ")
-    exec(f"async def example(manager, conversation):\n{body}", names)
+    exec(f"async def example(dial, store, conversation):\n{body}", names)
     store = SQLStore(tmp_path / "talk.db")
     async with DialClient({}, ScriptedProvider(["Noon."])) as dial:
-        manager = ConversationManager(dial, store)
-        answer = await names["example"](manager, await manager.create())
+        answer = await names["example"](dial, store, await store.create())
     await store.aclose()
     assert answer == DurableResult("Noon.", "answered")
 
@@ -209,7 +210,7 @@ async def test_a_program_that_is_about_to_end_takes_nothing_over(tmp_path: Path)
         with anyio.fail_after(LONG):
             while turn not in turns._left:  # noqa: ASYNC110 - DBOS gives it to whoever looks first
                 await anyio.sleep(0.02)
-        assert manager.live(conversation.id) is None
+        assert manager.find_turn(conversation.id) is None
     async with durable(tmp_path, "Hello again.") as (manager, turns):
         with anyio.fail_after(LONG):
             assert await turns.answer(turn) == DurableResult("Hello again.", "answered")
@@ -260,9 +261,9 @@ async def test_a_turn_that_runs_here_is_read_as_any_other_and_waited_for_by_none
     async with durable(tmp_path, "Hello.", {"hang": True}) as (manager, turns):
         conversation = await manager.create()
         live = await turns.begin(conversation.id, "Hi!")
-        events = [event async for _, event in live.events()]
+        events = [event async for _, event in live.log.events()]
         assert isinstance(events[-1], Finished)
-        assert manager.live(conversation.id, live.id) is live
+        assert manager.find_turn(conversation.id, live.id) is live
         await turns.begin(conversation.id, "And now?")
         with pytest.raises(ConversationBusy):
             await turns.begin(conversation.id, "Quick!")
@@ -295,7 +296,7 @@ async def test_a_turn_that_is_left_is_gone_on_with_and_until_then_nobody_gets_in
     async with durable(tmp_path, {"hang": True}) as (manager, turns):
         conversation = await manager.create()
         live = await turns.begin(conversation.id, Message(Role.USER, picture))
-        live.leave()
+        live.abandon()
         with pytest.raises(ConversationBusy):
             await live.result()
         waiting = await turns.get(conversation.id)
@@ -325,7 +326,7 @@ async def test_rounds_before_it_was_left_count_against_the_depth(tmp_path: Path)
     async with durable(tmp_path, ROUND, {"hang": True}, limits=limits) as (manager, turns):
         conversation = await manager.create()
         live = await turns.begin(conversation.id, "Look!")
-        async for _, event in live.events():
+        async for _, event in live.log.events():
             if isinstance(event, RoundStarted) and event.depth == 1:
                 break
     async with durable(tmp_path, ROUND, ROUND, "That is all I saw.", limits=limits) as (manager, turns):
@@ -352,20 +353,20 @@ async def test_a_conversation_that_is_not_there_is_told_at_once(tmp_path: Path) 
 
 async def test_a_database_that_cannot_be_used_is_told_at_once(tmp_path: Path) -> None:
     async with DialClient({}, ScriptedProvider([])) as dial:
-        manager = ConversationManager(dial, SQLStore(tmp_path / "talk.db"))
+        store = SQLStore(tmp_path / "talk.db")
         with pytest.raises(ConfigError):
-            await DurableTurns(manager, "mysql://nobody@127.0.0.1/turns").__aenter__()
+            await DurableTurns(dial, store, "mysql://nobody@127.0.0.1/turns").__aenter__()
         (tmp_path / "file").touch()
         with pytest.raises(ConfigError):
-            await DurableTurns(manager, f"sqlite:///{tmp_path / 'file' / 'turns.db'}").__aenter__()
+            await DurableTurns(dial, store, f"sqlite:///{tmp_path / 'file' / 'turns.db'}").__aenter__()
 
 
 @pytest.mark.skipif(not SQLITE_IS_TOO_OLD, reason="the SQLite of this Python is new enough")
 async def test_a_sqlite_that_is_too_old_is_told_at_once(tmp_path: Path) -> None:
     async with DialClient({}, ScriptedProvider([])) as dial:
-        manager = ConversationManager(dial, SQLStore(tmp_path / "talk.db"))
+        store = SQLStore(tmp_path / "talk.db")
         with pytest.raises(ConfigError, match="need SQLite"):
-            await DurableTurns(manager, f"sqlite:///{tmp_path / 'turns.db'}").__aenter__()
+            await DurableTurns(dial, store, f"sqlite:///{tmp_path / 'turns.db'}").__aenter__()
 
 
 @new_enough

@@ -55,10 +55,11 @@ def pickled(mark: Path) -> str:
 
 @asynccontextmanager
 async def durable(store: SQLStore, *replies: object) -> AsyncIterator[tuple[ConversationManager, DurableTurns]]:
-    async with DialClient({}, ScriptedProvider(list(replies))) as dial:
-        manager = ConversationManager(dial, store)
-        async with DurableTurns(manager, beside(store.where), look_every=0.1, not_begun=0.0) as turns:
-            yield manager, turns
+    async with (
+        DialClient({}, ScriptedProvider(list(replies))) as dial,
+        DurableTurns(dial, store, beside(store.where), look_every=0.1, not_begun=0.0) as turns,
+    ):
+        yield turns.manager, turns
 
 
 class Rows:

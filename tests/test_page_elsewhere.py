@@ -115,9 +115,9 @@ async def test_a_turn_that_goes_on_at_another_server_is_followed_there(
         tab = await at(chromium, there.url, made)
         await seen(tab.until, f"({STATES}).join() === 'running'")
         await there.store.renew(made, TURN, 0.0)
-        live = await ConversationManager(here.dial, here.store).carry_on(made)
+        live = await ConversationManager(here.dial, here.store).resume(made)
         assert live is not None
-        here.turns.keep(live.running)
+        here.turns.keep(live)
         gone = end_of(remote_turns.TurnLost("its process is gone"), {})
         await there.store.board.pin([(events_of(made, TURN), sse_encoder.to_json([(None, gone)]))], LONG)
         await seen(tab.until, f"document.querySelector('.ask') && ({STATES}).join() === 'failed,waiting'")

@@ -23,7 +23,8 @@ from dial_client.events import (
 from dial_client.limits import StopReason
 from dial_client.messages import Message
 from dial_client.model import TextChunk
-from dial_client.turns.turn_handle import BUFFERED_EVENTS, TurnHandle
+from dial_client.turns.event_log import MAX_UNREAD, EventLog
+from dial_client.turns.turn_handle import TurnHandle
 from tests.running_turns import STOP, Hang, Pipeline, calling, check_history, heard, started
 
 pytestmark = pytest.mark.anyio
@@ -55,7 +56,7 @@ async def test_what_happens_is_heard_in_order_and_the_end_comes_last() -> None:
 
 
 async def test_a_slow_reader_loses_nothing_and_is_waited_for() -> None:
-    count = 3 * BUFFERED_EVENTS
+    count = 3 * MAX_UNREAD
     emitted = 0
 
     async def work(turn: TurnHandle) -> StopReason:
@@ -71,14 +72,14 @@ async def test_a_slow_reader_loses_nothing_and_is_waited_for() -> None:
             seen.append(event)
             if len(seen) % 100 == 1:
                 await anyio.wait_all_tasks_blocked()
-                assert emitted <= len(seen) + BUFFERED_EVENTS
+                assert emitted <= len(seen) + MAX_UNREAD
     assert seen[:-1] == [TextDelta(f"{at} ") for at in range(count)]
     assert isinstance(seen[-1], Finished)
 
 
 async def test_several_tools_that_tell_much_at_once_all_go_on() -> None:
     async def tell(turn: TurnHandle) -> None:
-        for _ in range(BUFFERED_EVENTS):
+        for _ in range(MAX_UNREAD):
             await turn.emit(TextDelta("a"))
 
     async def work(turn: TurnHandle) -> StopReason:
@@ -88,7 +89,7 @@ async def test_several_tools_that_tell_much_at_once_all_go_on() -> None:
         return StopReason.ANSWERED
 
     async with started(work, watched=True) as turn:
-        assert len(await heard(turn.events())) == 4 * BUFFERED_EVENTS + 1
+        assert len(await heard(turn.events())) == 4 * MAX_UNREAD + 1
 
 
 async def test_what_is_in_the_result_has_been_heard_even_where_it_was_said_too_late() -> None:
@@ -107,7 +108,7 @@ async def test_what_is_in_the_result_has_been_heard_even_where_it_was_said_too_l
 
 async def test_a_turn_nobody_watches_does_not_wait_for_a_reader() -> None:
     async def work(turn: TurnHandle) -> StopReason:
-        for _ in range(3 * BUFFERED_EVENTS):
+        for _ in range(3 * MAX_UNREAD):
             await turn.emit(TextDelta("a"))
         return StopReason.ANSWERED
 
@@ -119,13 +120,13 @@ async def test_news_from_outside_the_turn_is_handed_on_and_never_waited_for() ->
     hang = Hang()
     async with started(hang, watched=True) as turn:
         await hang.reached.wait()
-        for _ in range(2 * BUFFERED_EVENTS):
+        for _ in range(2 * MAX_UNREAD):
             turn.announce(ServerChanged("clock", "ready"))
         turn.cancel()
         events = await heard(turn.events())
         turn.announce(ServerChanged("clock", "gone"))
     assert events[0] == ServerChanged("clock", "ready")
-    assert len(events) == BUFFERED_EVENTS + 1
+    assert len(events) == MAX_UNREAD + 1
     assert isinstance(events[-1], Finished)
 
 
@@ -201,7 +202,7 @@ async def test_a_mistake_in_the_work_is_raised_where_somebody_waits_and_nowhere_
 @pytest.mark.parametrize("watched", [True, False], ids=["watched", "unwatched"])
 async def test_a_client_that_is_closed_meanwhile_says_so(watched: bool) -> None:
     hang = Hang()
-    turn = TurnHandle(hang, watched=watched, raise_at_limits=False)
+    turn = TurnHandle(hang, EventLog(is_paced=watched))
     async with anyio.create_task_group() as group:
         group.start_soon(turn.run)
         await hang.reached.wait()

@@ -15,7 +15,8 @@ from dial_client.events import Finished, MessageCompleted, TextDelta, ToolCallFi
 from dial_client.limits import StopReason
 from dial_client.model import TextChunk
 from dial_client.turn_result import Turn
-from dial_client.turns.turn_handle import BUFFERED_EVENTS, TurnHandle
+from dial_client.turns.event_log import MAX_UNREAD
+from dial_client.turns.turn_handle import TurnHandle
 from tests.running_turns import STOP, Hang, Pipeline, calling, check_history, heard, started
 
 pytestmark = pytest.mark.anyio
@@ -175,7 +176,7 @@ async def test_a_reader_that_stays_away_does_not_keep_a_turn_from_stopping(read_
         await anyio.wait_all_tasks_blocked()
         await turn.stopped()
         left = await heard(events)
-    assert len(left) >= BUFFERED_EVENTS
+    assert len(left) >= MAX_UNREAD
     assert isinstance(left[-1], Finished)
     assert left[-1].turn.stop_reason is StopReason.CANCELLED
     assert left[-2] == MessageCompleted(left[-1].turn.message), "what closes the turn is not lost for want of room"

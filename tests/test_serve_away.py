@@ -174,7 +174,7 @@ async def test_an_event_that_cannot_be_written_ends_its_own_stream_elsewhere_and
             ):
                 await next_text(broken)
                 (turn,) = (talk for talk in here.turns.talks if talk.id == answer.headers["x-turn-id"])
-                turn.running.announce(InputRequested("a", "question", {"deep": deep}))
+                turn.announce(InputRequested("a", "question", {"deep": deep}))
                 rest = [event async for event in broken]
                 maths.gate.open.set()
                 await until(whole, "tool_result")

@@ -10,11 +10,12 @@ import anyio.lowlevel
 import pytest
 from starlette.types import Message
 
-from dial_client.conversations.live_turn import LiveTurn
 from dial_client.errors import ProviderError
+from dial_client.limits import StopReason
 from dial_client.serve import sse_response
 from dial_client.serve.sse_response import SSEResponse, of_turn
-from dial_client.stores.memory_store import MemoryStore
+from dial_client.turns.event_log import EventLog
+from dial_client.turns.turn_handle import TurnHandle
 
 pytestmark = pytest.mark.anyio
 
@@ -142,8 +143,13 @@ async def test_a_client_that_does_not_read_is_left(monkeypatch: pytest.MonkeyPat
     assert ends == ["left", "ended"]
 
 
+async def never_answers(turn: TurnHandle) -> StopReason:
+    await anyio.sleep_forever()
+    raise AssertionError
+
+
 async def test_whoever_comes_back_to_a_silent_turn_sees_at_once_that_it_is_there() -> None:
-    silent = LiveTurn(MemoryStore(), "conversation", 10.0, lambda: None)
+    silent = TurnHandle(never_answers, EventLog())
     client, lines = Client(), of_turn(silent, 0, "model")
     async with anyio.create_task_group() as group:
         group.start_soon(SSEResponse(lines, {"x-turn-id": silent.id}), SCOPE, client.receive, client.send)

@@ -17,7 +17,6 @@ from dial_client.cli.bootstrap import opened, provider_of, say_notes, settings_o
 from dial_client.cli.options import ExitCode, Options
 from dial_client.client import DialClient
 from dial_client.client_setup import HostCallbacks
-from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.durable import DurableTurns, beside
 from dial_client.errors import ConfigError, DialError
 from dial_client.serve.application import AppContext, application
@@ -86,12 +85,13 @@ async def serve_http(options: Options, address: ServeOptions) -> int:
 
 
 def _durable(dial: DialClient, store: SQLStore, turns: TurnRegistry) -> DurableTurns:
-    manager = ConversationManager(dial, store, when_busy="refuse")
     return DurableTurns(
-        manager,
+        dial,
+        store,
         beside(store.where),
-        on_begun=lambda live: turns.keep(live.running),
+        on_begun=turns.keep,
         is_leaving=lambda: turns.is_leaving,
+        when_busy="refuse",
     )
 
 

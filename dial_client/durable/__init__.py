@@ -1,9 +1,9 @@
 """Turns that outlive the program that runs them: workflows of DBOS, a library over SQLite or PostgreSQL.
 
-    async with DurableTurns(manager, "postgresql://user@host/database") as turns:
+    async with DurableTurns(dial, store, "postgresql://user@host/database") as turns:
         turn = await turns.start(conversation_id, "…")    its id: from here on it is answered, whoever is killed
         answer = await turns.answer(turn)                  in any program that uses the same databases
-        live = await turns.begin(conversation_id, "…")    as durable, and a LiveTurn that runs here
+        live = await turns.begin(conversation_id, "…")    as durable, and a TurnHandle of a turn that runs here
 
 DBOS keeps which turns there are and what came of them, and starts those again that are given up. What a turn has done
 is in the store of conversations, and only there: each reply before its calls are run, each round's results before the

@@ -9,14 +9,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import anyio
 from anyio import to_thread
 
 from dial_client.background_tasks import BackgroundTasks
-from dial_client.conversations.conversation_manager import ConversationManager, nobody_waits
-from dial_client.conversations.live_turn import LiveTurn
+from dial_client.client import DialClient
+from dial_client.conversations.conversation_manager import ConversationManager, ManagerOptions
 from dial_client.durable import results
 from dial_client.durable.dbos_database import url_of
 from dial_client.durable.recovery import BEGUN, TURN, TurnRecovery
@@ -25,8 +25,9 @@ from dial_client.durable.serialization import json_serializer
 from dial_client.errors import ConfigError, ConversationNotFound, DialError
 from dial_client.logs import get_logger
 from dial_client.messages import Message
-from dial_client.stores.conversation_store import Conversation
+from dial_client.stores.conversation_store import Conversation, ConversationStore
 from dial_client.stores.sql_store import SQLStore
+from dial_client.turns.turn_handle import TurnHandle
 
 if TYPE_CHECKING:
     from dbos import WorkflowHandleAsync
@@ -48,28 +49,32 @@ _SETTLE = 2.0
 
 
 class DurableTurns:
-    """Runs the turns of a `ConversationManager` as workflows. One at a time in a program, on asyncio only.
+    """Runs the turns of conversations as workflows. One at a time in a program, on asyncio only.
 
     Args:
-        manager: carries them out; its store has to be one that other programs share.
+        dial: answers; opened and closed by whoever made it.
+        store: keeps the conversations; one that other programs share.
         database: what DBOS keeps its own tables in: ``postgresql://…``, ``sqlite:///file.db``, or that file's path.
         look_every: seconds between two looks for turns whose program is gone.
         not_begun: seconds after which a turn is given up that has not begun, though no other turn is in its way.
         on_begun: is given each turn that runs here without `begin`: those of other programs that are gone on with.
         is_leaving: whether the program is about to end, and takes no more turns over.
+        **options: those of `ConversationManager`.
     """
 
     def __init__(
         self,
-        manager: ConversationManager,
+        dial: DialClient,
+        store: ConversationStore,
         database: str | Path,
         *,
         look_every: float = LOOK_EVERY,
         not_begun: float = NOT_BEGUN,
-        on_begun: Callable[[LiveTurn], None] = lambda _: None,
+        on_begun: Callable[[TurnHandle], None] = lambda _: None,
         is_leaving: Callable[[], bool] = lambda: False,
+        **options: Unpack[ManagerOptions],
     ) -> None:
-        self.manager = manager
+        self.manager = ConversationManager(dial, store, will_be_resumed=self._is_owed, **options)
         """Carries them out."""
         self._database = database
         self._look_every = look_every
@@ -81,7 +86,7 @@ class DurableTurns:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._mine: set[str] = set()
         self._left: set[str] = set()
-        self._begun: dict[str, LiveTurn] = {}
+        self._begun: dict[str, TurnHandle] = {}
         self._handles: dict[str, WorkflowHandleAsync[dict[str, str]]] = {}
 
     async def __aenter__(self) -> Self:
@@ -94,7 +99,6 @@ class DurableTurns:
         await to_thread.run_sync(self._launch)
         self._nursery = await BackgroundTasks.open()
         self._nursery.start_soon(self._look)
-        self.manager.is_owed = self._is_owed
         return self
 
     async def __aexit__(
@@ -105,16 +109,15 @@ class DurableTurns:
 
         nursery, self._nursery = self._nursery, None
         self._is_leaving = lambda: True
-        self.manager.is_owed = nobody_waits
         with anyio.CancelScope(shield=True):
             if nursery is not None:
                 await nursery.aclose()
             with anyio.move_on_after(_SETTLE):
                 while rest := self._mine - self._left:
                     for turn in rest:
-                        live = self.manager.live(conversation_of(turn))
+                        live = self.manager.find_turn(conversation_of(turn))
                         if live is not None and is_of(turn, live.id):
-                            live.leave()
+                            live.abandon()
                     await anyio.sleep(0.02)
             await to_thread.run_sync(lambda: DBOS.destroy(destroy_registry=True))
 
@@ -136,7 +139,7 @@ class DurableTurns:
             )
         return turn
 
-    async def begin(self, conversation_id: str, said: str | Message, *, stream: bool = True) -> LiveTurn:
+    async def begin(self, conversation_id: str, said: str | Message, *, stream: bool = True) -> TurnHandle:
         """Say something in a conversation, and give the turn that answers, which runs here.
 
         When this returns it is answered, whoever is killed: in another program by another turn, whose id the
@@ -150,7 +153,7 @@ class DurableTurns:
         turn = turn_id(conversation_id)
         self._mine.add(turn)
         try:
-            live = await self.manager.start(conversation_id, said, stream=stream, turn=attempt_at(turn))
+            live = await self.manager.start(conversation_id, said, stream=stream, turn_id=attempt_at(turn))
             try:
                 await self._write_down(turn, live)
             except BaseException:
@@ -220,7 +223,7 @@ class DurableTurns:
             DBOS.destroy(destroy_registry=True)
             raise ConfigError("the database for durable turns cannot be used", hint=type(error).__name__) from error
 
-    async def _write_down(self, turn: str, live: LiveTurn) -> None:
+    async def _write_down(self, turn: str, live: TurnHandle) -> None:
         """Let DBOS know of a turn that has begun: from here on it is started again where it is given up."""
         from dbos import DBOS, SetWorkflowID
 
@@ -278,7 +281,7 @@ class DurableTurns:
         status = await DBOS.get_workflow_status_async(turn)
         if status is None or status.executor_id != self._executor:
             raise DialError("another program has taken the turn over")
-        self._on_begun(await self.manager.start(conversation_id, results.read(said), turn=attempt_at(turn)))
+        self._on_begun(await self.manager.start(conversation_id, results.read(said), turn_id=attempt_at(turn)))
 
     async def _answer(self, conversation_id: str, turn: str, said: str = "") -> dict[str, str]:
         """Give what comes of a turn that has begun, wherever that was."""
@@ -292,7 +295,7 @@ class DurableTurns:
             answer = results.told(await live.result())
         except DialError as error:
             answer = results.broken(error)
-        if live.is_left:
+        if live.is_abandoned:
             await self._leave(turn)
         return answer
 
@@ -301,9 +304,9 @@ class DurableTurns:
         self._left.add(turn)
         await anyio.sleep_forever()
 
-    async def _live(self, conversation_id: str, turn: str) -> LiveTurn | None:
+    async def _live(self, conversation_id: str, turn: str) -> TurnHandle | None:
         """Give the turn as it runs here, going on with it once no other program is at it; None where it is over."""
-        live = self._begun.pop(turn, None) or self.manager.live(conversation_id)
+        live = self._begun.pop(turn, None) or self.manager.find_turn(conversation_id)
         while live is None or not is_of(turn, live.id):
             live = None
             try:
@@ -313,7 +316,7 @@ class DurableTurns:
                 if not is_running:
                     if self._is_leaving():
                         await self._leave(turn)
-                    live = await self.manager.carry_on(conversation_id, turn=attempt_at(turn))
+                    live = await self.manager.resume(conversation_id, turn_id=attempt_at(turn))
                     if live is not None:
                         self._on_begun(live)
                     continue
@@ -336,7 +339,7 @@ class DurableTurns:
         """Whether nobody runs a conversation's latest turn, and somebody will."""
         from dbos import DBOS
 
-        if not stored.turn or stored.running:
+        if self._nursery is None or not stored.turn or stored.running:
             return False
         try:
             with anyio.fail_after(_WRITE):  # DBOS itself would wait until the database is back

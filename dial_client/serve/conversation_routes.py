@@ -11,7 +11,6 @@ from starlette.routing import Route
 
 from dial_client.client import DialClient
 from dial_client.conversations.conversation_manager import ConversationManager
-from dial_client.conversations.live_turn import LiveTurn
 from dial_client.durable import DurableTurns
 from dial_client.events import StatusChanged
 from dial_client.messages import Content, TextPart, text_of
@@ -22,6 +21,7 @@ from dial_client.serve.request_bodies import json_of
 from dial_client.serve.sse_response import SSEResponse, of_turn, position
 from dial_client.serve.turn_registry import TurnRegistry
 from dial_client.stores.conversation_store import Conversation, ConversationSummary
+from dial_client.turns.turn_handle import TurnHandle
 
 MAX_LISTED = 200
 _FILES = {"json": ("application/json", "json"), "markdown": ("text/markdown; charset=utf-8", "md")}
@@ -125,16 +125,16 @@ class ConversationRoutes:
         with self._turns.place():
             attached = await self._dial.attach(content)
             live = await self._start(_id(request), attached.message, stream=bool(stream))
-            self._turns.keep(live.running)
+            self._turns.keep(live)
         for note in attached.notes:
-            live.running.announce(StatusChanged(note))
+            live.announce(StatusChanged(note))
         headers = {"x-turn-id": live.id}
         if stream:
             return SSEResponse(of_turn(live, 0, self._model), headers)
         return answered((await live.result()).to_dict(), headers=headers)
 
     async def _stop(self, request: Request) -> Response:
-        live = self._manager.live(_id(request))
+        live = self._manager.find_turn(_id(request))
         if live is not None and not live.over:
             live.cancel()
             return Response(status_code=204)
@@ -148,7 +148,7 @@ class ConversationRoutes:
 
     async def _events(self, request: Request) -> SSEResponse:
         turn = request.path_params["turn"]
-        live: LiveTurn | None = self._manager.live(_id(request), turn)
+        live: TurnHandle | None = self._manager.find_turn(_id(request), turn)
         after = position(request.headers.get("last-event-id"), turn)
         if live is not None and live.over:
             await self._manager.get(_id(request))  # of one that was deleted nothing is read any more

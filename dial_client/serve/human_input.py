@@ -20,7 +20,6 @@ import anyio
 from dial_client.callbacks.approval_request import claims_of, count_unseen_arguments, quote_name
 from dial_client.callbacks.elicitation_form import Form
 from dial_client.callbacks.server_callbacks import Elicitation, ElicitationAction, ElicitationAnswer
-from dial_client.conversations.live_turn import LiveTurn
 from dial_client.errors import DialError
 from dial_client.events import InputReceived, InputRequested
 from dial_client.logs import get_logger
@@ -34,7 +33,7 @@ from dial_client.servers.tool_pins import definition
 from dial_client.settings.config_types import ServerSettings
 from dial_client.text.safe_text import safe
 from dial_client.tools.approval import NO_APPROVER, Approval, Decision
-from dial_client.turns import turn_handle
+from dial_client.turns.turn_handle import TurnHandle, current
 
 log = get_logger(__name__)
 
@@ -55,7 +54,7 @@ class _Waiting:
     """One thing that waits in this process."""
 
     slip: PendingRequest
-    turns: tuple[LiveTurn, ...]
+    turns: tuple[TurnHandle, ...]
     answer: Approval | ElicitationAnswer | None = None
     is_withdrawn: bool = False
     answered: anyio.Event = field(default_factory=anyio.Event)
@@ -107,9 +106,8 @@ class HumanInputBroker:
         key = self._key(tool, server)
         if not tool.why_asked and await self._slips.is_granted(key):
             return Approval(Decision.ONCE, decided_by="grant for the session")
-        turn = turn_handle.current()
-        talk = turn.witness if turn is not None else None
-        if not isinstance(talk, LiveTurn):
+        talk = current()
+        if talk is None or not talk.conversation_id:
             return self._refused(tool, server)
         about = {
             "conversation": talk.conversation_id,
@@ -146,7 +144,7 @@ class HumanInputBroker:
 
     async def elicit(self, question: Elicitation) -> ElicitationAnswer:
         """Ask what a server wants to know: a `people.questions.Elicit`."""
-        talks = tuple(talk for talk in self._turns.talks if question.server in talk.running.recorder.servers_at_work)
+        talks = tuple(talk for talk in self._turns.talks if question.server in talk.recorder.servers_at_work)
         if not talks:
             self._say(f"{question.server} asks something and is declined: no conversation waits for it")
             return ElicitationAnswer(ElicitationAction.DECLINE)
@@ -166,12 +164,12 @@ class HumanInputBroker:
         answer = await self._ask(PendingRequest(uuid.uuid4().hex, QUESTION, about), talks)
         return answer if isinstance(answer, ElicitationAnswer) else ElicitationAnswer(ElicitationAction.CANCEL)
 
-    async def _ask(self, slip: PendingRequest, talks: tuple[LiveTurn, ...]) -> Approval | ElicitationAnswer | None:
+    async def _ask(self, slip: PendingRequest, talks: tuple[TurnHandle, ...]) -> Approval | ElicitationAnswer | None:
         # Whoever is told of it may answer at once, at any process: it is pinned before.
         waiting = _Waiting(await self._slips.pinned(slip), talks)
         self._waiting[slip.id] = waiting
         for talk in talks:
-            talk.running.announce(InputRequested(slip.id, slip.kind, slip.about))
+            talk.announce(InputRequested(slip.id, slip.kind, slip.about))
         try:
             with anyio.move_on_after(self._patience):
                 await waiting.answered.wait()
@@ -184,7 +182,7 @@ class HumanInputBroker:
             with anyio.CancelScope(shield=True):
                 await self._is_withdrawn(waiting)
             for talk in talks:
-                talk.running.announce(InputReceived(slip.id, slip.kind, _word(waiting)))
+                talk.announce(InputReceived(slip.id, slip.kind, _word(waiting)))
         return waiting.answer
 
     async def _is_withdrawn(self, waiting: _Waiting) -> bool:

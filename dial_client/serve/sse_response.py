@@ -9,9 +9,9 @@ import anyio
 from anyio.abc import TaskGroup
 from starlette.types import Receive, Scope, Send
 
-from dial_client.conversations.live_turn import LiveTurn
 from dial_client.events import Event, ServerChanged
 from dial_client.sinks import sse_encoder
+from dial_client.turns.turn_handle import TurnHandle
 
 PING = 15.0
 """Seconds of silence after which a comment shows that the connection is alive."""
@@ -105,14 +105,14 @@ async def gone(receive: Receive) -> None:
         pass
 
 
-async def of_turn(live: LiveTurn, after: int, model: str) -> AsyncGenerator[str, None]:
+async def of_turn(turn: TurnHandle, after: int, model: str) -> AsyncGenerator[str, None]:
     """Give the events of a conversation's turn behind a position, each with an id by which it can be gone on from."""
-    chunk = sse_encoder.chunk_of(model, live.id)
+    chunk = sse_encoder.chunk_of(model, turn.id)
     yield BEGUN
     try:
-        async with aclosing(live.events(after)) as events:
+        async with aclosing(turn.log.events(after)) as events:
             async for at, event in events:
-                if text := text_of(event, f"{live.id}:{at}", chunk):
+                if text := text_of(event, f"{turn.id}:{at}", chunk):
                     yield text
     except Exception as error:  # noqa: BLE001 - the reader is owed an end of the stream, whatever was wrong
         yield end_of(error, chunk)

@@ -7,7 +7,6 @@ from contextlib import contextmanager, suppress
 
 import anyio
 
-from dial_client.conversations.live_turn import LiveTurn
 from dial_client.serve.http_responses import HttpError
 from dial_client.turns.turn_handle import TurnHandle
 
@@ -38,9 +37,9 @@ class TurnRegistry:
         return self._is_leaving
 
     @property
-    def talks(self) -> tuple[LiveTurn, ...]:
+    def talks(self) -> tuple[TurnHandle, ...]:
         """Those that belong to conversations."""
-        return tuple(turn.witness for turn in self._now() if isinstance(turn.witness, LiveTurn))
+        return tuple(turn for turn in self._now() if turn.conversation_id)
 
     @contextmanager
     def place(self) -> Iterator[None]:
@@ -86,8 +85,8 @@ class TurnRegistry:
             await turn.stopped()
 
     def _let_go(self, turn: TurnHandle) -> None:
-        if self._leaves and isinstance(turn.witness, LiveTurn):
-            turn.witness.leave()
+        if self._leaves and turn.conversation_id:
+            turn.abandon()
         else:
             turn.cancel()
 

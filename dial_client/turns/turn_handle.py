@@ -2,75 +2,87 @@
 
 from __future__ import annotations
 
-import math
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
 from contextvars import ContextVar
-from typing import Protocol
 
 import anyio
 
 from dial_client.audit.entries import Origin
-from dial_client.errors import DialError, LimitReached, ProviderError
+from dial_client.errors import ConversationBusy, DialError, LimitReached, ProviderError
 from dial_client.events import Event, Finished, MessageCompleted
 from dial_client.limits import StopReason
 from dial_client.turn_result import Turn
+from dial_client.turns.event_log import MAX_UNREAD, EventLog
 from dial_client.turns.turn_recorder import TurnRecorder
 
 Work = Callable[["TurnHandle"], Awaitable[StopReason]]
 
-BUFFERED_EVENTS = 1024
-"""Events that wait for a slow reader before the turn waits for it too."""
 
+class TurnObserver:
+    """Follows a turn from within: readers may be slow, or none. A subclass overrides the methods it needs."""
 
-class TurnObserver(Protocol):
-    """Is told of everything a turn does, by the turn itself: readers may be slow, or none."""
+    async def run_beside(self, turn: TurnHandle) -> None:
+        """Run in a task of its own from the start of the turn; has to return once the turn is over."""
 
-    id: str
-    """Of the turn."""
-    conversation_id: str
+    async def on_message(self, turn: TurnHandle) -> None:
+        """Store what `TurnHandle.recorder` has; the turn waits for it, and an error ends the turn."""
 
-    async def keep(self, recorder: TurnRecorder) -> None:
-        """Put what was recorded where it outlives the program; the turn waits for it. What it raises ends the turn."""
+    async def on_ending(self, turn: TurnHandle) -> None:
+        """Store the rest: the turn adds no more messages, and waits for this before `Finished`."""
 
-    async def beat(self, recorder: TurnRecorder) -> None:
-        """Run beside the turn, until `end` was called."""
-
-    async def end(self, recorder: TurnRecorder) -> None:
-        """Do as `keep`, for the last time."""
-
-    def heard(self, event: Event) -> None:
-        """Take note of an event that is handed on."""
-
-    def ended(self) -> None:
-        """Take note that there are no more events; the turn's result is there."""
+    def on_ended(self, turn: TurnHandle) -> None:
+        """Let go of the turn: its result is there, and its log is closed. Must not raise."""
 
 
 class TurnHandle:
-    """One turn, run by a task of the client's; made by `DialClient.start`.
+    """One turn, run by a task of the client's; made by `DialClient.start` and `ConversationManager.start`.
 
-    Iterate `events` for what happens (of a turn started as watched: it waits for its reader), await `result` for the
-    `Turn`, call `cancel` to stop it from anywhere.
+    Await `result` for the `Turn`, read ``log.events(after=position)`` for what happens, call `cancel` to stop the turn
+    from anywhere. `events` is for the one reader a turn waits for.
+
+    Args:
+        work: carries the turn out.
+        log: where its events go.
+        observers: follow the turn, in this order.
+        origin: the ids of the turn and its conversation; by default a new turn of no conversation.
+        raise_at_limits: a limit that ends the turn is an error.
     """
 
     def __init__(
-        self, work: Work, *, watched: bool, raise_at_limits: bool, witness: TurnObserver | None = None
+        self,
+        work: Work,
+        log: EventLog,
+        observers: Sequence[TurnObserver] = (),
+        *,
+        origin: Origin | None = None,
+        raise_at_limits: bool = False,
     ) -> None:
+        self.log = log
+        """All its events, for any number of readers."""
         self.recorder = TurnRecorder()
-        self._work = work
-        self._watched = watched
-        self._raise_at_limits = raise_at_limits
-        self._witness = witness
-        self.origin = Origin(turn=uuid.uuid4().hex) if witness is None else Origin(witness.conversation_id, witness.id)
+        self.origin = origin or Origin(turn=uuid.uuid4().hex)
         """Which turn this is, for the audit log."""
+        self._work = work
+        self.observers = tuple(observers)
+        """They follow it from within, until it is over."""
+        self._raise_at_limits = raise_at_limits
         self._scope = anyio.CancelScope()
         self._done = anyio.Event()
+        self._is_abandoned = False
         self._turn: Turn | None = None
         self._error: Exception | None = None
-        # What is recorded is always handed on, so that the two agree wherever the turn is cut off.
-        self._send, self._receive = anyio.create_memory_object_stream[Event](math.inf)
-        self._unread = 0
-        self._room = anyio.Event()
+
+    @property
+    def id(self) -> str:
+        """Unlike that of any other turn."""
+        return self.origin.turn
+
+    @property
+    def conversation_id(self) -> str:
+        """The conversation it belongs to; empty for none."""
+        return self.origin.conversation
 
     @property
     def over(self) -> bool:
@@ -78,69 +90,53 @@ class TurnHandle:
         return self._done.is_set()
 
     @property
-    def witness(self) -> TurnObserver | None:
-        """Who is told of everything it does."""
-        return self._witness
+    def is_abandoned(self) -> bool:
+        """Whether it was left for another program to resume."""
+        return self._is_abandoned
 
     async def emit(self, event: Event) -> None:
-        """Record an event, and hand it to whoever reads, waiting while too many are unread; nobody need read."""
+        """Record an event and log it, waiting while the paced reader has too many to read."""
         self.recorder.record(event)
-        if self._witness is not None and isinstance(event, MessageCompleted):
+        if isinstance(event, MessageCompleted):
             with anyio.CancelScope(shield=True):
-                await self._witness.keep(self.recorder)
-        self._hand_on(event)
-        if self._watched and self._unread >= BUFFERED_EVENTS:
-            await self._room.wait()
+                for observer in self.observers:
+                    await observer.on_message(self)
+        # What is recorded is always logged, so that the two agree wherever the turn is cut off.
+        self.log.append(event)
+        await self.log.wait_for_room()
 
     def announce(self, event: Event) -> None:
-        """Hand on an event that comes from outside the turn, unless too many are unread."""
-        if self._unread < BUFFERED_EVENTS:
-            self._hand_on(event)
-
-    def _hand_on(self, event: Event) -> None:
-        if self._witness is not None:
-            self._witness.heard(event)
-        if self._watched:
-            try:
-                self._send.send_nowait(event)
-                self._unread += 1
-            except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-                return
+        """Log an event that comes from outside the turn, unless too many are unread."""
+        if self.log.unread < MAX_UNREAD:
+            self.log.append(event)
 
     def cancel(self) -> None:
         """Stop the turn; what was said and done until then is in its `Turn`. Does nothing to one that is over."""
         self._scope.cancel()
 
+    def abandon(self) -> None:
+        """Cancel the turn, and leave it in the store as a killed program would: another program may resume it.
+
+        For turns of conversations. Events and result end in `ConversationBusy`. Does nothing to a turn that is over.
+        """
+        if not self.over:
+            self._is_abandoned = True
+        self.cancel()
+
     async def events(self) -> AsyncGenerator[Event, None]:
-        """Give what happens from now on, `Finished` last. Leaving early cancels the turn.
+        """Yield all events, `Finished` last; the turn waits for this reader. Leaving early cancels the turn.
 
         Raises:
-            ProviderError, LimitReached: as `result`, behind the last event.
+            ProviderError, LimitReached, ConversationBusy: as `result`, behind the last event.
         """
         try:
-            while (event := await self._next()) is not None:
-                yield event
-            await self.result()
+            async with aclosing(self.log.events()) as events:
+                async for position, event in events:
+                    self.log.mark_read(position)
+                    yield event
         finally:
-            self._receive.close()
+            self.log.release()
             await self.stopped()
-
-    async def _next(self) -> Event | None:
-        """Give the next event, None behind the last; without a detour through the event loop where one is waiting."""
-        try:
-            event = self._receive.receive_nowait()
-        except anyio.WouldBlock:
-            try:
-                event = await self._receive.receive()
-            except anyio.EndOfStream:
-                return None
-        except anyio.EndOfStream:
-            return None
-        self._unread -= 1
-        if self._unread == BUFFERED_EVENTS // 2:
-            self._room.set()
-            self._room = anyio.Event()
-        return event
 
     async def result(self) -> Turn:
         """Wait for the end.
@@ -148,6 +144,7 @@ class TurnHandle:
         Raises:
             ProviderError: the model could not be reached or refused; its `messages` are what the turn had added.
             LimitReached: a limit was met and ``on_limit="raise"`` was asked for.
+            ConversationBusy: it was abandoned: another program resumes it.
         """
         await self._done.wait()
         if self._error is not None:
@@ -172,51 +169,57 @@ class TurnHandle:
             self._end()
 
     async def _run(self) -> None:
-        reason, closing = StopReason.CANCELLED, ""
-        try:
-            with self._scope:
-                reason = await self._work(self)
-        except ProviderError as error:
-            self._error, closing = error, "the model broke off"
-        except Exception as error:  # noqa: BLE001 - what was done until then counts
-            self._error, closing = error, "the turn broke off"
-        if self._error is None and reason is StopReason.CANCELLED:
-            closing = reason.sentence
+        reason, closing = await self._carry_out()
         last = self.recorder.settle(closing) if closing else []
         for event in last:
             self.recorder.record(event)
         if isinstance(self._error, ProviderError):
             self._error.messages = self.recorder.turn(reason).messages
-        if self._witness is not None:
-            with anyio.CancelScope(shield=True):
-                await self._witness.end(self.recorder)
+        with anyio.CancelScope(shield=True):
+            for observer in self.observers:
+                await observer.on_ending(self)
         for event in last:
-            self._hand_on(event)
+            self.log.append(event)
         if self._error is None:
             self._finish(reason)
 
+    async def _carry_out(self) -> tuple[StopReason, str]:
+        """Return why the turn stopped, and the words for whatever is still open; empty where nothing is."""
+        reason = StopReason.CANCELLED
+        try:
+            with self._scope:
+                reason = await self._work(self)
+        except ProviderError as error:
+            self._error = error
+            return reason, "the model broke off"
+        except Exception as error:  # noqa: BLE001 - what was done until then counts
+            self._error = error
+            return reason, "the turn broke off"
+        return reason, reason.sentence if reason is StopReason.CANCELLED else ""
+
     def _finish(self, reason: StopReason) -> None:
         turn = self.recorder.turn(reason)
-        if reason.is_limit and self._raise_at_limits:
+        if self._is_abandoned:
+            self._error = ConversationBusy("this program is being stopped: another one goes on with the turn")
+        elif reason.is_limit and self._raise_at_limits:
             self._error = LimitReached(reason.sentence, turn)
         else:
-            self._hand_on(Finished(turn))
+            self.log.append(Finished(turn))
             self._turn = turn
 
     def _end(self) -> None:
         if self._turn is None and self._error is None:
             self._error = DialError("the client was closed while the turn was running")
         self._done.set()
-        self._send.close()
-        if not self._watched:
-            self._receive.close()
-        if self._witness is not None:
-            self._witness.ended()
+        self.log.close(self._error)
+        observers, self.observers = self.observers, ()  # a turn that is kept for its events keeps nothing else
+        for observer in observers:
+            observer.on_ended(self)
 
 
 _CURRENT: ContextVar[TurnHandle | None] = ContextVar("turn", default=None)
 
 
 def current() -> TurnHandle | None:
-    """Give the turn on whose behalf this runs, for an approver to know which; None outside of any."""
+    """Return the turn on whose behalf this runs, for an approver to know which; None outside of any."""
     return _CURRENT.get()

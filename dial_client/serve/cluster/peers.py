@@ -17,7 +17,6 @@ from typing import Any
 
 import anyio
 
-from dial_client.conversations.live_turn import LiveTurn
 from dial_client.logs import get_logger
 from dial_client.serve.sse_response import end_of, text_of
 from dial_client.serve.turn_registry import TurnRegistry
@@ -25,6 +24,7 @@ from dial_client.sinks import sse_encoder
 from dial_client.stores.conversation_store import ConversationStore
 from dial_client.stores.mailbox import Envelope, Mailbox
 from dial_client.stores.sql_store import SQLStore
+from dial_client.turns.turn_handle import TurnHandle
 
 log = get_logger(__name__)
 
@@ -64,7 +64,7 @@ class PeerBus:
         self._turns = turns
         self._model = model
         self._told: dict[str, _Told] = {}
-        self._known: tuple[LiveTurn, ...] = ()
+        self._known: tuple[TurnHandle, ...] = ()
         """Those that ran at the last look: what was wished of them since may have been wished before they ended."""
         self._ears: set[TopicReader] = set()
         self._held: set[int] = set()
@@ -153,7 +153,7 @@ class PeerBus:
             if note.id in taken:
                 self._heed(note, talks.get(note.topic))
 
-    def _heed(self, note: Envelope, talk: LiveTurn | None) -> None:
+    def _heed(self, note: Envelope, talk: TurnHandle | None) -> None:
         if talk is None:
             try:
                 self.on_said(note.content())
@@ -243,7 +243,7 @@ class _Batch:
 class _Told:
     """A turn whose events are written down."""
 
-    def __init__(self, live: LiveTurn, chunk: dict[str, Any]) -> None:
+    def __init__(self, live: TurnHandle, chunk: dict[str, Any]) -> None:
         self.live = live
         self.topic = events(live.conversation_id, live.id)
         self.notes: list[int] = []
@@ -254,17 +254,17 @@ class _Told:
     @property
     def is_behind(self) -> bool:
         """Whether there is more than goes into a batch."""
-        return self.live.last - self._at >= MOST
+        return self.live.log.last - self._at >= MOST
 
     async def batch(self) -> _Batch | None:
         """Give what has happened since the last one; None for nothing. The first says at least that there is one."""
         is_over, at = self.live.over, self._at
         lines: list[tuple[int | None, str]] = []
         try:
-            for at, event in self.live.since(self._at, MOST):
+            for at, event in self.live.log.since(self._at, MOST):
                 if text := text_of(event, f"{self.live.id}:{at}", self._chunk):
                     lines.append((at, text))
-            is_last = is_over and at >= self.live.last
+            is_last = is_over and at >= self.live.log.last
             end = await self._end() if is_last else ""
         except Exception as error:  # noqa: BLE001 - an event that cannot be written is the end, as it is for who reads here
             is_last, end = True, end_of(error, self._chunk)

@@ -1,0 +1,129 @@
+"""The events of one turn: written by the turn, read by any number of readers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+
+import anyio
+
+from dial_client.events import Event
+
+CAPACITY = 10_000
+"""Events of a turn that can be read again; older ones are forgotten, their messages are stored."""
+
+MAX_UNREAD = 1024
+"""Events that wait for the paced reader before the turn waits for it too."""
+
+_SLACK = 1_000
+"""Events beyond the capacity that are dropped at once."""
+
+
+class EventLog:
+    """The numbered events of one turn, the first at position 1.
+
+    Args:
+        capacity: events that are kept for readers that come later or read slowly.
+        is_paced: the turn waits for one reader, which calls `mark_read`; nothing is forgotten before that reader has
+            read it.
+    """
+
+    def __init__(self, capacity: int = CAPACITY, *, is_paced: bool = False) -> None:
+        self._capacity = capacity
+        self._events: list[Event] = []
+        self._last = 0
+        self._is_closed = False
+        self._error: Exception | None = None
+        self._changed: anyio.Event | None = None
+        """What readers wait for, where there are any."""
+        self._read = 0 if is_paced else None
+        """The position of the paced reader."""
+        self._room: anyio.Event | None = None
+        """What the turn waits for while too many events are unread."""
+
+    @property
+    def last(self) -> int:
+        """The position of the newest event; 0 before the first."""
+        return self._last
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether there will be no more events."""
+        return self._is_closed
+
+    @property
+    def unread(self) -> int:
+        """The number of events that the paced reader has not read; 0 without such a reader."""
+        return 0 if self._read is None else self._last - self._read
+
+    async def events(self, after: int = 0) -> AsyncGenerator[tuple[int, Event], None]:
+        """Yield the events behind position `after`, each with its position, until the turn ends.
+
+        Leaving early changes nothing for the turn. Where events have been forgotten, or the turn is ahead of a slow
+        reader by more than are kept, the oldest event there is comes next: the jump of the position shows it.
+
+        Raises:
+            ProviderError, LimitReached, ConversationBusy: as `TurnHandle.result`, behind the last event.
+        """
+        while True:
+            for position, event in self.since(after):
+                after = position
+                yield position, event
+            if after >= self._last:
+                if self._is_closed:
+                    break
+                self._changed = self._changed or anyio.Event()
+                await self._changed.wait()
+        if self._error is not None:
+            raise self._error
+
+    def since(self, after: int, limit: int | None = None) -> list[tuple[int, Event]]:
+        """Return the events that are there behind position `after`, at most `limit`, each with its position."""
+        forgotten = self._last - len(self._events)
+        start = max(after, self._last - max(self._capacity, self.unread), forgotten)
+        first = start - forgotten
+        return list(enumerate(self._events[first : None if limit is None else first + limit], start + 1))
+
+    def append(self, event: Event) -> None:
+        """Add an event and wake the readers. Does nothing once the log is closed."""
+        if self._is_closed:
+            return
+        self._events.append(event)
+        self._last += 1
+        excess = len(self._events) - max(self._capacity, self.unread)
+        if excess > _SLACK:
+            del self._events[:excess]
+        self._wake_readers()
+
+    def close(self, error: Exception | None = None) -> None:
+        """End the log; every reader gets `error`, if there is one, behind the last event."""
+        self._is_closed = True
+        self._error = error
+        self._wake_readers()
+
+    def mark_read(self, position: int) -> None:
+        """Let the turn go on when the paced reader has read enough. Does nothing without such a reader."""
+        if self._read is not None:
+            self._read = position
+            if self.unread <= MAX_UNREAD // 2:
+                self._make_room()
+
+    def release(self) -> None:
+        """Wait for no reader any more: the paced one has left."""
+        self._read = None
+        self._make_room()
+
+    async def wait_for_room(self) -> None:
+        """Wait while too many events are unread by the paced reader."""
+        if self.unread >= MAX_UNREAD:
+            self._room = self._room or anyio.Event()
+            await self._room.wait()
+
+    def _make_room(self) -> None:
+        room, self._room = self._room, None
+        if room is not None:
+            room.set()
+
+    def _wake_readers(self) -> None:
+        changed, self._changed = self._changed, None
+        if changed is not None:
+            changed.set()
