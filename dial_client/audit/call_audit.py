@@ -1,4 +1,4 @@
-"""Records the calls of a turn: each decision before the call runs, and each end."""
+"""Records the tool calls of a turn: each decision before the call runs, and each end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ log = get_logger(__name__)
 
 
 def record(recorder: AuditRecorder | None, entry: AuditEntry) -> None:
-    """Record an entry; a recorder that fails is no reason for a call to fail."""
+    """Record an entry; a call goes on where its recorder fails."""
     if recorder is None:
         return
     try:
@@ -32,7 +32,7 @@ def new_id() -> str:
 
 
 class TurnAudit:
-    """Records the calls of one turn, or of no turn.
+    """Records the tool calls of one turn, or of no turn.
 
     Args:
         recorder: keeps the entries; None for none.
@@ -44,11 +44,11 @@ class TurnAudit:
         self.origin = origin or Origin()
 
     def for_turn(self, origin: Origin) -> TurnAudit:
-        """Return the same for another turn."""
+        """Return a copy for another turn."""
         return TurnAudit(self.recorder, origin)
 
     def call(self, call: ToolCallRequest, spec: ToolSpec | None) -> CallAudit:
-        """Return what records one call; `spec` is None for a tool that nobody offers."""
+        """Return a recorder for one call; `spec` is None for a tool that is not offered."""
         server, tool = (spec.server, spec.tool) if spec is not None else ("", call.name)
         entry = AuditEntry(event="call", id="", origin=self.origin, call=call.id, server=server, tool=tool)
         return CallAudit(self.recorder, entry, call)
@@ -80,7 +80,7 @@ class CallAudit:
         self._end("error" if kind is not None and issubclass(kind, Exception) else "cancelled", None)
 
     def asking(self) -> None:
-        """Note that somebody is being asked from now on."""
+        """Record the moment at which a person is asked."""
         self._asked_at = time.monotonic()
 
     def decided(self, *, is_allowed: bool, decided_by: str) -> None:
@@ -91,7 +91,7 @@ class CallAudit:
         self._record_decision("allowed" if is_allowed else "denied", by)
 
     def finished(self, result: ToolCallResult) -> None:
-        """Record what came of the call."""
+        """Record the result of the call."""
         if self._is_over:
             return
         self._give_up_question()
@@ -125,7 +125,7 @@ class CallAudit:
 
 
 def size_of(content: Content) -> int:
-    """Return the bytes of a result: its texts in UTF-8, and attachments in base64, as they were sent."""
+    """Return the size of a result in bytes: texts in UTF-8, and attachments in base64, as they were sent."""
     if isinstance(content, str):
         return len(content.encode("utf-8", "surrogatepass"))
     return sum(size_of(part.text) if isinstance(part, TextPart) else len(part.data) for part in content)

@@ -1,4 +1,4 @@
-"""What an audit log is told: one entry for each decision and each finished call."""
+"""The entries of the audit log: one for each decision and each finished tool call."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The turn an entry belongs to; empty where it is not known."""
+    """The turn of an entry; empty where the turn is not known."""
 
     conversation: str = ""
     turn: str = ""
 
 
 def common_origin(origins: Iterable[Origin]) -> Origin:
-    """Return the origin that all of these share; an empty one where they differ or there are none."""
+    """Return the origin that all entries share; an empty one where they differ or there are none."""
     distinct = set(origins)
     return distinct.pop() if len(distinct) == 1 else Origin()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
-    """One decision, or one finished call. Names are as servers and models give them."""
+    """One decision, or one finished call. Names are those of servers and models, unchanged."""
 
     event: str
     """``decision`` and ``call`` for tool calls; ``elicitation`` and ``sampling`` for requests of servers."""
@@ -59,4 +59,4 @@ class AuditRecorder(Protocol):
     """Keeps audit entries."""
 
     def record(self, entry: AuditEntry) -> None:
-        """Keep an entry before this returns. What it raises is logged, and changes nothing for the call."""
+        """Keep an entry before returning. An exception is logged, and changes nothing for the call."""

@@ -1,4 +1,4 @@
-"""A lock between programs: one empty file that is locked as a whole. The system lets go of it when a program dies."""
+"""A lock between programs: an empty file that is locked as a whole. The system releases it when a program dies."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class FileLock:
 
     @contextmanager
     def held(self, patience: float) -> Iterator[None]:
-        """Hold the lock.
+        """Hold the lock inside the context.
 
         Raises:
             TimeoutError: another program has held it for `patience` seconds.

@@ -37,7 +37,7 @@ _TAIL = 256 * 1024
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """Where the chain ends: the file, its size, and its last line."""
+    """The end of the chain: the file, its size, and its last line."""
 
     path: Path
     name: str
@@ -110,7 +110,7 @@ class AuditLog:
             self._flush()
 
     def close(self) -> None:
-        """Write what still waits, and close the files. The next entry opens them again."""
+        """Write the entries that still wait, and close the files. The next entry opens them again."""
         with self._threads:
             if self._pending:
                 self._flush()
@@ -149,7 +149,7 @@ class AuditLog:
             self._folder.chmod(0o700)
 
     def _find_end(self) -> None:
-        """Look where the chain ends, unless nobody else has written since: whoever begins a new file has."""
+        """Find the end of the chain, unless no other program has written since: a program that begins a new file has."""
         end = self._end
         if end is not None:
             with suppress(FileNotFoundError):
@@ -250,7 +250,7 @@ def _is_sealed(line: bytes) -> bool:
 
 
 def _read_end(path: Path | None) -> _End | None:
-    """Return where a file ends; None where there is none, or no line in it."""
+    """Return where a file ends; None where there is no file, or no line in it."""
     if path is None:
         return None
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
@@ -261,7 +261,7 @@ def _read_end(path: Path | None) -> _End | None:
 
 
 def _end_of(path: Path, handle: int) -> tuple[_End | None, bytes]:
-    """Return where a file ends, None where it has no whole line; and what is torn behind its last whole line.
+    """Return the end of a file, None where it has no whole line; and the torn bytes behind its last whole line.
 
     That is a line feed where nothing else is missing.
     """

@@ -33,7 +33,7 @@ Mask = Callable[[str], str]
 
 
 def seal(fields: Mapping[str, Any]) -> bytes:
-    """Return the line of a record, with its digest and its line feed."""
+    """Return the line of a record, with its digest and a line feed."""
     body = _COMPACT.encode(fields).encode()
     digest = hashlib.sha256(body).hexdigest()
     return body[:-1] + f',"digest":"{digest}"}}\n'.encode()
@@ -72,7 +72,7 @@ def digest_of(value: object) -> str:
 
 
 def fields_of(entry: AuditEntry, *, with_arguments: bool, mask: Mask | None) -> dict[str, Any]:
-    """Return what is written of an entry: times in ISO 8601, seconds to the microsecond; nothing that is empty."""
+    """Return the fields of an entry: times in ISO 8601, seconds to the microsecond, no empty field."""
     fields: dict[str, Any] = {
         "time": entry.time.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         "event": entry.event,
@@ -102,7 +102,7 @@ def _rounded(seconds: float | None) -> float | None:
 
 
 def _recordable(arguments: Mapping[str, Any] | str, mask: Mask | None) -> Any:
-    """Return arguments without the secrets that are known; None where they are too long, or no JSON."""
+    """Return arguments without the known secrets; None where they are too long, or not JSON."""
     try:
         value = _masked(arguments, mask) if mask is not None else arguments
         return value if len(json.dumps(value, allow_nan=False)) <= MAX_ARGUMENTS else None
@@ -123,7 +123,7 @@ def _masked(value: Any, mask: Mask) -> Any:
 
 
 def mask_of(secrets: Iterable[str]) -> Mask:
-    """Return a mask of these values; those of fewer than six characters would mask half of every text."""
+    """Return a mask of these values; a value of fewer than six characters would mask half of every text."""
     known = sorted({secret for secret in secrets if len(secret) >= 6}, key=len, reverse=True)
     if not known:
         return lambda text: text
@@ -141,6 +141,6 @@ def log_files(folder: Path) -> list[Path]:
 
 
 def next_file(folder: Path, previous: Path | None) -> Path:
-    """Return the path of the file behind `previous`; of the first one where there is none."""
+    """Return the path of the file behind `previous`; of the first file where `previous` is None."""
     match = _FILE_NAME.fullmatch(previous.name) if previous is not None else None
     return folder / f"audit-{int(match[1]) + 1 if match else 1:06}.jsonl"

@@ -33,7 +33,7 @@ class Line:
 
     @property
     def fields(self) -> dict[str, Any] | None:
-        """Its record, unchecked; None where it is none."""
+        """The record of the line, unchecked; None where it has none."""
         try:
             fields = json.loads(self.text)
         except (ValueError, RecursionError):
@@ -43,7 +43,7 @@ class Line:
 
 @dataclass(slots=True)
 class Verification:
-    """What is known of a log after its chain was checked."""
+    """The result of checking the chain of a log."""
 
     lines: int = 0
     """Up to the first problem."""
@@ -67,12 +67,12 @@ class Verification:
 
     @property
     def is_intact(self) -> bool:
-        """Whether nothing is wrong."""
+        """True if the chain has no fault."""
         return not self.problem and self.has_head is not False
 
 
 def read_lines(folder: Path) -> Iterator[Line]:
-    """Return the lines of a log, the oldest first: those that are there when this begins.
+    """Return the lines of a log that are present at the call, the oldest first.
 
     Raises:
         OSError: a file cannot be read.
@@ -92,7 +92,7 @@ def read_lines(folder: Path) -> Iterator[Line]:
 
 
 def _sizes(folder: Path) -> list[tuple[Path, int]]:
-    """Return the files with their sizes, at a moment when nobody writes."""
+    """Return the files with their sizes, at a moment when no program writes."""
     with ExitStack() as stack:
         if (folder / LOCK_NAME).exists():
             lock = FileLock(folder / LOCK_NAME)
@@ -103,7 +103,7 @@ def _sizes(folder: Path) -> list[tuple[Path, int]]:
 
 
 def verify(folder: Path, head: str = "") -> Verification:
-    """Check that each line is as it was written, and behind the one it was written behind.
+    """Check that each line is as it was written, and that it stands behind the line it was written behind.
 
     Args:
         folder: of the log.
@@ -124,7 +124,7 @@ def verify(folder: Path, head: str = "") -> Verification:
 
 
 class _Check:
-    """Goes along a chain."""
+    """Walks along a chain."""
 
     def __init__(self, result: Verification, head: str) -> None:
         self.result = result
@@ -156,7 +156,7 @@ class _Check:
             self._accept(fields)
 
     def end(self) -> None:
-        """Look at what is left behind the last line."""
+        """Check the bytes behind the last line."""
         if self._unsealed is not None and self._unsealed.is_whole:
             self._break(self._unsealed, _EDITED)
         elif self._unsealed is not None:
@@ -166,7 +166,7 @@ class _Check:
             self.result.notes.append(f"the log begins with line {self.result.first_n}: older files are gone")
 
     def _misplaced(self, fields: dict[str, Any]) -> str:
-        """Say why a line that is as it was written is not where it was written; empty where it is."""
+        """Return why an unchanged line is not where it was written; empty where it is."""
         if self._before is None:
             self.result.first_n = fields["n"]
             return "" if fields.get("event") == "begin" else "lines were removed before this one"
@@ -202,12 +202,12 @@ class _Check:
 
 
 def _explains(fields: dict[str, Any], line: Line) -> bool:
-    """Whether a record says of a line that the program died that was writing it."""
+    """Return True if a record says that the program that was writing a line died."""
     return fields.get("event") == "torn" and fields.get("torn_digest") == hashlib.sha256(line.text).hexdigest()
 
 
 def _has_line(folder: Path, n: int) -> bool:
-    """Whether a log has the line of this number anywhere."""
+    """Return True if a log has the line of this number anywhere."""
     for line in read_lines(folder):
         with suppress(ValueError):
             if unseal(line.text)["n"] == n:

@@ -1,4 +1,7 @@
-"""The question whether a tool may run, as lines of a terminal.
+"""The approval prompt: the lines that ask a person whether a tool may run.
+
+Lines from a server or model begin with a bar and are wrapped here, not by the terminal: none of them can look like a
+line of the program.
 
 Foreign lines begin with a bar and are wrapped here, not by the terminal: no line of theirs can pass for one of ours.
 """
@@ -36,14 +39,14 @@ _DENIED = re.compile(r"(?:no|n)(?![\w'])[\s,.:;-]*(?:because\b[\s,.:;…-]*)?(?P
 
 
 class Again(Enum):
-    """An answer that decides nothing."""
+    """An answer that decides nothing: the prompt is shown again."""
 
     VIEW = "view"
     UNKNOWN = "unknown"
 
 
 def parse_answer(typed: str) -> Approval | Again:
-    """Return what was decided by what was typed. Nothing typed is a no, and so is a no with any reason."""
+    """Return the decision that the typed answer stands for. An empty answer is a no, and so is a no with a reason."""
     key = _WORDS.get(typed.lower(), typed.lower())
     if key in _ALLOWED:
         return Approval(_ALLOWED[key])
@@ -57,7 +60,7 @@ def parse_answer(typed: str) -> Approval | Again:
 
 
 def question(tool: ToolSpec, server: str, columns: int) -> tuple[list[str], str]:
-    """Return the lines before the last, and the last, behind which the answer is typed."""
+    """Return the lines before the last line, and the last line, behind which the answer is typed."""
     named, asker = _names(tool, server, columns)
     last = f"Let {asker} ask your model?" if tool.tool == SAMPLING else f"Run {named} of {asker}?"
     if _cells(last) + len(KEYS) + 4 < columns:
@@ -109,14 +112,14 @@ def _arguments(call: ToolCallRequest, columns: int, *, whole: bool) -> Iterator[
 
 
 def _names(tool: ToolSpec, server: str, columns: int) -> tuple[str, str]:
-    """Return the names so short that a line with both is one line."""
+    """Return both names, shortened until they fit into one line."""
     room = max(20, columns - 40)
     asker = _fitting(server, room // 2)
     return _fitting(tool.tool, max(10, room - len(asker))), asker
 
 
 def _fitting(name: str, most: int) -> str:
-    """Return a name on as few columns, without its notes where they do not fit: they stand below then."""
+    """Return a name in at most so many columns, without its notes where they do not fit: they follow below."""
     whole = quote_name(name)
     if _cells(whole) <= most:
         return whole
@@ -125,19 +128,19 @@ def _fitting(name: str, most: int) -> str:
 
 
 def _cells(text: str) -> int:
-    """Return how many columns a text takes."""
+    """Return the width of a text in terminal columns."""
     from prompt_toolkit.utils import get_cwidth
 
     return len(text) if text.isascii() else sum(map(get_cwidth, text))
 
 
 def width() -> int:
-    """Return the columns of the terminal."""
+    """Return the width of the terminal in columns."""
     return max(20, shutil.get_terminal_size().columns)
 
 
 def barred(lines: Iterable[str], columns: int, most: int | None) -> Iterator[str]:
-    """Return foreign lines behind bars, at most so many; the rest is counted."""
+    """Return foreign lines behind bars, at most so many; further lines are counted."""
     lines = list(lines)
     shown = 0
     for at, line in enumerate(lines):
@@ -153,7 +156,7 @@ def barred(lines: Iterable[str], columns: int, most: int | None) -> Iterator[str
 
 
 def _with_marks_written(line: str) -> str:
-    """Return a line in which no letter carries more than `MAX_MARKS` marks; the others are written out."""
+    """Return a line in which no letter carries more than `MAX_MARKS` combining marks; further marks are escaped."""
     if line.isascii():
         return line
     written, marks = [], 0
@@ -168,7 +171,7 @@ def _wrapped(indent: str, lines: Iterable[str], columns: int) -> Iterator[str]:
 
 
 def _pieces(line: str, columns: int) -> Iterator[tuple[str, int]]:
-    """Return a line in pieces no wider than the terminal, each with the number of characters behind it."""
+    """Return a line in pieces no wider than the terminal, each with the number of characters that follow."""
     line = _with_marks_written(line.expandtabs(4))
     start = used = space = 0
     for at, char in enumerate(line):

@@ -1,4 +1,4 @@
-"""The command ``audit``: reads and checks the audit log."""
+"""The command ``audit``: shows and verifies the audit log."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def audit(
     ] = None,
     as_json: o.AsJson = False,
 ) -> None:
-    """Show what was decided and called, or verify that nobody has changed the log of it.
+    """Show decisions about tool calls and their results, or verify that the log was not changed.
 
     verify exits with 1 where something is wrong.
     """

@@ -1,4 +1,4 @@
-"""What ``dial-chat audit`` prints."""
+"""The output of ``dial-chat audit``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _EVENTS = ("decision", "call", "elicitation", "sampling")
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Which entries are wanted; patterns are `fnmatch`'s, an empty text is every entry.
+    """Selects entries; patterns are those of `fnmatch`, an empty text selects every entry.
 
     Raises:
         ConfigError: `since` is no time.
@@ -49,7 +49,7 @@ class Filters:
         object.__setattr__(self, "_earliest", _time_of(self.since))
 
     def match(self, fields: dict[str, Any]) -> bool:
-        """Whether an entry is wanted."""
+        """Return True if an entry is selected."""
         return (
             fields.get("event") in _EVENTS
             and fnmatchcase(str(fields.get("server", "")), self.server or "*")
@@ -60,14 +60,14 @@ class Filters:
 
 
 async def show(folder: Path | None, filters: Filters, *, as_json: bool) -> int:
-    """Print all entries that are wanted, the oldest first."""
+    """Print all selected entries, the oldest first."""
     for fields in _entries(_existing(folder), filters):
         _print(fields, as_json=as_json)
     return ExitCode.ANSWERED
 
 
 async def tail(folder: Path | None, filters: Filters, lines: int, *, follow: bool, as_json: bool) -> int:
-    """Print the last entries that are wanted, and with `follow` those that come, until the program is interrupted."""
+    """Print the last selected entries, and with `follow` new entries until the program is interrupted."""
     where = folder or audit_folder() if follow else _existing(folder)
     reader = _Reader(where)
     for fields in deque(filter(filters.match, reader.read()), maxlen=lines):
@@ -81,7 +81,7 @@ async def tail(folder: Path | None, filters: Filters, lines: int, *, follow: boo
 
 
 async def check(folder: Path | None, head: str, *, as_json: bool) -> int:
-    """Print whether the chain is unbroken, and give 1 where it is not."""
+    """Print whether the chain is unbroken, and return 1 where it is broken."""
     where = _existing(folder)
     result = verify(where, head.removeprefix("sha256:"))
     if as_json:
@@ -103,7 +103,7 @@ async def check(folder: Path | None, head: str, *, as_json: bool) -> int:
 
 
 def _time_of(since: str) -> str:
-    """Return a time as the log has it; empty for an empty text."""
+    """Return a time in the form of the log; empty for an empty text."""
     if not since:
         return ""
     if match := re.fullmatch(r"(\d{1,6})([smhd])", since):
@@ -131,7 +131,7 @@ def _entries(folder: Path, filters: Filters) -> Iterator[dict[str, Any]]:
 
 
 class _Reader:
-    """Reads a log from its beginning, and later what has come since."""
+    """Reads a log from its beginning, and later the lines that were added since."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -139,7 +139,7 @@ class _Reader:
         self._offset = 0
 
     def read(self) -> Iterator[dict[str, Any]]:
-        """Return the records behind the last one that was returned; a line that is not whole yet comes later."""
+        """Return the records behind the last one that was returned; an incomplete line is returned later."""
         for path in log_files(self._folder):
             if path.name > self._file:
                 self._file, self._offset = path.name, 0

@@ -1,4 +1,4 @@
-"""The audit log of the terminal program: where it is, and whether it is written."""
+"""The audit log of the terminal program: its folder, and whether it is written."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def audit_folder() -> Path:
 
 
 def open_audit_log(options: Options, settings: configuration.Settings) -> AuditLog | None:
-    """Return the user's audit log, which is written with the first entry; None where it is switched off.
+    """Return the user's audit log, whose files are made with the first entry; None where the log is switched off.
 
     Raises:
         ConfigError: the environment variable has a value that means nothing.
@@ -49,7 +49,7 @@ def open_audit_log(options: Options, settings: configuration.Settings) -> AuditL
 
 
 def _secrets(settings: configuration.Settings) -> Iterator[str]:
-    """Return the secrets that are known: of servers' entries, and the keys in the environment."""
+    """Return the known secrets: those of servers' entries, and the keys in the environment."""
     for server in settings.servers.values():
         yield from find_secrets(server)
     yield from (value for name, value in os.environ.items() if name.upper().endswith(_KEY_ENDINGS))

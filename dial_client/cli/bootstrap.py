@@ -1,4 +1,4 @@
-"""From options to an open client: which file, which model, who is asked for permission."""
+"""From options to an open client: the configuration, the model, and the approver."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MODEL_OF_KEY = {"ANTHROPIC_API_KEY": "anthropic:claude-sonnet-5-5", "OPENAI_API
 
 
 async def settings_of(options: Options) -> configuration.Settings:
-    """Read the configuration; without any file there are no servers, which is said. A recording needs none.
+    """Read the configuration. Without a file there are no servers, and a warning says so. A recording needs none.
 
     A ``./servers.json`` that was found, not named, counts only if the user trusts it; if not, they are asked.
 
@@ -59,14 +59,14 @@ async def settings_of(options: Options) -> configuration.Settings:
 
 
 def _user_settings() -> configuration.Settings:
-    """Return the user's own configuration, where the file of the working folder is not trusted."""
+    """Return the user's own configuration, used where the file of the working folder is not trusted."""
     path = find_user_config()
     warn(f"going on without the {FILE_NAME} of this folder, with {path or 'no servers'}")
     return configuration.load(path) if path is not None else configuration.parse("{}")
 
 
 def config_name(settings: configuration.Settings) -> str:
-    """Return the absolute path of the file in use, or that there is none."""
+    """Return the absolute path of the configuration in use, or "none"."""
     return "none" if settings.path is None else str(settings.path.absolute())
 
 
@@ -78,7 +78,7 @@ async def opened(
     approve: Approver | None,
     callbacks: HostCallbacks | None = None,
 ) -> AsyncGenerator[DialClient, None]:
-    """Give a client whose servers are starting; call its `ready` to wait for them."""
+    """Open a client whose servers are starting; `DialClient.ready` waits for them."""
     name = options.model or settings.default_model or ""
     profile = settings.models.get(name)
     audit = open_audit_log(options, settings)
@@ -119,7 +119,7 @@ def policy_of(options: Options, settings: configuration.Settings) -> Policy:
 
 
 async def _allow_all(call: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:  # noqa: ARG001 - an approver
-    """Answer for a person who has said yes to everything beforehand."""
+    """Approve every call: the person said yes beforehand, with ``--yes``."""
     return Approval(Decision.ONCE, decided_by="--yes")
 
 
@@ -127,7 +127,7 @@ _allow_all.side_by_side = True  # type: ignore[attr-defined]  # see `tools.appro
 
 
 def provider_of(options: Options, settings: configuration.Settings) -> Provider:
-    """Open the model that is meant.
+    """Open the model that the options or the configuration name.
 
     Raises:
         ConfigError: its name or key is wrong, or no model is named and there is none to fall back to.
@@ -162,19 +162,19 @@ def _limits(options: Options) -> Limits:
 
 
 def say_notes(notes: Iterable[str]) -> None:
-    """Say on standard error what is not as it should be."""
+    """Print notes on standard error, one warning each."""
     for note in notes:
         warn(note)
 
 
 @cache
 def warn(text: str) -> None:
-    """Say one line on standard error; the same line only once."""
+    """Print one line on standard error; the same line only once."""
     print(f"dial-chat: {one_line(text, 600)}", file=sys.stderr, flush=True)
 
 
 class _Progress:
-    """Draws how far a download is: a bar in a terminal, a line every tenth elsewhere."""
+    """Draws the progress of a download: a bar in a terminal, a line for each tenth elsewhere."""
 
     def __init__(self) -> None:
         self._bar: Any = None

@@ -1,4 +1,4 @@
-"""The commands. Nothing heavy is loaded before it is known which one is meant."""
+"""The commands. Heavy modules are imported only by the command that needs them."""
 
 from __future__ import annotations
 
@@ -52,6 +52,9 @@ def chat(
 ) -> None:
     """Ask a chat model that can use the tools of your MCP servers.
 
+    With a PROMPT: print one answer on standard output, and exit; standard input, if piped, is added to the prompt.
+    Without a PROMPT, in a terminal: hold a conversation.
+
     With a PROMPT: one answer on standard output, then exit; what is piped in is added to the prompt. Without one, in a
     terminal: talk.
     """
@@ -100,7 +103,7 @@ def servers(
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print where to log in.")] = False,
     verbose: o.Verbose = False,
 ) -> None:
-    """List the servers: their state, their tools, and why one is missing; log in to one, or out of it."""
+    """List the servers with their state and tools, and why a server is missing; log in to a server, or log out."""
     options = o.Options.of_command(locals())
 
     def choose() -> Callable[[], Awaitable[int]]:
@@ -121,7 +124,7 @@ def servers(
 def resources(
     config: o.Config = None, trust: o.Trust = False, as_json: o.AsJson = False, verbose: o.Verbose = False
 ) -> None:
-    """List what the servers have to read: @SERVER:URI in a question attaches it."""
+    """List the resources of the servers: @SERVER:URI in a question attaches one."""
     _list_material("resources", o.Options.of_command(locals()), as_json=as_json)
 
 
@@ -129,7 +132,7 @@ def resources(
 def prompts(
     config: o.Config = None, trust: o.Trust = False, as_json: o.AsJson = False, verbose: o.Verbose = False
 ) -> None:
-    """List the prompts of the servers: /SERVER:PROMPT ARG=VALUE in a conversation says one."""
+    """List the prompts of the servers: /SERVER:PROMPT ARG=VALUE in a conversation uses one."""
     _list_material("prompts", o.Options.of_command(locals()), as_json=as_json)
 
 
@@ -154,7 +157,7 @@ def call(
     as_json: o.AsJson = False,
     verbose: o.Verbose = False,
 ) -> None:
-    """Call one tool, without a model. Calling it by hand is permission enough."""
+    """Call one tool, without a model. No approval is asked for: you make the call yourself."""
     options = o.Options.of_command(locals(), timeout=tool_timeout, command="dial-chat call")
 
     def choose() -> Callable[[], Awaitable[int]]:
@@ -175,7 +178,7 @@ def conversations(
     form: Annotated[str, typer.Option("--format", metavar="FORM", help="Export as markdown or json.")] = "markdown",
     as_json: o.AsJson = False,
 ) -> None:
-    """List, show, delete, export or import the conversations that were kept."""
+    """List, show, delete, export or import stored conversations."""
 
     def choose() -> Callable[[], Awaitable[int]]:
         from dial_client.cli.conversations_command import ConversationQuery, manage
@@ -230,7 +233,7 @@ _RESERVED = ("doctor",)
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the command these words ask for, and give its exit code."""
+    """Run the command of these arguments, and return its exit code."""
     command, words = _arranged(list(arguments))
     if not command and words[:1] and words[0] in _RESERVED:
         print(f"dial-chat: there is no command {words[0]!r} yet; to ask it: dial-chat -- {words[0]}", file=sys.stderr)
@@ -244,7 +247,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _arranged(words: list[str]) -> tuple[str | None, list[str]]:
-    """Find the command among the words, wherever options stand; a prompt is everything that is none."""
+    """Find the command among the arguments, wherever options stand; other words are a prompt."""
     commands = {info.name or info.callback.__name__ for info in more.registered_commands if info.callback}
     takes_value = {
         flag

@@ -1,4 +1,4 @@
-"""What a configuration would do, in lines for a person who decides whether to trust it.
+"""The summary of a configuration, for a person who decides whether to trust it.
 
 Every value of the file is a JSON string on a line of its own, with all that a terminal would act on or nobody would
 see written as an escape; what is too long for a line goes on behind a mark. So nothing in a file can draw a line of
@@ -26,14 +26,14 @@ _LEAST_WIDTH = 20
 
 
 class Row(NamedTuple):
-    """One line of the summary: what is done, and with what."""
+    """One line of the summary: an action, and its object."""
 
     label: str
     value: str = ""
 
 
 def rows(outline: Outline, env_files: EnvFiles, folder: Path) -> Iterator[Row]:
-    """Return what the configuration would do, from its model to its last server.
+    """Return the effects of the configuration, from its model to its last server.
 
     Args:
         outline: The configuration as it is written.
@@ -59,7 +59,7 @@ def rows(outline: Outline, env_files: EnvFiles, folder: Path) -> Iterator[Row]:
 
 
 def in_all(outline: Outline) -> str:
-    """Return in one line how much of what there is: how many programs, addresses, models, and approvals."""
+    """Return the number of programs, addresses, models and approvals, in one line."""
     used = [entry for entry in outline.servers.values() if is_enabled(entry)]
     counts = {
         "programs it starts": sum("command" in entry for entry in used),
@@ -74,18 +74,18 @@ def in_all(outline: Outline) -> str:
 
 
 def rendered(lines: Iterable[Row], width: int | None) -> str:
-    """Return the rows as text, no line of it wider than `width` cells; None for any width."""
+    """Return the rows as text, no line wider than `width` cells; None for any width."""
     return "\n".join(line for row in lines for line in _wrapped(row, width))
 
 
 def numbered(text: str, width: int | None) -> str:
-    """Return a whole file with the number of each line before it."""
+    """Return a whole file with line numbers."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n")
     return rendered((Row(f"{number:>5} |", escaped(line)) for number, line in enumerate(lines, 1)), width)
 
 
 def escaped(text: str) -> str:
-    """Return a line with tabs as blanks, and as escapes whatever is not printed as it stands."""
+    """Return a line with tabs as blanks; characters that are not printed as they stand are escaped."""
     return "".join(map(_escaped, text.replace("\t", "    ")))
 
 
@@ -105,7 +105,7 @@ def _shown(value: Any) -> str:
 
 
 def _hidden(value: Any) -> str:
-    """Return what may be shown of a value that may be secret: the variables it expands."""
+    """Return the part of a possibly secret value that may be shown: the variables it expands."""
     if value is None:
         return "unset"
     names = references(value) if isinstance(value, str) else []
@@ -164,7 +164,7 @@ def _hidden_rows(label: str, node: Node | None, *, warn: bool = False) -> Iterat
 
 
 def _login_rows(node: Node | None) -> Iterator[Row]:
-    """Return how it logs in: addresses and names whole, whatever may be a secret hidden."""
+    """Return how the server logs in: addresses and names whole, possible secrets hidden."""
     if node is None:
         return
     if not isinstance(node.value, dict):
@@ -211,7 +211,7 @@ def _strings(value: Any) -> list[str]:
 
 
 def _fetches_the_newest(words: list[str]) -> bool:
-    """Return whether a command line is that of a package runner, with a package in no version."""
+    """Return True if a command line is that of a package runner, with a package in no version."""
     if not words or not _RUNNER.fullmatch(words[0]):
         return False
     package = next((word for word in words[1:] if not word.startswith("-") and word not in _OF_RUNNERS), "")

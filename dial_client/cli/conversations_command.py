@@ -1,4 +1,4 @@
-"""The conversations that were kept: list, show, delete, export, import."""
+"""The command ``conversations``: list, show, delete, export and import stored conversations."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MAX_IMPORT = 512 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ConversationQuery:
-    """What of the conversations is asked for."""
+    """The conversations to list, and the form of the output."""
 
     as_json: bool = False
     search: str = ""

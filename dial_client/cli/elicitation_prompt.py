@@ -1,4 +1,4 @@
-"""What servers ask for, put to the person at the terminal; without one it is declined, and standard error says so."""
+"""Questions of servers (elicitation, sampling, logins) at the terminal; without a terminal they are declined."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _YES = {"y": True, "yes": True, "true": True, "1": True, "n": False, "no": False
 
 
 def callbacks(options: Options, sink: TerminalSink) -> HostCallbacks:
-    """Give what the terminal program does for its servers."""
+    """Return the callbacks of the terminal program for its servers."""
     asked = HostCallbacks(elicit=elicitor(sink), sample="model" if options.sampling else None)
     return asked | HostCallbacks(on_log=sink.log) if options.verbose else asked
 
 
 def elicitor(sink: TerminalSink) -> Elicit:
-    """Give what asks the person at the terminal; without one, what declines and says what was asked."""
+    """Return the callback that asks the person at the terminal; without a terminal, one that declines and warns."""
     if not is_there():
         return _decline
 
@@ -65,14 +65,14 @@ async def _open(question: Elicitation) -> ElicitationAnswer:
 
 
 async def _answered(question: str, answers: Mapping[str, Any]) -> Any:
-    """Ask until the answer is one of those that are known."""
+    """Ask until the answer is one of the known ones."""
     while (answer := (await typed(question)).lower()) not in answers:
         _say(f"one of: {', '.join(filter(None, answers))}; Enter alone is no")
     return answers[answer]
 
 
 async def _fill_in(question: Elicitation) -> ElicitationAnswer:
-    """Go through the fields, and through them again as often as the person likes."""
+    """Ask for each field, and again for as long as the person wants to change a value."""
     _introduce(question, "asks")
     form = Form(question.schema or {})
     if form.fields:
@@ -98,7 +98,7 @@ async def _fill_in(question: Elicitation) -> ElicitationAnswer:
 
 
 async def _ask_for(field: FormField, form: Form, content: dict[str, Any]) -> None:
-    """Ask until the answer fits; none keeps what is there."""
+    """Ask until the answer is valid; an empty answer keeps the present value."""
     if field.description:
         _say_foreign([one_line(field.description, MAX_LABEL)])
     if len(field.title) > MAX_TITLE:
@@ -128,7 +128,7 @@ def _label(field: FormField, content: Mapping[str, Any], *, hidden: bool) -> str
 
 
 def _meant(field: FormField, said: str) -> Any:
-    """Give the value somebody means who types this; a choice may be named by its number."""
+    """Return the value that a typed text stands for; a choice may be typed as its number."""
     if field.kind == "boolean":
         return _YES.get(said.lower(), said)
     if not field.choices:
@@ -155,7 +155,7 @@ def _value(value: Any, *, hidden: bool) -> str:
 
 
 def _introduce(question: Elicitation, what: str) -> None:
-    """Say who asks and what. The server's words stand apart: none of their lines can pass for one of ours."""
+    """Print which server asks, and its message. No line of the message can look like a line of the program."""
     tools = ", ".join(quote_name(tool, MAX_TITLE) for tool in question.tools[:3])
     _say(f"{quote_name(question.server)} {what}, while it runs {tools}:")
     _say_foreign(safe(question.message)[:MAX_MESSAGE].splitlines())
@@ -166,7 +166,7 @@ def _introduce(question: Elicitation, what: str) -> None:
 
 
 def _asker(question: Elicitation) -> str:
-    """Name the server, and the first tool it asks for."""
+    """Return the name of the server, and the first tool on whose behalf it asks."""
     return f"{quote_name(question.server, MAX_TITLE)} ({quote_name(question.tools[0], MAX_TITLE)})"
 
 

@@ -1,4 +1,4 @@
-"""What a person refers to: resources (``@server:uri``) that go along with a question, and prompts (``/server:it``)."""
+"""References in a person's input: resources to attach (``@server:uri``) and prompts (``/server:prompt``)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dial_client.tools.prompts import Prompt
 
 
 async def with_resources(dial: DialClient, asked: str, typed: str) -> str | Message:
-    """Give the question with the resources it names; what cannot be attached is said on standard error.
+    """Return the question with the resources it refers to; a warning names those that cannot be attached.
 
     Args:
         dial: has the servers.
@@ -28,7 +28,7 @@ async def with_resources(dial: DialClient, asked: str, typed: str) -> str | Mess
 
 
 async def prompt_called(dial: DialClient, said: str) -> Message | None:
-    """Give the message of ``/server:prompt arg=value``; None where that is not possible, which is said.
+    """Return the message of ``/server:prompt arg=value``; None, with a warning, where that is not possible.
 
     Without any ``arg=`` all that follows is the first argument.
     """
@@ -45,7 +45,7 @@ async def prompt_called(dial: DialClient, said: str) -> Message | None:
 
 
 async def _prompt(dial: DialClient, said: str) -> tuple[Prompt, str] | None:
-    """Find the prompt that is meant, and what follows its name."""
+    """Return the prompt that the line refers to, and the text behind its name."""
     name = said.split(maxsplit=1)[0]
     prompts = [one for one in await dial.prompts.list() if f"{said} ".startswith(f"/{one.server}:{one.name} ")]
     if not prompts:
@@ -56,7 +56,7 @@ async def _prompt(dial: DialClient, said: str) -> tuple[Prompt, str] | None:
 
 
 def _arguments(prompt: Prompt, rest: str) -> dict[str, str] | None:
-    """Read what a prompt is filled in with; None where it does not fit, which is said."""
+    """Return the arguments of a prompt; None, with a warning, where they do not fit."""
     names = [argument.name for argument in prompt.arguments]
     try:
         words = shlex.split(rest)
@@ -79,7 +79,7 @@ def _arguments(prompt: Prompt, rest: str) -> dict[str, str] | None:
 
 
 def as_one(messages: Sequence[Message]) -> Message:
-    """Put the messages of a prompt into one of the person's; what the assistant says in it is marked as that."""
+    """Return the messages of a prompt as one message of the user; those of the assistant are marked."""
     parts: list[Part] = []
     taint = next((message.taint for message in messages if message.taint), "")
     for message in messages:

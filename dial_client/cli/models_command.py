@@ -1,4 +1,4 @@
-"""``dial-chat models``: which models run on this machine."""
+"""The command ``models``: the models that can run on this machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dial_client.cli.typer_apps import SETTINGS, more, run_command
 
 @more.command(context_settings=SETTINGS)
 def models(as_json: o.AsJson = False, verbose: o.Verbose = False) -> None:
-    """List the models that run on this machine: which are installed, which fit into its memory, and their sizes."""
+    """List the models that can run on this machine: installed ones, and those that fit into its memory, with sizes."""
 
     def choose() -> Callable[[], Awaitable[int]]:
         return lambda: _list_models(as_json=as_json)

@@ -1,4 +1,4 @@
-"""Logging in to a server, and out again: the browser is opened, the address is printed, and either way back is good."""
+"""OAuth login to a server, and logout: opens the browser, prints the URL, and accepts either way back."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PASTE = "or paste here where it was sent to, and press Enter: "
 
 
 class TerminalLogin:
-    """A person at a browser, here or elsewhere."""
+    """The login of a person whose browser runs on this machine or elsewhere."""
 
     def __init__(self, loopback: RedirectListener, *, browser: bool) -> None:
         self.redirect_uri = loopback.redirect_uri
@@ -40,7 +40,7 @@ class TerminalLogin:
         self._browser = browser
 
     async def __call__(self, request: LoginRequest) -> str:
-        """Show where to log in, and wait for the browser, or for what is pasted."""
+        """Print the login URL, and wait for the browser, or for a pasted URL."""
         scopes = f", which asks for: {', '.join(request.scopes)}" if request.scopes else ""
         print(f"{safe(request.server)} wants you to log in at {request.host}{one_line(scopes, 1000)}", file=sys.stderr)
         print(f"Open this address in a browser:\n\n{request.url}\n", file=sys.stderr, flush=True)
@@ -69,7 +69,7 @@ class TerminalLogin:
         return answers[0]
 
     async def _pasted(self, state: str, *, needs_whole: bool) -> str:
-        """Give the address that is pasted, one made of a code alone, or nothing where there was no answer.
+        """Return the pasted URL, a URL made of a pasted code, or an empty text where there was no answer.
 
         A code alone does not say whom it is from: it is asked for again where the answer has to (`needs_whole`).
         """
@@ -87,7 +87,7 @@ class TerminalLogin:
 
 
 async def log_in(options: Options, name: str, *, browser: bool) -> int:
-    """Log in to a server, where it asks for it, and say what it offers then.
+    """Log in to a server that requires it, and print the tools it offers.
 
     Raises:
         ConfigError: there is no such server behind a URL.
@@ -111,7 +111,7 @@ async def log_in(options: Options, name: str, *, browser: bool) -> int:
 
 
 async def log_out(options: Options, name: str) -> int:
-    """Forget the tokens of a server, here; at the server they live on until they expire.
+    """Delete the tokens of a server from this machine; at the server they are valid until they expire.
 
     Raises:
         ConfigError: there is no such server behind a URL.
@@ -131,7 +131,7 @@ async def _server(options: Options, name: str) -> configuration.ServerSettings:
 
 
 async def _port_of_before(server: configuration.ServerSettings) -> int:
-    """Give the port this host has registered with, if it is free: servers may know no other; else any."""
+    """Return the port that is registered at the server, if it is free; else any free port."""
     client = (await TokenStorage(server).load()).client or {}
     for uri in client.get("redirect_uris") or ():
         port = urlsplit(uri).port or 0
@@ -144,7 +144,7 @@ async def _port_of_before(server: configuration.ServerSettings) -> int:
 
 
 def _has_browser() -> bool:
-    """Whether a browser would be seen: not over ssh, and on Linux only where there is a desktop."""
+    """Return True if a person would see a browser: not over ssh, and on Linux only with a desktop."""
     if os.environ.get("BROWSER"):
         return True
     has_desktop = sys.platform in ("win32", "darwin") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))

@@ -1,4 +1,4 @@
-"""One question, one answer, then exit."""
+"""One question and one answer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from dial_client.turn_result import Turn
 
 
 async def answer(options: Options, question: str, typed: str = "") -> int:
-    """Answer `question` in the form that was asked for, and give the exit code.
+    """Answer `question` in the form of ``--output``, and return the exit code.
 
     The resources that are named in what was `typed` go along with it.
     """
@@ -53,7 +53,7 @@ Ask = Callable[[str | Message], AsyncGenerator[Event, None]]
 
 @asynccontextmanager
 async def conversation(options: Options, dial: DialClient) -> AsyncGenerator[Ask, None]:
-    """Open the conversation that is meant, new or old; what it gives asks the next question in it.
+    """Open the conversation of the options, new or stored; the value it yields asks the next question in it.
 
     Raises:
         ConfigError: there is none to go on with.
@@ -136,7 +136,7 @@ async def _print_sse(events: AsyncGenerator[Event, None], model: str) -> int:
 
 
 def exit_code(turn: Turn) -> ExitCode:
-    """Give the exit code of a turn that came to its end."""
+    """Return the exit code of a finished turn."""
     match turn.stop_reason:
         case StopReason.ANSWERED:
             return ExitCode.DENIED if any(record.denied for record in turn.tool_calls) else ExitCode.ANSWERED

@@ -1,4 +1,4 @@
-"""What can be said on the command line, and the exit codes."""
+"""The options of the command line, and the exit codes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 
 
 class ExitCode(IntEnum):
-    """How ``dial-chat`` ends."""
+    """The exit codes of ``dial-chat``."""
 
     ANSWERED = 0
     UNEXPECTED = 1
@@ -34,7 +34,7 @@ class Output(StrEnum):
 
 
 class Format(StrEnum):
-    """How tool calls ride."""
+    """The tool format: how tool calls are written."""
 
     NATIVE = "native"
     REACT = "react"
@@ -43,7 +43,7 @@ class Format(StrEnum):
 
 
 class AuditMode(StrEnum):
-    """What the audit log has."""
+    """What the audit log records."""
 
     ON = "on"
     OFF = "off"
@@ -83,7 +83,7 @@ class Options:
 
     @classmethod
     def of_command(cls, parameters: Mapping[str, Any], **fixed: Any) -> Options:
-        """Return the options among the parameters of a command, by their names; `fixed` are set whatever was given."""
+        """Return the options among the parameters of a command, by their names; `fixed` overrides them."""
         own = {field.name for field in fields(cls)}
         values: dict[str, Any] = {name: value for name, value in parameters.items() if name in own}
         patterns = {name: tuple(values.get(name) or ()) for name in ("allow", "deny")}

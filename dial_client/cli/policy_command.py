@@ -1,4 +1,4 @@
-"""The commands ``policy`` and ``grants``: which calls run without asking, and why."""
+"""The commands ``policy`` and ``grants``: which calls run without approval, and why."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def policy(
     as_json: o.AsJson = False,
     verbose: o.Verbose = False,
 ) -> None:
-    """List the rules in effect, or say what they make of a call: exit code 0 runs, 5 is denied, 6 is asked about.
+    """List the rules in effect, or test a call against them: exit code 0 runs, 5 is denied, 6 needs approval.
 
     No server is started: tools are known as they were the last time.
     """
@@ -51,7 +51,7 @@ def grants(
     ] = None,
     as_json: o.AsJson = False,
 ) -> None:
-    """List the tools you have allowed for always, or take that back."""
+    """List the tools that you always allow, or revoke such a grant."""
 
     def choose() -> Callable[[], Awaitable[int]]:
         from dial_client.cli import policy_listing

@@ -1,4 +1,4 @@
-"""Rules and grants as they are listed, and what the rules make of a call."""
+"""The output of ``dial-chat policy`` and ``dial-chat grants``."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _CODES = {Effect.ALLOW: ExitCode.ANSWERED, Effect.DENY: ExitCode.DENIED, Effect.
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What a configuration says of calls, and the tools its servers had the last time."""
+    """The rules of a configuration, and the tools its servers had at the last run."""
 
     settings: Settings
     rules: PolicyRules
@@ -56,7 +56,7 @@ async def _known(options: Options) -> _Known:
 
 
 async def list_rules(options: Options, *, as_json: bool) -> int:
-    """Print all rules in their order, what else allows calls, and what seems to be a slip of the pen."""
+    """Print all rules in order, other sources of approval, and warnings about patterns that match nothing."""
     known = await _known(options)
     names = {name: None if tools is None else tuple(tool.name for tool in tools) for name, tools in known.tools.items()}
     warnings = list(pattern_warnings.notes(known.rules, names, known.enabled, all_servers=True))
@@ -96,7 +96,7 @@ def _line(rule: PolicyRule) -> str:
 
 
 async def test_call(options: Options, name: str, arguments: str, *, is_tainted: bool, as_json: bool) -> int:
-    """Print what the rules make of a call, and return the exit code that says the same.
+    """Print the decision of the rules about a call, and return the exit code of that decision.
 
     Raises:
         ConfigError: the arguments are not a JSON object, or there is no such tool.
@@ -136,7 +136,7 @@ def _decision(call: ProposedCall, verdict: Verdict | None) -> tuple[Effect, str,
 
 
 def _resolved(name: str, known: _Known) -> tuple[str, str]:
-    """Return server and tool of ``server/tool``, or of the name a tool was offered by the last time."""
+    """Return server and tool of ``server/tool``, or of the name under which a tool was offered at the last run."""
     server, slash, tool = name.partition("/")
     if slash:
         if server not in known.settings.servers:
@@ -158,7 +158,7 @@ def _spec(server: str, name: str, tool: Tool | None) -> ToolSpec:
 
 
 async def manage_grants(revoked: str | None, *, as_json: bool) -> int:
-    """Print all grants, or take back those that are named by an id, a pattern or ``--all``, and print these.
+    """Print all grants, or revoke those that are named by an id, a pattern or ``--all``, and print the revoked.
 
     Raises:
         ConfigError: there is no such grant.

@@ -1,4 +1,4 @@
-"""Runs a command to its exit code: signals, errors in one line, nothing left behind."""
+"""Runs a command to its exit code: signals, errors in one line, and cleanup."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dial_client.turns.turn_handle import TurnHandle
 
 
 class Interrupts:
-    """Ctrl-C and its kin: the first cancels the turn that runs, everything else ends the program in good order."""
+    """Handles Ctrl-C, SIGTERM and SIGHUP: the first cancels the running turn, the next ends the program."""
 
     def __init__(self) -> None:
         self.leaving = anyio.CancelScope()
@@ -26,15 +26,15 @@ class Interrupts:
         self._leave: Callable[[int], None] | None = None
 
     def watch(self, turn: TurnHandle) -> None:
-        """Name the turn that the next Ctrl-C cancels."""
+        """Set the turn that the next Ctrl-C cancels."""
         self._turn = turn
 
     def hand_over(self, leave: Callable[[int], None]) -> None:
-        """Let the program leave in its own way at the first signal; it is given the number. The next one cancels."""
+        """Pass the first signal to a callback that ends the program its own way. The next signal cancels."""
         self._leave = leave
 
     def interrupt(self) -> None:
-        """Do what Ctrl-C does."""
+        """Do the same as Ctrl-C."""
         turn, self._turn = self._turn, None
         if turn is None:
             self.leaving.cancel()
@@ -42,7 +42,7 @@ class Interrupts:
             turn.cancel()
 
     async def listen(self) -> None:
-        """Hear signals until cancelled. On Windows Ctrl-C is a KeyboardInterrupt instead, and ends the program."""
+        """Handle signals until cancelled. On Windows Ctrl-C is a KeyboardInterrupt instead, and ends the program."""
         if sys.platform == "win32":
             return
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
@@ -61,7 +61,7 @@ interrupts: Interrupts
 
 
 def run_to_exit_code(choose: Callable[[], Callable[[], Awaitable[int]]], *, verbose: bool) -> int:
-    """Choose the command's coroutine, run it, and give its exit code; what goes wrong is one line on standard error."""
+    """Run the coroutine of a command, and return its exit code; an error is one line on standard error."""
     _prepare_streams()
     _configure_logging(verbose=verbose)
     try:
@@ -79,7 +79,7 @@ def run_to_exit_code(choose: Callable[[], Callable[[], Awaitable[int]]], *, verb
 
 
 def complain(error: Exception) -> int:
-    """Say in one line on standard error what is wrong, and give the exit code that belongs to it."""
+    """Print an error in one line on standard error, and return its exit code."""
     code = _code(error)
     said = str(error) if isinstance(error, DialError) else f"something unexpected: {type(error).__name__}: {error}"
     hint = " (-v shows more)" if code is ExitCode.UNEXPECTED and not isinstance(error, DialError) else ""

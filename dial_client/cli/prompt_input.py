@@ -1,4 +1,4 @@
-"""What is asked: the words of the command line, and what is piped in."""
+"""The prompt of a one-shot run: the words of the command line, and piped standard input."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PATIENCE = 3.0
 
 
 def read(prompt: str | None) -> str | None:
-    """Give the whole question; None where there is a terminal to talk in and nothing was asked.
+    """Return the whole prompt; None where there is a terminal and no prompt.
 
     Raises:
         ConfigError: nothing was asked, and nobody is there to be asked for it.

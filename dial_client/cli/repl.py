@@ -1,4 +1,4 @@
-"""A conversation in the terminal."""
+"""A conversation at the terminal: read a line, answer it, repeat."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _HELP = """@server:uri goes along with a question; /server:prompt arg=value says
 
 
 async def talk_with(options: Options) -> int:
-    """Talk until the person leaves."""
+    """Hold a conversation until the person leaves."""
     settings = await settings_of(options)
     provider = provider_of(options, settings)
     sink = TerminalSink(reasoning=options.verbose, usage=options.verbose)
@@ -85,7 +85,7 @@ async def _talk(dial: DialClient, ask: Ask, sink: TerminalSink, configuration: s
 
 
 async def _question(said: str, dial: DialClient) -> str | Message | None:
-    """Give what is to be asked; a command is carried out, and asks nothing."""
+    """Return the question to ask; None where the line was a command, which is carried out."""
     if not said.startswith("/"):
         return await with_resources(dial, said, said)
     if said.startswith("/restart "):

@@ -1,4 +1,4 @@
-"""What servers have besides tools: resources and prompts, listed."""
+"""The commands ``resources`` and ``prompts``: what servers offer beside tools."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MAX_ABOUT = 120
 
 
 async def list_material(options: Options, what: str, *, as_json: bool) -> int:
-    """Print the resources and templates, or the prompts: one a line, as it is written in a question, or as JSON.
+    """Print the resources and templates, or the prompts: one a line, in the form a question uses, or as JSON.
 
     Args:
         options: which configuration.

@@ -1,4 +1,4 @@
-"""The HTTP server, from options to its end."""
+"""The command ``serve``: the HTTP server, from its options to its end."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MIN_TOKEN = 32
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """Where a server listens, who comes in, and where it keeps what is said."""
+    """The options of the server: address, access, and storage."""
 
     host: str = "127.0.0.1"
     port: int = 8000
@@ -51,7 +51,7 @@ class ServeOptions:
 
 
 async def serve_http(options: Options, address: ServeOptions) -> int:
-    """Serve until a signal comes, and give the exit code: 0 for SIGTERM, 130 for Ctrl-C.
+    """Serve until a signal comes, and return the exit code: 0 for SIGTERM, 130 for Ctrl-C.
 
     Raises:
         ConfigError: an option is wrong, or the address is taken.
@@ -125,7 +125,7 @@ async def _serve(server: Listener, dial: DialClient, elsewhere: PeerBus, shown: 
 
 
 def _token(address: ServeOptions) -> tuple[str | None, str]:
-    """Return the token clients have to show, and where it was found; empty where it was made here, or there is none.
+    """Return the token of clients and its source; an empty source where it was generated, or there is none.
 
     Raises:
         ConfigError: it is no token, or too short for where the server listens.
@@ -160,7 +160,7 @@ def _store(options: Options, address: ServeOptions) -> SQLStore | MemoryStore:
 
 
 def _shown(where: tuple[str, int], token: str | None, came_from: str) -> str:
-    """Return what is printed of the address a person opens; the fragment of an address never leaves the browser.
+    """Return the URL to print for a person; its fragment is never sent by the browser.
 
     A token that was given is not printed: standard error is a log where a service manager runs this.
     """

@@ -1,4 +1,4 @@
-"""What Tab completes in a conversation: commands, prompts with their arguments, resources and their templates."""
+"""Tab completion in a conversation: commands, prompts with their arguments, resources and their templates."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _VARIABLE = re.compile(r"\{\+?([A-Za-z0-9_.]+)\}")
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A way to go on."""
+    """One completion."""
 
     text: str
     """Takes the place of what is replaced."""
@@ -36,7 +36,7 @@ class Proposal:
 
 
 async def proposals(dial: DialClient, text: str, commands: Iterable[str]) -> list[Proposal]:
-    """Give the ways to go on behind `text`. Servers that are not ready, or do not answer, propose nothing."""
+    """Return the completions of `text`. Servers that are not ready, or do not answer, contribute none."""
     try:
         if text.startswith("/"):
             found = await _of_prompts(dial, text, commands)
@@ -97,7 +97,7 @@ async def _has_resources(dial: DialClient, server: str) -> bool:
 
 
 async def _of_template(dial: DialClient, template: ResourceTemplate, uri: str) -> list[Proposal]:
-    """Give what comes next in a URI that is being made of a template: its fixed text, or the values of a variable."""
+    """Return completions of a URI that is made from a template: fixed text, or values of a variable."""
     pieces = _VARIABLE.split(template.uri_template)
     about = template.title or template.name
     left, given = uri, dict[str, str]()
@@ -122,7 +122,7 @@ def _ready(dial: DialClient) -> list[str]:
 
 
 def completer(dial: DialClient, commands: Iterable[str]) -> Completer:
-    """Give what prompt_toolkit asks for completions; it never waits for a server that is still starting."""
+    """Return a completer for prompt_toolkit; it never waits for a server that is still starting."""
     from prompt_toolkit.completion import Completer, Completion
 
     class Talk(Completer):

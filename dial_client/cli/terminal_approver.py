@@ -1,4 +1,4 @@
-"""Who is asked before a tool runs: the person at the terminal, or nobody."""
+"""The approver of the terminal program: asks the person, or denies where there is no terminal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dial_client.turns.sampling import SAMPLING
 
 
 def approver(sink: TerminalSink) -> Approver:
-    """Give what asks in the terminal; without one, what denies and says which option would have allowed it."""
+    """Return the approver that asks at the terminal; without a terminal, one that denies and names an option."""
     if not is_there():
         return _deny
 
@@ -42,7 +42,7 @@ async def _deny(_: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:
 
 
 async def _ask(call: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:
-    """Ask until there is an answer: a slip of the finger is neither a yes nor a no."""
+    """Ask until the answer is clear: a mistyped answer is neither a yes nor a no."""
     _show(lines_of(call, tool, server, width()))
     while True:
         before, last = question(tool, server, width())

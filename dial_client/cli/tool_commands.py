@@ -1,4 +1,4 @@
-"""What is there: tools, servers, conversations; and one tool called by hand."""
+"""The commands ``tools``, ``servers`` and ``call``."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def list_tools(options: Options, *, as_json: bool) -> int:
 
 
 def _hints(tool: ToolSpec) -> str:
-    """Say what the server says of a tool, in a line."""
+    """Return the annotations of a tool in one line."""
     words = [
         *(["read only"] if tool.read_only else []),
         *(["idempotent"] if tool.idempotent else []),
@@ -64,7 +64,7 @@ def _hints(tool: ToolSpec) -> str:
 
 
 async def list_servers(options: Options, *, as_json: bool) -> int:
-    """Print the servers with their state, or as JSON."""
+    """Print the servers with their states, or as JSON."""
     settings = await settings_of(options)
     async with opened(options, settings, None, None) as dial:
         await dial.ready()
@@ -89,7 +89,7 @@ def _line(status: ServerStatus) -> str:
 
 
 def parse_arguments(text: str) -> dict[str, Any]:
-    """Return the arguments of a call as they were typed.
+    """Return the arguments of a call that was typed as JSON.
 
     Raises:
         ConfigError: they are not a JSON object.

@@ -1,4 +1,4 @@
-"""``dial-chat trust``: trust a configuration, list what is trusted, take trust back."""
+"""The command ``trust``: trust a configuration, list trusted ones, revoke trust."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def trust(
     revoke: Annotated[bool, typer.Option("--revoke", help="Take trust in FILE back; else in ./servers.json.")] = False,
     as_json: o.AsJson = False,
 ) -> None:
-    """Trust a servers.json that dial-chat finds in its folder; without FILE, look at ./servers.json and be asked."""
+    """Trust a servers.json that dial-chat finds in its folder; without FILE, show ./servers.json and ask."""
 
     def choose() -> Callable[[], Awaitable[int]]:
         from dial_client.cli.trusted_files import manage

@@ -1,4 +1,4 @@
-"""Whether the user trusts a configuration that was found in the working folder, and the question to them."""
+"""The question whether to trust a configuration that was found in the working folder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_LINES = 4000
 
 
 async def trusted_settings(path: Path, *, for_this_run: bool) -> configuration.Settings | None:
-    """Return what a file that was found says, if the user trusts it or says now that they do; None for "not now".
+    """Return the configuration of a file that was found, if the user trusts it now; None for "not now".
 
     Nothing in it is expanded before, and what was shown and hashed is what is read.
 
@@ -40,7 +40,7 @@ async def trusted_settings(path: Path, *, for_this_run: bool) -> configuration.S
 
 
 async def ask_for_trust(found: FoundFile, env_files: EnvFiles, changes: str = "") -> bool:
-    """Show what a file would do, ask whether it is trusted, and keep the answer if it is.
+    """Show what a file would do, ask whether to trust it, and store a yes.
 
     Args:
         found: The file.
@@ -79,7 +79,7 @@ async def ask_for_trust(found: FoundFile, env_files: EnvFiles, changes: str = ""
 
 
 def trust_now(found: FoundFile, env_files: EnvFiles) -> TrustedFile:
-    """Keep that the user trusts a file as it was read.
+    """Store that the user trusts a file with its present content.
 
     Raises:
         ConfigError: the file is not made of entries, or this cannot be kept.
@@ -92,7 +92,7 @@ def trust_now(found: FoundFile, env_files: EnvFiles) -> TrustedFile:
 
 
 def changes_since(trusted: TrustedFile, found: FoundFile, env_files: EnvFiles) -> list[Row]:
-    """Return how a file and the files of variables it names differ from what was trusted; empty where nothing does.
+    """Return how a file and its files of variables differ from those that were trusted; empty where they do not.
 
     Only a file that is itself as it was trusted has its files of variables read.
     """

@@ -1,4 +1,4 @@
-"""The files the user trusts: one more, a list of them, one less."""
+"""The work of ``dial-chat trust``: trust a file, list trusted files, revoke trust."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _as_json(trusted: TrustedFile) -> dict[str, object]:
 
 
 def _state(trusted: TrustedFile) -> str:
-    """Return whether the file is as it was trusted. Its files of variables are not looked at."""
+    """Return whether the file is unchanged since it was trusted. Its files of variables are not read."""
     try:
         found: FoundFile = read_found(Path(trusted.location))
     except ConfigError:

@@ -1,4 +1,4 @@
-"""The person at the terminal: whether one is there, and what they type behind a question."""
+"""Input from the person at the terminal: whether there is one, and the answer to a question."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dial_client.cli import process_runner
 
 
 class Unanswered(Exception):
-    """The person has given no answer; the text says how."""
+    """The person gave no answer; the text says how."""
 
 
 def is_there() -> bool:
-    """Whether there is somebody who sees a question and can answer it."""
+    """Return True if a person can see a question and answer it."""
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
 
 
 async def typed(question: str, *, hidden: bool = False) -> str:
-    """Give the line that is typed behind a question; keys pressed before it was seen answer nothing.
+    """Return the line that is typed behind a question; keys pressed before the question was shown are discarded.
 
     Args:
         question: to show, on one line.
@@ -44,7 +44,7 @@ async def typed(question: str, *, hidden: bool = False) -> str:
 
 
 def _forget_what_was_typed() -> None:
-    """Throw away keys pressed before the question was seen. Windows' console has none waiting in a line's buffer."""
+    """Discard keys pressed before the question was shown. The Windows console buffers none in a line."""
     if sys.platform != "win32":
         import termios
 

@@ -1,4 +1,4 @@
-"""The two command-line applications, and how a command of either is run."""
+"""The two Typer applications, and how a command of either is run."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ more = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exception
 
 @more.callback()
 def _more() -> None:
-    """The commands beside the chat itself."""
+    """The commands beside the chat."""
 
 
 def run_command(choose: Callable[[], Callable[[], Awaitable[int]]], options: Options) -> None:
-    """Run the coroutine that `choose` imports, and exit with its code."""
+    """Run the coroutine that `choose` returns, and exit with its code. `choose` imports what the command needs."""
     from dial_client.cli.process_runner import run_to_exit_code
 
     code = run_to_exit_code(choose, verbose=options.verbose)

@@ -1,1 +1,1 @@
-"""What a servers.json says: its `entries`, with `oauth`, read by `jsonfile` and `variables`."""
+"""A ``servers.json``: `configuration` reads it into `config_types`; `jsonc` parses, `variables` expands ``${…}``."""

@@ -1,4 +1,4 @@
-"""Where a configuration lies: the file the user names, ``./servers.json``, or the one in the user's own folder."""
+"""The location of a configuration: the file that is named, ``./servers.json``, or the file in the user's folder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FILE_NAME = "servers.json"
 
 
 def find_config(explicit: str | None = None) -> Path | None:
-    """Return the file that was named, else ``./servers.json``, else the one in the user's configuration folder.
+    """Return the file that is named, else ``./servers.json``, else the file in the user's configuration folder.
 
     Only the first and the last are trusted: `config_trust` says what a file of the working folder has to wait for.
 
@@ -33,12 +33,12 @@ def find_user_config() -> Path | None:
 
 
 def is_user_config(path: Path) -> bool:
-    """Return whether the file stands in the user's own configuration folder, under its usual name."""
+    """Return True if the file stands in the user's configuration folder, under the usual name."""
     return real_location(path) == real_location(_user_config())
 
 
 def real_location(path: str | os.PathLike[str]) -> str:
-    """Return the real path of the folder, and the file's name in it.
+    """Return the real path of the folder, and the name of the file in it.
 
     A symbolic link in the file's own place is not followed: relative paths and ``${workspaceFolder}`` begin where the
     file was found, not where the link leads.

@@ -1,4 +1,4 @@
-"""A configuration as it is written: what it would do, before any of it counts.
+"""The entries of a configuration as they are written, before any of them takes effect.
 
 Nothing is expanded, no other file is read, and no value is believed to be of the right type.
 """
@@ -26,6 +26,6 @@ class Outline:
 
 
 def is_enabled(entry: Entry) -> bool:
-    """Return whether a server's entry is used."""
+    """Return True if the server of an entry is used."""
     on, off = (entry[key].value if key in entry else None for key in ("enabled", "disabled"))
     return on is not False and off is not True

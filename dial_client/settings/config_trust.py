@@ -1,4 +1,4 @@
-"""Trust in configurations that were found, not named: until the user trusts such a file nothing of it counts.
+"""Trust in configurations that were found in a folder: nothing in such a file takes effect before the user trusts it.
 
     read_found    the file, read once -> `FoundFile`
     EnvFiles      the files of variables it names, each read once
@@ -38,7 +38,7 @@ _MAX_STORED = 8 * MAX_BYTES
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """A configuration that was found, and all that was in it at that moment."""
+    """A configuration that was found, and its content at that moment."""
 
     path: Path
     """As it was found."""
@@ -61,7 +61,7 @@ class FoundFile:
 
 @dataclass(frozen=True, slots=True)
 class TrustedFile:
-    """What the user has trusted of one file."""
+    """What the user trusts about one file."""
 
     location: str
     target: str
@@ -74,7 +74,7 @@ class TrustedFile:
     """In UTC, in the form of ISO 8601."""
 
     def matches(self, found: FoundFile) -> bool:
-        """Return whether the file itself is as it was trusted, and where it was trusted."""
+        """Return True if the content and the place of the file are those that were trusted."""
         return (self.location, self.target, self.digest) == (found.location, found.target, found.digest)
 
 

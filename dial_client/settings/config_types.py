@@ -1,4 +1,4 @@
-"""What a configuration says: servers, models, and all of it together. `config` reads it from a file.
+"""The types of a configuration: servers, models, and the whole. `configuration` reads them from a file.
 
 No repr shows what may hold a secret.
 """
@@ -24,7 +24,7 @@ class Transport(StrEnum):
 
 
 class Protocol(StrEnum):
-    """Which era of MCP is spoken: whichever the server knows, the one with a handshake, or the one without."""
+    """The generation of MCP to use: any that the server supports, the one with a handshake, or the one without."""
 
     AUTO = "auto"
     LEGACY = "legacy"
@@ -32,7 +32,7 @@ class Protocol(StrEnum):
 
 
 class Wire(StrEnum):
-    """Which API a model is asked through: Chat Completions, OpenAI's Responses, or Anthropic's Messages."""
+    """The API of a model: Chat Completions, OpenAI's Responses, or Anthropic's Messages."""
 
     CHAT = "chat"
     RESPONSES = "responses"
@@ -40,7 +40,7 @@ class Wire(StrEnum):
 
 
 class OAuthGrant(StrEnum):
-    """How a login is made: by a person, or by the host with a secret of its own."""
+    """The OAuth grant of a login: by a person (authorization code), or by the host (client credentials)."""
 
     AUTHORIZATION_CODE = "authorization_code"
     CLIENT_CREDENTIALS = "client_credentials"
@@ -48,7 +48,7 @@ class OAuthGrant(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OAuthSettings:
-    """How to log in to a server behind a URL. Whatever may hold a secret is left out of the repr."""
+    """The login to a server behind a URL. The repr leaves out whatever may hold a secret."""
 
     grant: OAuthGrant = OAuthGrant.AUTHORIZATION_CODE
     client_id: str | None = None
@@ -73,7 +73,7 @@ class OAuthSettings:
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """One server. Whatever may hold a secret is left out of the repr."""
+    """The settings of one server. The repr leaves out whatever may hold a secret."""
 
     name: str
     transport: Transport
@@ -124,7 +124,7 @@ class ServerSettings:
 
 @dataclass(frozen=True, slots=True)
 class ModelSettings:
-    """One profile of ``models``. Whatever may hold a secret is left out of the repr."""
+    """One profile of ``models``. The repr leaves out whatever may hold a secret."""
 
     name: str
     wire: Wire | None = None

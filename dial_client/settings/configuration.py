@@ -1,4 +1,4 @@
-"""servers.json and the environment -> `Settings`: all of it is read and checked here, once, and frozen.
+"""Reads ``servers.json`` and the environment into `Settings`. All checks of a configuration are made here, once.
 
     load             a file
       parse          its text
@@ -47,7 +47,7 @@ __all__ = [
 
 
 def load(path: str | os.PathLike[str], environ: Mapping[str, str] | None = None) -> Settings:
-    """Read a file; `environ` stands for the process's own environment.
+    """Read a file; `environ` replaces the environment of the process.
 
     Raises:
         ConfigError: it cannot be read, or something in it is wrong.
@@ -96,7 +96,7 @@ def parse(
 
 
 def outline(text: str | bytes, path: str = "") -> Outline:
-    """Return the entries as they are written: nothing is expanded, and no other file is read.
+    """Return the entries as they are written: no variable is expanded, and no other file is read.
 
     Raises:
         ConfigError: this is not JSON, or not made of entries.
@@ -121,7 +121,7 @@ def server_from_mapping(
     environ: Mapping[str, str] | None = None,
     folder: str | os.PathLike[str] | None = None,
 ) -> ServerSettings:
-    """Read one entry that was made in Python; `folder` is else the current one.
+    """Read one entry that was made in Python; relative paths begin at `folder`, by default the current one.
 
     Raises:
         ConfigError: something is wrong; it names the key, and what was expected.
@@ -130,7 +130,7 @@ def server_from_mapping(
 
 
 def _entries(top: Mapping[str, Node], others: Mapping[str, Node]) -> Mapping[str, Node]:
-    """Give the entries of the servers: what `mcpServers` or `servers` holds, or else what stands at the top itself."""
+    """Return the entries of the servers: the value of ``mcpServers`` or ``servers``, or else the top level itself."""
     if "mcpServers" in top and "servers" in top:
         raise top["servers"].error("stands beside mcpServers", "keep one of the two", at_name=True)
     for key in ("mcpServers", "servers"):
@@ -193,7 +193,7 @@ def _nothing_to_reach(node: Node, unknown: Mapping[str, Node]) -> ConfigError:
 
 
 def _transport(found: Mapping[str, Node], values: Mapping[str, Any]) -> Transport:
-    """Give the transport that is named, else the one that the command or the address speaks for."""
+    """Return the transport that the entry names, else the one that its command or URL implies."""
     program, address = "command" in values, "url" in values
     if program and address:
         raise found["url"].error("stands beside command", "a server is a program or an address, not both", at_name=True)
@@ -209,7 +209,7 @@ def _transport(found: Mapping[str, Node], values: Mapping[str, Any]) -> Transpor
 
 
 def _merged_env(found: Mapping[str, Node], values: Mapping[str, Any], variables: Variables) -> dict[str, str]:
-    """Put `env` over what the file says; null in it takes a variable of the file away."""
+    """Return the variables of the file with those of ``env`` on top; null in ``env`` removes a variable."""
     said = found["env"].value if "env" in found else {}
     from_file = env_file(found["envFile"], variables.read(variables.folder / values["envFile"]))
     return {name: value for name, value in from_file.items() if name not in said} | dict(values.get("env", {}))
@@ -267,7 +267,7 @@ def _env(node: Node) -> dict[str, str]:
 
 
 def _line(node: Node) -> str:
-    """Read what is sent in a header; blanks around it are no part of it."""
+    """Return the value of a header without the blanks around it."""
     line = node.scalar().strip(" \t")
     if not re.fullmatch(r"[\t\x20-\x7e]*", line):
         raise node.error("expected one line of printable ASCII", "does a variable in it end with a line break?")
@@ -283,7 +283,7 @@ def _headers(node: Node) -> dict[str, str]:
 
 
 def _roots(node: Node) -> tuple[str, ...]:
-    """Read folders, or the objects with a file URI that other hosts have."""
+    """Return the folders of ``roots``; objects with a file URI, as other hosts have them, are accepted."""
     named = (one.children().get("uri", one) if isinstance(one.value, dict) else one for one in node.elements())
     return tuple(one.string() for one in named)
 

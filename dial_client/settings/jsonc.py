@@ -1,4 +1,4 @@
-"""JSON as people write it in configuration files, and where in the file every value stands.
+"""JSON with comments, as people write it in configuration files, with the line and column of every value.
 
 `read` accepts comments (``//`` and ``/* */``), trailing commas and a byte order mark; whatever else is not JSON is a
 `ConfigError`. It gives a `Node`: a value that knows its keys and its place, is asked for by type, and makes the error
@@ -28,7 +28,7 @@ MAX_DEPTH = 100
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file, and where in it each value stands; without a file nothing has a place."""
+    """A file, with the place of each value in it; values that come from no file have no place."""
 
     path: str = ""
     """The file, as the user named it."""
@@ -40,7 +40,7 @@ class Source:
     """The offset of the key that stands before the value, for what an object holds."""
 
     def place(self, keys: Keys, *, at_name: bool = False) -> tuple[int, int]:
-        """Give line and column of a value, or of its key; of what encloses it where it is not in the file.
+        """Return line and column of a value, or of its key; of the enclosing value where it is not in the file.
 
         Both are counted from 1, the column in characters; (0, 0) where there is no file.
         """
@@ -50,14 +50,14 @@ class Source:
         return self.position(self.names.get(keys, offset) if at_name else offset)
 
     def position(self, offset: int) -> tuple[int, int]:
-        """Give line and column of an offset."""
+        """Return line and column of an offset."""
         line = bisect_right(self.lines, offset)
         return (line, offset - self.lines[line - 1] + 1) if line else (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A value, where it came from, and what can be said about it.
+    """A value of a configuration, with its place, typed access, and the errors that name the place.
 
     Each method that asks for a type raises `ConfigError` where the value is of another.
     """
@@ -67,16 +67,16 @@ class Node:
     source: Source = field(default_factory=Source, repr=False)
 
     def error(self, problem: str, hint: str = "", *, at_name: bool = False) -> ConfigError:
-        """Make an error about this value, or about its key; raising it is the caller's business."""
+        """Return an error about this value or its key; the caller raises it."""
         said = f"{_dotted(self.keys)}: {problem}" if self.keys else problem
         return ConfigError(said, hint, self.source.path, *self.source.place(self.keys, at_name=at_name))
 
     def wrong(self, expected: str, hint: str = "") -> ConfigError:
-        """Make the error of a value that is of another type or outside its range."""
+        """Return the error of a value that has another type or is out of range."""
         return self.error(f"expected {expected}, found {_kind(self.value)}", hint)
 
     def children(self) -> dict[str, Node]:
-        """Give what an object holds, in the order of the file."""
+        """Return the members of an object, in the order of the file."""
         if not isinstance(self.value, Mapping):
             raise self.wrong("an object")
         if not all(isinstance(key, str) for key in self.value):
@@ -84,29 +84,29 @@ class Node:
         return {key: self._child(key) for key in self.value}
 
     def elements(self) -> list[Node]:
-        """Give what a list holds."""
+        """Return the elements of a list."""
         if not isinstance(self.value, list | tuple):
             raise self.wrong("a list")
         return [self._child(index) for index in range(len(self.value))]
 
     def string(self) -> str:
-        """Give a string; a path counts as one where the configuration is made in Python."""
+        """Return a string; a path counts as a string where the configuration is made in Python."""
         if not isinstance(self.value, str | PurePath):
             raise self.wrong("a string", "put it in double quotes" if isinstance(self.value, int | float) else "")
         return str(self.value)
 
     def strings(self) -> tuple[str, ...]:
-        """Give a list of strings."""
+        """Return a list of strings."""
         return tuple(element.string() for element in self.elements())
 
     def boolean(self) -> bool:
-        """Give true or false."""
+        """Return true or false."""
         if not isinstance(self.value, bool):
             raise self.wrong("true or false")
         return self.value
 
     def number(self) -> float:
-        """Give a finite number that is not negative."""
+        """Return a finite number that is not negative."""
         if isinstance(self.value, bool) or not isinstance(self.value, int | float) or not abs(self.value) <= _LARGEST:
             raise self.wrong("a finite number")
         if self.value < 0:
@@ -114,29 +114,29 @@ class Node:
         return float(self.value)
 
     def positive(self) -> float:
-        """Give a finite number above 0."""
+        """Return a finite number above 0."""
         if self.number() == 0:
             raise self.error("expected a number greater than 0")
         return self.number()
 
     def count(self) -> int:
-        """Give a whole number above 0."""
+        """Return a whole number above 0."""
         if self.positive() != int(self.value):
             raise self.error("expected a whole number")
         return int(self.value)
 
     def scalar(self) -> str:
-        """Give a string; a number, true or false as JSON writes them."""
+        """Return a string; a number, true or false as JSON writes them."""
         if isinstance(self.value, int | float) and abs(self.value) <= _LARGEST:
             return json.dumps(self.value)
         return self.string()
 
     def scalars(self) -> dict[str, str]:
-        """Give an object of strings, without what is null."""
+        """Return an object of strings, without the members that are null."""
         return {key: child.scalar() for key, child in self.children().items() if child.value is not None}
 
     def known(self, keys: Iterable[str], aliases: Mapping[str, str]) -> tuple[dict[str, Node], dict[str, Node]]:
-        """Sort what an object holds into known keys, by their proper names, and unknown ones.
+        """Sort the members of an object into known keys, by their proper names, and unknown keys.
 
         Null is as good as nothing. The case of letters, ``_`` and ``-`` make no difference in a key.
         """
@@ -155,7 +155,7 @@ class Node:
         return found, unknown
 
     def with_strings(self, change: Callable[[Node], str]) -> Node:
-        """Give the same node with each string in it replaced."""
+        """Return the same node with each string in it replaced."""
         value = self.value
         if isinstance(value, str):
             value = change(self)
@@ -183,12 +183,12 @@ def read(text: str | bytes, path: str = "") -> Node:
 
 
 def quoted(key: str) -> str:
-    """Give a key as a message shows it: in quotes, escaped, and cut where it is long."""
+    """Return a key as a message shows it: in quotes, escaped, and cut where it is long."""
     return repr(key if len(key) <= 60 else key[:60] + "…")
 
 
 def one_of(meanings: Mapping[str, T]) -> Callable[[Node], T]:
-    """Make a reader of one of these words; the case of letters, ``_`` and ``-`` make no difference."""
+    """Return a reader of one of these words; letter case, ``_`` and ``-`` make no difference."""
     folded = {_folded(word): meaning for word, meaning in meanings.items()}
 
     def word(node: Node) -> T:
@@ -202,7 +202,7 @@ def one_of(meanings: Mapping[str, T]) -> Callable[[Node], T]:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Give a hint that names the nearest of what is known, or nothing where none is near."""
+    """Return a hint that names the nearest known word; an empty text where none is near."""
     from difflib import get_close_matches
 
     folded = {_folded(key): key for key in known}
@@ -266,7 +266,7 @@ _HINTS = {
 
 
 class _Scanner:
-    """Reads one text from the left to the right; `at` is the offset of what comes next."""
+    """Scans one text from left to right; `at` is the offset of the next character."""
 
     def __init__(self, text: str, path: str) -> None:
         self.text = text
@@ -325,7 +325,7 @@ class _Scanner:
         return found
 
     def items(self, closer: str) -> Iterator[str]:
-        """Step into a bracket and out of it; between, stop before each item and give the character it begins with."""
+        """Step into a bracket and out of it; stop before each item and yield the character with which it begins."""
         self.open.append(self.at)
         self.at += 1
         while (char := self.peek()) != closer:
@@ -372,7 +372,7 @@ class _Scanner:
         return float(word) if number.lastindex else int(word)
 
     def peek(self) -> str:
-        """Step over blanks and comments; give the character that follows, or nothing at the end."""
+        """Skip blanks and comments; return the next character, or an empty text at the end."""
         self.at = _end(_GAP, self.text, self.at)
         if self.text.startswith("/*", self.at):
             self.fail("a comment is not closed", "expected */")
@@ -391,7 +391,7 @@ class _Scanner:
 
 
 def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
-    """Give where the match of a pattern ends that always matches, if only nothing."""
+    """Return where the match of a pattern ends; the pattern must match every text, if only as an empty match."""
     found = pattern.match(text, at)
     return found.end() if found else at
 

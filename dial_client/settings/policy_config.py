@@ -1,4 +1,4 @@
-"""The ``"policy"`` of a configuration: ordered rules that allow, ask about or deny calls, read and checked.
+"""The ``"policy"`` of a configuration: ordered rules that allow, ask about or deny tool calls.
 
     {"policy": [
       {"deny": "files/*", "paths": {"*": "~/.ssh"}, "reason": "keys stay where they are"},
@@ -25,7 +25,7 @@ from dial_client.settings.variables import Variables, variables
 
 
 class Effect(StrEnum):
-    """What a rule does with the calls it matches."""
+    """The effect of a rule on the calls it matches."""
 
     ALLOW = "allow"
     ASK = "ask"
@@ -38,7 +38,7 @@ ANNOTATIONS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHi
 
 @dataclass(frozen=True, slots=True)
 class PolicyRule:
-    """One rule. A call matches where every condition that is given holds."""
+    """One rule. A call matches the rule where every condition that is present holds."""
 
     effect: Effect
     tools: tuple[str, ...]
@@ -93,7 +93,7 @@ def policy_from(
     environ: Mapping[str, str] | None = None,
     folder: str | os.PathLike[str] = "",
 ) -> Policy:
-    """Return the rules of a file, or of what a file would hold, as Python has it.
+    """Return the rules of a file, or of the content of such a file as Python has it.
 
     A file is a list of rules, or an object with such a list under ``"policy"``; other keys of the object play no part.
 
@@ -126,7 +126,7 @@ def policy_from(
 
 
 def untrusted(node: Node) -> tuple[str, ...]:
-    """Return the globs of the tools whose results are not to be trusted; true stands for all of them.
+    """Return the globs of the tools whose results are untrusted; true stands for all tools.
 
     Raises:
         ConfigError: it is neither true, false nor a list of texts.
@@ -192,7 +192,7 @@ def _folders(node: Node, names: Variables) -> dict[str, tuple[str, ...]]:
 
 
 def _given(node: Node, found: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    """Refuse a condition that is empty: it would hold for every call, or for none."""
+    """Refuse an empty condition: it would hold for every call, or for none."""
     if not found or not all(found.values()):
         raise node.error("expected at least one argument, each with at least one value", '"*" stands for all arguments')
     return found

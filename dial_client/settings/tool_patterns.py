@@ -15,7 +15,7 @@ EVERYTHING = "*"
 
 
 def matches(pattern: str, server: str, tool: str) -> bool:
-    """Return whether a pattern of both names matches a tool; ``*`` alone matches every one.
+    """Return True if a pattern of server and tool name matches a tool; ``*`` alone matches every tool.
 
     A pattern without ``/`` names no server, and matches nothing.
     """
@@ -26,18 +26,18 @@ def matches(pattern: str, server: str, tool: str) -> bool:
 
 
 def restricts(pattern: str, server: str, tool: str) -> bool:
-    """Return whether the pattern of a restriction matches: one without ``/`` is a tool's own name at any server."""
+    """Return True if the pattern of a restriction matches; a pattern without ``/`` is a tool's name at any server."""
     return matches(pattern, server, tool) or ("/" not in pattern and _is_named(pattern, tool))
 
 
 def names_server(pattern: str, server: str) -> bool:
-    """Return whether a pattern can match tools of this server."""
+    """Return True if a pattern can match tools of this server."""
     server_pattern, slash, _ = pattern.partition("/")
     return not slash or _is_named(server_pattern, server)
 
 
 def any_name(patterns: Iterable[str], name: str) -> bool:
-    """Return whether one of these globs matches a single name."""
+    """Return True if one of these globs matches a name."""
     return any(_is_named(pattern, name) for pattern in patterns)
 
 

@@ -1,4 +1,4 @@
-"""What ``${…}`` means in a configuration, and files of variables.
+"""Expansion of ``${…}`` in a configuration, and files of environment variables.
 
 Each method that reads raises `ConfigError`, which names the variable and the place, and shows no value.
 """
@@ -21,7 +21,7 @@ _REFERENCE = re.compile(r"\$\{([^{}]*)\}|\$\{")
 
 
 def read_file(path: Path) -> bytes | None:
-    """Return the content of a regular file; None where there is none, or none that can be read."""
+    """Return the content of a regular file; None where there is none, or the file cannot be read."""
     try:
         return path.read_bytes() if path.is_file() else None
     except (OSError, ValueError):
@@ -30,7 +30,7 @@ def read_file(path: Path) -> bytes | None:
 
 @dataclass(frozen=True, slots=True)
 class Variables:
-    """What ``${…}`` means. Values are put in once, and not looked through again."""
+    """The values of ``${…}``. A value is inserted once, and is not expanded again."""
 
     environ: Mapping[str, str] = field(repr=False)
     folder: Path
@@ -38,11 +38,11 @@ class Variables:
     """Returns the content of a file of variables."""
 
     def expanded(self, node: Node, *, home: bool = False) -> Node:
-        """Give the same node with its variables replaced, and with `home` a leading ``~`` too."""
+        """Return the same node with its variables replaced; with `home`, a leading ``~`` is replaced too."""
         return node.with_strings(lambda leaf: self.text(leaf, home=home))
 
     def text(self, node: Node, *, home: bool = False) -> str:
-        """Give one string with its variables replaced."""
+        """Return one string with its variables replaced."""
         written = node.string()
         text = _REFERENCE.sub(lambda found: self._value(node, found[1]), written)
         if home and re.match(r"~(?:[/\\]|$)", written):
@@ -77,7 +77,7 @@ class Variables:
 def variables(
     environ: Mapping[str, str] | None, folder: str | os.PathLike[str], read: ReadFile = read_file
 ) -> Variables:
-    """Give the variables of this environment, or of the process's own, for a file in this folder."""
+    """Return the variables of this environment, by default that of the process, for a file in this folder."""
     try:
         return Variables(os.environ if environ is None else environ, Path(folder).absolute(), read)
     except OSError:
@@ -98,7 +98,7 @@ def references(text: str) -> list[str]:
 
 
 def env_file(node: Node, data: bytes | None) -> dict[str, str]:
-    """Read lines of KEY=VALUE, with ``export``, quotes and comments; nothing in them is expanded.
+    """Read lines of KEY=VALUE, with ``export``, quotes and comments; no variable in them is expanded.
 
     Args:
         node: What names the file, for errors.
