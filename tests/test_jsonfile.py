@@ -239,7 +239,7 @@ def test_two_names_of_one_key_have_to_agree() -> None:
     assert (
         Node({"type": "http", "transport": "http"}).known(("type",), {"transport": "type"})[0]["type"].value == "http"
     )
-    with pytest.raises(ConfigError, match="transport: says something else than type"):
+    with pytest.raises(ConfigError, match="transport: contradicts type"):
         Node({"type": "http", "transport": "sse"}).known(("type",), {"transport": "type"})
 
 

@@ -149,7 +149,7 @@ class AuditLog:
             self._folder.chmod(0o700)
 
     def _find_end(self) -> None:
-        """Find the end of the chain, unless no other program has written since: a program that begins a new file has."""
+        """Find the end of the chain, unless only this program has written since."""
         end = self._end
         if end is not None:
             with suppress(FileNotFoundError):

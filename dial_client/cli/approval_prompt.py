@@ -3,7 +3,6 @@
 Lines from a server or model begin with a bar and are wrapped here, not by the terminal: none of them can look like a
 line of the program.
 
-Foreign lines begin with a bar and are wrapped here, not by the terminal: no line of theirs can pass for one of ours.
 """
 
 from __future__ import annotations

@@ -154,9 +154,9 @@ def _fallback() -> str:
 
 
 def _limits(options: Options) -> Limits:
-    wanted = {"max_depth": options.max_depth, "timeout": options.timeout, "tool_timeout": options.tool_timeout}
+    values = {"max_depth": options.max_depth, "timeout": options.timeout, "tool_timeout": options.tool_timeout}
     try:
-        return replace(Limits(), **{name: value for name, value in wanted.items() if value is not None})  # type: ignore[arg-type]  # each has its field's type
+        return replace(Limits(), **{name: value for name, value in values.items() if value is not None})  # type: ignore[arg-type]  # each has its field's type
     except ValueError as error:
         raise ConfigError(str(error).replace("_", "-")) from None
 
@@ -179,13 +179,13 @@ class _Progress:
     def __init__(self) -> None:
         self._bar: Any = None
         self._task: Any = None
-        self._said = -1
+        self._printed_tenth = -1
 
     def __call__(self, done: int, total: int, what: str) -> None:
         if sys.stderr.isatty():
             self._draw(done, total, what)
-        elif total and (tenth := done * 10 // total) != self._said:
-            self._said = tenth
+        elif total and (tenth := done * 10 // total) != self._printed_tenth:
+            self._printed_tenth = tenth
             warn(f"{what}: {done / 1e6:,.0f} of {total / 1e6:,.0f} MB")
 
     def _draw(self, done: int, total: int, what: str) -> None:

@@ -68,14 +68,14 @@ def chat(
 def _chat(options: o.Options, prompt: str | None) -> Callable[[], Awaitable[int]]:
     from dial_client.cli import prompt_input
 
-    asked = prompt_input.read(prompt)
-    if asked is None:
+    question = prompt_input.read(prompt)
+    if question is None:
         from dial_client.cli.repl import talk_with
 
         return lambda: talk_with(options)
     from dial_client.cli.one_shot import answer
 
-    return lambda: answer(options, asked, prompt or "")
+    return lambda: answer(options, question, prompt or "")
 
 
 @more.command(context_settings=SETTINGS)
@@ -125,7 +125,7 @@ def resources(
     config: o.Config = None, trust: o.Trust = False, as_json: o.AsJson = False, verbose: o.Verbose = False
 ) -> None:
     """List the resources of the servers: @SERVER:URI in a question attaches one."""
-    _list_material("resources", o.Options.of_command(locals()), as_json=as_json)
+    _list_resources_or_prompts("resources", o.Options.of_command(locals()), as_json=as_json)
 
 
 @more.command(context_settings=SETTINGS)
@@ -133,14 +133,14 @@ def prompts(
     config: o.Config = None, trust: o.Trust = False, as_json: o.AsJson = False, verbose: o.Verbose = False
 ) -> None:
     """List the prompts of the servers: /SERVER:PROMPT ARG=VALUE in a conversation uses one."""
-    _list_material("prompts", o.Options.of_command(locals()), as_json=as_json)
+    _list_resources_or_prompts("prompts", o.Options.of_command(locals()), as_json=as_json)
 
 
-def _list_material(what: str, options: o.Options, *, as_json: bool) -> None:
+def _list_resources_or_prompts(what: str, options: o.Options, *, as_json: bool) -> None:
     def choose() -> Callable[[], Awaitable[int]]:
-        from dial_client.cli.resources_and_prompts import list_material
+        from dial_client.cli.resources_and_prompts import list_resources_or_prompts
 
-        return lambda: list_material(options, what, as_json=as_json)
+        return lambda: list_resources_or_prompts(options, what, as_json=as_json)
 
     run_command(choose, options)
 

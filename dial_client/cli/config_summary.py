@@ -48,7 +48,7 @@ def rows(outline: Outline, env_files: EnvFiles, folder: Path) -> Iterator[Row]:
     for name, entry in outline.servers.items():
         yield Row(f"Server {_quoted(name)}{'' if is_enabled(entry) else ' (disabled: not used)'}")
         yield from _server_rows(entry, env_files, folder)
-    for key, node in outline.other.items():
+    for key, node in outline.unknown.items():
         if key == "policy":
             yield from _listed("Decides calls by rules", _parts(node.value))
             continue
@@ -68,7 +68,7 @@ def in_all(outline: Outline) -> str:
         "servers whose tools run without asking": sum(
             "autoApprove" in entry and bool(entry["autoApprove"].value) for entry in used
         ),
-        "further keys": len(outline.other),
+        "further keys": len(outline.unknown),
     }
     return f"In all: {'; '.join(f'{what}: {count:,}' for what, count in counts.items() if count) or 'nothing'}."
 
@@ -133,7 +133,7 @@ def _server_rows(entry: Entry, env_files: EnvFiles, folder: Path) -> Iterator[Ro
         yield Row("  is believed", "what it says of its tools: that they only read, may be repeated")
     if "instructions" not in entry or entry["instructions"].value is not False:
         yield Row("  tells the model", "its instructions")
-    yield from _other_rows(entry, _SPOKEN)
+    yield from _further_rows(entry, _SPOKEN)
     names = sorted({name for key, node in entry.items() for name in _references(node.value)})
     yield from _listed("  reads the variable", (escaped(name) for name in names))
 
@@ -188,12 +188,12 @@ def _model_rows(entry: Entry) -> Iterator[Row]:
     else:
         yield Row("  sends there", "a key that stands in the file")
     yield from _hidden_rows("  sends the header", entry.get("headers"))
-    yield from _other_rows(entry, {"base_url", "api_key", "headers"})
+    yield from _further_rows(entry, {"base_url", "api_key", "headers"})
     names = sorted({name for node in entry.values() for name in _references(node.value)})
     yield from _listed("  reads the variable", (escaped(name) for name in names))
 
 
-def _other_rows(entry: Entry, shown: set[str]) -> Iterator[Row]:
+def _further_rows(entry: Entry, shown: set[str]) -> Iterator[Row]:
     yield from (Row(f"  {_quoted(key)}", _shown(node.value)) for key, node in entry.items() if key not in shown)
 
 

@@ -35,7 +35,7 @@ class ConversationQuery:
     form: str = "markdown"
 
 
-async def manage(action: str, target: str | None, wanted: ConversationQuery) -> int:
+async def manage(action: str, target: str | None, query: ConversationQuery) -> int:
     """List, show, delete, export or import conversations.
 
     Raises:
@@ -50,41 +50,41 @@ async def manage(action: str, target: str | None, wanted: ConversationQuery) -> 
     store = SQLStore.sqlite()
     try:
         if action == "list":
-            await _list(store, wanted)
+            await _list(store, query)
         else:
-            await _ACTIONS[action](store, target or "", wanted)
+            await _ACTIONS[action](store, target or "", query)
     finally:
         await store.aclose()
     return ExitCode.ANSWERED
 
 
-async def _list(store: SQLStore, wanted: ConversationQuery) -> None:
-    if wanted.limit < 1:
+async def _list(store: SQLStore, query: ConversationQuery) -> None:
+    if query.limit < 1:
         raise ConfigError("--limit is at least 1")
-    found = await store.list(wanted.limit, cursor=wanted.cursor, search=wanted.search)
-    if wanted.as_json:
-        print(json.dumps([_summary(one) for one in found], indent=2))
+    found = await store.list(query.limit, cursor=query.cursor, search=query.search)
+    if query.as_json:
+        print(json.dumps([_summary(summary) for summary in found], indent=2))
     else:
-        for one in found:
-            print(f"{one.id}  {one.updated_at:%Y-%m-%d %H:%M}  {one_line(one.title, 80)}")
+        for summary in found:
+            print(f"{summary.id}  {summary.updated_at:%Y-%m-%d %H:%M}  {one_line(summary.title, 80)}")
     if found.cursor is not None:
         warn(f"there are more: --cursor {found.cursor}")
 
 
-def _summary(one: ConversationSummary) -> dict[str, Any]:
+def _summary(summary: ConversationSummary) -> dict[str, Any]:
     return {
-        "id": one.id,
-        "title": one.title,
-        "created_at": one.created_at.isoformat(),
-        "updated_at": one.updated_at.isoformat(),
-        "messages": one.message_count,
-        "running": one.running,
+        "id": summary.id,
+        "title": summary.title,
+        "created_at": summary.created_at.isoformat(),
+        "updated_at": summary.updated_at.isoformat(),
+        "messages": summary.message_count,
+        "running": summary.running,
     }
 
 
-async def _show(store: SQLStore, conversation_id: str, wanted: ConversationQuery) -> None:
+async def _show(store: SQLStore, conversation_id: str, query: ConversationQuery) -> None:
     conversation = await _read(store, conversation_id)
-    if wanted.as_json:
+    if query.as_json:
         print(export.to_json(conversation), end="")
         return
     for message in conversation.messages:
@@ -92,17 +92,17 @@ async def _show(store: SQLStore, conversation_id: str, wanted: ConversationQuery
         print(f"{message.role.value}: {safe(message.text)}{safe(calls)}")
 
 
-async def _export(store: SQLStore, conversation_id: str, wanted: ConversationQuery) -> None:
-    form = "json" if wanted.as_json else wanted.form
+async def _export(store: SQLStore, conversation_id: str, query: ConversationQuery) -> None:
+    form = "json" if query.as_json else query.form
     if form not in export.FORMS:
         raise ConfigError(f"unknown form {form!r}", hint=f"one of {', '.join(export.FORMS)}")
     print(export.FORMS[form](await _read(store, conversation_id)), end="")
 
 
-async def _import(store: SQLStore, name: str, wanted: ConversationQuery) -> None:
+async def _import(store: SQLStore, name: str, query: ConversationQuery) -> None:
     title, messages = export.from_json(_text_of(name))
     made = await store.create(title, valid_history(messages))
-    print(json.dumps({"id": made.id, "title": made.title}) if wanted.as_json else made.id)
+    print(json.dumps({"id": made.id, "title": made.title}) if query.as_json else made.id)
 
 
 def _text_of(name: str) -> str:

@@ -28,8 +28,8 @@ _YES = {"y": True, "yes": True, "true": True, "1": True, "n": False, "no": False
 
 def callbacks(options: Options, sink: TerminalSink) -> HostCallbacks:
     """Return the callbacks of the terminal program for its servers."""
-    asked = HostCallbacks(elicit=elicitor(sink), sample="model" if options.sampling else None)
-    return asked | HostCallbacks(on_log=sink.log) if options.verbose else asked
+    host_callbacks = HostCallbacks(elicit=elicitor(sink), sample="model" if options.sampling else None)
+    return host_callbacks | HostCallbacks(on_log=sink.log) if options.verbose else host_callbacks
 
 
 def elicitor(sink: TerminalSink) -> Elicit:
@@ -51,8 +51,8 @@ def elicitor(sink: TerminalSink) -> Elicit:
 
 
 async def _decline(question: Elicitation) -> ElicitationAnswer:
-    wanted = f"to open {question.url}" if question.url else one_line(question.message, 200)
-    warn(f"{question.server} asks: {wanted}; declined, as nobody is there to answer")
+    request = f"to open {question.url}" if question.url else one_line(question.message, 200)
+    warn(f"{question.server} asks: {request}; declined, as nobody is there to answer")
     return ElicitationAnswer(ElicitationAction.DECLINE)
 
 
@@ -106,11 +106,11 @@ async def _ask_for(field: FormField, form: Form, content: dict[str, Any]) -> Non
     _say_foreign(f"  {at}. {one_line(choice.title, MAX_LABEL)}" for at, choice in enumerate(field.choices, 1))
     hidden = field.name in form.secrets
     while True:
-        said = await typed(f"{BAR}{_label(field, content, hidden=hidden)}: ", hidden=hidden)
-        if not said and (field.name in content or not field.is_required):
+        text = await typed(f"{BAR}{_label(field, content, hidden=hidden)}: ", hidden=hidden)
+        if not text and (field.name in content or not field.is_required):
             return
-        value = form.filled({field.name: _meant(field, said)}).get(field.name)
-        problems = form.problems_with(field.name, value) if said else ["it is needed"]
+        value = form.filled({field.name: _parsed_value(field, text)}).get(field.name)
+        problems = form.problems_with(field.name, value) if text else ["it is needed"]
         if not problems:
             content[field.name] = value
             return
@@ -127,23 +127,23 @@ def _label(field: FormField, content: Mapping[str, Any], *, hidden: bool) -> str
     return f"{one_line(field.title, MAX_TITLE)}{f' ({about})' if about else ''}{known}"
 
 
-def _meant(field: FormField, said: str) -> Any:
+def _parsed_value(field: FormField, text: str) -> Any:
     """Return the value that a typed text stands for; a choice may be typed as its number."""
     if field.kind == "boolean":
-        return _YES.get(said.lower(), said)
+        return _YES.get(text.lower(), text)
     if not field.choices:
-        return said if field.kind != "array" else [one.strip() for one in said.split(",")]
+        return text if field.kind != "array" else [part.strip() for part in text.split(",")]
     known = {str(at): choice.value for at, choice in enumerate(field.choices, 1)}
     known |= {name.lower(): choice.value for choice in field.choices for name in (choice.title, choice.value)}
     if field.kind == "array":
-        return [known.get(one.strip().lower(), one.strip()) for one in said.split(",")]
-    return known.get(said.lower(), said)
+        return [known.get(part.strip().lower(), part.strip()) for part in text.split(",")]
+    return known.get(text.lower(), text)
 
 
 def _shown(form: Form, content: Mapping[str, Any]) -> list[str]:
     known = [(field, content[field.name]) for field in form.fields if field.name in content]
-    said = (f"{field.title} = {_value(value, hidden=field.name in form.secrets)}" for field, value in known)
-    return [one_line(line, MAX_MESSAGE) for line in said] or ["nothing"]
+    lines = (f"{field.title} = {_value(value, hidden=field.name in form.secrets)}" for field, value in known)
+    return [one_line(line, MAX_MESSAGE) for line in lines] or ["nothing"]
 
 
 def _value(value: Any, *, hidden: bool) -> str:

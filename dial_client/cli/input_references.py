@@ -13,27 +13,29 @@ from dial_client.messages import Message, Part, Role, TextPart
 from dial_client.tools.prompts import Prompt
 
 
-async def with_resources(dial: DialClient, asked: str, typed: str) -> str | Message:
+async def with_resources(dial: DialClient, question: str, typed: str) -> str | Message:
     """Return the question with the resources it refers to; a warning names those that cannot be attached.
 
     Args:
         dial: has the servers.
-        asked: the whole question.
+        question: the whole question.
         typed: the part of it that a person typed: what is piped in names nothing, whoever wrote it.
     """
     attached = await dial.attach(typed)
     say_notes(attached.notes)
     content = attached.message.content
-    return asked if isinstance(content, str) else replace(attached.message, content=(TextPart(asked), *content[1:]))
+    return (
+        question if isinstance(content, str) else replace(attached.message, content=(TextPart(question), *content[1:]))
+    )
 
 
-async def prompt_called(dial: DialClient, said: str) -> Message | None:
+async def prompt_called(dial: DialClient, line: str) -> Message | None:
     """Return the message of ``/server:prompt arg=value``; None, with a warning, where that is not possible.
 
     Without any ``arg=`` all that follows is the first argument.
     """
     try:
-        found = await _prompt(dial, said)
+        found = await _prompt(dial, line)
         if found is None:
             return None
         prompt, rest = found
@@ -44,15 +46,17 @@ async def prompt_called(dial: DialClient, said: str) -> Message | None:
         return None
 
 
-async def _prompt(dial: DialClient, said: str) -> tuple[Prompt, str] | None:
+async def _prompt(dial: DialClient, line: str) -> tuple[Prompt, str] | None:
     """Return the prompt that the line refers to, and the text behind its name."""
-    name = said.split(maxsplit=1)[0]
-    prompts = [one for one in await dial.prompts.list() if f"{said} ".startswith(f"/{one.server}:{one.name} ")]
+    name = line.split(maxsplit=1)[0]
+    prompts = [
+        prompt for prompt in await dial.prompts.list() if f"{line} ".startswith(f"/{prompt.server}:{prompt.name} ")
+    ]
     if not prompts:
         warn(f"there is no prompt {name}: /prompts lists them")
         return None
-    prompt = max(prompts, key=lambda one: len(f"{one.server}:{one.name}"))
-    return prompt, said[len(f"/{prompt.server}:{prompt.name}") :].strip()
+    prompt = max(prompts, key=lambda prompt: len(f"{prompt.server}:{prompt.name}"))
+    return prompt, line[len(f"/{prompt.server}:{prompt.name}") :].strip()
 
 
 def _arguments(prompt: Prompt, rest: str) -> dict[str, str] | None:

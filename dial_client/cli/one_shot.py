@@ -41,8 +41,8 @@ async def answer(options: Options, question: str, typed: str = "") -> int:
     ):
         await dial.ready()
         say_notes(dial.notes)
-        said = await with_resources(dial, question, typed)
-        async with aclosing(ask(said)) as events:
+        message = await with_resources(dial, question, typed)
+        async with aclosing(ask(message)) as events:
             if options.output is Output.SSE:
                 return await _print_sse(events, provider.name)
             return await _print(events, options, sink)

@@ -105,20 +105,20 @@ async def test_call(options: Options, name: str, arguments: str, *, is_tainted: 
     known = await _known(options)
     server, tool = _resolved(name, known)
     entry = known.settings.servers[server]
-    found = next((one for one in known.tools.get(server) or () if one.name == tool), None)
+    found = next((spec for spec in known.tools.get(server) or () if spec.name == tool), None)
     call = ProposedCall(_spec(server, tool, found), given, entry, _TAINTED if is_tainted else ())
     effect, decided_by, reason = _decision(call, known.rules.verdict(call))
-    said: dict[str, Any] = {"decision": effect.value, "decided_by": decided_by, "reason": reason}
-    said |= {"server": server, "tool": tool, "is_known": found is not None}
+    decision: dict[str, Any] = {"decision": effect.value, "decided_by": decided_by, "reason": reason}
+    decision |= {"server": server, "tool": tool, "is_known": found is not None}
     if as_json:
-        print(json.dumps(said, indent=2))
+        print(json.dumps(decision, indent=2))
     else:
         print(one_line(f"{effect.value} {server}/{tool}: {decided_by}{f': {reason}' if reason else ''}", 600))
         for rule in known.rules.policy:
             if decided_by == f"policy {rule.name}":
                 print(_line(rule))
         if found is None:
-            warn(f"what {server} says of this tool is not known: `dial-chat tools` asks it")
+            warn(f"what {server} says of this tool is not known: `dial-chat tools` asks the server")
     return _CODES[effect]
 
 
@@ -143,7 +143,7 @@ def _resolved(name: str, known: _Known) -> tuple[str, str]:
             hint = f"there are: {', '.join(known.settings.servers)}" if known.settings.servers else ""
             raise ConfigError(f"there is no server {server!r}", hint)
         return server, tool
-    keys = [(server, one.name) for server, tools in known.tools.items() for one in tools or ()]
+    keys = [(server, spec.name) for server, tools in known.tools.items() for spec in tools or ()]
     found = next((key for key, offered in offered_names(keys).items() if offered == name), None)
     if found is None:
         raise ConfigError(f"no tool is known by the name {name!r}", "write SERVER/TOOL; `dial-chat tools` lists them")
@@ -178,7 +178,9 @@ async def manage_grants(revoked: str | None, *, as_json: bool) -> int:
 
 
 def _revoked(store: GrantStore, which: str) -> tuple[Grant, ...]:
-    meant = [one for one in store.all() if which in ("--all", one.id) or matches(which, one.server, one.tool)]
-    if not meant and which != "--all":
+    grants = [
+        grant for grant in store.all() if which in ("--all", grant.id) or matches(which, grant.server, grant.tool)
+    ]
+    if not grants and which != "--all":
         raise ConfigError(f"there is no grant {which!r}", "`dial-chat grants` lists them")
-    return store.revoke({one.id for one in meant})
+    return store.revoke({grant.id for grant in grants})

@@ -81,9 +81,9 @@ def run_to_exit_code(choose: Callable[[], Callable[[], Awaitable[int]]], *, verb
 def complain(error: Exception) -> int:
     """Print an error in one line on standard error, and return its exit code."""
     code = _code(error)
-    said = str(error) if isinstance(error, DialError) else f"something unexpected: {type(error).__name__}: {error}"
+    problem = str(error) if isinstance(error, DialError) else f"something unexpected: {type(error).__name__}: {error}"
     hint = " (-v shows more)" if code is ExitCode.UNEXPECTED and not isinstance(error, DialError) else ""
-    print(f"dial-chat: {safe(' '.join(said.split()))}{hint}", file=sys.stderr, flush=True)
+    print(f"dial-chat: {safe(' '.join(problem.split()))}{hint}", file=sys.stderr, flush=True)
     return code
 
 

@@ -21,9 +21,9 @@ def read(prompt: str | None) -> str | None:
     """
     in_terminal = sys.stdin is not None and sys.stdin.isatty()
     piped = "" if in_terminal else _piped(wait=prompt is None).strip()
-    asked = "\n\n".join(part for part in (prompt or "", piped) if part.strip())
-    if asked:
-        return asked
+    question = "\n\n".join(part for part in (prompt or "", piped) if part.strip())
+    if question:
+        return question
     if prompt is None and in_terminal:
         return None
     raise ConfigError("there is no question", hint='dial-chat "PROMPT", or pipe one in')

@@ -72,30 +72,30 @@ async def _talk(dial: DialClient, ask: Ask, sink: TerminalSink, configuration: s
     while True:
         try:
             with patch_stdout(raw=True):
-                said = (await session.prompt_async("> ", handle_sigint=False)).strip()
+                line = (await session.prompt_async("> ", handle_sigint=False)).strip()
         except KeyboardInterrupt:
             continue
         except EOFError:
             return
-        if said in ("/quit", "/exit"):
+        if line in ("/quit", "/exit"):
             return
-        question = await _question(said, dial) if said else None
+        question = await _question(line, dial) if line else None
         if question is not None:
             await _answer(ask, question, sink)
 
 
-async def _question(said: str, dial: DialClient) -> str | Message | None:
+async def _question(line: str, dial: DialClient) -> str | Message | None:
     """Return the question to ask; None where the line was a command, which is carried out."""
-    if not said.startswith("/"):
-        return await with_resources(dial, said, said)
-    if said.startswith("/restart "):
-        await _restart(said.removeprefix("/restart ").strip(), dial)
-    elif ":" in said:
-        return await prompt_called(dial, said)
-    elif said in ("/resources", "/prompts"):
-        await resources_and_prompts.show(dial, said[1:])
+    if not line.startswith("/"):
+        return await with_resources(dial, line, line)
+    if line.startswith("/restart "):
+        await _restart(line.removeprefix("/restart ").strip(), dial)
+    elif ":" in line:
+        return await prompt_called(dial, line)
+    elif line in ("/resources", "/prompts"):
+        await resources_and_prompts.show(dial, line[1:])
     else:
-        _command(said, dial)
+        _command(line, dial)
     return None
 
 
@@ -111,8 +111,8 @@ def _prompt_session(dial: DialClient) -> PromptSession[str]:
     return PromptSession(history=FileHistory(str(history)), completer=talk, complete_while_typing=False)
 
 
-def _command(said: str, dial: DialClient) -> None:
-    match said:
+def _command(line: str, dial: DialClient) -> None:
+    match line:
         case "/tools":
             for tool in dial.tools:
                 print(f"{tool.name}  {one_line(tool.description, 100)}")
@@ -122,7 +122,7 @@ def _command(said: str, dial: DialClient) -> None:
         case "/help":
             print(_HELP)
         case _:
-            warn(f"unknown command {said}: /help lists them")
+            warn(f"unknown command {line}: /help lists them")
 
 
 async def _restart(name: str, dial: DialClient) -> None:
@@ -137,9 +137,9 @@ def _state(status: ServerStatus) -> str:
     return f"{one_line(status.name, 60)}: {status.state.value}: {one_line(detail, 600)}"
 
 
-async def _answer(ask: Ask, said: str | Message, sink: TerminalSink) -> None:
+async def _answer(ask: Ask, question: str | Message, sink: TerminalSink) -> None:
     try:
-        async with aclosing(ask(said)) as events:
+        async with aclosing(ask(question)) as events:
             async for event in events:
                 sink.show(event)
                 if isinstance(event, Finished):

@@ -16,10 +16,10 @@ from dial_client.text.safe_text import one_line, safe
 from dial_client.tools.prompts import Prompt
 
 _MAX_NAME = 300
-_MAX_ABOUT = 120
+_MAX_DESCRIPTION = 120
 
 
-async def list_material(options: Options, what: str, *, as_json: bool) -> int:
+async def list_resources_or_prompts(options: Options, what: str, *, as_json: bool) -> int:
     """Print the resources and templates, or the prompts: one a line, in the form a question uses, or as JSON.
 
     Args:
@@ -33,7 +33,7 @@ async def list_material(options: Options, what: str, *, as_json: bool) -> int:
         say_notes(dial.notes)
         found: list[Any] = list(await (_resources(dial) if what == "resources" else dial.prompts.list()))
         if as_json:
-            print(json.dumps([one.to_dict() for one in found], indent=2))
+            print(json.dumps([item.to_dict() for item in found], indent=2))
         else:
             _print(found)
     return ExitCode.ANSWERED
@@ -53,27 +53,27 @@ async def _resources(dial: DialClient) -> tuple[Resource | ResourceTemplate, ...
 
 
 def _print(found: Iterable[Resource | ResourceTemplate | Prompt]) -> None:
-    lines = [(_name(one), _about(one)) for one in found]
+    lines = [(_name(item), _description(item)) for item in found]
     width = min(60, max((len(name) for name, _ in lines), default=0))
     for name, about in lines:
         print(f"{name:<{width}}  {about}".rstrip())
 
 
-def _name(one: Resource | ResourceTemplate | Prompt) -> str:
-    match one:
+def _name(item: Resource | ResourceTemplate | Prompt) -> str:
+    match item:
         case Resource():
-            said = f"@{one.server}:{one.uri}"
+            reference = f"@{item.server}:{item.uri}"
         case ResourceTemplate():
-            said = f"@{one.server}:{one.uri_template}"
+            reference = f"@{item.server}:{item.uri_template}"
         case Prompt():
-            given = (f"{a.name}=…" if a.required else f"[{a.name}=…]" for a in one.arguments)
-            said = " ".join((f"/{one.server}:{one.name}", *given))
-    return one_line(said, _MAX_NAME)
+            arguments = (f"{a.name}=…" if a.required else f"[{a.name}=…]" for a in item.arguments)
+            reference = " ".join((f"/{item.server}:{item.name}", *arguments))
+    return one_line(reference, _MAX_NAME)
 
 
-def _about(one: Resource | ResourceTemplate | Prompt) -> str:
-    name = one.title or ("" if isinstance(one, Prompt) else one.name)
-    kind = "" if isinstance(one, Prompt) else one.mime_type or ""
-    size = f"{one.size:,} bytes" if isinstance(one, Resource) and one.size is not None else ""
+def _description(item: Resource | ResourceTemplate | Prompt) -> str:
+    name = item.title or ("" if isinstance(item, Prompt) else item.name)
+    kind = "" if isinstance(item, Prompt) else item.mime_type or ""
+    size = f"{item.size:,} bytes" if isinstance(item, Resource) and item.size is not None else ""
     head = ", ".join(part for part in (safe(name), kind, size) if part)
-    return one_line(": ".join(part for part in (head, one.description) if part), _MAX_ABOUT)
+    return one_line(": ".join(part for part in (head, item.description) if part), _MAX_DESCRIPTION)

@@ -68,8 +68,8 @@ async def serve_http(options: Options, address: ServeOptions) -> int:
     listener = bound(address.host, address.port)
     try:
         async with AsyncExitStack() as stack:
-            asked = HostCallbacks(elicit=desk.elicit)
-            dial = await stack.enter_async_context(opened(options, settings, provider, desk, asked))
+            host_callbacks = HostCallbacks(elicit=desk.elicit)
+            dial = await stack.enter_async_context(opened(options, settings, provider, desk, host_callbacks))
             durable = None
             if isinstance(store, SQLStore):
                 await store.warm()

@@ -44,19 +44,23 @@ async def proposals(dial: DialClient, text: str, commands: Iterable[str]) -> lis
             found = await _of_resources(dial, text)
     except ServerError:
         return []
-    # What goes into the line is what is sent: a name that is not harmless as it stands is not proposed.
-    return [one for one in found if one.text == one_line(one.text, len(one.text) + 1) or one.text.endswith(" ")][
-        :MAX_PROPOSALS
-    ]
+    # The completed line is sent unchanged, so only names that are safe to print are proposed.
+    return [
+        proposal
+        for proposal in found
+        if proposal.text == one_line(proposal.text, len(proposal.text) + 1) or proposal.text.endswith(" ")
+    ][:MAX_PROPOSALS]
 
 
 async def _of_prompts(dial: DialClient, text: str, commands: Iterable[str]) -> list[Proposal]:
-    prompts = [one for server in _ready(dial) for one in await dial.prompts.list(server)]
-    called = [one for one in prompts if text.startswith(f"/{one.server}:{one.name} ")]
+    prompts = [prompt for server in _ready(dial) for prompt in await dial.prompts.list(server)]
+    called = [prompt for prompt in prompts if text.startswith(f"/{prompt.server}:{prompt.name} ")]
     if called:
-        return await _of_arguments(dial, max(called, key=lambda one: len(one.name)), text)
+        return await _of_arguments(dial, max(called, key=lambda prompt: len(prompt.name)), text)
     names = dict.fromkeys(commands, "")
-    names |= {f"/{one.server}:{one.name}{' ' if one.arguments else ''}": one.description for one in prompts}
+    names |= {
+        f"/{prompt.server}:{prompt.name}{' ' if prompt.arguments else ''}": prompt.description for prompt in prompts
+    }
     return [Proposal(name, len(text), about) for name, about in names.items() if name.startswith(text) and name != text]
 
 
@@ -66,27 +70,29 @@ async def _of_arguments(dial: DialClient, prompt: Prompt, text: str) -> list[Pro
     given = dict(word.split("=", 1) for word in words if "=" in word)
     name, equals, typed = last.partition("=")
     if not equals:
-        open_ones = [one for one in prompt.arguments if one.name not in given and one.name.startswith(last)]
-        return [Proposal(f"{one.name}=", len(last), one.description) for one in open_ones]
-    if name not in [one.name for one in prompt.arguments]:
+        missing = [
+            argument for argument in prompt.arguments if argument.name not in given and argument.name.startswith(last)
+        ]
+        return [Proposal(f"{argument.name}=", len(last), argument.description) for argument in missing]
+    if name not in [argument.name for argument in prompt.arguments]:
         return []
     values = await dial.prompts.complete(prompt.server, prompt.name, name, typed, given)
     return [Proposal(shlex.quote(value), len(typed)) for value in values]
 
 
 async def _of_resources(dial: DialClient, text: str) -> list[Proposal]:
-    at = max((found.end() for found in MENTION.finditer(text)), default=None)
-    if at is None:
+    start = max((mention.end() for mention in MENTION.finditer(text)), default=None)
+    if start is None:
         return []
-    typed = text[at:]
+    typed = text[start:]
     servers = _ready(dial)
-    server = next((one for one in sorted(servers, key=len, reverse=True) if typed.startswith(f"{one}:")), None)
+    server = next((name for name in sorted(servers, key=len, reverse=True) if typed.startswith(f"{name}:")), None)
     if server is None:
-        having = [one for one in servers if one.startswith(typed) and await _has_resources(dial, one)]
-        return [Proposal(f"{one}:", len(typed)) for one in having]
+        matching = [name for name in servers if name.startswith(typed) and await _has_resources(dial, name)]
+        return [Proposal(f"{name}:", len(typed)) for name in matching]
     uri = typed[len(server) + 1 :]
-    listed = [one for one in await dial.resources.list(server) if one.uri.startswith(uri) and one.uri != uri]
-    found = [Proposal(one.uri, len(uri), one.title or one.name) for one in listed]
+    resources = [item for item in await dial.resources.list(server) if item.uri.startswith(uri) and item.uri != uri]
+    found = [Proposal(item.uri, len(uri), item.title or item.name) for item in resources]
     for template in await dial.resources.templates(server):
         found += await _of_template(dial, template, uri)
     return found
@@ -112,7 +118,7 @@ async def _of_template(dial: DialClient, template: ResourceTemplate, uri: str) -
         value, found, _ = left.partition(following) if following else (left, "", "")
         if not found:
             values = await dial.resources.complete(template.server, template.uri_template, variable, value, given)
-            return [Proposal(one, len(value), about) for one in values if one != value]
+            return [Proposal(text, len(value), about) for text in values if text != value]
         given[variable], left = value, left[len(value) :]
     return []
 
@@ -125,7 +131,7 @@ def completer(dial: DialClient, commands: Iterable[str]) -> Completer:
     """Return a completer for prompt_toolkit; it never waits for a server that is still starting."""
     from prompt_toolkit.completion import Completer, Completion
 
-    class Talk(Completer):
+    class ConversationCompleter(Completer):
         def get_completions(self, document: Any, complete_event: Any) -> Iterable[Completion]:  # noqa: ARG002
             return ()
 
@@ -134,7 +140,8 @@ def completer(dial: DialClient, commands: Iterable[str]) -> Completer:
             document: Any,
             complete_event: Any,  # noqa: ARG002
         ) -> AsyncGenerator[Completion, None]:
-            for one in await proposals(dial, document.text_before_cursor, commands):
-                yield Completion(one.text, -one.replaced, display_meta=one_line(one.about, 60))
+            for proposal in await proposals(dial, document.text_before_cursor, commands):
+                about = one_line(proposal.about, 60)
+                yield Completion(proposal.text, -proposal.replaced, display_meta=about)
 
-    return Talk()
+    return ConversationCompleter()

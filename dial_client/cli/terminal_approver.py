@@ -28,8 +28,10 @@ def approver(sink: TerminalSink) -> Approver:
 
 async def _deny(_: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:
     if tool.change:
-        said = f"{server}/{tool.tool} is described otherwise than when it was approved, and nobody is there to be asked"
-        warn(f"{said}: not allowed; look at it in a terminal, or let everything through with --yes")
+        problem = (
+            f"{server}/{tool.tool} is described otherwise than when it was approved, and nobody is there to be asked"
+        )
+        warn(f"{problem}: not allowed; look at it in a terminal, or let everything through with --yes")
         why = f"the server {server!r} has changed this tool since it was approved"
         return Approval(Decision.DENY, why, "changed definition")
     if tool.why_asked:

@@ -21,7 +21,7 @@ class Outline:
     servers: Mapping[str, Entry]
     models: Mapping[str, Entry]
     default_model: Node | None = None
-    other: Entry = field(default_factory=dict)
+    unknown: Entry = field(default_factory=dict)
     """All else that stands at the top."""
 
 

@@ -82,8 +82,8 @@ def parse(
     """
     root = document(text, path)
     names = variables(environ, Path(path).parent if folder is None else folder, read)
-    top, others = root.known(_TOP, {})
-    servers = {name: _server(name, node, names) for name, node in _entries(top, others).items()}
+    top, unknown = root.known(_TOP, {})
+    servers = {name: _server(name, node, names) for name, node in _entries(top, unknown).items()}
     models = top["models"].children() if "models" in top else {}
     return Settings(
         servers,
@@ -101,8 +101,8 @@ def outline(text: str | bytes, path: str = "") -> Outline:
     Raises:
         ConfigError: this is not JSON, or not made of entries.
     """
-    top, others = document(text, path).known(_TOP, {})
-    servers, models = _entries(top, others), top["models"].children() if "models" in top else {}
+    top, unknown = document(text, path).known(_TOP, {})
+    servers, models = _entries(top, unknown), top["models"].children() if "models" in top else {}
     shown = {"mcpServers", "servers", "models", "defaultModel"}
     if not {"mcpServers", "servers"} & top.keys():
         shown |= servers.keys()
@@ -110,7 +110,7 @@ def outline(text: str | bytes, path: str = "") -> Outline:
         {name: reduce(or_, node.known(_SERVER, _ALIASES)) for name, node in servers.items()},
         {name: reduce(or_, node.known(_MODEL, {})) for name, node in models.items()},
         top.get("defaultModel"),
-        {key: node for key, node in {**others, **top}.items() if key not in shown},
+        {key: node for key, node in {**unknown, **top}.items() if key not in shown},
     )
 
 
@@ -129,14 +129,14 @@ def server_from_mapping(
     return _server(name, Node(entry, (name,)), variables(environ, folder or ""))
 
 
-def _entries(top: Mapping[str, Node], others: Mapping[str, Node]) -> Mapping[str, Node]:
+def _entries(top: Mapping[str, Node], unknown: Mapping[str, Node]) -> Mapping[str, Node]:
     """Return the entries of the servers: the value of ``mcpServers`` or ``servers``, or else the top level itself."""
     if "mcpServers" in top and "servers" in top:
         raise top["servers"].error("stands beside mcpServers", "keep one of the two", at_name=True)
     for key in ("mcpServers", "servers"):
         if key in top:
             return top[key].children()
-    entries = {name: node for name, node in others.items() if not name.startswith(_COMMENTS)}
+    entries = {name: node for name, node in unknown.items() if not name.startswith(_COMMENTS)}
     for name, node in entries.items():
         if not isinstance(node.value, Mapping):
             raise node.wrong("a server's entry", did_you_mean(name, _TOP) or 'servers stand under "mcpServers"')
@@ -163,7 +163,9 @@ def _server(name: str, node: Node, variables: Variables) -> ServerSettings:
         values["cwd"] = str(variables.folder / values["cwd"])
     if enabled and "roots" in values:
         folders = values["roots"]
-        values["roots"] = tuple(one if one.startswith("file:") else str(variables.folder / one) for one in folders)
+        values["roots"] = tuple(
+            folder if folder.startswith("file:") else str(variables.folder / folder) for folder in folders
+        )
     if enabled and "envFile" in values:
         values["env"] = _merged_env(found, values, variables)
     if "timeout" in values:
@@ -210,9 +212,9 @@ def _transport(found: Mapping[str, Node], values: Mapping[str, Any]) -> Transpor
 
 def _merged_env(found: Mapping[str, Node], values: Mapping[str, Any], variables: Variables) -> dict[str, str]:
     """Return the variables of the file with those of ``env`` on top; null in ``env`` removes a variable."""
-    said = found["env"].value if "env" in found else {}
+    environment = found["env"].value if "env" in found else {}
     from_file = env_file(found["envFile"], variables.read(variables.folder / values["envFile"]))
-    return {name: value for name, value in from_file.items() if name not in said} | dict(values.get("env", {}))
+    return {name: value for name, value in from_file.items() if name not in environment} | dict(values.get("env", {}))
 
 
 def _warnings(found: Mapping[str, Node], unknown: Mapping[str, Node]) -> Iterator[str]:
@@ -284,8 +286,8 @@ def _headers(node: Node) -> dict[str, str]:
 
 def _roots(node: Node) -> tuple[str, ...]:
     """Return the folders of ``roots``; objects with a file URI, as other hosts have them, are accepted."""
-    named = (one.children().get("uri", one) if isinstance(one.value, dict) else one for one in node.elements())
-    return tuple(one.string() for one in named)
+    folders = (item.children().get("uri", item) if isinstance(item.value, dict) else item for item in node.elements())
+    return tuple(folder.string() for folder in folders)
 
 
 def _object(node: Node) -> dict[str, Any]:

@@ -68,8 +68,8 @@ class Node:
 
     def error(self, problem: str, hint: str = "", *, at_name: bool = False) -> ConfigError:
         """Return an error about this value or its key; the caller raises it."""
-        said = f"{_dotted(self.keys)}: {problem}" if self.keys else problem
-        return ConfigError(said, hint, self.source.path, *self.source.place(self.keys, at_name=at_name))
+        text = f"{_dotted(self.keys)}: {problem}" if self.keys else problem
+        return ConfigError(text, hint, self.source.path, *self.source.place(self.keys, at_name=at_name))
 
     def wrong(self, expected: str, hint: str = "") -> ConfigError:
         """Return the error of a value that has another type or is out of range."""
@@ -138,7 +138,7 @@ class Node:
     def known(self, keys: Iterable[str], aliases: Mapping[str, str]) -> tuple[dict[str, Node], dict[str, Node]]:
         """Sort the members of an object into known keys, by their proper names, and unknown keys.
 
-        Null is as good as nothing. The case of letters, ``_`` and ``-`` make no difference in a key.
+        A member that is null counts as absent. The case of letters, ``_`` and ``-`` make no difference in a key.
         """
         proper = {_folded(key): key for key in keys} | {_folded(name): key for name, key in aliases.items()}
         found: dict[str, Node] = {}
@@ -148,8 +148,8 @@ class Node:
             if key is None:
                 unknown[name] = child
             elif child.value is not None and key in found and found[key].value != child.value:
-                other = found[key].keys[-1]
-                raise child.error(f"says something else than {other}", "keep one of the two", at_name=True)
+                first = found[key].keys[-1]
+                raise child.error(f"contradicts {first}", "keep one of the two", at_name=True)
             elif child.value is not None:
                 found[key] = child
         return found, unknown
@@ -192,11 +192,11 @@ def one_of(meanings: Mapping[str, T]) -> Callable[[Node], T]:
     folded = {_folded(word): meaning for word, meaning in meanings.items()}
 
     def word(node: Node) -> T:
-        said = _folded(node.scalar())
-        if said not in folded:
+        value = _folded(node.scalar())
+        if value not in folded:
             words = ", ".join(f'"{word}"' for word in meanings)
-            raise node.error(f"expected one of {words}", did_you_mean(said, meanings))
-        return folded[said]
+            raise node.error(f"expected one of {words}", did_you_mean(value, meanings))
+        return folded[value]
 
     return word
 
@@ -221,18 +221,18 @@ _TOO_DEEP = f"objects and lists are nested more than {MAX_DEPTH} deep"
 
 
 def _dotted(keys: Keys) -> str:
-    said = ""
+    path = ""
     for key in keys:
         if isinstance(key, int):
-            said += f"[{key}]"
+            path += f"[{key}]"
         else:
-            said += f".{key}" if _BARE.fullmatch(key) else f"[{quoted(key)}]"
-    return said.removeprefix(".")
+            path += f".{key}" if _BARE.fullmatch(key) else f"[{quoted(key)}]"
+    return path.removeprefix(".")
 
 
 def _kind(value: Any) -> str:
-    other = "null" if value is None else type(value).__name__
-    return next((name for kind, name in _KINDS.items() if isinstance(value, kind)), other)
+    python_name = "null" if value is None else type(value).__name__
+    return next((name for kind, name in _KINDS.items() if isinstance(value, kind)), python_name)
 
 
 def _decoded(data: bytes, path: str) -> str:
@@ -348,8 +348,8 @@ class _Scanner:
             case "" | "\n":
                 self.fail("a string is not closed", f"it ends with '\"' on its line; {_BACKSLASH}", at=began)
             case "\\":
-                said = self.text[self.at : self.at + 2]
-                self.fail(f"'{said if said.isprintable() else said[0]}' is not an escape", _BACKSLASH)
+                escape = self.text[self.at : self.at + 2]
+                self.fail(f"'{escape if escape.isprintable() else escape[0]}' is not an escape", _BACKSLASH)
             case control:
                 self.fail(f"{_shown(control)} inside a string", f"it is written \\u{ord(control):04x}")
         value = str(json.loads(self.text[began : self.at]))

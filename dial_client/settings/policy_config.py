@@ -84,7 +84,7 @@ def policy(node: Node, names: Variables) -> Policy:
         ConfigError: something is wrong; it says where, and what was expected.
     """
     file = f" ({Path(node.source.path).name})" if node.source.path else ""
-    return tuple(_rule(one, names, f"rule {at}{file}") for at, one in enumerate(node.elements(), 1))
+    return tuple(_rule(element, names, f"rule {at}{file}") for at, element in enumerate(node.elements(), 1))
 
 
 def policy_from(
@@ -174,7 +174,7 @@ def _globs(node: Node, _: Variables) -> dict[str, tuple[str, ...]]:
         if not isinstance(child.value, list | tuple | str | bool | int | float):
             raise child.wrong("a glob, or a list of globs")
     found = {
-        name: tuple(one.scalar() for one in child.elements())
+        name: tuple(element.scalar() for element in child.elements())
         if isinstance(child.value, list | tuple)
         else _strings(child)
         for name, child in children.items()
