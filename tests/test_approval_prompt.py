@@ -87,7 +87,7 @@ def test_what_a_server_claims_is_told_as_its_words_behind_a_bar() -> None:
 
 def test_why_it_is_asked_and_what_was_removed_is_told() -> None:
     lines = asked(tool(why_asked="a page of the web was read", removed_invisible=3), 100, {"text": "a\u200bb"})
-    assert "  why you are asked: a page of the web was read" in lines
+    assert "  reason for asking: a page of the web was read" in lines
     assert "(3 invisible characters were removed from what the server says)" in lines
     assert "│ text: a\\u{200b}b" in lines
     assert "(1 character that nobody sees is written out in the arguments)" in lines

@@ -180,7 +180,7 @@ def test_what_a_log_has_from_servers_does_nothing_to_the_terminal(tmp_path: Path
     assert ran.stdout.splitlines() == ["  call     ok          a b/t"]
 
 
-@pytest.mark.parametrize(("words", "said"), [(["nothing"], "unknown action"), (["--since", "soon"], "is no time")])
+@pytest.mark.parametrize(("words", "said"), [(["nothing"], "unknown action"), (["--since", "soon"], "is not a time")])
 def test_audit_says_what_it_does_not_understand(tmp_path: Path, words: list[str], said: str) -> None:
     ran = dial_chat(tmp_path, "audit", *words)
     assert (ran.returncode, said in ran.stderr) == (2, True)

@@ -45,7 +45,7 @@ def test_headless_a_changed_tool_is_refused_in_words(tmp_path: Path, change: str
     server.be(tools=CHANGES[change])
     refused = dial_chat(tmp_path, *words)
     assert refused.returncode == 5
-    assert "it/echo is described otherwise than when it was approved" in refused.stderr
+    assert "it/echo has changed since it was approved" in refused.stderr
     assert not ran(server)
 
 

@@ -19,7 +19,7 @@ def test_what_other_hosts_mean_otherwise_is_warned_about() -> None:
     (timeout,) = server(RUN | {"timeout": 60}).warnings
     assert timeout == "time.timeout: less than a second (timeout is in milliseconds, toolTimeout in seconds)"
     (variable,) = server(RUN | {"env": {"TOKEN": "$MY_TOKEN"}}).warnings
-    assert variable == "time.env.TOKEN: this is passed on as it is written (a variable is written ${NAME})"
+    assert variable == "time.env.TOKEN: this is not a variable, and is used as it is written (a variable is written ${NAME})"
 
 
 @pytest.mark.parametrize(
@@ -64,5 +64,5 @@ def test_an_input_of_vs_code_is_refused_with_what_to_write_instead() -> None:
     text = """{"inputs": [{"type": "promptString", "id": "key", "password": true}],
     "servers": {"a": {"command": "x", "env": {"KEY": ⟦"${input:key}"}}}}"""
     error = error_of(text)
-    assert error.problem == "servers.a.env.KEY: ${input:…} is not asked for here"
+    assert error.problem == "servers.a.env.KEY: ${input:…} is not supported"
     assert error.hint == "set an environment variable and write ${NAME}"

@@ -46,7 +46,7 @@ def test_the_file_is_used_only_after_a_yes(tmp_path: Path, keys: str, is_used: b
         screen.type(keys)
         shown = listed(screen)
     assert ("raw: " in shown) == is_used
-    assert ("going on without the servers.json of this folder" in shown) != is_used
+    assert ("continuing without the servers.json of this folder" in shown) != is_used
     with terminal(tmp_path, "tools") as screen:
         if is_used:  # it was for good
             assert QUESTION not in listed(screen)

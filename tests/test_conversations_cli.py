@@ -72,7 +72,7 @@ def test_a_conversation_another_program_holds_is_waited_for_and_that_is_said(fol
     write_config(folder, {}, ["Hello."])
     answered = dial_chat(folder, "--continue", "Hi")
     assert (answered.returncode, answered.stdout) == (0, "Hello.\n")
-    assert "it is waited for" in answered.stderr
+    assert "waiting for it" in answered.stderr
 
 
 def test_what_is_exported_can_be_imported(folder: Path) -> None:

@@ -36,8 +36,8 @@ def result(folder: Path, *words: str) -> tuple[str, str]:
 @pytest.mark.parametrize(
     ("tool", "told"),
     [
-        ("returns", "dial-chat: shop asks: Sure?; declined, as nobody is there to answer\n"),
-        ("pushes", "dial-chat: shop asks: What shall it be?; declined, as nobody is there to answer\n"),
+        ("returns", "dial-chat: shop asks: Sure?; declined, because there is no terminal to ask at\n"),
+        ("pushes", "dial-chat: shop asks: What shall it be?; declined, because there is no terminal to ask at\n"),
         ("page", "dial-chat: shop asks: to open https://auth.example.test/start?id=7; declined"),
     ],
 )

@@ -39,13 +39,13 @@ def test_a_form_is_filled_in_field_by_field(tmp_path: Path) -> None:
         shown = screen.until("Name (needed) [Ada]:")
         screen.type("\r")
         shown += fill_in(screen, (count, "99"))
-        screen.until("not so: count: 99 is greater than the maximum of 9", count)
+        screen.until("invalid: count: 99 is greater than the maximum of 9", count)
         screen.type("\r")
         shown += fill_in(screen, (gift, ""))
-        screen.until("not so: it is needed", gift)
+        screen.until("invalid: a value is required", gift)
         screen.type("yes\r")
         shown += fill_in(screen, ("colour (one of them):", "2"), (email, "nobody"))
-        screen.until("not so: email", email)
+        screen.until("invalid: email", email)
         screen.type("\r")
         shown += fill_in(screen, (SEND, "y"))
         assert outcome(screen) == 0
@@ -89,12 +89,12 @@ def test_what_was_filled_in_can_be_gone_through_again(tmp_path: Path) -> None:
 def test_an_address_is_shown_whole_and_nothing_opens_it(tmp_path: Path, keys: str, action: str) -> None:
     configured(tmp_path, "page", url="http://127.0.0.1:9/" + "x" * 500)
     with terminal(tmp_path, "Go") as screen:
-        shown = screen.until("Agree with shop (page)? [y]es  [n]o:")
+        shown = screen.until("Agree to shop (page)? [y]es  [n]o:")
         screen.type(keys)
         assert outcome(screen) == 0
     assert "shop wants you to open an address, while it runs page:" in shown
     assert "http://127.0.0.1:9/" + "x" * 500 in shown.replace("\n│ ", "")
-    assert "careful: it leads to this machine" in shown
+    assert "warning: it leads to this machine" in shown
     assert told(tmp_path, action)
 
 
@@ -109,7 +109,7 @@ def test_an_interrupt_at_a_question_ends_the_turn(tmp_path: Path) -> None:
 def test_a_server_asks_the_model_only_after_a_yes(tmp_path: Path) -> None:
     configured(tmp_path, "samples_too", "A word.")
     with terminal(tmp_path, "--sampling", "Go") as screen:
-        shown = screen.until("shop wants to ask your model", "Let shop ask your model?", "[v]iew all:")
+        shown = screen.until("shop wants to use your model", "Let shop use your model?", "[v]iew all:")
         screen.type("y\r")
         assert outcome(screen) == 0
     assert '│ "1. user": A word?' in shown

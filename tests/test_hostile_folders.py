@@ -89,7 +89,7 @@ def test_with_a_no_nothing_of_it_counts(folder: HostileFolder, words: list[str])
     folder.assert_untouched()
     if reads_a_configuration(words):
         assert "is not known" not in shown
-        assert "going on without the servers.json of this folder" in shown
+        assert "continuing without the servers.json of this folder" in shown
     if words == ["Hello"]:  # the user's own model is asked, with their own key
         assert KEY.encode() in folder.endpoint.heard[0]
 

@@ -62,6 +62,6 @@ def test_who_pastes_nothing_does_not_log_in(tmp_path: Path) -> None:
         with terminal(tmp_path, "servers", "login", "docs", "--no-browser") as screen:
             screen.until(PASTE)
             screen.type("\r")
-            screen.until("docs: nobody logged in")
+            screen.until("docs: no login took place")
             assert screen.leave() == 1
         assert "/token" not in server.paths()

@@ -47,7 +47,7 @@ def test_one_logs_in_in_the_browser_and_out_again(server: Guarded, tmp_path: Pat
     assert f"docs wants you to log in at {server.base}\n" in ran.stderr
     assert "docs: ready" in dial_chat(tmp_path, "servers").stdout
     assert "secret" not in ran.stdout + ran.stderr
-    assert dial_chat(tmp_path, "servers", "logout", "docs").stdout == "docs: its login is forgotten here\n"
+    assert dial_chat(tmp_path, "servers", "logout", "docs").stdout == "docs: logged out: its tokens are deleted here\n"
     assert kept(tmp_path) == []
     assert "it needs a login: run `dial-chat servers login docs`" in dial_chat(tmp_path, "servers").stdout
 

@@ -29,29 +29,29 @@ class AuditEntry:
     event: str
     """``decision`` and ``call`` for tool calls; ``elicitation`` and ``sampling`` for requests of servers."""
     id: str
-    """Random; a call's decision and its end have the same."""
+    """A random id, the same for the decision and the end of a call."""
     origin: Origin = field(default_factory=Origin)
     call: str = ""
-    """The call's id in the conversation, as the model gives it."""
+    """The id of the tool call, as the model gives it."""
     server: str = ""
     """The server's name in the configuration; empty for the host's own tools."""
     tool: str = ""
-    """The tool's own name at that server; for a tool nobody offers the name that was asked for."""
+    """The tool's own name at that server; for a tool that is not offered, the requested name."""
     arguments: Mapping[str, Any] | str | None = None
-    """Of the call; a text where the model's own is no JSON object. None where another entry of this id has them."""
+    """The arguments; a text where they are not a JSON object. None where another entry of this id has them."""
     decision: str = ""
     """``allowed``, ``denied`` or ``cancelled``; for an elicitation the action of the answer."""
     decided_by: str = ""
-    """Who or which rule decided."""
+    """The person, program or rule that decided."""
     waited_s: float | None = None
-    """Seconds until a person or a program that was asked had answered; None where nobody was asked."""
+    """Seconds until the approver answered; None where there was no question."""
     outcome: str = ""
     """``ok``, a `messages.Failure`, with ``tool_error`` for a failure the tool itself reports, ``cancelled``, or
     ``error`` for a failure of the program."""
     duration_s: float | None = None
-    """Seconds the call took, waiting for permission not counted."""
+    """Seconds the call took, without the wait for approval."""
     result_bytes: int | None = None
-    """Of the whole result, texts in UTF-8 and attachments in base64; None where the server sent none."""
+    """Bytes of the whole result, texts in UTF-8 and attachments in base64; None where the server sent none."""
     time: datetime = field(default_factory=lambda: datetime.now(UTC))
 
 

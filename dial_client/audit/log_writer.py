@@ -21,14 +21,14 @@ from dial_client.logs import get_logger
 log = get_logger(__name__)
 
 MAX_BYTES = 10_000_000
-"""Of one file; the next line begins another one."""
+"""Bytes of one file; a further line begins a new file."""
 MAX_FILES = 10
-"""That are kept; the oldest goes first."""
+"""Files that are kept; the oldest is deleted first."""
 LOCK_NAME = "audit.lock"
 _PATIENCE = 0.25
-"""Seconds another program may hold the lock: a line takes microseconds."""
+"""Seconds to wait for the lock of another program: writing a line takes microseconds."""
 _SHORT_PATIENCE = 0.005
-"""The same where nothing could be written before: not every call waits for a program that hangs."""
+"""The same after a failed write: not every call waits for a program that hangs."""
 _MAX_PENDING = 1000
 """Entries that wait while nothing can be written."""
 _TAIL = 256 * 1024
@@ -41,7 +41,7 @@ class _End:
 
     path: Path
     name: str
-    """The same as a text."""
+    """The last line as text."""
     identity: tuple[int, int]
     """Device and inode."""
     size: int

@@ -21,7 +21,7 @@ FORMAT = 1
 MAX_ARGUMENTS = 64 * 1024
 """Bytes of JSON; arguments that are longer are recorded by their digest alone."""
 _MAX_NAME = 300
-"""Characters of a name that a server or a model has chosen."""
+"""Characters of a name that a server or model chose."""
 _COMPACT = json.JSONEncoder(separators=(",", ":"))
 _CANONICAL = json.JSONEncoder(separators=(",", ":"), sort_keys=True)
 _SEAL = re.compile(rb',"digest":"([0-9a-f]{64})"\}')
@@ -29,7 +29,7 @@ _SEAL_BYTES = 77
 _FILE_NAME = re.compile(r"audit-(\d{6,12})\.jsonl")
 
 Mask = Callable[[str], str]
-"""Returns a text with the secrets that are known replaced."""
+"""Returns a text with the known secrets replaced."""
 
 
 def seal(fields: Mapping[str, Any]) -> bytes:
@@ -47,15 +47,15 @@ def unseal(line: bytes) -> dict[str, Any]:
     """
     found = _SEAL.fullmatch(line[-_SEAL_BYTES:])
     if found is None:
-        raise ValueError("it has no digest")
+        raise ValueError("the line has no digest")
     if hashlib.sha256(line[:-_SEAL_BYTES] + b"}").hexdigest() != found[1].decode():
-        raise ValueError("its digest is that of another text")
+        raise ValueError("the digest is that of another text")
     try:
         fields = json.loads(line)
     except RecursionError:
-        raise ValueError("it is nested too deeply") from None
+        raise ValueError("the line is nested too deeply") from None
     if not isinstance(fields, dict) or not isinstance(fields.get("n"), int):
-        raise ValueError("it is no record")  # noqa: TRY004 - its bytes are wrong, not its caller
+        raise ValueError("the line is not a record")  # noqa: TRY004 - its bytes are wrong, not its caller
     return fields
 
 

@@ -16,7 +16,7 @@ from dial_client.audit.record_format import log_files, unseal
 
 _EDITED = "this line was edited, or cut off: its bytes are not those of its digest"
 _LOCK_PATIENCE = 2.0
-"""Seconds; a log that stays locked, or lies where nothing can be written, is read as it is."""
+"""Seconds to wait for the lock; a log that stays locked, or is on a read-only disk, is read as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +25,11 @@ class Line:
 
     file: Path
     number: int
-    """In its file, from 1."""
+    """The number of the line in its file, from 1."""
     text: bytes
-    """Without its line feed."""
+    """The bytes without the line feed."""
     is_whole: bool
-    """It has a line feed."""
+    """True if the line ends in a line feed."""
 
     @property
     def fields(self) -> dict[str, Any] | None:
@@ -46,7 +46,7 @@ class Verification:
     """The result of checking the chain of a log."""
 
     lines: int = 0
-    """Up to the first problem."""
+    """Lines up to the first problem."""
     files: int = 0
     first_time: str = ""
     last_time: str = ""
@@ -62,7 +62,7 @@ class Verification:
     problem_file: str = ""
     problem_line: int = 0
     has_head: bool | None = None
-    """Whether the digest that was asked for is in the chain; None where none was."""
+    """Whether the expected digest is in the chain; None where none is expected."""
     notes: list[str] = field(default_factory=list)
 
     @property

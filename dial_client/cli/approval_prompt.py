@@ -20,16 +20,16 @@ from dial_client.tools.approval import Approval, Decision
 from dial_client.turns.sampling import SAMPLING
 
 MAX_LINES = 12
-"""Lines of one argument, or of a server's words, that are shown before somebody asks for all."""
+"""Lines of one argument, or of a server's text, before the answer "view all"."""
 MAX_BLOCK = 120
-"""Lines of all arguments together; the more there are, the fewer each has."""
+"""Lines of all arguments together, shared out among the arguments."""
 MAX_ARGUMENTS = 100
 MAX_MARKS = 8
-"""Characters without a width of their own behind one letter: terminals draw no more, and the others are sent too."""
+"""Combining marks behind one letter: terminals draw no more, though the tool receives them all."""
 MAX_WHOLE_NAME = 2_000
 BAR = "│ "
 KEYS = "[y]es  [n]o, because…  [s]ession  [a]lways  [v]iew all"
-HELP = 'y: this once; n, with the reason behind it; s: in this session; a: always; v: show all. Enter alone is "no".'
+HELP = 'y: this call; n, then a reason if you like; s: for this session; a: always; v: show all. Enter alone is "no".'
 
 _NO = "the user said no"
 _ALLOWED = {"y": Decision.ONCE, "s": Decision.SESSION, "a": Decision.ALWAYS}
@@ -61,7 +61,7 @@ def parse_answer(typed: str) -> Approval | Again:
 def question(tool: ToolSpec, server: str, columns: int) -> tuple[list[str], str]:
     """Return the lines before the last line, and the last line, behind which the answer is typed."""
     named, asker = _names(tool, server, columns)
-    last = f"Let {asker} ask your model?" if tool.tool == SAMPLING else f"Run {named} of {asker}?"
+    last = f"Let {asker} use your model?" if tool.tool == SAMPLING else f"Run {named} of {asker}?"
     if _cells(last) + len(KEYS) + 4 < columns:
         return [], f"{last} {KEYS}: "
     return [KEYS], f"{last} "
@@ -80,19 +80,19 @@ def lines_of(call: ToolCallRequest, tool: ToolSpec, server: str, columns: int, *
     named, asker = _names(tool, server, columns)
     most = None if whole else MAX_LINES
     if tool.change:
-        yield f"{asker} describes {named} otherwise than when it was approved:"
+        yield f"{asker} has changed {named} since it was approved:"
         yield from barred(visible(tool.change).splitlines(), columns, None)
     if tool.tool == SAMPLING:
-        yield f"{asker} wants to ask your model"
+        yield f"{asker} wants to use your model"
     else:
         yield f"{asker} wants to run {named}"
         for short, name in ((named, tool.tool), (asker, server)):
             if short != (whole_name := quote_name(name, MAX_WHOLE_NAME)):
-                yield from barred([f"the whole name: {whole_name}"], columns, None)
+                yield from barred([f"full name: {whole_name}"], columns, None)
         for claim in claim_sentences(tool):
             yield from barred(claim.splitlines(), columns, most)
     if tool.why_asked:
-        yield from _wrapped("  ", [f"why you are asked: {' '.join(visible(tool.why_asked).split())}"], columns)
+        yield from _wrapped("  ", [f"reason for asking: {' '.join(visible(tool.why_asked).split())}"], columns)
     yield from _arguments(call, columns, whole=whole)
     yield from (f"({note})" for note in notes_on(call, tool))
 

@@ -16,17 +16,23 @@ from dial_client.errors import ConfigError
 @more.command(context_settings=SETTINGS)
 def audit(
     action: Annotated[str, typer.Argument(help="show, tail or verify.")] = "show",
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="tail: go on until Ctrl-C.")] = False,
-    lines: Annotated[int, typer.Option("-n", "--lines", min=0, metavar="N", help="tail: the last N entries.")] = 10,
-    server: Annotated[str, typer.Option("--server", metavar="PATTERN", help="Entries of these servers.")] = "",
-    tool: Annotated[str, typer.Option("--tool", metavar="PATTERN", help="Entries of these tools.")] = "",
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="tail: print new entries until Ctrl-C.")] = False,
+    lines: Annotated[
+        int, typer.Option("-n", "--lines", min=0, metavar="N", help="tail: how many of the last entries.")
+    ] = 10,
+    server: Annotated[str, typer.Option("--server", metavar="PATTERN", help="Only entries of these servers.")] = "",
+    tool: Annotated[str, typer.Option("--tool", metavar="PATTERN", help="Only entries of these tools.")] = "",
     since: Annotated[
         str, typer.Option("--since", metavar="WHEN", help="2026-11-22, 2026-11-22T17:00, 90m, 3h, 2d")
     ] = "",
-    conversation: Annotated[str, typer.Option("--conversation", metavar="ID", help="Entries of one.")] = "",
-    head: Annotated[str, typer.Option("--head", metavar="DIGEST", help="verify: it must be in the log.")] = "",
+    conversation: Annotated[
+        str, typer.Option("--conversation", metavar="ID", help="Only entries of this conversation.")
+    ] = "",
+    head: Annotated[
+        str, typer.Option("--head", metavar="DIGEST", help="verify: a digest that the log must contain.")
+    ] = "",
     folder: Annotated[
-        Path | None, typer.Option("--folder", metavar="FOLDER", help="A log that lies elsewhere.")
+        Path | None, typer.Option("--folder", metavar="FOLDER", help="The folder of the log, if not the default.")
     ] = None,
     as_json: o.AsJson = False,
 ) -> None:

@@ -24,7 +24,7 @@ from dial_client.errors import ConfigError
 from dial_client.text.safe_text import one_line, safe
 
 _LOOK_EVERY = 0.2
-"""Seconds between two looks for new lines."""
+"""Seconds between two checks for new lines."""
 _MAX_NAME = 120
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _EVENTS = ("decision", "call", "elicitation", "sampling")
@@ -41,7 +41,7 @@ class Filters:
     server: str = ""
     tool: str = ""
     since: str = ""
-    """A date or a time in ISO 8601, in the local time zone where it names none; or a number with s, m, h or d."""
+    """A date or a time in ISO 8601, without a time zone in the local one; or a number with s, m, h or d."""
     conversation: str = ""
     _earliest: str = field(init=False)
 
@@ -96,7 +96,7 @@ async def check(folder: Path | None, head: str, *, as_json: bool) -> int:
         if result.problem:
             print(f"BROKEN: {result.problem_file}, line {result.problem_line}: {result.problem}")
         if result.has_head is False:
-            print("BROKEN: the digest is not in the log: lines were removed from its end, or it was written anew")
+            print("BROKEN: the digest is not in the log: lines were removed from the end, or the log was rewritten")
         if result.is_intact:
             print(f"The chain is unbroken. Its head: {result.head}")
     return ExitCode.ANSWERED if result.is_intact else ExitCode.UNEXPECTED
@@ -112,7 +112,7 @@ def _time_of(since: str) -> str:
         try:
             begin = datetime.fromisoformat(since).astimezone(UTC)
         except (ValueError, OverflowError):
-            raise ConfigError(f"{since!r} is no time", hint="like 2026-11-22, 2026-11-22T17:00, 90m") from None
+            raise ConfigError(f"{since!r} is not a time", hint="like 2026-11-22, 2026-11-22T17:00, 90m") from None
     return f"{begin:%Y-%m-%dT%H:%M:%S}.{begin.microsecond // 1000:03}Z"
 
 

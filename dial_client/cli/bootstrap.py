@@ -28,7 +28,7 @@ from dial_client.text.safe_text import one_line, safe
 from dial_client.tools.approval import Approval, Approver, Decision
 
 _MODEL_OF_KEY = {"ANTHROPIC_API_KEY": "anthropic:claude-sonnet-5-5", "OPENAI_API_KEY": "openai:gpt-6-luna"}
-"""What is used where no model is named but one of these keys is in the environment."""
+"""The model to use where none is named but the environment has one of these keys."""
 
 
 async def settings_of(options: Options) -> configuration.Settings:
@@ -61,7 +61,7 @@ async def settings_of(options: Options) -> configuration.Settings:
 def _user_settings() -> configuration.Settings:
     """Return the user's own configuration, used where the file of the working folder is not trusted."""
     path = find_user_config()
-    warn(f"going on without the {FILE_NAME} of this folder, with {path or 'no servers'}")
+    warn(f"continuing without the {FILE_NAME} of this folder, with {path or 'no servers'}")
     return configuration.load(path) if path is not None else configuration.parse("{}")
 
 

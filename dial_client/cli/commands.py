@@ -18,13 +18,15 @@ _MORE = """
 Commands: dial-chat tools | servers [login NAME | logout NAME] | resources | prompts | call NAME '{"a": 1}' |
 conversations | models | policy [test NAME '{"a": 1}'] | grants | audit | trust | serve; each has its own --help.
 Exit codes: 0 answered; 1 unexpected; 2 bad usage or configuration; 3 the model could not be reached or refused;
-4 stopped by a limit; 5 answered, but a tool call was denied; 6 `policy test`: it would be asked about; 130 interrupted.
+4 stopped by a limit; 5 answered, but a tool call was denied; 6 `policy test`: the call needs approval; 130 interrupted.
 """
 
 
 @talk.command(context_settings=SETTINGS, epilog=_MORE)
 def chat(
-    prompt: Annotated[str | None, typer.Argument(help="The question; without one, talk in the terminal.")] = None,
+    prompt: Annotated[
+        str | None, typer.Argument(help="The question. Without one, hold a conversation in the terminal.")
+    ] = None,
     config: o.Config = None,
     trust: o.Trust = False,
     model: o.Model = None,
@@ -96,11 +98,11 @@ def tools(
 @more.command(context_settings=SETTINGS)
 def servers(
     action: Annotated[str, typer.Argument(help="list, login or logout.")] = "list",
-    name: Annotated[str | None, typer.Argument(help="The server to log in to, or out of.")] = None,
+    name: Annotated[str | None, typer.Argument(help="The server to log in to, or log out of.")] = None,
     config: o.Config = None,
     trust: o.Trust = False,
     as_json: o.AsJson = False,
-    no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print where to log in.")] = False,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the login URL, and open no browser.")] = False,
     verbose: o.Verbose = False,
 ) -> None:
     """List the servers with their state and tools, and why a server is missing; log in to a server, or log out."""
@@ -147,8 +149,8 @@ def _list_resources_or_prompts(what: str, options: o.Options, *, as_json: bool) 
 
 @more.command(context_settings=SETTINGS)
 def call(
-    name: Annotated[str, typer.Argument(help="The tool, as `dial-chat tools` names it.")],
-    arguments: Annotated[str, typer.Argument(help="A JSON object.")] = "{}",
+    name: Annotated[str, typer.Argument(help="The name of the tool, as `dial-chat tools` lists it.")],
+    arguments: Annotated[str, typer.Argument(help="The arguments, a JSON object.")] = "{}",
     config: o.Config = None,
     trust: o.Trust = False,
     tool_timeout: o.ToolTimeout = None,
@@ -171,10 +173,14 @@ def call(
 @more.command(context_settings=SETTINGS)
 def conversations(
     action: Annotated[str, typer.Argument(help="list, show, delete, export or import.")] = "list",
-    target: Annotated[str | None, typer.Argument(metavar="ID", help="The conversation; to import, a file.")] = None,
-    search: Annotated[str, typer.Option("--search", metavar="WORDS", help="List those that have all of them.")] = "",
-    limit: Annotated[int, typer.Option("--limit", metavar="N", help="List so many at once.")] = 100,
-    cursor: Annotated[str | None, typer.Option("--cursor", help="List what comes behind a page.")] = None,
+    target: Annotated[
+        str | None, typer.Argument(metavar="ID", help="The id of a conversation; for import, a file.")
+    ] = None,
+    search: Annotated[
+        str, typer.Option("--search", metavar="WORDS", help="List conversations that contain all these words.")
+    ] = "",
+    limit: Annotated[int, typer.Option("--limit", metavar="N", help="The size of a page of the list.")] = 100,
+    cursor: Annotated[str | None, typer.Option("--cursor", help="Continue the list behind this cursor.")] = None,
     form: Annotated[str, typer.Option("--format", metavar="FORM", help="Export as markdown or json.")] = "markdown",
     as_json: o.AsJson = False,
 ) -> None:
@@ -229,7 +235,7 @@ def serve(
 
 
 _RESERVED = ("doctor",)
-"""Commands to come: a question of these words is asked behind ``--``."""
+"""Names of future commands: a question that begins with one needs ``--`` before it."""
 
 
 def run(arguments: Sequence[str]) -> int:

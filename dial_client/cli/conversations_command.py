@@ -19,9 +19,9 @@ from dial_client.stores.sql_store import SQLStore
 from dial_client.text.safe_text import one_line, safe
 
 _MOST = 100
-"""Conversations that are listed at once, unless another number is asked for."""
+"""The default size of a page of the list."""
 MAX_IMPORT = 512 * 1024 * 1024
-"""Bytes of a conversation that is imported."""
+"""The most bytes of an imported conversation."""
 
 
 @dataclass(frozen=True, slots=True)

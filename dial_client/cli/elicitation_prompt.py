@@ -18,10 +18,10 @@ from dial_client.sinks.terminal import TerminalSink
 from dial_client.text.safe_text import one_line, safe
 
 MAX_MESSAGE = 4_000
-"""Characters of a server's question that are shown."""
+"""Characters of a server's message that are shown."""
 MAX_LABEL = 300
 MAX_TITLE = 60
-"""Characters of a name in a question: one that wraps could begin a line like ours."""
+"""Characters of a name: a longer one could wrap, and begin a line that looks like one of the program."""
 _ANSWERS = {"y": True, "yes": True, "n": False, "no": False}
 _YES = {"y": True, "yes": True, "true": True, "1": True, "n": False, "no": False, "false": False, "0": False}
 
@@ -39,7 +39,7 @@ def elicitor(sink: TerminalSink) -> Elicit:
 
     async def ask(question: Elicitation) -> ElicitationAnswer:
         if not question.tools:
-            warn(f"{question.server} asked something while nothing was asked of it: {question.message}; declined")
+            warn(f"{question.server} asked a question while none of its tools was called: {question.message}; declined")
             return ElicitationAnswer(ElicitationAction.DECLINE)
         async with sink.question():
             try:
@@ -52,7 +52,7 @@ def elicitor(sink: TerminalSink) -> Elicit:
 
 async def _decline(question: Elicitation) -> ElicitationAnswer:
     request = f"to open {question.url}" if question.url else one_line(question.message, 200)
-    warn(f"{question.server} asks: {request}; declined, as nobody is there to answer")
+    warn(f"{question.server} asks: {request}; declined, because there is no terminal to ask at")
     return ElicitationAnswer(ElicitationAction.DECLINE)
 
 
@@ -60,7 +60,7 @@ async def _open(question: Elicitation) -> ElicitationAnswer:
     _introduce(question, "wants you to open an address")
     _say_foreign([question.url or ""])
     _say("open it yourself if you trust it")
-    is_agreed = await _answered(f"Agree with {_asker(question)}? [y]es  [n]o: ", {**_ANSWERS, "": False})
+    is_agreed = await _answered(f"Agree to {_asker(question)}? [y]es  [n]o: ", {**_ANSWERS, "": False})
     return ElicitationAnswer(ElicitationAction.ACCEPT if is_agreed else ElicitationAction.DECLINE)
 
 
@@ -76,7 +76,7 @@ async def _fill_in(question: Elicitation) -> ElicitationAnswer:
     _introduce(question, "asks")
     form = Form(question.schema or {})
     if form.fields:
-        _say("nothing typed: what stands in [brackets], or left out; Ctrl-D: no answer")
+        _say("Enter alone: the value in [brackets], or none; Ctrl-D: cancel")
     content: dict[str, Any] = dict(form.defaults)
     while True:
         for field in form.fields:
@@ -110,11 +110,11 @@ async def _ask_for(field: FormField, form: Form, content: dict[str, Any]) -> Non
         if not text and (field.name in content or not field.is_required):
             return
         value = form.filled({field.name: _parsed_value(field, text)}).get(field.name)
-        problems = form.problems_with(field.name, value) if text else ["it is needed"]
+        problems = form.problems_with(field.name, value) if text else ["a value is required"]
         if not problems:
             content[field.name] = value
             return
-        _say(f"  not so: {one_line('; '.join(problems), MAX_LABEL)}")
+        _say(f"  invalid: {one_line('; '.join(problems), MAX_LABEL)}")
 
 
 def _label(field: FormField, content: Mapping[str, Any], *, hidden: bool) -> str:
@@ -162,7 +162,7 @@ def _introduce(question: Elicitation, what: str) -> None:
     if len(question.message) > MAX_MESSAGE:
         _say(f"  … {len(question.message) - MAX_MESSAGE:,} more characters are not shown")
     for warning in question.warnings:
-        _say(f"  careful: {one_line(warning, MAX_LABEL)}")
+        _say(f"  warning: {one_line(warning, MAX_LABEL)}")
 
 
 def _asker(question: Elicitation) -> str:

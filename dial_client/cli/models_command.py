@@ -33,7 +33,7 @@ async def _list_models(*, as_json: bool) -> int:
     width = max(len(model.name) for model in found)
     for model in found:
         fits = "" if memory is None else "fits" if model.fits(memory) else "too large for this machine"
-        state = "installed" if model.installed else "to be fetched"
+        state = "installed" if model.installed else "not installed"
         about = f"{model.size / 1e9:5.1f} GB  {state:<13}  {fits:<26}  {model.about}"
         print(f"{model.name:<{width}}  {about}".rstrip())
     if memory is not None:

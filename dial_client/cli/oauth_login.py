@@ -25,10 +25,10 @@ from dial_client.settings.jsonc import did_you_mean
 from dial_client.text.safe_text import one_line, safe
 
 LOGIN_SECONDS = 600.0
-"""For the person, and all the rest of it."""
+"""Seconds for the whole login, the person included."""
 _BROWSER_SECONDS = 10.0
-_WHOLE = "That is only a part: this login needs the whole address, from http:// on."
-_PASTE = "or paste here where it was sent to, and press Enter: "
+_WHOLE = "This login needs the whole URL, from http:// on."
+_PASTE = "or paste the URL it was sent to, and press Enter: "
 
 
 class TerminalLogin:
@@ -52,7 +52,7 @@ class TerminalLogin:
 
     async def _first_answer(self, state: str, *, needs_whole: bool) -> str:
         answers: list[str] = []
-        print("The browser comes back here by itself where it can;", end=" ", file=sys.stderr, flush=True)
+        print("Waiting for the browser;", end=" ", file=sys.stderr, flush=True)
         async with anyio.create_task_group() as group:
 
             async def received() -> None:
@@ -65,13 +65,13 @@ class TerminalLogin:
                 group.cancel_scope.cancel()
         print(file=sys.stderr)
         if not answers[0]:
-            raise LoginFailed("nobody logged in")
+            raise LoginFailed("no login took place")
         return answers[0]
 
     async def _pasted(self, state: str, *, needs_whole: bool) -> str:
         """Return the pasted URL, a URL made of a pasted code, or an empty text where there was no answer.
 
-        A code alone does not say whom it is from: it is asked for again where the answer has to (`needs_whole`).
+        A code alone does not name its issuer: where the issuer is required (`needs_whole`), the URL is asked for again.
         """
         while True:
             try:
@@ -117,7 +117,7 @@ async def log_out(options: Options, name: str) -> int:
         ConfigError: there is no such server behind a URL.
     """
     was_there = await TokenStorage(await _server(options, name)).forget()
-    print(f"{safe(name)}: " + ("its login is forgotten here" if was_there else "there was no login"))
+    print(f"{safe(name)}: " + ("logged out: its tokens are deleted here" if was_there else "there was no login"))
     return ExitCode.ANSWERED
 
 
@@ -126,7 +126,7 @@ async def _server(options: Options, name: str) -> configuration.ServerSettings:
     if name not in servers:
         raise ConfigError(f"there is no server {name!r}", hint=did_you_mean(name, servers))
     if servers[name].url is None:
-        raise ConfigError(f"{name!r} is a program here", hint="only servers behind a URL have a login")
+        raise ConfigError(f"{name!r} is a local program", hint="only servers behind a URL have a login")
     return servers[name]
 
 

@@ -29,7 +29,7 @@ from dial_client.turn_result import Turn
 async def answer(options: Options, question: str, typed: str = "") -> int:
     """Answer `question` in the form of ``--output``, and return the exit code.
 
-    The resources that are named in what was `typed` go along with it.
+    Resources that `typed` refers to are attached.
     """
     settings = await settings_of(options)
     provider = provider_of(options, settings)
@@ -92,7 +92,7 @@ async def _known_id(options: Options, manager: ConversationManager) -> str | Non
         if known is None:
             raise ConfigError("there is no conversation to continue")
     if known is not None and known.running:
-        warn("a turn of this conversation is under way, or its program was just killed: it is waited for")
+        warn("a turn of this conversation is running, or its program was just killed: waiting for it")
     return None if known is None else known.id
 
 

@@ -48,7 +48,7 @@ class AuditMode(StrEnum):
     ON = "on"
     OFF = "off"
     ARGUMENTS = "arguments"
-    """The arguments of calls, too."""
+    """Also the arguments of calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Options:
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     yes: bool = False
-    """Nothing is asked: what no rule denies is allowed. Not the same as ``allow=("*",)``."""
+    """No approval is asked for: every call that no rule denies runs. Not the same as ``allow=("*",)``."""
     policy: Path | None = None
     continue_latest: bool = False
     resume: str | None = None
@@ -78,7 +78,7 @@ class Options:
     sampling: bool = False
     audit: AuditMode = AuditMode.ON
     command: str = "dial-chat"
-    """As the audit log names the program."""
+    """The name of the program in the audit log."""
     trust: bool = False
 
     @classmethod
@@ -103,7 +103,7 @@ Config = Annotated[
         "-c",
         "--config",
         metavar="FILE",
-        help="The servers. Default: ./servers.json if you trust it, else servers.json in your configuration folder.",
+        help="The configuration. Default: ./servers.json if you trust it, else servers.json in your user folder.",
     ),
 ]
 Trust = Annotated[bool, typer.Option("--trust", help="Trust the ./servers.json of this folder, for this run only.")]
@@ -117,14 +117,18 @@ Model = Annotated[
     ),
 ]
 BaseUrl = Annotated[str | None, typer.Option("--base-url", metavar="URL", help="The model's endpoint.")]
-ToolFormat = Annotated[Format | None, typer.Option("--tool-format", help="How tool calls ride.")]
+ToolFormat = Annotated[
+    Format | None, typer.Option("--tool-format", help="The tool format: how tool calls are written.")
+]
 System = Annotated[str | None, typer.Option("--system", metavar="TEXT", help="Instructions for the model.")]
-MaxDepth = Annotated[int | None, typer.Option("--max-depth", metavar="N", help="Rounds of tool calls. Default: 10.")]
+MaxDepth = Annotated[
+    int | None, typer.Option("--max-depth", metavar="N", help="The most rounds of tool calls. Default: 10.")
+]
 Timeout = Annotated[float | None, typer.Option("--timeout", metavar="S", help="Seconds for a turn. Default: 120.")]
 ToolTimeout = Annotated[
     float | None, typer.Option("--tool-timeout", metavar="S", help="Seconds for one tool call. Default: 60.")
 ]
-NoStream = Annotated[bool, typer.Option("--no-stream", help="Ask the model for its answer in one piece.")]
+NoStream = Annotated[bool, typer.Option("--no-stream", help="Do not stream: request the answer in one piece.")]
 OutputForm = Annotated[Output, typer.Option("--output", help="The form of the answer on standard output.")]
 Allow = Annotated[
     list[str] | None,
@@ -134,25 +138,31 @@ Allow = Annotated[
 ]
 Deny = Annotated[
     list[str] | None,
-    typer.Option("--deny", metavar="PATTERN", help="Tools that never run, as SERVER/TOOL or TOOL; wins. Repeatable."),
+    typer.Option(
+        "--deny", metavar="PATTERN", help="Tools that never run, as SERVER/TOOL or TOOL; overrides --allow. Repeatable."
+    ),
 ]
-Yes = Annotated[bool, typer.Option("-y", "--yes", help="Allow all calls that no rule denies, and ask nothing.")]
+Yes = Annotated[bool, typer.Option("-y", "--yes", help="Run all calls that no rule denies, without asking.")]
 Policy = Annotated[
     Path | None,
-    typer.Option("--policy", metavar="FILE", help="Rules that allow, ask about or deny calls; they come first."),
+    typer.Option(
+        "--policy", metavar="FILE", help="Rules that allow, ask about or deny calls; checked before other rules."
+    ),
 ]
 Sampling = Annotated[
     bool,
-    typer.Option("--sampling", help="Let servers ask your model, a little in a turn, each time with your consent."),
+    typer.Option(
+        "--sampling", help="Let servers use your model (MCP sampling), within a budget, each time with your consent."
+    ),
 ]
-Continue = Annotated[bool, typer.Option("--continue", help="Go on with the latest conversation.")]
-Resume = Annotated[str | None, typer.Option("--resume", metavar="ID", help="Go on with this conversation.")]
-NoSave = Annotated[bool, typer.Option("--no-save", help="Do not keep this conversation.")]
+Continue = Annotated[bool, typer.Option("--continue", help="Continue the latest conversation.")]
+Resume = Annotated[str | None, typer.Option("--resume", metavar="ID", help="Continue this conversation.")]
+NoSave = Annotated[bool, typer.Option("--no-save", help="Do not store this conversation.")]
 Record = Annotated[
     Path | None,
-    typer.Option("--record", metavar="FILE", help="Write the conversation down; -m scripted:FILE plays it again."),
+    typer.Option("--record", metavar="FILE", help="Record the conversation; -m scripted:FILE replays it."),
 ]
-Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Say on standard error what is done.")]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Print details on standard error.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 NoAudit = Annotated[
     bool, typer.Option("--no-audit", help="Write no audit log of tool calls; DIAL_AUDIT=off does the same.")
@@ -161,28 +171,42 @@ AuditArguments = Annotated[
     bool, typer.Option("--audit-arguments", help="Write the arguments of tool calls into the audit log.")
 ]
 Host = Annotated[
-    str, typer.Option("--host", metavar="ADDRESS", help="Where to listen; elsewhere than on loopback with care.")
+    str,
+    typer.Option(
+        "--host",
+        metavar="ADDRESS",
+        help="The address to listen on. Anything but loopback is reachable by other machines.",
+    ),
 ]
-Port = Annotated[int, typer.Option("--port", min=0, max=65535, metavar="N", help="0 picks one that is free.")]
+Port = Annotated[
+    int, typer.Option("--port", min=0, max=65535, metavar="N", help="The port to listen on; 0 picks a free one.")
+]
 Token = Annotated[
     str | None,
-    typer.Option("--token", help="What clients have to show; else DIAL_SERVE_TOKEN, else one is made and printed."),
+    typer.Option(
+        "--token",
+        help="The token clients must send. Default: DIAL_SERVE_TOKEN, else a generated one, which is printed.",
+    ),
 ]
-NoToken = Annotated[bool, typer.Option("--no-token", help="Let in every program on this machine. On loopback only.")]
+NoToken = Annotated[
+    bool, typer.Option("--no-token", help="Require no token: every program on this machine has access. Loopback only.")
+]
 AllowHost = Annotated[
     list[str] | None,
-    typer.Option("--allow-host", metavar="NAME", help="A name by which clients may call this server. Repeatable."),
+    typer.Option(
+        "--allow-host", metavar="NAME", help="A host name that clients may use in the Host header. Repeatable."
+    ),
 ]
 Store = Annotated[
     str | None,
-    typer.Option("--store", metavar="URL", help="Where conversations are kept: a SQLite file, or postgresql://…"),
+    typer.Option("--store", metavar="URL", help="Where conversations are stored: a SQLite file, or postgresql://…"),
 ]
 Durable = Annotated[
     bool,
     typer.Option(
-        "--durable", help="Answer what was asked, whichever process dies; with pip install 'dial-client[durable]'."
+        "--durable", help="Finish every turn even if a process dies. Needs pip install 'dial-client[durable]'."
     ),
 ]
 MaxTurns = Annotated[
-    int, typer.Option("--max-turns", min=1, metavar="N", help="Turns at once; more are asked to wait.")
+    int, typer.Option("--max-turns", min=1, metavar="N", help="The most turns at once; further requests must retry.")
 ]

@@ -173,7 +173,7 @@ async def manage_grants(revoked: str | None, *, as_json: bool) -> int:
         where = f"{grant.reached} in {grant.cwd}" if grant.cwd else grant.reached
         print(one_line(f"{grant.id}  {grant.server}/{grant.tool}  since {grant.since}: {where}", 400))
     if not found:
-        warn("nothing has been allowed for always")
+        warn("no grants")
     return ExitCode.ANSWERED
 
 

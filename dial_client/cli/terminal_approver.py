@@ -28,9 +28,7 @@ def approver(sink: TerminalSink) -> Approver:
 
 async def _deny(_: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:
     if tool.change:
-        problem = (
-            f"{server}/{tool.tool} is described otherwise than when it was approved, and nobody is there to be asked"
-        )
+        problem = f"{server}/{tool.tool} has changed since it was approved, and there is no terminal to ask at"
         warn(f"{problem}: not allowed; look at it in a terminal, or let everything through with --yes")
         why = f"the server {server!r} has changed this tool since it was approved"
         return Approval(Decision.DENY, why, "changed definition")

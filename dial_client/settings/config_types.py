@@ -87,39 +87,39 @@ class ServerSettings:
     url: str | None = field(default=None, repr=False)
     """An http or https address, for the other transports."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Fit to be sent: tokens for names, printable ASCII without line breaks for values."""
+    """Valid HTTP headers: names are tokens, values printable ASCII without line breaks."""
     oauth: OAuthSettings | None = None
-    """How to log in; None for the usual way, where the server asks for it and the headers have no token."""
+    """How to log in; None for the usual login, where the server requires one and the headers have no token."""
     enabled: bool = True
-    """A server that is not enabled keeps its settings as they are written: nothing in them is expanded."""
+    """No variable is expanded in the settings of a server that is not enabled."""
     auto_approve: tuple[str, ...] = ()
-    """Names of tools, or `fnmatch` patterns, that are called without asking."""
+    """Names, or `fnmatch` patterns, of tools that run without approval."""
     enabled_tools: tuple[str, ...] | None = None
     """The only tools on offer; None for all."""
     disabled_tools: tuple[str, ...] = ()
     startup_timeout: float = 60.0
-    """Seconds until it has to be ready."""
+    """Seconds until the server must be ready."""
     tool_timeout: float | None = None
-    """Seconds for one call; None for the limit that holds for all servers."""
+    """Seconds for one call; None for the limit of all servers."""
     protocol: Protocol = Protocol.AUTO
     required: bool = False
-    """Without it there is no conversation."""
+    """If this server does not start, the client does not open."""
     lazy: bool = False
-    """It is started by the first call of one of its tools, where they are remembered from the last time."""
+    """The first call of one of its tools starts the server, if the tools are cached from an earlier run."""
     roots: tuple[str, ...] | None = None
-    """Absolute folders, or file URIs, it is told it may use; None for those that all servers are told."""
+    """The roots of the server: absolute folders or file URIs; None for the roots of all servers."""
     instructions: bool = True
-    """The model is given its instructions."""
+    """The instructions of the server are given to the model."""
     pinned: bool = False
-    """Its tools are always on offer, however many there are."""
+    """The tools of the server are always offered, however many tools there are."""
     resources: Literal["user", "tools"] = "user"
-    """Who may read its resources: the user, by naming one, or the model too, by two tools."""
+    """Who may read its resources: the user only, by a reference, or also the model, by two tools."""
     trusted: bool = False
-    """What it says of its tools (read-only, idempotent) is believed."""
+    """The annotations of its tools (read-only, idempotent) are trusted."""
     untrusted: tuple[str, ...] = ()
-    """Globs of its own tools whose results hold what strangers wrote: web pages, mail, issues."""
+    """Globs of its tools whose results hold text of third parties: web pages, mail, issues."""
     warnings: tuple[str, ...] = ()
-    """What is odd in its entry, a line each."""
+    """Warnings about the entry, one line each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +128,9 @@ class ModelSettings:
 
     name: str
     wire: Wire | None = None
-    """None for the one its preset is usually asked through, else `Wire.CHAT`."""
+    """None for the usual API of its preset, else `Wire.CHAT`."""
     base_url: str | None = field(default=None, repr=False)
-    """None for the endpoint the wire usually has."""
+    """None for the usual endpoint of the API."""
     model: str = ""
     """The model's id at the endpoint; the profile's own name where the file gives none."""
     api_key: str | None = field(default=None, repr=False)
@@ -140,11 +140,11 @@ class ModelSettings:
     max_tokens: int | None = None
     """Tokens of one reply."""
     context_window: int | None = None
-    """Tokens of a whole exchange."""
+    """Tokens of the request and the reply together."""
     quirks: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """How the endpoint differs from OpenAI's: those of `config.QUIRKS` that the profile sets."""
+    """How the endpoint differs from OpenAI's: the flags of `configuration.QUIRKS` that the profile sets."""
     preset: str | None = None
-    """The endpoint it is, by a name of `providers.presets`; None for what is known of its host."""
+    """The name of a preset in `providers.presets`; None for the preset of the host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,12 +152,12 @@ class Settings:
     """A whole configuration."""
 
     servers: Mapping[str, ServerSettings] = field(default_factory=dict)
-    """In the order of the file, those that are not enabled included."""
+    """In the order of the file, including disabled servers."""
     models: Mapping[str, ModelSettings] = field(default_factory=dict)
     default_model: str | None = None
     """A key of `models`, or any other name of a model."""
     path: Path | None = None
     warnings: tuple[str, ...] = ()
-    """What is odd but does not stop anything, a line each, with its place."""
+    """Warnings, one line each, with the place in the file."""
     policy: Policy = ()
     """The rules for calls, in the order of the file."""

@@ -132,7 +132,7 @@ def server_from_mapping(
 def _entries(top: Mapping[str, Node], unknown: Mapping[str, Node]) -> Mapping[str, Node]:
     """Return the entries of the servers: the value of ``mcpServers`` or ``servers``, or else the top level itself."""
     if "mcpServers" in top and "servers" in top:
-        raise top["servers"].error("stands beside mcpServers", "keep one of the two", at_name=True)
+        raise top["servers"].error("must not be combined with mcpServers", "keep one of the two", at_name=True)
     for key in ("mcpServers", "servers"):
         if key in top:
             return top[key].children()
@@ -191,14 +191,16 @@ def _nothing_to_reach(node: Node, unknown: Mapping[str, Node]) -> ConfigError:
     if node.source.lines and len(node.keys) == 1:
         hints.append(did_you_mean(str(node.keys[0]), _TOP))
     usual = 'a server is a program ("command") or an address ("url")'
-    return node.error("neither command nor url is given", next(filter(None, hints), usual), at_name=True)
+    return node.error("neither command nor url is present", next(filter(None, hints), usual), at_name=True)
 
 
 def _transport(found: Mapping[str, Node], values: Mapping[str, Any]) -> Transport:
     """Return the transport that the entry names, else the one that its command or URL implies."""
     program, address = "command" in values, "url" in values
     if program and address:
-        raise found["url"].error("stands beside command", "a server is a program or an address, not both", at_name=True)
+        raise found["url"].error(
+            "must not be combined with command", "a server is a program or an address, not both", at_name=True
+        )
     if "type" in values:
         if (values["type"] is Transport.STDIO) != program:
             raise found["type"].error(f"this type needs {'url' if program else 'command'}", "or leave the type out")
@@ -229,7 +231,9 @@ def _warnings(found: Mapping[str, Node], unknown: Mapping[str, Node]) -> Iterato
     for key in ("env", "headers"):
         for child in found[key].children().values() if key in found else ():
             if re.fullmatch(r"\$[A-Za-z_][A-Za-z0-9_]*", str(child.value)):
-                yield str(child.error("this is passed on as it is written", "a variable is written ${NAME}"))
+                yield str(
+                    child.error("this is not a variable, and is used as it is written", "a variable is written ${NAME}")
+                )
 
 
 def _model(name: str, node: Node, variables: Variables) -> ModelSettings:
@@ -237,7 +241,7 @@ def _model(name: str, node: Node, variables: Variables) -> ModelSettings:
     found, unknown = node.known(_MODEL, {})
     for key, child in unknown.items():
         if not key.startswith(_COMMENTS):
-            raise child.error("this is not a setting of a model", did_you_mean(key, _MODEL), at_name=True)
+            raise child.error("unknown setting of a model", did_you_mean(key, _MODEL), at_name=True)
     values = {key: _MODEL[key](variables.expanded(child)) for key, child in found.items()}
     quirks = {key: values.pop(key) for key in QUIRKS if key in values}
     return ModelSettings(name, quirks=quirks, **({"model": name} | values))

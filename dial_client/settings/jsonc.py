@@ -18,12 +18,12 @@ from typing import Any, NoReturn, TypeVar
 from dial_client.errors import ConfigError
 
 Keys = tuple[str | int, ...]
-"""The way from the top to a value: ``("mcpServers", "time", "args", 0)``."""
+"""The path from the top to a value: ``("mcpServers", "time", "args", 0)``."""
 
 T = TypeVar("T")
 
 MAX_DEPTH = 100
-"""Objects and lists inside each other; more is a `ConfigError`."""
+"""The most levels of nested objects and lists; more is a `ConfigError`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +284,7 @@ class _Scanner:
             self.fail("the file is empty", 'expected {"mcpServers": {…}}')
         value = self.value(())
         if self.peek():
-            self.fail("something stands behind the end of the JSON", "a file holds one object")
+            self.fail("there is text behind the end of the JSON", "a file holds one object")
         return Node(value, (), self.source)
 
     def value(self, keys: Keys) -> Any:

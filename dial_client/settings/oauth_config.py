@@ -23,7 +23,7 @@ def oauth(node: Node) -> OAuthSettings:
     found, unknown = node.known(_KEYS, _ALIASES)
     for key, child in unknown.items():
         if key not in _OF_OTHER_HOSTS and (hint := did_you_mean(key, _KEYS)):
-            raise child.error("this is not a setting of a login", hint, at_name=True)
+            raise child.error("unknown setting of a login", hint, at_name=True)
     settings = OAuthSettings(**{_FIELDS[key]: _KEYS[key](child) for key, child in found.items()})
     if settings.private_key is not None and settings.grant is not OAuthGrant.CLIENT_CREDENTIALS:
         raise found["privateKey"].error('needs "grantType": "client_credentials"', at_name=True)

@@ -33,7 +33,7 @@ class Effect(StrEnum):
 
 
 ANNOTATIONS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
-"""The hints a rule may ask for (MCP 2025-06-18, schema, ``ToolAnnotations``)."""
+"""The hints that a rule may require (MCP 2025-06-18, schema, ``ToolAnnotations``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,19 +42,19 @@ class PolicyRule:
 
     effect: Effect
     tools: tuple[str, ...]
-    """Patterns of `settings.tool_patterns`; one of them has to match."""
+    """Patterns of `settings.tool_patterns`; one must match."""
     arguments: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """For each argument's name, or a glob of names, the globs one of which its value has to match."""
+    """For each argument's name, or a glob of names, the globs of which its value must match one."""
     paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """For each argument's name, or a glob of names, the absolute folders in one of which its path has to lie."""
+    """For each argument's name, or a glob of names, the absolute folders of which one must contain its path."""
     annotations: Mapping[str, bool] = field(default_factory=dict)
-    """What the tool says of itself, by the names of `ANNOTATIONS`."""
+    """Annotations of the tool that are required, by the names of `ANNOTATIONS`."""
     tainted: bool | None = None
-    """Whether the conversation has to hold untrusted content, or must not; None where it makes no difference."""
+    """Whether the conversation must hold untrusted content, or must not; None for either."""
     reason: str = ""
-    """Why, for the model and for the person who is asked."""
+    """The reason, for the model and for the person."""
     name: str = ""
-    """The rule as messages call it: ``rule 2 (servers.json)``."""
+    """The name of the rule in messages: ``rule 2 (servers.json)``."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the rule as it is written, with its name; JSON types only."""
@@ -160,7 +160,7 @@ def _tools(node: Node, effect: Effect) -> tuple[str, ...]:
         if effect is Effect.ALLOW and "/" not in pattern and pattern != EVERYTHING:
             child = node.elements()[at] if isinstance(node.value, list | tuple) else node
             hint = f'write "SERVER/{pattern}" with the name of a server'
-            raise child.error("what allows a tool names its server", hint)
+            raise child.error("a pattern that allows a tool must name its server", hint)
     return patterns
 
 

@@ -57,10 +57,10 @@ class Variables:
         name, has_default, default = (inside or "").partition(":-")
         name = name.removeprefix("env:")
         if name.startswith("input:"):
-            raise node.error("${input:…} is not asked for here", "set an environment variable and write ${NAME}")
+            raise node.error("${input:…} is not supported", "set an environment variable and write ${NAME}")
         if not name or ":" in name or not name.isprintable():
             known = "${VAR}, ${VAR:-default}, ${env:VAR}, ${userHome} and ${workspaceFolder}, none inside another"
-            raise node.error("this ${…} is not known", f"there are {known}")
+            raise node.error("unknown variable syntax", f"there are {known}")
         value = self.environ.get(name)
         if value is None and not has_default:
             shown = name[:60]
