@@ -155,8 +155,8 @@ NOT_STARTED = "a server does not start, or never answers"
 NO_SUCH_FORM = "a schema is recursive, a name is too long or has odd characters"
 OTHER_CONTENT = "a result has no text, but structured content, resources or links"
 FAILING = "a tool fails, and goes on failing"
-BAD_ARGUMENTS = "the arguments are broken off or do not fit"
-NOTHING_SAID = "the model says nothing"
+BAD_ARGUMENTS = "the arguments are incomplete or invalid"
+NOTHING_SAID = "the model answers nothing"
 LOST = "ERROR: The server 'awkward' is not available: the call was lost, and may have had its effect: "
 BUSY = {"retry-after-ms": "1"}
 CUT = events({"choices": [{"delta": {"content": "Half an ans"}}]}, done=False, cut=True)
@@ -182,7 +182,7 @@ ROWS: dict[str, Row] = {
         {"chatty": entry("Chatty")},
     ),
     "two servers, same tool names": Row(
-        "two servers have tools of the same name",
+        "two servers have tools with the same name",
         after(calls("one__echo", "two__echo", text="Hi")),
         has('{"text": "Hi"}', '{"text": "Hi"}'),
         {"one": entry("Server"), "two": entry("Server")},
@@ -244,7 +244,7 @@ ROWS: dict[str, Row] = {
         has("Hi"),
     ),
     "cut in the answer": Row(
-        "the answer breaks off",
+        "the stream breaks",
         [calls("echo", text="Hi"), CUT],
         has("Hi"),
         stop=StopReason.TRUNCATED,
@@ -260,7 +260,7 @@ ROWS: dict[str, Row] = {
         text="[Unable to complete task: the model gave no answer]",
     ),
     "a new tool": Row(
-        "a server gets another tool in the middle of a turn",
+        "a server adds a tool during a turn",
         after(calls("grow"), calls("grown")),
         has("there is one more", "grown ran"),
     ),
