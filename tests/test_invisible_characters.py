@@ -77,7 +77,7 @@ def test_how_letters_join_is_as_the_idna_package_has_it() -> None:
 
 
 def of_the_page(name: str) -> str:
-    found = re.search(rf"const {name} =([^;]*);", (FOLDER / "unseen.js").read_text("utf-8"))
+    found = re.search(rf"const {name} =([^;]*);", (FOLDER / "invisible_characters.js").read_text("utf-8"))
     assert found is not None
     return "".join(re.findall(r'"([^"]*)"', found[1]))
 
@@ -90,13 +90,13 @@ def test_the_page_has_the_same_table(name: str) -> None:
 @pytest.mark.skipif(NODE is None, reason="node is not installed")
 def test_the_page_writes_out_the_same_characters_one_by_one_and_in_sequences(tmp_path: Path) -> None:
     assert NODE is not None
-    shutil.copy(FOLDER / "unseen.js", tmp_path / "unseen.mjs")
+    shutil.copy(FOLDER / "invisible_characters.js", tmp_path / "invisible_characters.mjs")
     script = (
-        "import {visible, countUnseen} from './unseen.mjs'; import fs from 'node:fs';"
+        "import {escapeInvisible, countInvisible} from './invisible_characters.mjs'; import fs from 'node:fs';"
         "const each = []; for (let point = 0; point < 0x110000; point++) {"
-        " const char = String.fromCodePoint(point); if (visible(char) !== char) each.push(point); }"
+        " const char = String.fromCodePoint(point); if (escapeInvisible(char) !== char) each.push(point); }"
         "const texts = JSON.parse(fs.readFileSync(0, 'utf8'));"
-        "console.log(JSON.stringify({each, texts: texts.map(visible), counts: texts.map(countUnseen),"
+        "console.log(JSON.stringify({each, texts: texts.map(escapeInvisible), counts: texts.map(countInvisible),"
         " unicode: process.versions.unicode, ignorable: each.filter((p) => /\\p{DI}/u.test(String.fromCodePoint(p)))}))"
     )
     (tmp_path / "all.mjs").write_text(script, "utf-8")

@@ -17,11 +17,14 @@ pytestmark = pytest.mark.skipif(NODE is None, reason="Node is not installed: it 
 
 
 def node(program: str, given: Any) -> Any:
-    """Run a program that has the page's ``parseBlocks``, ``parseInline``, ``safeAddress``, and ``given``."""
+    """Run a program that has the page's ``parseBlocks``, ``parseInline``, ``parseSafeUrl``, and ``given``."""
     assert NODE is not None
     modules = "".join(
         f"import {{ {names} }} from {json.dumps((PAGE / file).as_uri())};\n"
-        for names, file in (("parseBlocks", "markdown.js"), ("parseInline, safeAddress, plain", "inline.js"))
+        for names, file in (
+            ("parseBlocks", "markdown_blocks.js"),
+            ("parseInline, parseSafeUrl, toPlainText", "markdown_inline.js"),
+        )
     )
     code = f"{modules}const given = JSON.parse(await new Response(process.stdin).text());\n{program}"
     ended = subprocess.run(
@@ -134,7 +137,7 @@ def test_only_addresses_of_the_web_and_of_mail_can_be_followed() -> None:
     ]
     bad += ["vbscript:x", "file:///etc/passwd", "blob:http://a/b", "//a.b", "/a", "about:blank", "http://", "ftp://a.b"]
     good = ["http://a.b", "https://a.b/c?d#e", "mailto:a@b.c", "HTTPS://A.B"]
-    found = node("console.log(JSON.stringify(given.map((one) => safeAddress(one) !== null)))", [*bad, *good])
+    found = node("console.log(JSON.stringify(given.map((one) => parseSafeUrl(one) !== null)))", [*bad, *good])
     assert found == [False] * len(bad) + [True] * len(good)
 
 

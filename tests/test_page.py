@@ -11,11 +11,12 @@ from tests.browser import Browser
 from tests.pages import DONE, harmless, opened, relayed, say, served, server, shown, two_servers
 from tests.programs import HERE
 
-ASK = "document.querySelector('.ask')"
+ASK = "document.querySelector('.request')"
 LAST = ".turn:last-child"
 DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 CHIPS = "[...document.querySelectorAll('.file-name')].map(e => e.textContent)"
-DOTS = "[...document.querySelectorAll('.person img')].map(e => e.naturalWidth)"
+MESSAGES = "[...document.querySelectorAll('.user-message')].map(e => e.textContent)"
+DOTS = "[...document.querySelectorAll('.user img')].map(e => e.naturalWidth)"
 
 
 def calls(name: str, **arguments: Any) -> dict[str, Any]:
@@ -90,7 +91,7 @@ def test_images_and_documents_go_along_with_a_message(chromium: Browser, tmp_pat
         tab = opened(chromium, address)
         for path in (pdf, image, script):
             tab.choose_file("#attach-input", path)
-        assert "run.html is not sent" in shown(tab, ".toast")
+        assert "run.html was not attached" in shown(tab, ".toast")
         assert tab.run(f"({CHIPS})") == ["a report.pdf", "<b>dot.png"]
         assert tab.run(handed_over("paste", "pasted.png")) is True
         assert tab.run(handed_over("drop", "dropped.png")) is True
@@ -102,16 +103,16 @@ def test_images_and_documents_go_along_with_a_message(chromium: Browser, tmp_pat
         assert tab.run(f"({CHIPS})") == []
         for _ in range(2):
             tab.until(f"({DOTS}).join() === '1,1,1'")
-            assert shown(tab, ".said") == "What is it? @books:book://1"
+            assert shown(tab, ".user-message") == "What is it? @books:book://1"
             tab.reload()
             tab.until(DONE)
-        assert shown(tab, ".attached summary").startswith("[resource book://1 of the server books")
-        assert "The first book." in shown(tab, ".attached .reasoning-text")
-        assert tab.run("document.querySelector('.attached').open") is False
+        assert shown(tab, ".resource summary").startswith("[resource book://1 of the server books")
+        assert "The first book." in shown(tab, ".resource .reasoning-text")
+        assert tab.run("document.querySelector('.resource').open") is False
         tab.choose_file("#attach-input", pdf)
         tab.until("!document.getElementById('send').disabled")
         tab.click("#send")
-        assert "a report.pdf" in shown(tab, f"{LAST} .person .quiet")
+        assert "a report.pdf" in shown(tab, f"{LAST} .user .quiet")
         tab.until(f"document.querySelector('{LAST} .prose')?.textContent === 'Again.'")
         harmless(tab, address)
 
@@ -128,17 +129,17 @@ def test_a_call_runs_when_the_person_allows_it(chromium: Browser, tmp_path: Path
     with served(tmp_path, replies, two_servers()) as address:
         tab = opened(chromium, address)
         say(tab, "First")
-        assert shown(tab, ".ask h2") == "library wants to run echo"
-        assert shown(tab, ".ask-question") == "Run echo of library?"
-        assert shown(tab, ".ask pre") == "text: one"
+        assert shown(tab, ".request h2") == "library wants to run echo"
+        assert shown(tab, ".request-question") == "Allow library to run echo?"
+        assert shown(tab, ".request pre") == "text: one"
         assert tab.run("document.activeElement.id") == "message"  # a key that is pressed now grants nothing
         assert tab.run("document.querySelector('.tool').dataset.state") == "waiting"
-        tab.click(".ask .primary")
+        tab.click(".request .primary")
         tab.until(DONE)
         assert shown(tab, ".tool-result pre") == "one"
         say(tab, "Second")
         tab.until(ASK)
-        tab.click(".ask-buttons .button:nth-child(2)")
+        tab.click(".request-buttons .button:nth-child(2)")
         tab.until(f"!{ASK} && {DONE}")
         say(tab, "Third")
         tab.until(f"document.querySelector('{LAST} .prose:last-of-type')?.textContent === 'More.'")
@@ -151,7 +152,7 @@ def test_a_denied_call_does_not_run_and_the_model_hears_why(chromium: Browser, t
         tab = opened(chromium, address)
         say(tab, "Die")
         tab.until(ASK)
-        tab.click("#ask-reason")
+        tab.click("#request-reason")
         tab.type("it is too early")
         tab.press("Enter")
         tab.until(DONE)
@@ -171,9 +172,9 @@ def test_a_reload_in_the_middle_of_a_turn_goes_on_where_it_was(chromium: Browser
         tab.reload()
         tab.until(ASK)
         assert tab.run("document.getElementById('message').value") == "a draft"
-        assert tab.run("[...document.querySelectorAll('.said')].map(e => e.textContent)") == ["Hi", "Echo, please"]
+        assert tab.run(MESSAGES) == ["Hi", "Echo, please"]
         assert tab.run("document.querySelectorAll('.tool').length") == 1
-        tab.click(".ask .primary")
+        tab.click(".request .primary")
         tab.until(DONE)
         assert shown(tab, ".tool-result pre") == "still here"
         assert tab.run(f"document.querySelector('{LAST} .answer').innerText").count("I will use echo.") == 1
@@ -190,10 +191,10 @@ def test_a_connection_that_is_lost_is_taken_up_again(chromium: Browser, tmp_path
         say(tab, "Echo")
         tab.until(ASK)
         relay.cut()
-        tab.until("document.getElementById('status-text').textContent.includes('connection is lost')")
+        tab.until("document.getElementById('status-text').textContent.includes('Connection lost')")
         relay.mend()
-        tab.until("document.getElementById('status-text').textContent === 'Waiting for you'")
-        tab.click(".ask .primary")
+        tab.until("document.getElementById('status-text').textContent === 'Waiting for your answer'")
+        tab.click(".request .primary")
         tab.until(DONE)
         assert tab.run("document.querySelectorAll('.tool').length") == 1
         assert shown(tab, f"{LAST} .answer .prose:last-of-type") == "We are back."
@@ -219,10 +220,10 @@ def test_a_servers_question_is_a_form(chromium: Browser, tmp_path: Path) -> None
     with served(tmp_path, [calls("asks"), "It was meant."], two_servers()) as address:
         tab = opened(chromium, address)
         say(tab, "Ask me")
-        assert "asking asks, while it runs asks:" in shown(tab, ".ask h2")
-        assert shown(tab, ".ask-message") == "Really?"
-        tab.click(".ask input[type=checkbox]")
-        tab.click(".ask-form .primary")
+        assert "asking asks for input while it runs asks:" in shown(tab, ".request h2")
+        assert shown(tab, ".request-message") == "Really?"
+        tab.click(".request input[type=checkbox]")
+        tab.click(".request-form .primary")
         tab.until(DONE)
         assert shown(tab, ".tool-result pre") == "the user said accept"
         harmless(tab, address)
@@ -249,7 +250,7 @@ def test_the_panel_says_what_is_wrong_with_a_server_and_restarts_one(chromium: B
         assert "no-such-program" in shown(tab, "#servers .server[data-state=failed] .failure")
         assert "Say it again." in shown(tab, "#servers .server[data-state=ready] dl")
         tab.click("[aria-label='Restart library']")
-        assert shown(tab, ".toast") == "library is being started again."
+        assert shown(tab, ".toast") == "library is restarting."
         tab.until("document.querySelectorAll('#servers .server[data-state=ready]').length === 2")
         tab.press("Escape")
         tab.until("!document.getElementById('servers').open")

@@ -24,7 +24,8 @@ ARGUMENTS: list[dict[str, Any]] = [
     {"list": [1, "two", {"deep": ["a\nb", []]}], "unseen": "a\u200bb\u202e", "emoji": "👩\u200d💻", "quote": '"x"'},
 ]
 OUTSIDE = (
-    "[...document.querySelectorAll('.ask button, .ask input')].filter((e) => { const r = e.getBoundingClientRect(); "
+    "[...document.querySelectorAll('.request button, .request input')].filter((e) => { "
+    "const r = e.getBoundingClientRect(); "
     "return r.left < 0 || r.right > innerWidth || r.top < 0 || r.bottom > innerHeight || "
     "document.elementFromPoint((r.left + r.right) / 2, (r.top + r.bottom) / 2) !== e; }).map((e) => e.textContent)"
 )
@@ -33,12 +34,12 @@ OUTSIDE = (
 @pytest.mark.skipif(NODE is None, reason="node is not installed")
 def test_arguments_are_written_as_the_terminal_writes_them(tmp_path: Path) -> None:
     assert NODE is not None
-    for name in ("unseen", "arguments"):
-        text = (FOLDER / f"{name}.js").read_text("utf-8").replace("./unseen.js", "./unseen.mjs")
-        (tmp_path / f"{name}.mjs").write_text(text, "utf-8")
+    for name in ("invisible_characters", "argument_block"):
+        text = (FOLDER / f"{name}.js").read_text("utf-8")
+        (tmp_path / f"{name}.mjs").write_text(text.replace("_characters.js", "_characters.mjs"), "utf-8")
     script = (
-        "import {argumentBlock} from './arguments.mjs'; import fs from 'node:fs';"
-        "console.log(JSON.stringify(JSON.parse(fs.readFileSync(0, 'utf8')).map(argumentBlock)))"
+        "import {formatArguments} from './argument_block.mjs'; import fs from 'node:fs';"
+        "console.log(JSON.stringify(JSON.parse(fs.readFileSync(0, 'utf8')).map(formatArguments)))"
     )
     (tmp_path / "all.mjs").write_text(script, "utf-8")
     run = subprocess.run(
@@ -70,16 +71,16 @@ def test_whatever_is_asked_about_every_button_can_be_reached(
         tab.click("#message")
         tab.type("Go")
         tab.click("#send")
-        tab.until("document.querySelector('.ask')")
-        assert shown(tab, ".ask h2") == "library wants to run echo"
-        assert shown(tab, ".ask-question") == "Run echo of library?"
-        assert "library says: Say it again." in shown(tab, ".ask-claims")
-        assert shown(tab, ".ask pre") == argument_block(ToolCallRequest("1", "echo", arguments))
+        tab.until("document.querySelector('.request')")
+        assert shown(tab, ".request h2") == "library wants to run echo"
+        assert shown(tab, ".request-question") == "Allow library to run echo?"
+        assert "library says: Say it again." in shown(tab, ".request-claims")
+        assert shown(tab, ".request pre") == argument_block(ToolCallRequest("1", "echo", arguments))
         tab.until(f"({OUTSIDE}).length === 0")
         assert tab.run("document.documentElement.scrollWidth <= innerWidth") is True
-        tab.click("#ask-reason")
+        tab.click("#request-reason")
         tab.type("not that one")
-        tab.click(".ask-denial button")
+        tab.click(".request-denial button")
         tab.until(DONE)
         assert "not that one" in shown(tab, ".tool-result pre")
         harmless(tab, address)
@@ -90,7 +91,7 @@ def test_always_is_an_answer(chromium: Browser, tmp_path: Path) -> None:
     with served(tmp_path, [call, call, "Done."], two_servers()) as address:
         tab = opened(chromium, address)
         say(tab, "Go")
-        tab.until("document.querySelector('.ask')")
-        tab.click(".ask-buttons .button:nth-child(3)")
+        tab.until("document.querySelector('.request')")
+        tab.click(".request-buttons .button:nth-child(3)")
         tab.until(f"{DONE} && document.querySelectorAll('.tool[data-state=done]').length === 2")
         harmless(tab, address)

@@ -94,7 +94,7 @@ async def test_who_comes_back_when_the_process_is_gone_is_shown_what_is_stored(
             tab = await at(chromium, way.rstrip("/"), made)
             await seen(tab.until, f"({STATES}).join() === 'running'")
             relay.cut()
-            await seen(tab.until, "document.getElementById('status-text').textContent.includes('connection is lost')")
+            await seen(tab.until, "document.getElementById('status-text').textContent.includes('Connection lost')")
             board = there.store.board
             await board.take(*(note.id for note in await board.read({events_of(made, TURN): 0})))
             await there.store.renew(made, TURN, 0.0)
@@ -120,15 +120,15 @@ async def test_a_turn_that_goes_on_at_another_server_is_followed_there(
         here.turns.keep(live)
         gone = end_of(remote_turns.TurnLost("its process is gone"), {})
         await there.store.board.pin([(events_of(made, TURN), sse_encoder.to_json([(None, gone)]))], LONG)
-        await seen(tab.until, f"document.querySelector('.ask') && ({STATES}).join() === 'failed,waiting'")
+        await seen(tab.until, f"document.querySelector('.request') && ({STATES}).join() === 'failed,waiting'")
         assert await seen(shown, tab, ".tool-result pre") == INTERRUPTED
         left = {"conversation": made, "turn": TURN, "call": WROTE.to_dict(), "server": "pen", "tool": "write"}
         slip = {"id": "left", "about": left, "key": "", "to": "nobody"}
         await there.store.board.pin([("asked:approval", json.dumps(slip))], LONG)
         await seen(tab.reload)  # what another process has done is not among this turn's events, nor what that one asked
-        await seen(tab.until, f"document.querySelector('.ask') && {WAITING_READ}")
-        assert await seen(tab.run, "document.getElementById('ask-count').hidden")
-        await seen(tab.click, ".ask .primary")
+        await seen(tab.until, f"document.querySelector('.request') && {WAITING_READ}")
+        assert await seen(tab.run, "document.getElementById('request-count').hidden")
+        await seen(tab.click, ".request .primary")
         await seen(tab.until, f"{DONE} && ({STATES}).join() === 'failed,done'")
         assert await seen(shown, tab, ".answer .prose:last-of-type") == "Written after all."
         assert await seen(tab.run, "document.querySelector('.answer').innerText.split('I will write.').length") == 2
@@ -147,9 +147,9 @@ async def test_a_turn_that_runs_at_another_server_is_followed_allowed_and_stoppe
         async with talking(here, where) as (events, _):
             await next_text(events)
             tab = await at(chromium, there.url, where.rpartition("/")[2])
-            assert "pen wants to run write" in await seen(shown, tab, ".ask h2")
+            assert "pen wants to run write" in await seen(shown, tab, ".request h2")
             assert await seen(shown, tab, ".answer .prose") == "I will write."
-            await seen(tab.click, ".ask .primary")
+            await seen(tab.click, ".request .primary")
             await seen(tab.until, "document.querySelector('.answer .prose:last-of-type')?.textContent === 'And so'")
             assert await seen(shown, tab, ".tool-result pre") == "written: a"
             await seen(tab.press, "Escape")

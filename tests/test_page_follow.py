@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-FOLLOW = Path(__file__).parent.parent / "dial_client" / "serve" / "page" / "follow.js"
+FOLLOW = Path(__file__).parent.parent / "dial_client" / "serve" / "page" / "turn_stream.js"
 NODE = shutil.which("node")
 GONE = 'event: error\ndata: {"type": "TurnLost", "message": "nobody knows"}\n\ndata: [DONE]\n\n'
 LEFT = 'event: error\ndata: {"type": "ConversationBusy", "message": "another one goes on"}\n\ndata: [DONE]\n\n'
@@ -23,19 +23,20 @@ def followed(*answers: str | int) -> dict[str, Any]:
     """Follow a turn over these answers: a stream, or a status; 0 for none at all. Tell what the page does."""
     assert NODE is not None
     program = f"""
-    import {{ follow }} from {json.dumps(FOLLOW.as_uri())};
-    import {{ Refused }} from {json.dumps((FOLLOW.parent / "api.js").as_uri())};
+    import {{ followTurn }} from {json.dumps(FOLLOW.as_uri())};
+    import {{ RequestError }} from {json.dumps((FOLLOW.parent / "api.js").as_uri())};
     globalThis.addEventListener = globalThis.removeEventListener = () => {{}};
     const answers = {json.dumps(answers)}, asked = [], taken = [];
     const next = () => {{
       const answer = answers.shift();
-      if (typeof answer === "number") throw new Refused("", answer);
+      if (typeof answer === "number") throw new RequestError("", answer);
       return new Response(answer);
     }};
-    const api = {{ ask: async (method, path, {{ headers }}) => (asked.push(headers["Last-Event-ID"] ?? ""), next()) }};
-    const about = {{ conversation: "c", turn: "t", answer: next() }};
-    const hooks = {{ lost: () => {{}}, signal: new AbortController().signal }};
-    const isWhole = await follow(api, about, (event) => taken.push(event.name), hooks);
+    const fetch = async (method, path, {{ headers }}) => (asked.push(headers["Last-Event-ID"] ?? ""), next());
+    const api = {{ fetch }};
+    const about = {{ conversation: "c", turn: "t", response: next() }};
+    const hooks = {{ onConnection: () => {{}}, signal: new AbortController().signal }};
+    const isWhole = await followTurn(api, about, (event) => taken.push(event.name), hooks);
     console.log(JSON.stringify({{ isWhole, asked, taken, left: answers.length }}));
     """
     ended = subprocess.run(

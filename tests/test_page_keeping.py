@@ -66,9 +66,9 @@ def test_a_question_is_asked_otherwise_in_a_copy(chromium: Browser, address: str
         say(tab, words)
         tab.until(f"document.querySelectorAll('.turn-foot').length === {count}")
     before = tab.run("location.hash")
-    tab.click(".turn:last-child .person-foot button[title^=Ask]")
+    tab.click(".turn:last-child .user-foot button[title^=Edit]")
     tab.until(f"location.hash !== {before!r} && document.getElementById('message').value === 'Two'")
-    tab.until("[...document.querySelectorAll('.said')].map(e => e.textContent).join() === 'One'")
+    tab.until("[...document.querySelectorAll('.user-message')].map(e => e.textContent).join() === 'One'")
     tab.press("Enter")
     tab.until("document.querySelectorAll('.turn-foot').length === 2")
     tab.until(f"{NAMES}.length === 2")
@@ -101,7 +101,7 @@ def test_the_keyboard_is_enough(chromium: Browser, address: str) -> None:
     assert tab.run("document.getElementById('message').value") == "first\nsecond"
     tab.press("Enter")
     tab.until(DONE)
-    assert shown(tab, ".said") == "first\nsecond"
+    assert shown(tab, ".user-message") == "first\nsecond"
     assert tab.run("document.activeElement.id") == "message"
     tab.run("document.activeElement.blur()")
     tab.press("/")
@@ -144,7 +144,7 @@ def test_a_long_conversation_shows_its_end_first(chromium: Browser, address: str
     tab.until("(v => v.scrollHeight - v.scrollTop - v.clientHeight < 80)(document.getElementById('view'))")
     tab.run("document.querySelector('.earlier').click()")
     tab.until("document.querySelectorAll('.turn').length === 60")
-    assert shown(tab, ".turn .said") == "user 140"
+    assert shown(tab, ".turn .user-message") == "user 140"
     harmless(tab, address)
 
 

@@ -39,23 +39,23 @@ def test_a_person_talks_with_the_embedded_model(tmp_path: Path) -> None:
     ):
         tab = opened(chromium, address)
         say(tab, "What time is it in Tokyo?")
-        tab.until("document.querySelector('.ask')", within=200)
-        assert "time" in tab.run("document.querySelector('.ask h2').textContent")
-        tab.click(".ask-buttons .button:nth-child(2)")
+        tab.until("document.querySelector('.request')", within=200)
+        assert "time" in tab.run("document.querySelector('.request h2').textContent")
+        tab.click(".request-buttons .button:nth-child(2)")
         tab.until(f"{TURNS} === 1", within=200)
         assert "Asia/Tokyo" in tab.run("document.querySelector('.tool-result pre').textContent")
 
         say(tab, "Write a very long story about a lighthouse, in at least fifty sentences.")
-        tab.until(f"{LAST} .prose')?.textContent.length > 40 || document.querySelector('.ask')", within=200)
+        tab.until(f"{LAST} .prose')?.textContent.length > 40 || document.querySelector('.request')", within=200)
         tab.press("Escape")
         tab.until(f"{TURNS} === 2 && {LAST} .stopped')", within=200)
 
         tab.reload()
         tab.until(f"{TURNS} === 2 && document.querySelector('.tool-result pre')")
         say(tab, "Say hello.")
-        tab.until(f"document.querySelector('.ask') || {TURNS} === 3", within=200)
-        if tab.run("!!document.querySelector('.ask')"):
-            tab.click(".ask-denial button")
+        tab.until(f"document.querySelector('.request') || {TURNS} === 3", within=200)
+        if tab.run("!!document.querySelector('.request')"):
+            tab.click(".request-denial button")
         tab.until(f"{TURNS} === 3", within=200)
         assert tab.run(f"{LAST} .answer').textContent.trim()")
         harmless(tab, address)

@@ -106,10 +106,10 @@ def test_names_arguments_and_results_of_tools_are_text(chromium: Browser, tmp_pa
     with served(tmp_path, [call, title, "Done."], two_servers()) as address:
         tab = opened(chromium, address)
         say(tab, "Go")
-        tab.until("document.querySelector('.ask') || document.querySelector('.turn-foot')")
-        if tab.run("!!document.querySelector('.ask')"):
-            assert "turned \\u{202e} around" in shown(tab, ".ask pre")
-            tab.click(".ask .primary")
+        tab.until("document.querySelector('.request') || document.querySelector('.turn-foot')")
+        if tab.run("!!document.querySelector('.request')"):
+            assert "turned \\u{202e} around" in shown(tab, ".request pre")
+            tab.click(".request .primary")
         tab.until(DONE)
         assert tab.run("document.querySelectorAll('.turn :is(img, script)').length") == 0
         assert "turned \\u{202e} around" in shown(tab, ".tool pre")
@@ -123,7 +123,7 @@ def test_a_line_of_a_megabyte_is_cut_and_whole_when_asked_for(chromium: Browser,
         say(tab, "A lot")
         tab.until(DONE)
         assert tab.run("document.querySelector('.prose').textContent.length") < 30_000
-        assert "Show all of it" in shown(tab, ".prose .text-button")
+        assert "Show all" in shown(tab, ".prose .text-button")
         say(tab, "Still there?")
         tab.until("document.querySelector('.turn:last-child .prose')?.textContent === 'Still here.'")
         tab.run("document.querySelector('.prose .text-button').click()")
@@ -152,9 +152,9 @@ def test_everything_can_be_read(chromium: Browser, tmp_path: Path, theme: str) -
         tab.until(DONE)
         tab.click(".reasoning summary")
         say(tab, "Use a tool")
-        tab.until("document.querySelector('.ask')")
+        tab.until("document.querySelector('.request')")
         assert tab.run(CONTRASTS) == []
-        tab.click(".ask .primary")
+        tab.click(".request .primary")
         tab.until("document.querySelector('.failed')")
         tab.click(".tool summary")
         assert tab.run(CONTRASTS) == []
@@ -179,14 +179,14 @@ def test_whatever_can_be_used_has_a_name(chromium: Browser, tmp_path: Path) -> N
         tab.until(DONE)
         assert nameless(tab) == []
         say(tab, "Ask me")
-        tab.until("document.querySelector('.ask-form')")
+        tab.until("document.querySelector('.request-form')")
         assert nameless(tab) == []
         tab.click("#servers-button")
         tab.until("document.querySelector('#servers .server')")
         assert nameless(tab) == []
         assert tab.run("[...document.querySelectorAll('[aria-live=polite], [role=status]')].map(e => e.id)") == [
             "status",
-            "said",
+            "announcements",
         ]
         tab.press("Escape")
         tab.until("!document.getElementById('servers').open")
@@ -222,10 +222,10 @@ def test_a_phone_is_wide_enough(chromium: Browser, tmp_path: Path) -> None:
         tab.click("#message")
         tab.type("z" * 200)
         tab.click("#send")
-        tab.until("document.querySelector('.ask')")
+        tab.until("document.querySelector('.request')")
         assert tab.run("document.documentElement.scrollWidth") == 360
         assert tab.run("document.getElementById('view').scrollWidth <= innerWidth") is True
-        tab.click(".ask .primary")
+        tab.click(".request .primary")
         tab.until(DONE)
         assert tab.run("document.getElementById('view').scrollWidth <= innerWidth") is True
         assert tab.run("document.getElementById('sidebar').checkVisibility({visibilityProperty: true})") is False

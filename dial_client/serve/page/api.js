@@ -1,9 +1,9 @@
-// Talking to the server: every request has the token, every failure is a sentence.
+// Requests to the server. Each request carries the token; each failure has a message for the user.
 
 const TOKEN = "dial-token";
 
-/** What the server, or the way to it, had against a request. `status` is 0 where there was no answer. */
-export class Refused extends Error {
+/** A request that failed. `status` is the HTTP status, or 0 if there was no response. */
+export class RequestError extends Error {
   constructor(message, status = 0) {
     super(message);
     this.status = status;
@@ -12,84 +12,84 @@ export class Refused extends Error {
 
 export class Api {
   #token = sessionStorage.getItem(TOKEN);
-  #askForToken;
-  #asked = null;
+  #promptForToken;
+  #prompt = null;
 
-  /** `askForToken(wasWrong)` promises what the person types; it is asked for once, however many requests wait. */
-  constructor(askForToken) {
-    this.#askForToken = askForToken;
+  /** `promptForToken(wasWrong)` resolves to the token the user types. Requests that wait share one prompt. */
+  constructor(promptForToken) {
+    this.#promptForToken = promptForToken;
   }
 
-  /** Take the token out of the address, where nobody should find it later. */
-  takeToken() {
-    const found = /[#&]token=([^&]*)/.exec(location.hash);
-    if (!found) return;
-    this.#keep(decodeURIComponent(found[1]));
+  /** Read the token from the page's URL and remove it there. */
+  readToken() {
+    const match = /[#&]token=([^&]*)/.exec(location.hash);
+    if (!match) return;
+    this.#storeToken(decodeURIComponent(match[1]));
     history.replaceState(null, "", location.pathname + location.search);
   }
 
-  /** Ask, and give the answer's JSON; null where there is none. */
-  async json(method, path, body, signal) {
-    const response = await this.ask(method, path, { body, signal });
+  /** Send a request and return the JSON of the response; null if it has no content. */
+  async fetchJson(method, path, body, signal) {
+    const response = await this.fetch(method, path, { body, signal });
     return response.status === 204 ? null : response.json();
   }
 
-  /** Ask, and give the answer. A 401 asks the person for the token, and asks again. */
-  async ask(method, path, { body, headers = {}, signal } = {}) {
+  /** Send a request and return the response. After a 401 the user is asked for the token and the request is sent again. */
+  async fetch(method, path, { body, headers = {}, signal } = {}) {
     for (let wasWrong = this.#token !== null; ; wasWrong = true) {
       const token = this.#token;
-      const response = await this.#fetch(method, path, { body, headers, signal });
+      const response = await this.#send(method, path, { body, headers, signal });
       if (response.status !== 401) {
-        if (!response.ok) throw await refused(response);
+        if (!response.ok) throw await toRequestError(response);
         return response;
       }
       if (token !== this.#token) continue;
-      this.#asked ??= this.#askForToken(wasWrong).finally(() => (this.#asked = null));
-      this.#keep(await this.#asked);
+      this.#prompt ??= this.#promptForToken(wasWrong).finally(() => (this.#prompt = null));
+      this.#storeToken(await this.#prompt);
     }
   }
 
-  #fetch(method, path, { body, headers, signal }) {
-    const sent = { ...headers };
-    if (this.#token) sent.Authorization = `Bearer ${this.#token}`;
-    if (body !== undefined) sent["Content-Type"] = "application/json";
+  #send(method, path, { body, headers, signal }) {
+    const allHeaders = { ...headers };
+    if (this.#token) allHeaders.Authorization = `Bearer ${this.#token}`;
+    if (body !== undefined) allHeaders["Content-Type"] = "application/json";
     const text = body === undefined || typeof body === "string" ? body : JSON.stringify(body);
-    return fetch(path, { method, headers: sent, body: text, signal, cache: "no-store" }).catch((error) => {
+    return fetch(path, { method, headers: allHeaders, body: text, signal, cache: "no-store" }).catch((error) => {
       if (signal?.aborted) throw error;
-      throw new Refused("The server cannot be reached. Is it still running?");
+      throw new RequestError("The server cannot be reached. Is it still running?");
     });
   }
 
-  #keep(token) {
+  #storeToken(token) {
     this.#token = token;
     sessionStorage.setItem(TOKEN, token);
   }
 }
 
-const WORDS = {
-  403: "The server does not allow this from here.",
-  404: "It is not there any more.",
+const STATUS_MESSAGES = {
+  403: "The server rejected this request.",
+  404: "Not found. It may have been deleted.",
   409: "Another turn of this conversation is still running.",
-  413: "This is too long for the server.",
-  429: "The server has too much to do right now. Try again in a moment.",
-  503: "The server is shutting down, or has too much to do. Try again in a moment.",
+  413: "The message is too large.",
+  429: "The server is busy. Try again in a moment.",
+  503: "The server is busy or shutting down. Try again in a moment.",
 };
 
-async function refused(response) {
-  const said = await response.json().then((body) => body?.error?.message, () => null);
-  const message = typeof said === "string" && said ? said : WORDS[response.status];
-  return new Refused(message ?? `The server answered with an error (${response.status}).`, response.status);
+async function toRequestError(response) {
+  const detail = await response.json().then((body) => body?.error?.message, () => null);
+  const message = typeof detail === "string" && detail ? detail : STATUS_MESSAGES[response.status];
+  return new RequestError(message ?? `The server answered with an error (${response.status}).`, response.status);
 }
 
-/** Seconds without a single byte after which a connection is taken for dead; a living one is pinged. */
-const SILENCE = 60;
+/** Seconds without a byte after which the connection counts as lost. The server sends a comment every 15 seconds. */
+const READ_TIMEOUT = 60;
 
-/** Give the server-sent events of an answer: {name, data (a string), id}. Ends where the connection does. */
-export async function* eventsOf(response) {
+/** Yield the server-sent events of a response: {name, data (a string), id}. Ends when the connection does. */
+export async function* readEvents(response) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   try {
     let event = { name: "message", data: [], id: null };
-    for await (const line of linesOf(reader)) {
+    for await (const line of readLines(reader)) {
       if (line === "") {
         if (event.data.length) yield { ...event, data: event.data.join("\n") };
         event = { name: "message", data: [], id: event.id };
@@ -107,26 +107,26 @@ export async function* eventsOf(response) {
   }
 }
 
-async function* linesOf(reader) {
-  let begun = [];
+async function* readLines(reader) {
+  let pieces = [];
   for (;;) {
-    const { value, done } = await within(SILENCE, reader.read());
+    const { value, done } = await withTimeout(READ_TIMEOUT, reader.read());
     if (done) return;
     const lines = value.split("\n");
     const last = lines.pop();
     for (const line of lines) {
-      begun.push(line);
-      yield begun.join("").replace(/\r$/, "");
-      begun = [];
+      pieces.push(line);
+      yield pieces.join("").replace(/\r$/, "");
+      pieces = [];
     }
-    if (last) begun.push(last);
+    if (last) pieces.push(last);
   }
 }
 
-function within(seconds, promise) {
+function withTimeout(seconds, promise) {
   let timer;
-  const silence = new Promise((_, reject) => {
-    timer = setTimeout(() => reject(new Refused("The connection fell silent.")), seconds * 1000);
+  const timeout = new Promise((_, reject) => {
+    timer = setTimeout(() => reject(new RequestError("The connection timed out.")), seconds * 1000);
   });
-  return Promise.race([promise, silence]).finally(() => clearTimeout(timer));
+  return Promise.race([promise, timeout]).finally(() => clearTimeout(timer));
 }

@@ -1,220 +1,223 @@
-// The page: puts its parts together, and knows which conversation is open.
+// The page: connects its parts and keeps track of the open conversation.
 
 import { Api } from "./api.js";
-import { askCard } from "./asking.js";
+import { renderRequest } from "./approvals.js";
 import { Composer } from "./composer.js";
-import { toast, tokenTyped } from "./dialogs.js";
-import { byId, el, icon } from "./dom.js";
-import { ServersPanel } from "./servers.js";
+import { showToast, promptForToken } from "./dialogs.js";
+import { byId, el, createIcon } from "./dom.js";
+import { ServersPanel } from "./servers_panel.js";
 import { Sidebar } from "./sidebar.js";
-import { theme } from "./theme.js";
-import { Thread } from "./thread.js";
-import { visible } from "./unseen.js";
-import { sentence } from "./words.js";
+import { initTheme } from "./theme.js";
+import { Transcript } from "./transcript.js";
+import { escapeInvisible } from "./invisible_characters.js";
+import { describeError } from "./strings.js";
 
 const EXAMPLES = [
   "What can you do with the tools you have?",
   "What time is it in Tokyo?",
   "Explain a hash table in three sentences.",
 ];
-const NAMELESS = "New conversation";
-/** Pixels from the end within which the view stays at the end. */
-const NEAR = 80;
+const UNTITLED = "New conversation";
+/** Pixels from the end within which the view follows new content. */
+const END_DISTANCE = 80;
 
-theme();
-const api = new Api(tokenTyped);
-api.takeToken();
+initTheme();
+const api = new Api(promptForToken);
+api.readToken();
 
 const view = byId("view");
-const threads = new Map();
+/** The loaded conversations: id to Transcript. */
+const transcripts = new Map();
 const running = new Set();
-let thread = null;
+let current = null;
 let isAtEnd = true;
 
 const servers = new ServersPanel(api);
-const composer = new Composer({ send, stop: () => thread.stop() });
+const composer = new Composer({ send, stop: () => current.stop() });
 const sidebar = new Sidebar(api, {
-  current: () => thread?.id,
-  waits: (id) => (threads.get(id)?.asks.size ?? 0) > 0,
-  runs: (id) => threads.get(id)?.isRunning ?? running.has(id),
-  heard: (id, isRunning) => (isRunning ? running.add(id) : running.delete(id)),
-  deleted: (id) => {
-    threads.get(id)?.close();
-    threads.delete(id);
-    if (thread.id === id) go("");
+  currentId: () => current?.id,
+  isWaiting: (id) => (transcripts.get(id)?.requests.size ?? 0) > 0,
+  isRunning: (id) => transcripts.get(id)?.isRunning ?? running.has(id),
+  onListed: (id, isRunning) => (isRunning ? running.add(id) : running.delete(id)),
+  onDeleted: (id) => {
+    transcripts.get(id)?.close();
+    transcripts.delete(id);
+    if (current.id === id) navigate("");
   },
-  renamed: (id, title) => {
-    if (thread.id !== id) return;
-    thread.title = title;
-    showTitle();
+  onRenamed: (id, title) => {
+    if (current.id !== id) return;
+    current.title = title;
+    renderTitle();
   },
-  forked: (id, draft) => {
-    if (draft) composer.prepare(id, draft);
-    go(id);
+  onForked: (id, draft) => {
+    if (draft) composer.setDraft(id, draft);
+    navigate(id);
   },
 });
 
-/** Open a conversation by its id; "" for a new one. */
-function go(id) {
-  if (location.hash === `#/${id}`) open(id);
+/** Go to a conversation by its id; "" is a new conversation. */
+function navigate(id) {
+  if (location.hash === `#/${id}`) openConversation(id);
   else location.hash = `#/${id}`;
 }
 
-async function open(id) {
+async function openConversation(id) {
   closeSidebar();
-  const before = thread;
-  const known = id ? threads.get(id) : null;
-  thread = known ?? made(id || null);
-  if (before && before !== thread && !before.isRunning) threads.delete(before.id);
-  view.replaceChildren(thread.element);
-  growth.disconnect();
-  growth.observe(view);
-  growth.observe(thread.element);
+  const previous = current;
+  const loaded = id ? transcripts.get(id) : null;
+  current = loaded ?? createTranscript(id || null);
+  if (previous && previous !== current && !previous.isRunning) transcripts.delete(previous.id);
+  view.replaceChildren(current.element);
+  resizes.disconnect();
+  resizes.observe(view);
+  resizes.observe(current.element);
   composer.open(id);
-  show();
+  render();
   if (!matchMedia("(pointer: coarse)").matches) composer.focus();
-  if (id && !known) thread.ready = read(thread);
-  await thread.ready;
-  toEnd();
+  if (id && !loaded) current.ready = load(current);
+  await current.ready;
+  scrollToEnd();
 }
 
-async function read(one) {
+async function load(transcript) {
   view.setAttribute("aria-busy", "true");
   try {
-    await one.load();
+    await transcript.load();
   } catch (error) {
-    threads.delete(one.id);
-    if (one === thread) one.element.replaceChildren(el("div.failed", { role: "alert" }, el("p", {}, sentence(error))));
+    transcripts.delete(transcript.id);
+    if (transcript !== current) return;
+    transcript.element.replaceChildren(el("div.failed", { role: "alert" }, el("p", {}, describeError(error))));
   } finally {
     view.removeAttribute("aria-busy");
   }
 }
 
-function made(id) {
+function createTranscript(id) {
   const serverOf = (name) => servers.tools.get(name) ?? "";
-  const one = new Thread(api, id, { actions: { fork, edit, again: send }, serverOf });
-  if (id) threads.set(id, one);
-  one.addEventListener("change", () => (one === thread ? show() : sidebar.mark()));
-  one.addEventListener("said", () => one === thread && toEnd());
-  one.addEventListener("servers", () => servers.soon());
-  one.addEventListener("named", () => named(one));
-  one.addEventListener("over", () => over(one));
-  return one;
+  const transcript = new Transcript(api, id, { actions: { fork, edit, resend: send }, serverOf });
+  if (id) transcripts.set(id, transcript);
+  const isCurrent = () => transcript === current;
+  transcript.addEventListener("change", () => (isCurrent() ? render() : sidebar.updateStates()));
+  transcript.addEventListener("sent", () => isCurrent() && scrollToEnd());
+  transcript.addEventListener("servers", () => servers.refreshSoon());
+  transcript.addEventListener("created", () => onCreated(transcript));
+  transcript.addEventListener("finished", () => onFinished(transcript));
+  return transcript;
 }
 
-function named(one) {
-  threads.set(one.id, one);
-  if (one !== thread) return;
-  history.replaceState(null, "", `#/${one.id}`);
-  composer.name(one.id);
+function onCreated(transcript) {
+  transcripts.set(transcript.id, transcript);
+  if (transcript !== current) return;
+  history.replaceState(null, "", `#/${transcript.id}`);
+  composer.assignId(transcript.id);
 }
 
-function over(one) {
-  running.delete(one.id);
+function onFinished(transcript) {
+  running.delete(transcript.id);
   sidebar.refresh();
-  if (one !== thread) threads.delete(one.id);
+  if (transcript !== current) transcripts.delete(transcript.id);
 }
 
-/** Say something, {text, files}, in the open conversation; whether the server took it. */
-async function send(said) {
-  const one = thread;
-  await one.ready;
-  if (one.isRunning) return false;
-  const before = one.count;
+/** Send a message, {text, files}, in the open conversation. Resolves to true if the server accepted it. */
+async function send(message) {
+  const transcript = current;
+  await transcript.ready;
+  if (transcript.isRunning) return false;
+  const before = transcript.count;
   try {
-    await one.send(said);
+    await transcript.send(message);
     sidebar.refresh();
     return true;
   } catch (error) {
-    toast(sentence(error));
-    // It may have come to the server all the same, or somebody else may have been first.
-    if (one.id === null || !(await one.load().then(() => true, () => false))) return false;
-    return one.count > before;
+    showToast(describeError(error));
+    // The message may have reached the server all the same.
+    if (transcript.id === null || !(await transcript.load().then(() => true, () => false))) return false;
+    return transcript.count > before;
   }
 }
 
-/** Go on behind an answer in a new conversation. */
+/** Continue after an answer in a new conversation. */
 async function fork(number) {
-  const at = await endOf(number);
-  if (at !== null) await sidebar.fork(thread.id, at);
+  const at = await countMessagesTo(number);
+  if (at !== null) await sidebar.fork(current.id, at);
 }
 
-/** Ask something otherwise: a new conversation of what was before it, with the words in the field. */
-async function edit(number, said) {
+/** Edit a message: open a new conversation of the messages before it, with the message as its draft. */
+async function edit(number, message) {
   if (number === 0) {
-    composer.prepare("", said);
-    go("");
+    composer.setDraft("", message);
+    navigate("");
     return;
   }
-  const at = await endOf(number - 1);
-  if (at !== null) await sidebar.fork(thread.id, at, said);
+  const at = await countMessagesTo(number - 1);
+  if (at !== null) await sidebar.fork(current.id, at, message);
 }
 
-/** Count the messages up to the end of a question's answer, as the server has them; null where it does not say. */
-async function endOf(number) {
+/** Count the stored messages up to the end of a turn; null if the request fails. */
+async function countMessagesTo(number) {
   try {
-    const { messages } = await api.json("GET", `conversations/${encodeURIComponent(thread.id)}`);
+    const { messages } = await api.fetchJson("GET", `conversations/${encodeURIComponent(current.id)}`);
     const starts = messages.flatMap(({ role }, at) => (role === "user" ? [at] : []));
     return starts[number + 1] ?? messages.length;
   } catch (error) {
-    toast(sentence(error));
+    showToast(describeError(error));
     return null;
   }
 }
 
-function show() {
-  showTitle();
-  const isNew = thread.isEmpty && !thread.isRunning && thread.id === null;
+function render() {
+  renderTitle();
+  const isNew = current.isEmpty && !current.isRunning && current.id === null;
   byId("welcome").hidden = !isNew;
-  byId("status-text").textContent = statusOf(thread);
-  byId("status").dataset.state = thread.asks.size ? "waiting" : thread.isRunning ? "running" : "";
-  composer.run(thread.isRunning, thread.isStopping);
-  showAsk();
-  sidebar.mark();
+  byId("status-text").textContent = describeStatus(current);
+  byId("status").dataset.state = current.requests.size ? "waiting" : current.isRunning ? "running" : "";
+  composer.setRunning(current.isRunning, current.isStopping);
+  renderRequests();
+  sidebar.updateStates();
 }
 
-function statusOf({ isLost, asks, status }) {
-  if (isLost) return "The connection is lost. Trying again…";
-  return asks.size ? "Waiting for you" : status;
+function describeStatus({ isDisconnected, requests, status }) {
+  if (isDisconnected) return "Connection lost. Reconnecting…";
+  return requests.size ? "Waiting for your answer" : status;
 }
 
-function showTitle() {
-  const title = thread.title || NAMELESS;
-  byId("title").textContent = visible(title);
-  document.title = thread.title ? `${visible(title)} · dial-chat` : "dial-chat";
-  byId("conversation-more").hidden = thread.id === null;
+function renderTitle() {
+  const title = current.title || UNTITLED;
+  byId("title").textContent = escapeInvisible(title);
+  document.title = current.title ? `${escapeInvisible(title)} · dial-chat` : "dial-chat";
+  byId("conversation-more").hidden = current.id === null;
 }
 
-/** Show the first of what is asked for; the one that is shown stays as it is while the person types into it. */
-function showAsk() {
-  const asks = byId("asks");
-  const [ask] = thread.asks.values();
-  byId("ask-count").hidden = thread.asks.size < 2;
-  byId("ask-count").textContent = `${thread.asks.size} things wait for you, one after the other`;
-  if (asks.firstElementChild?.dataset.ask === ask?.id) return;
-  const hadFocus = asks.inert || asks.contains(document.activeElement);
-  const of = thread;
+/** Show the first request. A request that is already shown is left alone: the user may be typing into it. */
+function renderRequests() {
+  const container = byId("requests");
+  const [request] = current.requests.values();
+  byId("request-count").hidden = current.requests.size < 2;
+  byId("request-count").textContent = `${current.requests.size} requests need your answer`;
+  if (container.firstElementChild?.dataset.request === request?.id) return;
+  const hadFocus = container.inert || container.contains(document.activeElement);
+  const transcript = current;
   const answer = async (body) => {
-    asks.inert = true;
-    await of.answer(ask, body).catch((error) => toast(sentence(error)));
-    asks.inert = false;
+    container.inert = true;
+    await transcript.answer(request, body).catch((error) => showToast(describeError(error)));
+    container.inert = false;
   };
-  asks.replaceChildren(...(ask ? [askCard(ask, answer)] : []));
+  container.replaceChildren(...(request ? [renderRequest(request, answer)] : []));
   if (hadFocus) composer.focus();
 }
 
-const isNear = () => view.scrollHeight - view.scrollTop - view.clientHeight < NEAR;
+const isNearEnd = () => view.scrollHeight - view.scrollTop - view.clientHeight < END_DISTANCE;
 
-function toEnd() {
+function scrollToEnd() {
   isAtEnd = true;
   view.scrollTop = view.scrollHeight;
   byId("to-end").hidden = true;
 }
 
-/** Stay at the end while there comes more, but only there: who reads further up is left alone. */
-const growth = new ResizeObserver(() => {
-  if (isAtEnd) toEnd();
-  else byId("to-end").hidden = isNear();
+/** Follow new content at the end. A user who has scrolled up stays there. */
+const resizes = new ResizeObserver(() => {
+  if (isAtEnd) scrollToEnd();
+  else byId("to-end").hidden = isNearEnd();
 });
 
 function closeSidebar() {
@@ -222,48 +225,48 @@ function closeSidebar() {
   byId("menu").setAttribute("aria-expanded", "false");
 }
 
-function wire() {
+function connectEvents() {
   let top = 0;
   view.addEventListener("scroll", () => {
-    // Only who scrolls up leaves the end: the view may just have become smaller, or what is in it larger.
-    if (isNear() || view.scrollTop < top) isAtEnd = isNear();
+    // Only scrolling up leaves the end: the view may have shrunk, or its content may have grown.
+    if (isNearEnd() || view.scrollTop < top) isAtEnd = isNearEnd();
     top = view.scrollTop;
     byId("to-end").hidden = isAtEnd;
   }, { passive: true });
-  byId("to-end").addEventListener("click", toEnd);
-  byId("new").addEventListener("click", () => go(""));
+  byId("to-end").addEventListener("click", scrollToEnd);
+  byId("new").addEventListener("click", () => navigate(""));
   byId("menu").addEventListener("click", () => {
     const isOpen = document.body.classList.toggle("with-sidebar");
     byId("menu").setAttribute("aria-expanded", String(isOpen));
     if (isOpen) byId("new").focus();
   });
-  byId("shade").addEventListener("click", closeSidebar);
+  byId("backdrop").addEventListener("click", closeSidebar);
   byId("conversation-more").addEventListener("click", (event) => {
-    sidebar.menu(event.currentTarget, { id: thread.id, title: thread.title || NAMELESS });
+    sidebar.openMenu(event.currentTarget, { id: current.id, title: current.title || UNTITLED });
   });
   byId("skip").addEventListener("click", (event) => {
     event.preventDefault();
     composer.focus();
   });
   addEventListener("hashchange", () => {
-    api.takeToken();
-    open(hashed());
+    api.readToken();
+    openConversation(idFromHash());
   });
-  addEventListener("keydown", keys);
+  addEventListener("keydown", onKeyDown);
   document.addEventListener("visibilitychange", () => document.hidden || sidebar.refresh());
-  for (const picture of document.querySelectorAll("[data-icon]")) picture.prepend(icon(picture.dataset.icon));
+  for (const element of document.querySelectorAll("[data-icon]")) element.prepend(createIcon(element.dataset.icon));
   const example = (text) => el("button.example", { type: "button", onclick: () => send({ text, files: [] }) }, text);
   byId("examples").append(...EXAMPLES.map(example));
 }
 
-function keys(event) {
+function onKeyDown(event) {
   const isTyping = event.target.closest?.("input, textarea, select, [contenteditable]");
   if (event.defaultPrevented || event.isComposing || document.querySelector("dialog[open]")) return;
   if (event.key === "Escape") {
     if (document.body.classList.contains("with-sidebar")) {
       closeSidebar();
       byId("menu").focus();
-    } else if (thread.isRunning) thread.stop();
+    } else if (current.isRunning) current.stop();
   } else if (event.key === "/" && !isTyping && !event.ctrlKey && !event.metaKey) {
     event.preventDefault();
     document.body.classList.add("with-sidebar");
@@ -271,10 +274,10 @@ function keys(event) {
   }
 }
 
-const hashed = () => (location.hash.startsWith("#/") ? decodeURIComponent(location.hash.slice(2)) : "");
+const idFromHash = () => (location.hash.startsWith("#/") ? decodeURIComponent(location.hash.slice(2)) : "");
 
-wire();
+connectEvents();
 await servers.refresh();
-await Promise.all([open(hashed()), sidebar.refresh()]);
-const models = await api.json("GET", "v1/models").catch(() => null);
-byId("model").textContent = visible(models?.data?.[0]?.id ?? "");
+await Promise.all([openConversation(idFromHash()), sidebar.refresh()]);
+const models = await api.fetchJson("GET", "v1/models").catch(() => null);
+byId("model").textContent = escapeInvisible(models?.data?.[0]?.id ?? "");

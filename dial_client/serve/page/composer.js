@@ -1,11 +1,11 @@
-// The field for messages: grows with what is in it, keeps what was not sent, and becomes the stop button.
+// The message field: it grows with its text and keeps drafts. Its button sends the message or stops the turn.
 //
-// What is said is {text, files}; files stay for as long as the page is open, text in the browser's storage.
+// A draft is {text, files}. Text is kept in the browser's storage, files for as long as the page is open.
 
-import { byId, icon, say } from "./dom.js";
-import { Files } from "./files.js";
+import { byId, createIcon, announce } from "./dom.js";
+import { Attachments } from "./attachments.js";
 
-const DRAFT = "dial-draft:";
+const DRAFT_PREFIX = "dial-draft:";
 
 export class Composer {
   #field = byId("message");
@@ -13,9 +13,9 @@ export class Composer {
   #hooks;
   #key = "";
   #isRunning = false;
-  #files = new Files(() => this.#show());
+  #files = new Attachments(() => this.#update());
 
-  /** `hooks`: {send(said), stop()}. */
+  /** `hooks`: {send(message), stop()}. */
   constructor(hooks) {
     this.#hooks = hooks;
     byId("composer").addEventListener("submit", (event) => {
@@ -26,49 +26,49 @@ export class Composer {
     this.#field.addEventListener("keydown", (event) => {
       if (event.key !== "Enter" || event.shiftKey || event.isComposing || matchMedia("(pointer: coarse)").matches) return;
       event.preventDefault();
-      if (this.#isRunning) say("The answer is still being written. Escape stops it.");
+      if (this.#isRunning) announce("The answer is not finished. Press Escape to stop it.");
       else this.#send();
     });
     this.#field.addEventListener("input", () => {
-      this.#grow();
-      keep(DRAFT + this.#key, this.#field.value);
-      this.#show();
+      this.#fitHeight();
+      saveDraft(DRAFT_PREFIX + this.#key, this.#field.value);
+      this.#update();
     });
-    addEventListener("resize", () => this.#grow());
+    addEventListener("resize", () => this.#fitHeight());
   }
 
-  /** Turn to a conversation: what was begun for it stands in the field again. */
+  /** Switch to a conversation and show its draft. */
   open(key) {
     this.#key = key;
-    this.text = kept(DRAFT + key);
+    this.text = loadDraft(DRAFT_PREFIX + key);
     this.#files.open(key);
   }
 
-  /** Lay something ready for when a conversation is opened. */
-  prepare(key, { text, files }) {
-    keep(DRAFT + key, text);
+  /** Set the draft of a conversation. */
+  setDraft(key, { text, files }) {
+    saveDraft(DRAFT_PREFIX + key, text);
     this.#files.set(key, files);
   }
 
-  /** A new conversation has its name now: what is being typed belongs to it. */
-  name(key) {
-    keep(DRAFT + this.#key, "");
+  /** Move the draft of the new conversation to the id it has now. */
+  assignId(key) {
+    saveDraft(DRAFT_PREFIX + this.#key, "");
     this.#key = key;
-    keep(DRAFT + key, this.#field.value);
-    this.#files.name(key);
+    saveDraft(DRAFT_PREFIX + key, this.#field.value);
+    this.#files.assignId(key);
   }
 
   set text(text) {
     this.#field.value = text;
-    keep(DRAFT + this.#key, text);
-    this.#grow();
-    this.#show();
+    saveDraft(DRAFT_PREFIX + this.#key, text);
+    this.#fitHeight();
+    this.#update();
   }
 
-  /** Show whether there is something to stop. */
-  run(isRunning, isStopping) {
+  /** Show the send button, or the stop button while a turn is running. */
+  setRunning(isRunning, isStopping) {
     this.#isRunning = isRunning;
-    this.#show(isStopping);
+    this.#update(isStopping);
   }
 
   focus() {
@@ -76,47 +76,47 @@ export class Composer {
   }
 
   async #send() {
-    await this.#files.read;
+    await this.#files.whenRead;
     if (this.#isEmpty || this.#isRunning) return;
-    const said = { text: this.#field.value, files: this.#files.all };
+    const message = { text: this.#field.value, files: this.#files.all };
     this.text = "";
     this.#files.set(this.#key, []);
-    // What is not taken comes back, unless something else is there by now.
-    if ((await this.#hooks.send(said)) || !this.#isEmpty) return;
-    this.text = said.text;
-    this.#files.set(this.#key, said.files);
+    // A rejected message is put back, unless the field has new content.
+    if ((await this.#hooks.send(message)) || !this.#isEmpty) return;
+    this.text = message.text;
+    this.#files.set(this.#key, message.files);
   }
 
   get #isEmpty() {
     return !this.#field.value.trim() && !this.#files.all.length;
   }
 
-  #show(isStopping = false) {
-    const words = this.#isRunning ? "Stop" : "Send";
-    if (this.#button.title !== words) {
-      this.#button.replaceChildren(icon(this.#isRunning ? "stop" : "send"));
-      this.#button.setAttribute("aria-label", words);
-      this.#button.title = words;
+  #update(isStopping = false) {
+    const label = this.#isRunning ? "Stop" : "Send";
+    if (this.#button.title !== label) {
+      this.#button.replaceChildren(createIcon(this.#isRunning ? "stop" : "send"));
+      this.#button.setAttribute("aria-label", label);
+      this.#button.title = label;
     }
     this.#button.disabled = this.#isRunning ? isStopping : this.#isEmpty;
   }
 
-  #grow() {
+  #fitHeight() {
     this.#field.style.height = "auto";
     this.#field.style.height = `${this.#field.scrollHeight + 2}px`;
   }
 }
 
-function keep(key, text) {
+function saveDraft(key, text) {
   try {
     if (text) localStorage.setItem(key, text);
     else localStorage.removeItem(key);
   } catch {
-    // Storage is full or forbidden: what is typed stays in the field for as long as the page is open.
+    // The storage is full or disabled: the draft stays in the field only.
   }
 }
 
-function kept(key) {
+function loadDraft(key) {
   try {
     return localStorage.getItem(key) ?? "";
   } catch {

@@ -1,9 +1,9 @@
-// Small windows before the page: each promises what the person decides. The browser keeps the focus in them.
+// Modal dialogs, toasts and menus. The promise of a dialog resolves to the user's choice.
 
-import { button, byId, el } from "./dom.js";
+import { createButton, byId, el } from "./dom.js";
 
-/** Ask whether to do something that cannot be undone. */
-export function confirmed(question, act) {
+/** Ask the user to confirm an action. */
+export function confirmAction(question, action) {
   return new Promise((resolve) => {
     const onclose = () => {
       dialog.remove();
@@ -12,15 +12,15 @@ export function confirmed(question, act) {
     const dialog = el("dialog.small", { "aria-labelledby": "dialog-title", onclose },
       el("h2", { id: "dialog-title" }, question),
       el("div.dialog-buttons", {},
-        button("Cancel", () => dialog.close("no")),
-        button(act, () => dialog.close("yes"), ".danger")));
+        createButton("Cancel", () => dialog.close("no")),
+        createButton(action, () => dialog.close("yes"), ".danger")));
     document.body.append(dialog);
     dialog.showModal();
   });
 }
 
-/** Ask for the token until there is one. */
-export function tokenTyped(wasWrong) {
+/** Ask the user for the token. */
+export function promptForToken(wasWrong) {
   return new Promise((resolve) => {
     const field = el("input", {
       type: "password",
@@ -36,13 +36,13 @@ export function tokenTyped(wasWrong) {
       dialog.remove();
       resolve(field.value.trim());
     };
-    const words = wasWrong ? "The server does not accept this token." : "The server wants to know that it is you.";
+    const text = wasWrong ? "The server does not accept this token." : "The server needs your token.";
     const dialog = el("dialog.small", { "aria-labelledby": "dialog-title", oncancel: (event) => event.preventDefault() },
       el("h2", { id: "dialog-title" }, "Token"),
-      el("p", { role: wasWrong ? "alert" : null }, words),
-      el("form", { onsubmit: send }, el("label.unseen", { for: "token" }, "Token"), field,
+      el("p", { role: wasWrong ? "alert" : null }, text),
+      el("form", { onsubmit: send }, el("label.visually-hidden", { for: "token" }, "Token"), field,
         el("p.quiet", { id: "token-hint" },
-          "It stands behind “#token=” in the address that dial-chat serve printed, or is the one it was given."),
+          "The token is in the address that dial-chat serve printed, after “#token=”. If you set a token, use that one."),
         el("div.dialog-buttons", {}, el("button.button.primary", {}, "Continue"))));
     document.body.append(dialog);
     dialog.showModal();
@@ -50,31 +50,31 @@ export function tokenTyped(wasWrong) {
   });
 }
 
-/** Show a sentence for a while, where it disturbs nobody; screen readers hear it. */
-export function toast(text) {
-  const note = el("div.toast", {}, text);
-  byId("toasts").append(note);
-  setTimeout(() => note.remove(), 6_000);
+/** Show a message for six seconds, also to screen readers. */
+export function showToast(text) {
+  const toast = el("div.toast", {}, text);
+  byId("toasts").append(toast);
+  setTimeout(() => toast.remove(), 6_000);
 }
 
-/** Open a menu below a button: `entries` are [words, act]. Arrow keys move, Escape closes. */
+/** Open a menu at a button: `entries` are [label, action]. Arrow keys move, Escape closes. */
 export function openMenu(opener, entries) {
   document.querySelector(".menu")?.remove();
-  const close = (isBack) => {
+  const close = (restoreFocus) => {
     menu.remove();
     opener.setAttribute("aria-expanded", "false");
-    removeEventListener("pointerdown", outside, true);
-    if (isBack) opener.focus();
+    removeEventListener("pointerdown", closeOutside, true);
+    if (restoreFocus) opener.focus();
   };
-  const outside = (event) => menu.contains(event.target) || close(false);
-  const items = entries.map(([words, act]) => {
+  const closeOutside = (event) => menu.contains(event.target) || close(false);
+  const items = entries.map(([label, action]) => {
     const onclick = () => {
       close(true);
-      act();
+      action();
     };
-    return el("button.menu-item", { type: "button", role: "menuitem", tabindex: "-1", onclick }, words);
+    return el("button.menu-item", { type: "button", role: "menuitem", tabindex: "-1", onclick }, label);
   });
-  const move = (event) => {
+  const onkeydown = (event) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (event.key === "Escape" || event.key === "Tab") close(true);
     else if (step) items[(items.indexOf(document.activeElement) + step + items.length) % items.length].focus();
@@ -82,13 +82,13 @@ export function openMenu(opener, entries) {
     event.preventDefault();
     event.stopPropagation();
   };
-  const menu = el("div.menu", { role: "menu", "aria-label": opener.getAttribute("aria-label"), onkeydown: move }, ...items);
+  const menu = el("div.menu", { role: "menu", "aria-label": opener.getAttribute("aria-label"), onkeydown }, ...items);
   document.body.append(menu);
-  const place = opener.getBoundingClientRect();
-  const isBelow = place.bottom + menu.offsetHeight + 8 <= innerHeight;
-  menu.style.left = `${Math.max(8, Math.min(place.left, innerWidth - menu.offsetWidth - 8))}px`;
-  menu.style.top = `${isBelow ? place.bottom + 4 : place.top - menu.offsetHeight - 4}px`;
+  const rect = opener.getBoundingClientRect();
+  const isBelow = rect.bottom + menu.offsetHeight + 8 <= innerHeight;
+  menu.style.left = `${Math.max(8, Math.min(rect.left, innerWidth - menu.offsetWidth - 8))}px`;
+  menu.style.top = `${isBelow ? rect.bottom + 4 : rect.top - menu.offsetHeight - 4}px`;
   opener.setAttribute("aria-expanded", "true");
-  addEventListener("pointerdown", outside, true);
+  addEventListener("pointerdown", closeOutside, true);
   items[0].focus();
 }

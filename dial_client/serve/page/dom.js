@@ -1,13 +1,13 @@
-// Making elements. Text goes in as text nodes only: nothing here, or in any other module, parses markup.
+// Creates elements. Text becomes text nodes: no module of the page parses markup.
 
-import { visible } from "./unseen.js";
+import { escapeInvisible } from "./invisible_characters.js";
 
 /**
- * Make an element: el("button.small", {type: "button", onclick: act}, "Save").
- * An attribute that is false, null or undefined is left out; true is an attribute without a value.
+ * Create an element: el("button.small", {type: "button", onclick: save}, "Save").
+ * Attributes that are false, null or undefined are left out; true is an attribute without a value.
  */
-export function el(what, attributes = {}, ...children) {
-  const [tag, ...classes] = what.split(".");
+export function el(selector, attributes = {}, ...children) {
+  const [tag, ...classes] = selector.split(".");
   const element = document.createElement(tag);
   if (classes.length) element.className = classes.join(" ");
   for (const [name, value] of Object.entries(attributes)) {
@@ -21,7 +21,7 @@ export function el(what, attributes = {}, ...children) {
 
 export const byId = (id) => document.getElementById(id);
 
-const SHAPES = {
+const ICON_PATHS = {
   menu: "M4 7h16M4 12h16M4 17h16",
   plus: "M12 5v14M5 12h14",
   more: "M6 12h.01M12 12h.01M18 12h.01",
@@ -44,76 +44,77 @@ const SHAPES = {
   question: "M9 9a3 3 0 1 1 4 3c-1 .5-1 1-1 2M12 17.5h.01",
 };
 
-/** Draw one of the small pictures. It says nothing: what it stands on has a name of its own. */
-export function icon(name) {
+/** Create an icon. Icons are hidden from screen readers: the element around an icon has a label. */
+export function createIcon(name) {
   const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
   const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
   svg.setAttribute("class", `icon icon-${name}`);
   svg.setAttribute("viewBox", "0 0 24 24");
   svg.setAttribute("aria-hidden", "true");
-  path.setAttribute("d", SHAPES[name]);
+  path.setAttribute("d", ICON_PATHS[name]);
   svg.append(path);
   return svg;
 }
 
-/** Make a button with words on it; `style` is more classes, such as ".primary". */
-export function button(words, onclick, style = "") {
-  return el(`button.button${style}`, { type: "button", onclick }, words);
+/** Create a button with a text; `classes` are further classes, such as ".primary". */
+export function createButton(text, onclick, classes = "") {
+  return el(`button.button${classes}`, { type: "button", onclick }, text);
 }
 
-/** Make a button that is only a picture; its name is read aloud, and shown on hovering. */
-export function iconButton(name, label, onclick, extra = "") {
-  return el(`button.icon-button${extra}`, { type: "button", "aria-label": label, title: label, onclick }, icon(name));
+/** Create a button with an icon; its label is the tooltip and the accessible name. */
+export function createIconButton(name, label, onclick) {
+  return el("button.icon-button", { type: "button", "aria-label": label, title: label, onclick }, createIcon(name));
 }
 
-/** Make a button that puts a text on the clipboard, and says so. `text` is a function: it may still grow. */
-export function copyButton(text, label = "Copy") {
-  const button = iconButton("copy", label, async () => {
-    const done = await navigator.clipboard.writeText(text()).then(() => true, () => false);
-    button.replaceChildren(icon(done ? "check" : "cross"));
-    button.title = done ? "Copied" : "The browser did not allow it";
-    say(button.title);
+/** Create a button that copies a text. `getText` is called on each click. */
+export function createCopyButton(getText, label = "Copy") {
+  const button = createIconButton("copy", label, async () => {
+    const isCopied = await navigator.clipboard.writeText(getText()).then(() => true, () => false);
+    button.replaceChildren(createIcon(isCopied ? "check" : "cross"));
+    button.title = isCopied ? "Copied" : "The browser did not allow copying";
+    announce(button.title);
     setTimeout(() => {
-      button.replaceChildren(icon("copy"));
+      button.replaceChildren(createIcon("copy"));
       button.title = label;
     }, 1500);
   });
   return button;
 }
 
-/** Have a screen reader say something: when it is free, or at once. */
-export function say(text, { atOnce = false } = {}) {
-  const region = byId(atOnce ? "said-at-once" : "said");
-  // The same text twice is only heard twice if the region changes in between.
+/** Announce a text to screen readers; an urgent text interrupts them. */
+export function announce(text, { isUrgent = false } = {}) {
+  const region = byId(isUrgent ? "alerts" : "announcements");
+  // A repeated text is announced again only if the region changes in between.
   region.replaceChildren();
   setTimeout(() => region.replaceChildren(text), 50);
 }
 
-/** Write a value for a person to check before it is sent anywhere. */
-export function asJson(value) {
-  return visible(JSON.stringify(value, null, 2) ?? "");
+/** Format a value as JSON, with invisible characters escaped. */
+export function toJson(value) {
+  return escapeInvisible(JSON.stringify(value, null, 2) ?? "");
 }
 
-const LONG = 60_000;
+/** Characters from which on only the beginning of a text is shown at first. */
+const LONG_TEXT = 60_000;
 const BEGINNING = 20_000;
 
-/** Put a text into an element; of a very long one the beginning, with a button for the rest. */
-export function setText(element, text, where = element.parentElement ?? element) {
-  if (text.length <= LONG) {
+/** Set an element's text. Of a long text only the beginning is shown, with a button in `parent` for the rest. */
+export function setText(element, text, parent = element.parentElement ?? element) {
+  if (text.length <= LONG_TEXT) {
     element.replaceChildren(text);
     return;
   }
-  const all = el("button.text-button", {
+  const button = el("button.text-button", {
     type: "button",
     onclick: () => {
       element.replaceChildren(text);
-      all.remove();
+      button.remove();
     },
-  }, `Show all of it (${count(text.length)} characters)`);
+  }, `Show all (${formatNumber(text.length)} characters)`);
   element.replaceChildren(`${text.slice(0, BEGINNING)}…`);
-  where.append(all);
+  parent.append(button);
 }
 
-export const isLong = (text) => text.length > LONG;
+export const isLong = (text) => text.length > LONG_TEXT;
 
-export const count = (number) => number.toLocaleString("en");
+export const formatNumber = (number) => number.toLocaleString("en");

@@ -1,12 +1,15 @@
-// The list of conversations: newest first, searched, renamed, forked, taken away, deleted.
+// The list of conversations, newest first: search, rename, fork, export, import and delete.
 
-import { confirmed, openMenu, toast } from "./dialogs.js";
-import { byId, el, iconButton, say } from "./dom.js";
-import { period, sentence } from "./words.js";
+import { confirmAction, openMenu, showToast } from "./dialogs.js";
+import { byId, el, createIconButton, announce } from "./dom.js";
+import { formatPeriod, describeError } from "./strings.js";
 
-const PAGE = 40;
-/** Milliseconds without a key before it is searched. */
-const TYPING = 200;
+const PAGE_SIZE = 40;
+/** Milliseconds after the last key before the search starts. */
+const SEARCH_DELAY = 200;
+
+/** What screen readers hear behind the title of a conversation. */
+const STATES = { waiting: ", needs your answer", running: ", running" };
 
 const path = (id, rest = "") => `conversations/${encodeURIComponent(id)}${rest}`;
 
@@ -17,20 +20,20 @@ export class Sidebar {
   #search = byId("search");
   #more = byId("more");
   #cursor = null;
-  #shown = [];
-  #asked = 0;
+  #conversations = [];
+  #requests = 0;
   #timer = null;
 
   /**
-   * `hooks`: {current(): id, waits(id): boolean, runs(id): boolean, heard(id, running), deleted(id), renamed(id, title),
-   * forked(id, draft)}.
+   * `hooks`: {currentId(), isWaiting(id), isRunning(id), onListed(id, running), onDeleted(id), onRenamed(id, title),
+   * onForked(id, draft)}.
    */
   constructor(api, hooks) {
     this.#api = api;
     this.#hooks = hooks;
     this.#search.addEventListener("input", () => {
       clearTimeout(this.#timer);
-      this.#timer = setTimeout(() => this.refresh({ isSearch: true }), TYPING);
+      this.#timer = setTimeout(() => this.refresh({ isSearch: true }), SEARCH_DELAY);
     });
     this.#search.addEventListener("keydown", (event) => {
       if (event.key !== "Escape" || !this.#search.value) return;
@@ -44,65 +47,67 @@ export class Sidebar {
 
   async refresh({ isSearch = false } = {}) {
     await this.#load({ isMore: false });
-    if (isSearch) say(`${this.#shown.length} ${this.#shown.length === 1 ? "conversation" : "conversations"} found`);
+    const { length } = this.#conversations;
+    if (isSearch) announce(`${length} ${length === 1 ? "conversation" : "conversations"} found`);
   }
 
-  /** Mark what is open, what is at work, and what waits for the person. */
-  mark() {
+  /** Mark the open conversation, and those that are running or wait for the user. */
+  updateStates() {
     for (const item of this.#list.querySelectorAll("[data-id]")) {
       const { id } = item.dataset;
       const link = item.querySelector("a");
-      if (id === this.#hooks.current()) link.setAttribute("aria-current", "page");
+      if (id === this.#hooks.currentId()) link.setAttribute("aria-current", "page");
       else link.removeAttribute("aria-current");
-      const state = this.#hooks.waits(id) ? "waiting" : this.#hooks.runs(id) ? "running" : "";
+      const state = this.#hooks.isWaiting(id) ? "waiting" : this.#hooks.isRunning(id) ? "running" : "";
       item.dataset.state = state;
-      item.querySelector(".unseen").textContent = { waiting: ", waits for you", running: ", at work" }[state] ?? "";
+      item.querySelector(".visually-hidden").textContent = STATES[state] ?? "";
     }
   }
 
   async #load({ isMore }) {
-    const asked = (this.#asked += 1);
+    const request = (this.#requests += 1);
     const search = this.#search.value.trim();
-    const query = new URLSearchParams({ limit: PAGE, search, ...(isMore && this.#cursor ? { cursor: this.#cursor } : {}) });
+    const query = new URLSearchParams({ limit: PAGE_SIZE, search });
+    if (isMore && this.#cursor) query.set("cursor", this.#cursor);
     try {
-      const { conversations, cursor } = await this.#api.json("GET", `conversations?${query}`);
-      if (asked !== this.#asked) return;
-      this.#shown = isMore ? [...this.#shown, ...conversations] : conversations;
+      const { conversations, cursor } = await this.#api.fetchJson("GET", `conversations?${query}`);
+      if (request !== this.#requests) return;
+      this.#conversations = isMore ? [...this.#conversations, ...conversations] : conversations;
       this.#cursor = cursor;
-      this.#show(search);
+      this.#render(search);
     } catch (error) {
-      if (asked === this.#asked) this.#list.replaceChildren(el("p.quiet", { role: "alert" }, sentence(error)));
+      if (request === this.#requests) this.#list.replaceChildren(el("p.quiet", { role: "alert" }, describeError(error)));
     }
   }
 
-  #show(search) {
+  #render(search) {
     const groups = [];
-    for (const one of this.#shown) {
-      const name = search ? "Found" : period(one.updated);
+    for (const conversation of this.#conversations) {
+      const name = search ? "Results" : formatPeriod(conversation.updated);
       if (groups.at(-1)?.name !== name) groups.push({ name, items: [] });
-      groups.at(-1).items.push(this.#item(one));
+      groups.at(-1).items.push(this.#renderItem(conversation));
     }
-    const held = this.#list.querySelector("[data-id]:focus-within")?.dataset.id;
+    const focusedId = this.#list.querySelector("[data-id]:focus-within")?.dataset.id;
     const sections = groups.map(({ name, items }) => el("section", {}, el("h2", {}, name), el("ul", {}, ...items)));
-    const none = el("p.quiet", {}, search ? "Nothing found." : "What you talk about will be here.");
-    this.#list.replaceChildren(...(sections.length ? sections : [none]));
+    const empty = el("p.quiet", {}, search ? "No conversation matches." : "Your conversations appear here.");
+    this.#list.replaceChildren(...(sections.length ? sections : [empty]));
     this.#more.hidden = !this.#cursor;
-    this.mark();
-    if (held) this.#list.querySelector(`[data-id="${CSS.escape(held)}"] a`)?.focus();
+    this.updateStates();
+    if (focusedId) this.#list.querySelector(`[data-id="${CSS.escape(focusedId)}"] a`)?.focus();
   }
 
-  #item({ id, title, running }) {
+  #renderItem({ id, title, running }) {
     const name = title || "New conversation";
-    const link = el("a", { href: `#/${id}`, title: name }, name, el("span.unseen"));
-    const more = iconButton("more", `More about “${name}”`, () => this.menu(more, { id, title: name }));
+    const link = el("a", { href: `#/${id}`, title: name }, name, el("span.visually-hidden"));
+    const more = createIconButton("more", `Actions for “${name}”`, () => this.openMenu(more, { id, title: name }));
     more.setAttribute("aria-haspopup", "menu");
     more.setAttribute("aria-expanded", "false");
-    this.#hooks.heard(id, running);
+    this.#hooks.onListed(id, running);
     return el("li", { "data-id": id }, link, more);
   }
 
-  /** Open the menu of what can be done with a conversation. */
-  menu(button, { id, title }) {
+  /** Open the menu of a conversation. */
+  openMenu(button, { id, title }) {
     openMenu(button, [
       ["Rename", () => this.#rename(id, title)],
       ["Continue in a copy", () => this.fork(id)],
@@ -112,12 +117,13 @@ export class Sidebar {
     ]);
   }
 
-  /** Make a new conversation of another's beginning, and open it with a draft, if there is one. */
+  /** Copy the first `at` messages of a conversation into a new one, and open it with a draft. */
   async fork(id, at, draft) {
-    const made = await this.#tried(() => this.#api.json("POST", path(id, "/fork"), at === undefined ? {} : { at }));
-    if (!made) return;
+    const body = at === undefined ? {} : { at };
+    const created = await this.#withToast(() => this.#api.fetchJson("POST", path(id, "/fork"), body));
+    if (!created) return;
     await this.refresh();
-    this.#hooks.forked(made.id, draft);
+    this.#hooks.onForked(created.id, draft);
   }
 
   #rename(id, title) {
@@ -125,16 +131,16 @@ export class Sidebar {
     if (!item) return;
     const link = item.querySelector("a");
     const field = el("input.rename", { type: "text", value: title, maxlength: "60", "aria-label": "New name" });
-    let isOver = false;
-    const end = async (isKept) => {
-      if (isOver) return;
-      isOver = true;
+    let isClosed = false;
+    const end = async (isAccepted) => {
+      if (isClosed) return;
+      isClosed = true;
       const name = field.value.trim();
       field.replaceWith(link);
       link.focus();
-      if (!isKept || !name || name === title) return;
-      const done = await this.#tried(() => this.#api.json("PATCH", path(id), { title: name }));
-      if (done !== undefined) this.#hooks.renamed(id, name);
+      if (!isAccepted || !name || name === title) return;
+      const result = await this.#withToast(() => this.#api.fetchJson("PATCH", path(id), { title: name }));
+      if (result !== undefined) this.#hooks.onRenamed(id, name);
       await this.refresh();
     };
     field.addEventListener("keydown", (event) => {
@@ -148,21 +154,21 @@ export class Sidebar {
   }
 
   async #delete(id, title) {
-    if (!(await confirmed(`Delete “${title}”? This cannot be undone.`, "Delete"))) return;
-    const done = await this.#tried(() => this.#api.json("DELETE", path(id)));
-    if (done === undefined) return;
-    this.#hooks.deleted(id);
+    if (!(await confirmAction(`Delete “${title}”? This cannot be undone.`, "Delete"))) return;
+    const result = await this.#withToast(() => this.#api.fetchJson("DELETE", path(id)));
+    if (result === undefined) return;
+    this.#hooks.onDeleted(id);
     await this.refresh();
-    say("Deleted");
+    announce("Deleted");
   }
 
-  async #save(id, title, format, ending) {
-    await this.#tried(async () => {
-      const answer = await this.#api.ask("GET", path(id, `/export?format=${format}`));
-      const address = URL.createObjectURL(await answer.blob());
+  async #save(id, title, format, extension) {
+    await this.#withToast(async () => {
+      const response = await this.#api.fetch("GET", path(id, `/export?format=${format}`));
+      const url = URL.createObjectURL(await response.blob());
       const name = title.replace(/[^\p{L}\p{N} _-]+/gu, " ").trim().slice(0, 60) || "conversation";
-      el("a", { href: address, download: `${name}.${ending}` }).click();
-      setTimeout(() => URL.revokeObjectURL(address), 60_000);
+      el("a", { href: url, download: `${name}.${extension}` }).click();
+      setTimeout(() => URL.revokeObjectURL(url), 60_000);
     });
   }
 
@@ -170,18 +176,19 @@ export class Sidebar {
     const [file] = input.files;
     input.value = "";
     if (!file) return;
-    const made = await this.#tried(async () => this.#api.json("POST", "conversations/import", await file.text()));
-    if (!made) return;
+    const upload = async () => this.#api.fetchJson("POST", "conversations/import", await file.text());
+    const created = await this.#withToast(upload);
+    if (!created) return;
     await this.refresh();
-    this.#hooks.forked(made.id);
+    this.#hooks.onForked(created.id);
   }
 
-  /** Give what came of it, or say what went wrong and give undefined. */
-  async #tried(act) {
+  /** Return the action's result; after an error show a toast and return undefined. */
+  async #withToast(action) {
     try {
-      return await act();
+      return await action();
     } catch (error) {
-      toast(sentence(error));
+      showToast(describeError(error));
       return undefined;
     }
   }

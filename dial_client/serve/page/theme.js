@@ -1,25 +1,25 @@
-// Dark and light: as the system has it, until the person says otherwise.
+// Dark and light colours: those of the system unless the user chooses others.
 
 import { byId } from "./dom.js";
 
 const KEY = "dial-theme";
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
-/** Show the theme that was chosen, and let the button change it. */
-export function theme() {
-  show();
-  dark.addEventListener("change", show);
+/** Apply the chosen theme and connect the button that changes it. */
+export function initTheme() {
+  applyTheme();
+  dark.addEventListener("change", applyTheme);
   byId("theme").addEventListener("click", () => {
-    const wanted = isDark() ? "light" : "dark";
-    if ((wanted === "dark") === dark.matches) localStorage.removeItem(KEY);
-    else localStorage.setItem(KEY, wanted);
-    show();
+    const theme = isDark() ? "light" : "dark";
+    if ((theme === "dark") === dark.matches) localStorage.removeItem(KEY);
+    else localStorage.setItem(KEY, theme);
+    applyTheme();
   });
 }
 
 const isDark = () => (localStorage.getItem(KEY) ?? (dark.matches ? "dark" : "light")) === "dark";
 
-function show() {
+function applyTheme() {
   document.documentElement.dataset.theme = isDark() ? "dark" : "light";
   const label = isDark() ? "Light colours" : "Dark colours";
   byId("theme").setAttribute("aria-label", label);

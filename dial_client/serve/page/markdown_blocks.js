@@ -1,23 +1,23 @@
-// Markdown: text to a tree of blocks, in time linear in its length. Knows no document; `inline` reads the lines.
+// Markdown blocks: parses text into a tree of blocks, in linear time. markdown_inline.js parses their lines.
 //
-// A block has `type` and `from`, the line it begins with: {type: "paragraph", text}, {type: "heading", level, text},
+// A block has `type` and `from`, the number of its first line: {type: "paragraph", text}, {type: "heading", level, text},
 // {type: "code", language, text, isClosed}, {type: "rule"}, {type: "quote", blocks},
 // {type: "list", start (null for bullets), items: [{blocks, done (null for no task)}], isLoose},
 // {type: "table", align, header, rows}.
 //
-// Other than CommonMark: a single line break is kept, as people and models write it; "---" under a paragraph is a
-// rule; there is no indented code, no HTML and no link defined elsewhere.
+// Differences from CommonMark: a single line break is kept, as people and models write it; "---" under a paragraph is a
+// rule; indented code, HTML and link reference definitions are not supported.
 
-/** Quotes and lists that may lie in one another; what lies deeper is a paragraph. */
-const DEEPEST = 10;
-const MOST_COLUMNS = 60;
+/** Maximum nesting of quotes and lists; deeper blocks are paragraphs. */
+const MAX_DEPTH = 10;
+const MAX_COLUMNS = 60;
 
-/** Read a text. */
+/** Parse a text. */
 export function parseBlocks(text) {
-  return blocksOf(text.replace(/\r\n?/g, "\n").split("\n"), 0);
+  return splitBlocks(text.replace(/\r\n?/g, "\n").split("\n"), 0);
 }
 
-function blocksOf(lines, depth) {
+function splitBlocks(lines, depth) {
   const blocks = [];
   let at = 0;
   while (at < lines.length) {
@@ -25,31 +25,31 @@ function blocksOf(lines, depth) {
       at += 1;
       continue;
     }
-    const [block, next] = blockAt(lines, at, depth);
+    const [block, next] = parseBlock(lines, at, depth);
     blocks.push({ from: at, ...block });
     at = next;
   }
   return blocks;
 }
 
-function blockAt(lines, at, depth) {
+function parseBlock(lines, at, depth) {
   const line = lines[at];
-  const fence = fenceOf(line);
-  if (fence) return codeAt(lines, at, fence);
-  const heading = headingOf(line);
+  const fence = parseFence(line);
+  if (fence) return parseCodeBlock(lines, at, fence);
+  const heading = parseHeading(line);
   if (heading) return [heading, at + 1];
   if (isRule(line)) return [{ type: "rule" }, at + 1];
-  if (depth < DEEPEST && isQuote(line)) return quoteAt(lines, at, depth);
-  if (depth < DEEPEST && markerOf(line)) return listAt(lines, at, depth);
-  if (isTable(lines, at)) return tableAt(lines, at);
-  return paragraphAt(lines, at, depth);
+  if (depth < MAX_DEPTH && isQuote(line)) return parseQuote(lines, at, depth);
+  if (depth < MAX_DEPTH && parseMarker(line)) return parseList(lines, at, depth);
+  if (isTable(lines, at)) return parseTable(lines, at);
+  return parseParagraph(lines, at, depth);
 }
 
 const isBlank = (line) => line === undefined || /^\s*$/.test(line);
 
-const indentOf = (line) => /^[ \t]*/.exec(line)[0].replaceAll("\t", "    ").length;
+const measureIndent = (line) => /^[ \t]*/.exec(line)[0].replaceAll("\t", "    ").length;
 
-function fenceOf(line) {
+function parseFence(line) {
   const found = /^ {0,3}(`{3,}|~{3,})/.exec(line);
   if (!found) return null;
   const rest = line.slice(found[0].length).trim();
@@ -57,11 +57,11 @@ function fenceOf(line) {
   return { mark: found[1], indent: found[0].length - found[1].length, language: rest.split(/\s/, 1)[0].slice(0, 40) };
 }
 
-function codeAt(lines, at, { mark, indent, language }) {
+function parseCodeBlock(lines, at, { mark, indent, language }) {
   let end = at + 1;
   const closes = (line) => {
-    const said = line.trim();
-    return said.length >= mark.length && indentOf(line) < 4 && said === mark[0].repeat(said.length);
+    const text = line.trim();
+    return text.length >= mark.length && measureIndent(line) < 4 && text === mark[0].repeat(text.length);
   };
   while (end < lines.length && !closes(lines[end])) end += 1;
   const strip = indent ? new RegExp(`^ {1,${indent}}`) : null;
@@ -70,7 +70,7 @@ function codeAt(lines, at, { mark, indent, language }) {
   return [{ type: "code", language, text, isClosed: end < lines.length }, end + 1];
 }
 
-function headingOf(line) {
+function parseHeading(line) {
   const found = /^ {0,3}(#{1,6})(?=[ \t]|$)/.exec(line);
   if (!found) return null;
   const text = line.slice(found[0].length).trim();
@@ -81,59 +81,59 @@ function headingOf(line) {
 }
 
 function isRule(line) {
-  if (line.length > 200 || indentOf(line) > 3) return false;
+  if (line.length > 200 || measureIndent(line) > 3) return false;
   const marks = line.replace(/\s/g, "");
   return marks.length >= 3 && "-*_".includes(marks[0]) && marks === marks[0].repeat(marks.length);
 }
 
 const isQuote = (line) => /^ {0,3}>/.test(line);
 
-function quoteAt(lines, at, depth) {
+function parseQuote(lines, at, depth) {
   const inside = [];
   let end = at;
   while (end < lines.length) {
     if (isQuote(lines[end])) inside.push(lines[end].replace(/^ {0,3}> ?/, ""));
-    else if (isBlank(lines[end]) || isBlank(inside.at(-1)) || beginsBlock(lines, end)) break;
+    else if (isBlank(lines[end]) || isBlank(inside.at(-1)) || isBlockStart(lines, end)) break;
     else inside.push(lines[end]);
     end += 1;
   }
-  return [{ type: "quote", blocks: blocksOf(inside, depth + 1) }, end];
+  return [{ type: "quote", blocks: splitBlocks(inside, depth + 1) }, end];
 }
 
-/** Read the bullet or number a line begins with: where it stands, where its text begins, and what it counts. */
-function markerOf(line) {
+/** Parse the list marker of a line: its indent, the column of its text, and its number (null for bullets). */
+function parseMarker(line) {
   const found = /^([ \t]*)([-*+]|\d{1,9}[.)])([ \t]+|$)/.exec(line);
   if (!found || isRule(line)) return null;
-  const indent = indentOf(line);
+  const indent = measureIndent(line);
   const gap = found[3].length;
   const width = indent + found[2].length + (gap > 4 || gap === 0 ? 1 : gap);
   const number = /^\d/.test(found[2]) ? Number.parseInt(found[2], 10) : null;
   return { indent, width, number, isEmpty: isBlank(line.slice(found[0].length)) };
 }
 
-function listAt(lines, at, depth) {
-  const first = markerOf(lines[at]);
+function parseList(lines, at, depth) {
+  const first = parseMarker(lines[at]);
   const items = [];
   let isLoose = false;
   let end = at;
   while (end < lines.length) {
-    const marker = markerOf(lines[end]);
+    const marker = parseMarker(lines[end]);
     if (!marker || (marker.number === null) !== (first.number === null) || marker.indent > first.indent + 1) break;
-    const [inside, next] = itemAt(lines, end, marker);
+    const [inside, next] = parseListItem(lines, end, marker);
     const task = /^\[([ xX])\][ \t]+/.exec(inside[0]);
     if (task) inside[0] = inside[0].slice(task[0].length);
-    const blocks = blocksOf(inside, depth + 1);
+    const blocks = splitBlocks(inside, depth + 1);
     items.push({ blocks, done: task ? task[1] !== " " : null });
-    const isApart = isBlank(lines[next - 1]) && next < lines.length && markerOf(lines[next])?.indent === first.indent;
+    const isApart = isBlank(lines[next - 1]) && next < lines.length && parseMarker(lines[next])?.indent === first.indent;
     isLoose ||= blocks.filter(({ type }) => type === "paragraph").length > 1 || isApart;
     end = next;
   }
   return [{ type: "list", start: first.number, items, isLoose }, end];
 }
 
-/** Give the lines of an item without their indentation, and where the next begins. Two columns are enough to belong. */
-function itemAt(lines, at, { indent, width }) {
-  const inside = [cut(lines[at], width)];
+/** Return the lines of a list item without their indent, and the next line. An indent of two columns is enough. */
+function parseListItem(lines, at, { indent, width }) {
+  const inside = [removeIndent(lines[at], width)];
   let end = at + 1;
   let wasBlank = false;
   while (end < lines.length) {
@@ -141,24 +141,24 @@ function itemAt(lines, at, { indent, width }) {
     if (isBlank(line)) {
       wasBlank = true;
     } else {
-      const own = indentOf(line);
-      const belongs = own >= width || (own > indent + 1 && (markerOf(line) || fenceOf(line.trim())));
-      const continues = !wasBlank && !beginsBlock(lines, end) && !markerOf(line);
+      const column = measureIndent(line);
+      const belongs = column >= width || (column > indent + 1 && (parseMarker(line) || parseFence(line.trim())));
+      const continues = !wasBlank && !isBlockStart(lines, end) && !parseMarker(line);
       if (!belongs && !continues) break;
       wasBlank = false;
     }
-    inside.push(cut(line, width));
+    inside.push(removeIndent(line, width));
     end += 1;
   }
   return [inside, end];
 }
 
-/** Take away so many columns of a line's beginning: white space, and the marker it may begin with. */
-function cut(line, width) {
+/** Remove the first `width` columns of a line: white space and its list marker. */
+function removeIndent(line, width) {
   const marker = /^[ \t]*(?:[-*+]|\d{1,9}[.)])/.exec(line);
   const spaces = /^[ \t]*/.exec(line)[0];
-  if (indentOf(line) >= width) return " ".repeat(indentOf(line) - width) + line.slice(spaces.length);
-  if (marker && markerOf(line)?.width === width) return line.slice(marker[0].length).replace(/^[ \t]{1,4}/, "");
+  if (measureIndent(line) >= width) return " ".repeat(measureIndent(line) - width) + line.slice(spaces.length);
+  if (marker && parseMarker(line)?.width === width) return line.slice(marker[0].length).replace(/^[ \t]{1,4}/, "");
   return line.slice(spaces.length);
 }
 
@@ -166,26 +166,26 @@ function isTable(lines, at) {
   const line = lines[at];
   const rule = lines[at + 1];
   if (!line.includes("|") || rule === undefined || rule.length > 4_000 || !/^[\s|:-]+$/.test(rule)) return false;
-  const columns = cellsOf(rule);
-  return columns.every((cell) => /^:?-+:?$/.test(cell)) && columns.length === cellsOf(line).length;
+  const columns = splitCells(rule);
+  return columns.every((cell) => /^:?-+:?$/.test(cell)) && columns.length === splitCells(line).length;
 }
 
-function tableAt(lines, at) {
-  const align = cellsOf(lines[at + 1]).map((cell) => {
+function parseTable(lines, at) {
+  const align = splitCells(lines[at + 1]).map((cell) => {
     if (cell.endsWith(":")) return cell.startsWith(":") ? "center" : "right";
     return null;
   });
   const rows = [];
   let end = at + 2;
-  while (end < lines.length && !isBlank(lines[end]) && !beginsBlock(lines, end)) {
-    rows.push(cellsOf(lines[end]).slice(0, align.length));
+  while (end < lines.length && !isBlank(lines[end]) && !isBlockStart(lines, end)) {
+    rows.push(splitCells(lines[end]).slice(0, align.length));
     end += 1;
   }
-  return [{ type: "table", align, header: cellsOf(lines[at]), rows }, end];
+  return [{ type: "table", align, header: splitCells(lines[at]), rows }, end];
 }
 
-/** Split a row at its bars, but for those that are escaped or in code. */
-function cellsOf(line) {
+/** Split a row at its bars, except those that are escaped or in code. */
+function splitCells(line) {
   const cells = [];
   let cell = "";
   for (const [piece] of line.trim().matchAll(/\\[^]|`[^`]*`|\||[^\\`|]+|[^]/g)) {
@@ -195,7 +195,7 @@ function cellsOf(line) {
     }
     cells.push(cell.trim());
     cell = "";
-    if (cells.length > MOST_COLUMNS) break;
+    if (cells.length > MAX_COLUMNS) break;
   }
   cells.push(cell.trim());
   if (cells.length > 1 && cells[0] === "") cells.shift();
@@ -203,17 +203,17 @@ function cellsOf(line) {
   return cells;
 }
 
-/** Whether a line ends a paragraph before it. Of numbers only a 1 does: a year at a line's beginning is no list. */
-function beginsBlock(lines, at) {
+/** True if a line ends the paragraph before it. A number must be 1: a year at the start of a line is no list. */
+function isBlockStart(lines, at) {
   const line = lines[at];
-  if (fenceOf(line) || headingOf(line) || isRule(line) || isQuote(line) || isTable(lines, at)) return true;
-  const marker = indentOf(line) < 4 ? markerOf(line) : null;
+  if (parseFence(line) || parseHeading(line) || isRule(line) || isQuote(line) || isTable(lines, at)) return true;
+  const marker = measureIndent(line) < 4 ? parseMarker(line) : null;
   return marker !== null && !marker.isEmpty && (marker.number === null || marker.number === 1);
 }
 
-function paragraphAt(lines, at, depth) {
+function parseParagraph(lines, at, depth) {
   let end = at + 1;
-  while (end < lines.length && !isBlank(lines[end]) && (depth >= DEEPEST || !beginsBlock(lines, end))) end += 1;
+  while (end < lines.length && !isBlank(lines[end]) && (depth >= MAX_DEPTH || !isBlockStart(lines, end))) end += 1;
   const text = lines.slice(at, end).map((line) => line.trim()).join("\n");
   return [{ type: "paragraph", text }, end];
 }

@@ -1,4 +1,4 @@
-// Markdown within a line: text to a tree of plain values, in time linear in its length. Knows no document.
+// Inline Markdown: parses text into a tree of plain values, in linear time. Does not use the document.
 //
 // A node is a string, or {t: "em" | "strong" | "del", c: nodes}, {t: "code", text}, {t: "br"},
 // {t: "link", href, c: nodes}, {t: "image", href, alt}. HTML is text, but for <br>.
@@ -7,13 +7,13 @@ const SPECIAL = /[\\`*_~[!<&\n]|https?:\/\//g;
 const PUNCTUATION = /[\p{P}\p{S}]/u;
 const ENTITIES = { amp: "&", lt: "<", gt: ">", quot: '"', nbsp: "\u00a0", "#39": "'", apos: "'" };
 
-/** Openers that are remembered at a time: a bound for the depth of the tree, and for every search. */
-const OPEN = 24;
-const MOST_MARKS = 8;
-const LONGEST_URL = 2_000;
+/** Open delimiters at a time: limits the depth of the tree and the length of each search. */
+const MAX_OPEN = 24;
+const MAX_MARKS = 8;
+const MAX_URL = 2_000;
 
 /**
- * Read a text. `open` says that more of it will come: what is not closed yet is shown as if it were,
+ * Parse a text. With `open` the text is still growing: unclosed emphasis and links count as closed,
  * so that a word does not change its look twice while it is written.
  */
 export function parseInline(text, { open = false, links = true } = {}) {
@@ -25,22 +25,22 @@ export function parseInline(text, { open = false, links = true } = {}) {
     const found = SPECIAL.exec(text);
     if (!found) break;
     builder.text(text.slice(at, found.index));
-    at = special(text, found.index, { codes, closers, open, links }, builder);
+    at = parseSpecial(text, found.index, { codes, closers, open, links }, builder);
   }
   builder.text(text.slice(at));
   return builder.finish(open);
 }
 
-/** Give the text of nodes without their form. */
-export function plain(nodes) {
+/** Return the text of nodes without formatting. */
+export function toPlainText(nodes) {
   return nodes.map((node) => {
     if (typeof node === "string") return node;
-    return node.t === "br" ? " " : node.text ?? node.alt ?? plain(node.c);
+    return node.t === "br" ? " " : node.text ?? node.alt ?? toPlainText(node.c);
   }).join("");
 }
 
-/** Give an address that may be followed, or null. The browser itself reads it, so that both agree what it is. */
-export function safeAddress(address) {
+/** Parse a URL that a link may lead to; null for other schemes. The browser parses it, so both agree on its meaning. */
+export function parseSafeUrl(address) {
   try {
     const url = new URL(address);
     return ["http:", "https:", "mailto:"].includes(url.protocol) ? url : null;
@@ -49,67 +49,67 @@ export function safeAddress(address) {
   }
 }
 
-/** Find code spans and pairs of brackets: both bind closer than emphasis, so they are known before it is read. */
+/** Find code spans and pairs of brackets. Both bind more tightly than emphasis, so they are found first. */
 function scan(text, open) {
   const runs = new Map();
   for (const run of text.matchAll(/`+/g)) {
     if (!runs.has(run[0].length)) runs.set(run[0].length, []);
     runs.get(run[0].length).push(run.index);
   }
-  for (const places of runs.values()) places.reverse();
+  for (const positions of runs.values()) positions.reverse();
   const codes = new Map();
   const closers = new Map();
   const brackets = [];
-  let behind = 0;
+  let next = 0;
   for (const found of text.matchAll(/\\[^]|`+|[[\]]/g)) {
-    if (found.index < behind || found[0][0] === "\\") continue;
+    if (found.index < next || found[0][0] === "\\") continue;
     if (found[0] === "[") brackets.push(found.index);
     else if (found[0] === "]") {
       if (brackets.length) closers.set(brackets.pop(), found.index);
     } else {
       const { length } = found[0];
-      const places = runs.get(length) ?? [];
-      while (places.length && places.at(-1) <= found.index) places.pop();
-      const end = places.length ? places.at(-1) : open && length < 3 ? text.length : -1;
+      const positions = runs.get(length) ?? [];
+      while (positions.length && positions.at(-1) <= found.index) positions.pop();
+      const end = positions.length ? positions.at(-1) : open && length < 3 ? text.length : -1;
       if (end < 0) continue;
-      behind = Math.min(end + length, text.length);
-      codes.set(found.index, { from: found.index + length, to: end, next: behind });
+      next = Math.min(end + length, text.length);
+      codes.set(found.index, { from: found.index + length, to: end, next });
     }
   }
   return { codes, closers };
 }
 
-/** Read what begins at a special character, and give where it ends. */
-function special(text, at, known, builder) {
+/** Parse the element at a special character and return the position after it. */
+function parseSpecial(text, at, known, builder) {
   switch (text[at]) {
     case "\n":
       builder.node({ t: "br" });
       return at + 1;
     case "\\":
-      return escaped(text, at, builder);
+      return parseEscape(text, at, builder);
     case "`":
-      return code(text, at, known.codes, builder);
+      return parseCode(text, at, known.codes, builder);
     case "*":
     case "_":
     case "~":
-      return delimiters(text, at, builder);
+      return parseDelimiters(text, at, builder);
     case "[":
-      return link(text, at, known, builder, false);
+      return parseLink(text, at, known, builder, false);
     case "!":
-      if (text[at + 1] === "[") return link(text, at + 1, known, builder, true);
+      if (text[at + 1] === "[") return parseLink(text, at + 1, known, builder, true);
       break;
     case "<":
-      return angle(text, at, known, builder);
+      return parseAngleBrackets(text, at, known, builder);
     case "&":
-      return entity(text, at, builder);
+      return parseEntity(text, at, builder);
     default:
-      return bare(text, at, known, builder);
+      return parseBareUrl(text, at, known, builder);
   }
   builder.text(text[at]);
   return at + 1;
 }
 
-function escaped(text, at, builder) {
+function parseEscape(text, at, builder) {
   const next = text[at + 1] ?? "";
   if (next === "\n") {
     builder.node({ t: "br" });
@@ -123,7 +123,7 @@ function escaped(text, at, builder) {
   return at + 1;
 }
 
-function code(text, at, codes, builder) {
+function parseCode(text, at, codes, builder) {
   const span = codes.get(at);
   if (!span) {
     const run = /`+/y;
@@ -132,13 +132,13 @@ function code(text, at, codes, builder) {
     builder.text(ticks);
     return at + ticks.length;
   }
-  let inside = text.slice(span.from, span.to).replaceAll("\n", " ");
-  if (inside.startsWith(" ") && inside.endsWith(" ") && inside.trim()) inside = inside.slice(1, -1);
-  builder.node({ t: "code", text: inside });
+  let content = text.slice(span.from, span.to).replaceAll("\n", " ");
+  if (content.startsWith(" ") && content.endsWith(" ") && content.trim()) content = content.slice(1, -1);
+  builder.node({ t: "code", text: content });
   return span.next;
 }
 
-function delimiters(text, at, builder) {
+function parseDelimiters(text, at, builder) {
   const mark = text[at];
   let end = at;
   while (text[end] === mark) end += 1;
@@ -147,7 +147,7 @@ function delimiters(text, at, builder) {
   const opensBefore = !/\s/.test(after) && (!PUNCTUATION.test(after) || /\s/.test(before) || PUNCTUATION.test(before));
   const closesAfter = !/\s/.test(before) && (!PUNCTUATION.test(before) || /\s/.test(after) || PUNCTUATION.test(after));
   const within = mark === "_" && opensBefore && closesAfter;
-  const usable = mark === "~" ? end - at === 2 : end - at <= MOST_MARKS;
+  const usable = mark === "~" ? end - at === 2 : end - at <= MAX_MARKS;
   builder.delimiter(mark, end - at, {
     canOpen: usable && opensBefore && (!within || PUNCTUATION.test(before)),
     canClose: usable && closesAfter && (!within || PUNCTUATION.test(after)),
@@ -155,24 +155,24 @@ function delimiters(text, at, builder) {
   return end;
 }
 
-function link(text, at, { closers, open, links }, builder, isImage) {
+function parseLink(text, at, { closers, open, links }, builder, isImage) {
   const close = closers.get(at);
   const inside = close === undefined ? "" : text.slice(at + 1, close);
-  const target = close === undefined || text[close + 1] !== "(" ? null : destination(text, close + 2, open);
+  const target = close === undefined || text[close + 1] !== "(" ? null : parseDestination(text, close + 2, open);
   if (!target || (!links && !isImage)) {
     builder.text(isImage ? "![" : "[");
     return at + 1;
   }
   const content = parseInline(inside, { links: false });
   if (target.href === null) builder.nodes(content);
-  else if (isImage) builder.node({ t: "image", href: target.href, alt: plain(content) });
+  else if (isImage) builder.node({ t: "image", href: target.href, alt: toPlainText(content) });
   else builder.node({ t: "link", href: target.href, c: content });
   return target.end;
 }
 
-/** Read the address behind "](" up to its ")"; null if it is none. An address that is still being written is null itself. */
-function destination(text, at, open) {
-  const limit = Math.min(text.length, at + LONGEST_URL);
+/** Parse the URL after "](" up to its ")". Returns null if there is none; `href` is null while the URL is being written. */
+function parseDestination(text, at, open) {
+  const limit = Math.min(text.length, at + MAX_URL);
   const pointed = text[at] === "<";
   let depth = 0;
   let end = pointed ? at + 1 : at;
@@ -191,9 +191,9 @@ function destination(text, at, open) {
   return isUnfinished ? { href: null, end: text.length } : null;
 }
 
-function angle(text, at, { links }, builder) {
-  const near = text.slice(at, at + LONGEST_URL + 20);
-  const found = /^<(?:(br)\s{0,3}\/?|((?:https?:\/\/|mailto:)[^\s<>]{1,2000}))>/i.exec(near);
+function parseAngleBrackets(text, at, { links }, builder) {
+  const candidate = text.slice(at, at + MAX_URL + 20);
+  const found = /^<(?:(br)\s{0,3}\/?|((?:https?:\/\/|mailto:)[^\s<>]{1,2000}))>/i.exec(candidate);
   if (!found) {
     builder.text("<");
     return at + 1;
@@ -204,31 +204,31 @@ function angle(text, at, { links }, builder) {
   return at + found[0].length;
 }
 
-function entity(text, at, builder) {
+function parseEntity(text, at, builder) {
   const found = /^&(amp|lt|gt|quot|nbsp|apos|#39);/.exec(text.slice(at, at + 8));
   builder.text(found ? ENTITIES[found[1]] : "&");
   return at + (found ? found[0].length : 1);
 }
 
-function bare(text, at, { links }, builder) {
+function parseBareUrl(text, at, { links }, builder) {
   const run = /[^\s<>"`]+/y;
   run.lastIndex = at;
   let address = run.exec(text)[0];
   let end = address.length;
   const depth = (address.match(/\(/g) ?? []).length - (address.match(/\)/g) ?? []).length;
-  let spare = Math.max(0, -depth);
-  while (end && (/[.,:;!?'*_~\]|]/.test(address[end - 1]) || (address[end - 1] === ")" && spare > 0))) {
-    if (address[end - 1] === ")") spare -= 1;
+  let unmatched = Math.max(0, -depth);
+  while (end && (/[.,:;!?'*_~\]|]/.test(address[end - 1]) || (address[end - 1] === ")" && unmatched > 0))) {
+    if (address[end - 1] === ")") unmatched -= 1;
     end -= 1;
   }
   address = address.slice(0, end);
   const isWord = at > 0 && /\w/.test(text[at - 1]);
-  if (!links || isWord || end > LONGEST_URL || end <= "https://".length) builder.text(address);
+  if (!links || isWord || end > MAX_URL || end <= "https://".length) builder.text(address);
   else builder.node({ t: "link", href: address, c: [address] });
   return at + end;
 }
 
-/** Puts nodes together; a frame is a run of delimiters that may open something, and what stands behind it. */
+/** Builds the tree. A frame is a run of delimiters that may open emphasis, with the nodes after it. */
 class Builder {
   #frames = [{ c: [] }];
 
@@ -256,15 +256,15 @@ class Builder {
     }
     if (!left) return;
     if (!canOpen) return this.text(mark.repeat(left));
-    if (this.#frames.length > OPEN) this.#dissolve(1);
+    if (this.#frames.length > MAX_OPEN) this.#dissolve(1);
     this.#frames.push({ mark, left, length, isBoth: canClose, c: [] });
   }
 
   finish(open) {
     while (this.#frames.length > 1) {
       const frame = this.#frames.at(-1);
-      const isBegun = open && frame.c.length && frame.left <= 2;
-      if (isBegun) this.#wrap(frame, frame.left);
+      const isUnclosed = open && frame.c.length && frame.left <= 2;
+      if (isUnclosed) this.#wrap(frame, frame.left);
       else this.#dissolve(this.#frames.length - 1);
     }
     return this.#frames[0].c;
@@ -279,7 +279,7 @@ class Builder {
     return -1;
   }
 
-  /** Close the last frame with at most so many of its delimiters, and give how many it took. */
+  /** Close the last frame with at most `most` of its delimiters; return how many were used. */
   #wrap(frame, most) {
     const used = Math.min(most, frame.left, 2);
     const node = { t: frame.mark === "~" ? "del" : used === 2 ? "strong" : "em", c: frame.c };
@@ -292,7 +292,7 @@ class Builder {
     return used;
   }
 
-  /** Make a frame part of the one before it: its delimiters were mere text. */
+  /** Merge a frame into the frame before it: its delimiters are plain text. */
   #dissolve(at) {
     const [frame] = this.#frames.splice(at, 1);
     const below = this.#frames[at - 1];

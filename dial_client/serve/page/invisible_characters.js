@@ -1,5 +1,5 @@
-// Which characters nobody sees: ranges of code points from the Unicode Character Database 17.0.0, in hexadecimal, as in
-// the host's own invisible_characters.py. A test holds the two together.
+// Invisible characters: ranges of code points from the Unicode Character Database 17.0.0, in hexadecimal, as in
+// text/invisible_characters.py of the host. A test compares the two.
 
 const DEFAULT_IGNORABLE =
   "ad 34f 61c 115f-1160 17b4-17b5 180b-180f 200b-200f 202a-202e 2060-206f 3164 fe00-fe0f feff ffa0 fff0-fff8 " +
@@ -33,32 +33,32 @@ const RIGHT_JOINING =
   "622-625 627 629 62f-632 648 671-673 675-677 688-699 6c0 6c3-6cb 6cd 6cf 6d2-6d3 6d5 6ee-6ef 759-75b " +
   "76b-76c 771 773-774 778-779 870-882 88e 8aa-8ac 8ae 8b1-8b2 8b9";
 const TRANSPARENT = "610-61a 64b-65f 670 6d6-6dc 6df-6e4 6e7-6e8 6ea-6ed 897-89f 8ca-8e1 8e3-8ff";
-// Line and paragraph separators would break a line where the terminal and the model have none.
+// Line and paragraph separators would break a line that is one line in the terminal and for the model.
 const SEPARATORS = "2028-2029";
 
-const classOf = (...tables) => tables.join(" ").split(" ").map((item) => {
+const toCharacterClass = (...tables) => tables.join(" ").split(" ").map((item) => {
   const [first, last] = item.split("-");
   return `\\u{${first}}-\\u{${last ?? first}}`;
 }).join("");
 
 const TABLES = [PICTOGRAPHIC, EMOJI_MODIFIER, VIRAMA, DUAL_JOINING, RIGHT_JOINING, TRANSPARENT];
-const [P, M, V, D, R, T] = TABLES.map((table) => classOf(table));
-const ANY = classOf(DEFAULT_IGNORABLE, CONTROL, SEPARATORS);
-// A variation selector and joiners stay where they change what is drawn: in emoji, behind a virama, between Arabic letters.
+const [P, M, V, D, R, T] = TABLES.map((table) => toCharacterClass(table));
+const ANY = toCharacterClass(DEFAULT_IGNORABLE, CONTROL, SEPARATORS);
+// Variation selectors and joiners stay where they change what is drawn: in emoji, after a virama, between Arabic letters.
 const JOINERS =
   `\\ufe0f(?<![${P}]\\ufe0f)(?!(?<=[0-9#*]\\ufe0f)\\u20e3)` +
   `|\\u200d(?!(?:(?<=[${P}${M}]\\u200d)|(?<=[${P}]\\ufe0f\\u200d))[${P}]|(?<=[${V}]\\u200d)` +
   "|(?<=\\u09b0\\u200d)\\u09cd|(?<=\\u0cb0\\u200d)\\u0ccd)" +
   `|\\u200c(?!(?<=[${V}]\\u200c)|(?:(?<=[${D}]\\u200c)|(?<=[${D}][${T}]\\u200c)|(?<=[${D}][${T}]{2}\\u200c))` +
   `[${T}]{0,2}[${D}${R}])`;
-const UNSEEN = new RegExp(`(?![\\ufe0f\\u200c\\u200d])[${ANY}]|${JOINERS}`, "gu");
+const INVISIBLE = new RegExp(`(?![\\ufe0f\\u200c\\u200d])[${ANY}]|${JOINERS}`, "gu");
 
-/** Write out what nobody would see, such as letters that turn the direction of writing: "\\u{202e}". */
-export function visible(text) {
-  return text.replace(UNSEEN, (found) => `\\u{${found.codePointAt(0).toString(16)}}`);
+/** Escape invisible characters, such as those that reverse the direction of writing: "\\u{202e}". */
+export function escapeInvisible(text) {
+  return text.replace(INVISIBLE, (found) => `\\u{${found.codePointAt(0).toString(16)}}`);
 }
 
-/** Count what `visible` would write out. */
-export function countUnseen(text) {
-  return text.match(UNSEEN)?.length ?? 0;
+/** Count the characters that `escapeInvisible` escapes. */
+export function countInvisible(text) {
+  return text.match(INVISIBLE)?.length ?? 0;
 }

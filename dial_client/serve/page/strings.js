@@ -1,0 +1,75 @@
+// Messages for the user.
+
+const STOP_REASONS = {
+  max_depth: "Stopped: the limit of tool call rounds is reached.",
+  consecutive_errors: "Stopped: too many tool calls failed in a row.",
+  repeated_calls: "Stopped: the model repeated the same tool call.",
+  timeout: "Stopped: the turn took too long.",
+  token_budget: "Stopped: the token budget is used up.",
+  truncated: "The answer was cut off at the model's maximum length.",
+  refused: "The model declined to answer.",
+  cancelled: "Stopped.",
+};
+
+/** Describe why a turn ended without an answer; an empty string if it was answered. */
+export function describeStopReason(reason) {
+  return reason === "answered" ? "" : STOP_REASONS[reason] ?? `Stopped: ${reason}.`;
+}
+
+/** Describe what a turn used: "2 tool rounds, 1,234 tokens, $0.0042". */
+export function describeUsage({ depth, usage }) {
+  const tokens = (usage?.input_tokens ?? 0) + (usage?.output_tokens ?? 0);
+  const cost = usage?.cost_usd;
+  return [
+    depth ? `${depth} tool ${depth === 1 ? "round" : "rounds"}` : "",
+    tokens ? `${tokens.toLocaleString("en")} tokens` : "",
+    typeof cost === "number" && cost > 0 ? `$${cost.toPrecision(2)}` : "",
+  ].filter(Boolean).join(", ");
+}
+
+/** Format a duration: "12 ms", "0.4 s", "75 s". */
+export function formatDuration(seconds) {
+  if (seconds < 0.1) return `${Math.max(1, Math.round(seconds * 1000))} ms`;
+  return `${seconds < 10 ? seconds.toFixed(1) : Math.round(seconds)} s`;
+}
+
+/** Name the period a time belongs to, as a heading of the conversation list. */
+export function formatPeriod(time, now = new Date()) {
+  const then = new Date(time);
+  const midnight = new Date(now.getFullYear(), now.getMonth(), now.getDate());
+  const days = Math.ceil((midnight - then) / 86_400_000);
+  if (days <= 0) return "Today";
+  if (days === 1) return "Yesterday";
+  if (days <= 7) return "Last 7 days";
+  if (days <= 30) return "Last 30 days";
+  return then.toLocaleDateString("en", { month: "long", year: "numeric" });
+}
+
+/** Describe an error for the user. Errors of the page itself are also written to the console. */
+export function describeError(error) {
+  if (error?.status !== undefined) return error.message;
+  console.error(error);
+  return "This page had an unexpected error. Reload it to continue.";
+}
+
+const ANNOTATIONS = {
+  readOnlyHint: { true: "that it only reads" },
+  destructiveHint: { true: "that it may destroy data", false: "that it destroys no data" },
+  openWorldHint: {
+    true: "that it reaches other systems, such as the web", false: "that it reaches no other systems",
+  },
+  idempotentHint: { true: "that repeating a call changes nothing more" },
+};
+
+/** Describe the annotations a server claims for a tool: "that it only reads, that it reaches no other systems". */
+export function describeAnnotations(annotations) {
+  return Object.entries(annotations ?? {}).map(([name, value]) => ANNOTATIONS[name]?.[value]).filter(Boolean).join(", ");
+}
+
+/** Describe the invisible characters of a call: those removed from the description, those escaped in the arguments. */
+export function describeInvisible({ removed_invisible: removed, invisible_in_arguments: hidden }) {
+  return [
+    removed ? `${removed} invisible character${removed === 1 ? " was" : "s were"} removed from the description.` : "",
+    hidden ? `${hidden} invisible character${hidden === 1 ? " is" : "s are"} escaped in the arguments.` : "",
+  ].filter(Boolean);
+}

@@ -1,0 +1,133 @@
+// The card of a tool call. Folded it is a line; open it has the arguments, progress and result.
+
+import { toJson, createCopyButton, el, createIcon, setText } from "./dom.js";
+import { renderPart } from "./content_parts.js";
+import { escapeInvisible } from "./invisible_characters.js";
+import { formatDuration } from "./strings.js";
+
+const STATES = {
+  running: "running",
+  waiting: "waiting for permission",
+  done: "done",
+  failed: "failed",
+  unknown: "no result",
+};
+const ICONS = { waiting: "shield", done: "check", failed: "cross" };
+
+export class ToolCard {
+  #state = el("span.tool-state", { "aria-hidden": "true" });
+  #spokenState = el("span.visually-hidden");
+  #time = el("span.tool-time");
+  #progress = el("div.tool-progress", { hidden: true });
+  #result = el("div.tool-result", { hidden: true });
+  #startedAt = performance.now();
+  #timer = null;
+
+  constructor({ id, name, arguments: given, unreadable }, server) {
+    this.id = id;
+    this.name = name;
+    const text = unreadable === undefined ? toJson(given ?? {}) : escapeInvisible(unreadable);
+    const isEmpty = unreadable === undefined && Object.keys(given ?? {}).length === 0;
+    const summary = el("summary", {},
+      this.#state,
+      el("span.tool-name", {}, escapeInvisible(name)),
+      server ? el("span.tool-server", {}, el("span.visually-hidden", {}, "of "), escapeInvisible(server)) : null,
+      el("span.tool-preview", { "aria-hidden": "true" }, isEmpty ? "" : previewArguments(given, unreadable)),
+      this.#time,
+      this.#spokenState,
+      createIcon("chevron"));
+    const parts = isEmpty ? el("p.quiet", {}, "No arguments") : renderSection("Arguments", text);
+    this.element = el("details.tool", {}, summary, el("div.tool-body", {}, parts, this.#progress, this.#result));
+    this.#setState("running");
+  }
+
+  get isFinished() {
+    return !["running", "waiting"].includes(this.element.dataset.state);
+  }
+
+  /** Show for how long the call has been running. */
+  startTimer() {
+    this.#startedAt = performance.now();
+    this.#timer ??= setInterval(() => {
+      const elapsed = (performance.now() - this.#startedAt) / 1000;
+      if (this.element.dataset.state === "running" && elapsed >= 2) this.#time.textContent = `${Math.round(elapsed)} s`;
+    }, 1000);
+  }
+
+  /** Show whether the call waits for permission. */
+  setWaiting(isWaiting) {
+    if (this.isFinished) return;
+    this.#startedAt = performance.now();
+    this.#time.textContent = "";
+    this.#setState(isWaiting ? "waiting" : "running");
+  }
+
+  showProgress({ progress, total, message }) {
+    const text = el("span", {}, escapeInvisible(message ?? (total ? "" : String(progress))));
+    this.#progress.hidden = false;
+    this.#progress.replaceChildren(text);
+    if (!total) return;
+    const done = Math.min(progress, total);
+    this.#progress.prepend(el("progress", { max: total, value: done, "aria-label": `Progress of ${this.name}` }));
+    if (!this.isFinished) this.#time.textContent = `${Math.floor((100 * done) / total)} %`;
+  }
+
+  /** Show the result: `success`, the `content` of its message, and `duration` in seconds if it is known. */
+  finish({ success, content, duration }) {
+    clearInterval(this.#timer);
+    this.#setState(success ? "done" : "failed");
+    this.#time.textContent = duration === undefined ? "" : formatDuration(duration);
+    this.#progress.hidden = true;
+    this.#result.hidden = false;
+    this.#result.replaceChildren(...renderResult(content, success));
+  }
+
+  /** Mark a call without a result when its turn is over. */
+  stop() {
+    clearInterval(this.#timer);
+    if (this.isFinished) return;
+    this.#time.textContent = "";
+    this.#setState("unknown");
+  }
+
+  #setState(state) {
+    this.element.dataset.state = state;
+    this.#state.replaceChildren(...(ICONS[state] ? [createIcon(ICONS[state])] : []));
+    this.#spokenState.textContent = `, ${STATES[state]}`;
+  }
+}
+
+function previewArguments(given, unreadable) {
+  if (unreadable !== undefined) return escapeInvisible(unreadable.slice(0, 120));
+  const pairs = Object.entries(given).map(([name, value]) => {
+    return `${name}: ${typeof value === "string" ? value.slice(0, 120) : JSON.stringify(value).slice(0, 120)}`;
+  });
+  return escapeInvisible(pairs.join(", ").slice(0, 200).replace(/\s+/g, " "));
+}
+
+function renderSection(title, text, isFailure = false) {
+  const pre = el("pre", { tabindex: "0", "aria-label": title });
+  const head = el("div.tool-head", {}, el("h4", {}, title), createCopyButton(() => text, `Copy ${title.toLowerCase()}`));
+  const section = el("section", { class: isFailure ? "failure" : null }, head, pre);
+  setText(pre, text, section);
+  return section;
+}
+
+function renderResult(content, success) {
+  const title = success ? "Result" : "Error";
+  if (typeof content === "string") return [renderSection(title, formatResult(content), !success)];
+  return content.map((part) => {
+    if (part.type === "text") return renderSection(title, formatResult(part.text), !success);
+    return renderPart(part, "Image in the tool's result");
+  });
+}
+
+/** Indent a result that is JSON; other text is unchanged. */
+function formatResult(text) {
+  if (!/^\s*[[{]/.test(text) || text.length > 200_000) return escapeInvisible(text);
+  try {
+    return toJson(JSON.parse(text));
+  } catch {
+    return escapeInvisible(text);
+  }
+}

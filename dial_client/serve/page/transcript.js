@@ -1,0 +1,317 @@
+// One conversation: its turns, the running turn, and the requests that need the user's answer.
+
+import { el, announce } from "./dom.js";
+import { followTurn, pause } from "./turn_stream.js";
+import { toRequestBody, parseUserMessage } from "./user_message.js";
+import { TurnView } from "./turn_view.js";
+import { describeError } from "./strings.js";
+
+/** Turns of a long conversation that are shown at first; a button shows earlier turns. */
+const PAGE_SIZE = 30;
+
+/** Milliseconds between polls of a conversation whose turn another process runs. */
+const POLL_INTERVAL = 1_500;
+
+/** Dispatches "change" (status, running, requests), "created" (has an id now), "sent", "finished" and "servers". */
+export class Transcript extends EventTarget {
+  #api;
+  #actions;
+  #serverOf;
+  #turns = [];
+  #abort = null;
+  /** Functions that build the turns that are not shown yet. */
+  #earlier = [];
+
+  constructor(api, id, { actions, serverOf }) {
+    super();
+    this.#api = api;
+    this.#actions = actions;
+    this.#serverOf = serverOf;
+    this.id = id;
+    this.title = "";
+    /** Number of user messages. */
+    this.count = 0;
+    this.status = "";
+    this.isRunning = false;
+    this.isStopping = false;
+    this.isDisconnected = false;
+    /** Resolved when the stored conversation is loaded. */
+    this.ready = Promise.resolve();
+    this.requests = new Map();
+    this.element = el("div.transcript");
+  }
+
+  get isEmpty() {
+    return this.#turns.length === 0;
+  }
+
+  /** Load the conversation and follow its running turn. */
+  async load() {
+    const stored = await this.#fetch();
+    this.title = stored.title;
+    this.#render(stored);
+    for (const note of stored.notes) this.#last?.addNote(note);
+    this.#dispatchChange();
+    if (!stored.running) return;
+    this.#follow({ turn: stored.running, response: null });
+    await Promise.all(["approval", "question"].map((kind) => this.#loadRequests(kind, stored.running)));
+  }
+
+  /** Send a message, {text, files}. A message that the server rejects is removed, and the error is thrown. */
+  async send(message) {
+    this.isRunning = true;
+    this.#setStatus("Sending…");
+    const turn = this.#addTurn(message);
+    try {
+      if (this.id === null) {
+        this.id = (await this.#api.fetchJson("POST", "conversations", {})).id;
+        this.dispatchEvent(new Event("created"));
+      }
+      const body = { ...toRequestBody(message), stream: true };
+      const response = await this.#api.fetch("POST", this.#path("/chat"), { body });
+      this.#follow({ turn: response.headers.get("X-Turn-Id"), response });
+    } catch (error) {
+      turn.element.remove();
+      this.#turns.pop();
+      this.count -= 1;
+      this.#markFinished();
+      throw error;
+    }
+  }
+
+  async stop() {
+    if (!this.isRunning || this.isStopping || this.id === null) return;
+    this.isStopping = true;
+    this.#setStatus("Stopping…");
+    await this.#api.fetchJson("POST", this.#path("/stop")).catch((error) => {
+      this.isStopping = false;
+      this.#setStatus(describeError(error));
+    });
+  }
+
+  /** Answer a request. A request that is already answered elsewhere (404) counts as answered. */
+  async answer(request, body) {
+    try {
+      await this.#api.fetchJson("POST", `${request.kind}s/${encodeURIComponent(request.id)}`, body);
+    } catch (error) {
+      if (error.status !== 404) throw error;
+    }
+    this.#removeRequest(request.id);
+  }
+
+  /** Stop following the running turn; the turn itself goes on. */
+  close() {
+    this.#abort?.abort();
+  }
+
+  get #last() {
+    return this.#turns.at(-1);
+  }
+
+  #path(rest = "") {
+    return `conversations/${encodeURIComponent(this.id)}${rest}`;
+  }
+
+  #fetch(signal) {
+    return this.#api.fetchJson("GET", this.#path(), undefined, signal);
+  }
+
+  /** Render stored messages. A running turn is cut after its first `calls` calls: its events bring the rest. */
+  #render({ messages, running }, calls = 0) {
+    const turns = splitIntoTurns(messages);
+    if (running && turns.length) turns.push(cutAfter(turns.pop(), calls));
+    let number = 0;
+    const builders = turns.map((turn) => {
+      const index = turn[0].role === "user" ? number++ : null;
+      const isFinished = !running || turn !== turns.at(-1);
+      return () => this.#buildTurn(turn, index, isFinished);
+    });
+    this.#earlier = builders.splice(0, Math.max(0, builders.length - PAGE_SIZE));
+    this.#turns = builders.map((build) => build());
+    this.element.replaceChildren(...this.#turns.map((turn) => turn.element));
+    this.count = number;
+    this.#renderEarlierButton();
+  }
+
+  #buildTurn(messages, number, isFinished) {
+    const isUser = number !== null;
+    const turn = new TurnView(isUser ? parseUserMessage(messages[0].content) : null, number, this.#actions);
+    for (const message of messages.slice(isUser ? 1 : 0)) turn.addMessage(message, this.#serverOf);
+    if (isFinished) turn.finish();
+    return turn;
+  }
+
+  #renderEarlierButton() {
+    if (!this.#earlier.length) return;
+    const button = el("button.text-button.earlier", {
+      type: "button",
+      onclick: () => {
+        const first = button.nextElementSibling;
+        const turns = this.#earlier.splice(-PAGE_SIZE).map((build) => build());
+        button.remove();
+        this.#turns.unshift(...turns);
+        this.element.prepend(...turns.map((turn) => turn.element));
+        this.#renderEarlierButton();
+        first?.scrollIntoView();
+      },
+    }, `Show ${Math.min(PAGE_SIZE, this.#earlier.length)} earlier questions`);
+    this.element.prepend(button);
+  }
+
+  #addTurn(message) {
+    const turn = new TurnView(message, this.count, this.#actions);
+    this.count += 1;
+    this.#turns.push(turn);
+    this.element.append(turn.element);
+    this.dispatchEvent(new Event("sent"));
+    return turn;
+  }
+
+  async #follow({ turn, response }) {
+    const { signal } = (this.#abort = new AbortController());
+    this.isRunning = true;
+    this.#dispatchChange();
+    try {
+      await this.#followToEnd(turn, response, signal);
+    } catch (error) {
+      if (!signal.aborted) this.#last?.addFailure(describeError(error));
+    }
+    if (signal.aborted) return;
+    this.#last?.finish();
+    this.#markFinished();
+    this.#last?.announceAnswer();
+    this.dispatchEvent(new Event("finished"));
+    await this.#compareWithStored().catch(() => {});
+  }
+
+  /** Follow a turn to its end. If its process ended, render the stored messages and follow the turn that resumes it. */
+  async #followToEnd(turn, response, signal) {
+    const onConnection = (isDisconnected) => {
+      if (isDisconnected === this.isDisconnected) return;
+      this.isDisconnected = isDisconnected;
+      this.#dispatchChange();
+    };
+    const handle = (event) => this.#handle(event);
+    const hooks = { onConnection, signal };
+    while (!(await followTurn(this.#api, { conversation: this.id, turn, response }, handle, hooks))) {
+      const stored = await this.#waitForEnd(turn, signal);
+      this.#reset();
+      const isSame = stored.messages.filter(({ role }) => role === "user").length === this.count;
+      this.#render(stored, isSame ? this.#last?.calls : 0);
+      if (!stored.running) {
+        if (stored.notes.length) this.#last?.addFailure(stored.notes.join("; "));
+        return;
+      }
+      this.#dispatchChange();
+      [turn, response] = [stored.running, null];
+    }
+  }
+
+  /** Wait for the end of a turn whose events are not available, and return the stored conversation. */
+  async #waitForEnd(turn, signal) {
+    for (;;) {
+      const stored = await this.#fetch(signal);
+      if (stored.running !== turn) return stored;
+      this.#setStatus("Another process is writing the answer…");
+      await pause(POLL_INTERVAL, signal);
+    }
+  }
+
+  /** After a turn, load the title and the calls that its events did not include, as those of a resumed turn. */
+  async #compareWithStored() {
+    const stored = await this.#fetch();
+    this.title = stored.title;
+    const isFinished = !stored.running && !this.isRunning;
+    if (isFinished && countCalls(splitIntoTurns(stored.messages).at(-1) ?? []) > this.#last?.calls) this.#render(stored);
+    this.#dispatchChange();
+  }
+
+  #handle({ name, data }) {
+    switch (name) {
+      case "status":
+        if (data.text && !this.isStopping) this.#setStatus(data.text);
+        break;
+      case "approval":
+      case "question":
+        this.#addRequest({ ...data, kind: name });
+        break;
+      case "server":
+        this.dispatchEvent(new Event("servers"));
+        break;
+      case "approval_done":
+      case "question_done":
+        this.#removeRequest(data.id);
+        break;
+      default:
+        this.#last?.handle({ name, data });
+    }
+  }
+
+  #addRequest(request) {
+    if (this.requests.has(request.id)) return;
+    this.requests.set(request.id, request);
+    this.#last?.card(request.call?.id)?.setWaiting(true);
+    const isApproval = request.kind === "approval";
+    const text = isApproval ? `Approval needed for ${request.call.name}.` : `${request.server} asks for input.`;
+    announce(`${text} Press Shift+Tab to reach it.`, { isUrgent: true });
+    this.#dispatchChange();
+  }
+
+  /** Load the requests of a turn: its events announce each request only once. */
+  async #loadRequests(kind, turn) {
+    const response = await this.#api.fetchJson("GET", `${kind}s`).catch(() => null);
+    for (const request of response?.[`${kind}s`] ?? []) {
+      if (request.turn === turn && this.isRunning) this.#addRequest({ ...request, kind });
+    }
+  }
+
+  #removeRequest(id) {
+    const request = this.requests.get(id);
+    if (!request) return;
+    this.requests.delete(id);
+    this.#last?.card(request.call?.id)?.setWaiting(false);
+    this.#dispatchChange();
+  }
+
+  #markFinished() {
+    this.isRunning = false;
+    this.#reset();
+    this.#dispatchChange();
+  }
+
+  #reset() {
+    this.isStopping = false;
+    this.isDisconnected = false;
+    this.requests.clear();
+    this.status = "";
+  }
+
+  #setStatus(text) {
+    this.status = text;
+    this.#dispatchChange();
+  }
+
+  #dispatchChange() {
+    this.dispatchEvent(new Event("change"));
+  }
+}
+
+/** Split messages into turns: a user message and everything up to the next user message. */
+function splitIntoTurns(messages) {
+  const turns = [];
+  for (const message of messages) {
+    if (message.role === "user" || turns.length === 0) turns.push([]);
+    turns.at(-1).push(message);
+  }
+  return turns;
+}
+
+/** Count the tool calls of messages. */
+const countCalls = (messages) => messages.reduce((sum, { tool_calls: calls }) => sum + (calls?.length ?? 0), 0);
+
+/** Return the beginning of a turn: its user message and replies up to so many calls, with their results. */
+function cutAfter(messages, calls) {
+  const isBehind = ({ role }, at) => at > 0 && role !== "tool" && countCalls(messages.slice(0, at)) >= calls;
+  const end = messages.findIndex(isBehind);
+  return end < 0 ? messages : messages.slice(0, end);
+}

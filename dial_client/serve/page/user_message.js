@@ -1,0 +1,45 @@
+// A user's message, {text, files, resources}: parsed from a stored message, rendered, and as the body of a request.
+//
+// `files` are the parts that are not text; `resources` are the texts of resources the text mentions.
+
+import { el, createIcon, setText } from "./dom.js";
+import { isText, renderPart, toText } from "./content_parts.js";
+import { escapeInvisible } from "./invisible_characters.js";
+
+/** Parse the content of a user's message. */
+export function parseUserMessage(content) {
+  if (typeof content === "string") return { text: content, files: [] };
+  const [texts, files] = [content.filter(isText), content.filter((part) => !isText(part))];
+  const resources = texts.filter((part) => part.foreign).map((part) => part.text);
+  return { text: toText(texts.filter((part) => !part.foreign)), files, resources };
+}
+
+/** Return the elements that show a message. */
+export function renderUserMessage({ text, files, resources = [] }) {
+  const bubble = el("div.user-message");
+  setText(bubble, text, bubble);
+  const figures = files.map((file) => renderPart(file, "Image you sent"));
+  return [...figures, ...(text.trim() || !files.length ? [bubble] : []), ...resources.map(renderResource)];
+}
+
+/** A resource, folded. The first line of its text is its title. */
+function renderResource(text) {
+  const end = text.indexOf("\n");
+  const body = el("div.reasoning-text");
+  const title = escapeInvisible(text.slice(0, end < 0 ? 200 : Math.min(end, 200)));
+  const node = el("details.resource", {}, el("summary", {}, el("span", {}, title), createIcon("chevron")), body);
+  setText(body, escapeInvisible(text.slice(end + 1)), node);
+  return node;
+}
+
+/** Build the body of a chat request: a text, or parts in the form of OpenAI's API. */
+export function toRequestBody({ text, files }) {
+  if (!files.length) return { text };
+  const parts = files.map(({ type, data, mime_type: kind, name }) => {
+    const url = `data:${kind};base64,${data}`;
+    return type === "image"
+      ? { type: "image_url", image_url: { url } }
+      : { type: "file", file: { filename: name, file_data: url } };
+  });
+  return { content: [...(text.trim() ? [{ type: "text", text }] : []), ...parts] };
+}
