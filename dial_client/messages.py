@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from dial_client.icons import Icon
+from dial_client.text.safe_text import one_line
 
 
 class Role(StrEnum):
@@ -324,16 +325,14 @@ _REGISTERED: Mapping[str, str] = {"image/jpg": "image/jpeg", "application/x-pdf"
 def describe(part: ImagePart | FilePart) -> str:
     """Give name, kind and size in a few words, for where the part itself cannot be shown."""
     if isinstance(part, ImagePart):
-        kind, name = _one_line(part.mime_type) or "an image", ""
+        kind, name = one_line(part.mime_type, _MAX_WORD) or "an image", ""
     else:
-        kind, name = _one_line(part.mime_type) or "a file", _one_line(part.name)
+        kind, name = one_line(part.mime_type, _MAX_WORD) or "a file", one_line(part.name, _MAX_WORD)
     return f"{name and f'{name}, '}{kind}, about {max(1, len(part.data) * 3 // 4000)} kB"
 
 
-def _one_line(word: str) -> str:
-    return " ".join(word[:_MAX_WORD].split())
-
-
+NO_OUTPUT = "(no output)"
+"""What the model reads of a result without any text."""
 _MAX_WORD = 120
 """Characters of a name or a kind that are said: servers may send any."""
 

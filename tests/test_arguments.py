@@ -13,7 +13,7 @@ from dial_client.deadline import Deadline
 from dial_client.events import ToolCallStarted
 from dial_client.limits import Limits
 from dial_client.messages import Failure, ToolCallRequest, ToolCallResult
-from dial_client.schema.provider_schema import ArgumentCheck
+from dial_client.schema.argument_check import ArgumentCheck
 from dial_client.schema.tool_arguments import MAX_DEPTH, MAX_LENIENT_CHARS, coerced, read
 from dial_client.tools.approval import ApprovalChecker, PolicyRules
 from dial_client.tools.catalog import catalog_of

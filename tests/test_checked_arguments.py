@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dial_client.schema.provider_schema import ArgumentCheck
+from dial_client.schema.argument_check import ArgumentCheck
 
 CHECKED: list[tuple[str, Any, dict[str, Any], list[str]]] = [
     ("right ones", {"type": "object", "properties": {"a": {"type": "integer"}}}, {"a": 1}, []),

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dial_client.messages import (
+    NO_OUTPUT,
     Content,
     Echo,
     FilePart,
@@ -233,7 +234,7 @@ def result(call_id: str, content: Content = "done", *, is_error: bool = False) -
         ),
         pytest.param(
             [Message.assistant("", [CALL]), result("a", "  ")],
-            [("assistant", None), ("tool", wire_history.NO_OUTPUT)],
+            [("assistant", None), ("tool", NO_OUTPUT)],
             id="an empty result",
         ),
         pytest.param(

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp_types import CallToolResult
 
-from dial_client.messages import Content, FilePart, ImagePart, Part, TextPart, text_of
-from dial_client.tools.result_content import NO_OUTPUT, content_of, cut
+from dial_client.messages import NO_OUTPUT, Content, FilePart, ImagePart, Part, TextPart, text_of
+from dial_client.tools.result_content import content_of, cut
 from tests.stand_ins import unhurried
 
 PNG = {"type": "image", "data": "AAAA", "mimeType": "image/png"}

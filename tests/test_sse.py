@@ -135,9 +135,10 @@ async def test_text_is_chunks_in_the_shape_of_chat_completions() -> None:
     assert re.fullmatch("chatcmpl-[0-9a-f]{32}", made["id"])
     assert isinstance(made["created"], int)
     head = f'{{"id":"{made["id"]}","object":"chat.completion.chunk","created":{made["created"]},"model":"m","choices":'
-    assert first == f'data: {head}[{{"index":0,"delta":{{"content":"Hel"}},"finish_reason":null}}]}}\n\n'
-    assert second == f'data: {head}[{{"index":0,"delta":{{"content":"lo\\n"}},"finish_reason":null}}]}}\n\n'
-    assert last == f'data: {head}[{{"index":0,"delta":{{}},"finish_reason":"stop"}}]}}\n\n'
+    rest = '"logprobs":null,"finish_reason":'
+    assert first == f'data: {head}[{{"index":0,"delta":{{"content":"Hel"}},{rest}null}}]}}\n\n'
+    assert second == f'data: {head}[{{"index":0,"delta":{{"content":"lo\\n"}},{rest}null}}]}}\n\n'
+    assert last == f'data: {head}[{{"index":0,"delta":{{}},{rest}"stop"}}]}}\n\n'
     assert done == f'event: done\ndata: {{"stop_reason":"answered","depth":1,"usage":{USAGE},"notes":["a note"]}}\n\n'
     assert end == "data: [DONE]\n\n"
 
@@ -148,10 +149,14 @@ async def test_two_turns_have_different_ids() -> None:
 
 
 @pytest.mark.parametrize("reason", StopReason)
-async def test_only_a_turn_that_answered_ended_by_itself(reason: StopReason) -> None:
+async def test_the_finish_reason_says_whether_the_answer_is_whole(reason: StopReason) -> None:
     ended = Turn(TURN.message, TURN.messages, reason, 0, Usage())
     chunk, done, _ = await encoded(Finished(ended))
-    ends = {StopReason.ANSWERED: "stop", StopReason.HANDED_BACK: "tool_calls"}
+    ends = {
+        StopReason.ANSWERED: "stop",
+        StopReason.HANDED_BACK: "tool_calls",
+        StopReason.REFUSED: "content_filter",
+    }
     assert data(chunk)["choices"][0]["finish_reason"] == ends.get(reason, "length")
     assert data(done)["stop_reason"] == reason.value
 

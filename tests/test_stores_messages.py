@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dial_client.errors import DialError
 from dial_client.messages import Echo, FilePart, ImagePart, Message, Role, TextPart, ToolCallRequest
-from dial_client.stores.conversation_store import MAX_TITLE, one_line
+from dial_client.stores.conversation_store import MAX_TITLE, title_from
 from dial_client.stores.sql_store import SQLStore
 from tests.stores import MESSAGES, query
 
@@ -112,12 +112,12 @@ async def test_text_that_no_text_column_takes_is_stored_all_the_same(sql: SQLSto
     ],
 )
 def test_a_title_is_the_first_words_in_one_line(text: str, title: str) -> None:
-    assert one_line(text) == title
+    assert title_from(text) == title
 
 
 @given(st.text(st.characters(), max_size=500))
 def test_a_title_is_short_and_harmless_whatever_was_said(text: str) -> None:
-    title = one_line(text)
+    title = title_from(text)
     assert len(title) <= MAX_TITLE
     assert title == "" or title.isprintable()
     assert title == title.strip()

@@ -17,8 +17,7 @@ from dial_client.messages import FilePart, ToolCallRequest
 from dial_client.model import CallChunk, Completion, FinishReason, ModelRequest, ReasoningChunk, TextChunk
 from dial_client.schema.provider_schema import fit
 from dial_client.servers.sdk_mapping import sampling_request
-from dial_client.servers.status import one_line
-from dial_client.text.safe_text import count_unseen
+from dial_client.text.safe_text import count_unseen, one_line
 from dial_client.tools import result_content
 from dial_client.tools.catalog import catalog_of
 from dial_client.turns import status_text
@@ -119,7 +118,7 @@ def test_neither_structured_results_nor_errors_nor_what_goes_on_have_it() -> Non
 
     structured = CallToolResult.model_validate({"content": [], "structuredContent": {HIDDEN: HIDDEN}})
     assert result_content.content_of(structured) == '{"abc": "abc"}'
-    assert one_line(f"it broke: {HIDDEN}") == "it broke: abc"
+    assert one_line(f"it broke: {HIDDEN}", 100) == "it broke: abc"
     assert status_text.using(ToolCallRequest("1", f"x\n{HIDDEN}", {}), None) == "Using X Abc…"
 
 

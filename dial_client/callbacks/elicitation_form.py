@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from dial_client.schema.provider_schema import ArgumentCheck
+from dial_client.schema.argument_check import ArgumentCheck
 from dial_client.schema.tool_arguments import coerced
 from dial_client.text.safe_text import clean, safe
 

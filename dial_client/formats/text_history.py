@@ -13,11 +13,10 @@ from typing import Any
 
 from dial_client.formats.call_syntaxes import TAGS
 from dial_client.formats.special_tokens import Markers
-from dial_client.messages import Message, Role, TextPart, ToolCallRequest, ToolCallResult, ToolSpec, describe
+from dial_client.messages import NO_OUTPUT, Message, Role, TextPart, ToolCallRequest, ToolCallResult, ToolSpec, describe
 from dial_client.model import Instruction, InstructionSource, ModelRequest
 
 NO_RESULT = "(no result: the call was interrupted)"
-NO_OUTPUT = "(no output)"
 
 _SPACE = r"[ \t\xa0\u2000-\u200b\u202f\u3000\ufeff*_#]"
 _LABEL = re.compile(

@@ -11,13 +11,13 @@ from typing import Any
 from dial_client.formats.json_calls import MAX_CALLS, JsonCall, decode
 from dial_client.messages import ToolCallRequest, ToolSpec
 from dial_client.schema import tool_arguments as said_arguments
-from dial_client.schema.tool_arguments import coerced, refuse
+from dial_client.schema.argument_check import ArgumentCheck
+from dial_client.schema.tool_arguments import coerced
 
 MAX_NAME_CHARS = 128
 """Characters of a name that nobody offers; those on offer have 64 at most."""
 
 _NAMED = re.compile(r"[\w.-]*+")
-_UNCHECKED: Any = object()
 
 
 class OfferedTools:
@@ -30,7 +30,7 @@ class OfferedTools:
     def __init__(self, tools: Sequence[ToolSpec] | None) -> None:
         self._tools = {tool.name: tool for tool in tools or ()}
         self._is_known = tools is not None
-        self._checks: dict[str, Any] = {}
+        self._checks: dict[str, ArgumentCheck] = {}
 
     def __bool__(self) -> bool:
         return bool(self._tools) or not self._is_known
@@ -129,15 +129,12 @@ class OfferedTools:
         return self.request(name, value)
 
     def _fits(self, arguments: Mapping[str, Any], tool: ToolSpec) -> bool:
-        check = self._checks.get(tool.name, _UNCHECKED)
-        if check is _UNCHECKED:
-            check = self._checks[tool.name] = _validator(tool.original_schema or tool.input_schema)
+        check = self._checks.get(tool.name)
         if check is None:
+            check = self._checks[tool.name] = ArgumentCheck(tool.original_schema or tool.input_schema)
+        if not check.is_possible:
             return all(name in arguments for name in tool.input_schema.get("required", ()))
-        try:
-            return bool(check.is_valid(dict(arguments)))
-        except ValueError:  # what is no JSON: half a surrogate pair
-            return False
+        return check.is_valid(arguments)
 
 
 def _new_id() -> str:
@@ -164,19 +161,6 @@ def _is_definition(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> b
     known = schema.get("properties") or {}
     is_typed = arguments.get("type") == "object" and "type" not in known
     return is_typed or ("properties" in arguments and "properties" not in known)
-
-
-def _validator(schema: Mapping[str, Any]) -> Any:
-    """Compile the schema; None where it is itself invalid."""
-    import jsonschema_rs
-
-    def remote(uri: str) -> Any:
-        return refuse(uri)  # MCP 2026-07-28, server/tools: a client must not dereference a network $ref.
-
-    try:
-        return jsonschema_rs.validator_for(dict(schema), retriever=remote)
-    except (ValueError, TypeError, jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError):
-        return None
 
 
 def _behind(text: str, key: str) -> str | None:

@@ -19,7 +19,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from dial_client.messages import Message, Role, TextPart, ToolCallRequest, ToolSpec
+from dial_client.messages import NO_OUTPUT, Message, Role, TextPart, ToolCallRequest, ToolSpec
 from dial_client.model import Instruction, InstructionSource
 from dial_client.schema.gbnf import Grammar, literal
 
@@ -219,7 +219,7 @@ def result_text(message: Message) -> str:
     parts = () if isinstance(message.content, str) else message.content
     unseen = sum(not isinstance(part, TextPart) for part in parts)
     note = f"[{unseen} image(s) or document(s) that cannot be shown]" if unseen else ""
-    return "\n".join(filter(None, (_harmless(message.text), note))) or "(no output)"
+    return "\n".join(filter(None, (_harmless(message.text), note))) or NO_OUTPUT
 
 
 def grammar(tools: Sequence[ToolSpec], *, may_answer: bool) -> str:

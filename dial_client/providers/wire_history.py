@@ -16,13 +16,23 @@ from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 from typing import Any
 
-from dial_client.messages import Content, FilePart, ImagePart, Message, Part, Role, TextPart, ToolCallRequest, text_of
+from dial_client.messages import (
+    NO_OUTPUT,
+    Content,
+    FilePart,
+    ImagePart,
+    Message,
+    Part,
+    Role,
+    TextPart,
+    ToolCallRequest,
+    text_of,
+)
 from dial_client.providers.endpoint_profile import EndpointProfile
 from dial_client.providers.media_fallback import Described, in_words, shown, too_old
 from dial_client.providers.tool_call_codec import clean, scrub
 
 NO_RESULT = "[no result: the call was interrupted]"
-NO_OUTPUT = "(no output)"
 NO_TEXT = "(no text)"
 GO_ON = "Continue."
 ERROR = "ERROR:"

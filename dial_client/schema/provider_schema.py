@@ -1,4 +1,4 @@
-"""A tool's JSON Schema made fit for every provider, and arguments checked against the original.
+"""A tool's JSON Schema, adapted to what every provider takes.
 
 What providers refuse is collected from their documentation and from what they answer: no object at the top, combinators
 at the top, an array that does not say of what, remote references, keywords of the wrong type, odd property names. One
@@ -25,8 +25,6 @@ MAX_ALTERNATIVES = 100
 MAX_HINT_CHARS = 600
 """Characters of a constraint that is said in the description because it cannot stay in the schema."""
 MAX_HINTS = 10
-MAX_PROBLEM_CHARS = 300
-"""Characters of a problem with arguments, which repeats what is wrong."""
 
 Pointer = tuple[str, ...]
 """Where in a schema: the steps of a JSON pointer."""
@@ -297,51 +295,3 @@ def _without_odd_names(top: dict[str, Any]) -> list[str]:
         del top["properties"][name]
     names = _shortened(", ".join(repr(name) for name in odd), MAX_HINT_CHARS)
     return [f"Properties whose names providers do not take were left out: {names}"] if odd else []
-
-
-class ArgumentCheck:
-    """Checks arguments against a tool's original schema; made once a tool, on its first call.
-
-    Args:
-        schema: the original.
-        formats: what it says of ``format`` counts too, which for tools is only a remark (JSON Schema 2020-12).
-    """
-
-    def __init__(self, schema: Mapping[str, Any], *, formats: bool = False) -> None:
-        self._validator = _validator(schema, formats=formats)
-
-    def problems(self, arguments: Mapping[str, Any]) -> list[str]:
-        """Give what is wrong, each with its place (``count: "x" is not of type "integer"``); at most five."""
-        if self._validator is None:
-            return []
-        said: list[str] = []
-        try:
-            for error in self._validator.iter_errors(dict(arguments)):
-                place = ".".join(str(step) for step in error.instance_path)
-                said.append(_within(f"{place}: {error.message}" if place else error.message))
-                if len(said) == 5:
-                    break
-        except ValueError as error:  # what is no JSON: half a surrogate pair, a key that is a number
-            said.append(_within(f"they are not JSON: {error}"))
-        return said
-
-
-def _within(problem: str) -> str:
-    """Give the problem without its middle, where it is long: what is wrong stands first, what is right last."""
-    problem = safe(problem)
-    half = MAX_PROBLEM_CHARS // 2
-    return problem if len(problem) <= MAX_PROBLEM_CHARS else f"{problem[:half]} … {problem[-half:]}"
-
-
-def _validator(schema: Mapping[str, Any], *, formats: bool) -> Any:
-    """Compile the schema; None where it is itself invalid: then the server is the only judge."""
-    import jsonschema_rs
-
-    def refuse(uri: str) -> Any:
-        # MCP 2026-07-28, server/tools: a client must not dereference a network $ref.
-        raise ValueError(f"remote references are not fetched: {uri}")
-
-    try:
-        return jsonschema_rs.validator_for(dict(schema), retriever=refuse, validate_formats=formats)
-    except (ValueError, TypeError, jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError):
-        return None

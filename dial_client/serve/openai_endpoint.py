@@ -31,17 +31,11 @@ from dial_client.serve.http_responses import HttpError, answered, refusal_of
 from dial_client.serve.request_bodies import json_of
 from dial_client.serve.sse_response import SSEResponse, gone
 from dial_client.serve.turn_registry import TurnRegistry
+from dial_client.sinks.completion_chunks import build_chunk, finish_reason
 from dial_client.sinks.sse_encoder import DONE, to_json
 from dial_client.stores.mailbox import Mailbox
 from dial_client.turn_result import Turn
 from dial_client.turns.turn_handle import TurnHandle
-
-_FINISH = {
-    StopReason.ANSWERED: "stop",
-    StopReason.HANDED_BACK: "tool_calls",
-    StopReason.REFUSED: "content_filter",
-}
-"""All others are ``length``: the answer is not whole."""
 
 
 class ChatCompletionsEndpoint:
@@ -101,7 +95,7 @@ class ChatCompletionsEndpoint:
         message: dict[str, Any] = {"role": "assistant", "content": turn.text or None, "refusal": None}
         if calls:
             message["tool_calls"] = [_call(call) for call in calls]
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish(turn)}
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason(turn.stop_reason)}
         return self._head("chat.completion") | {"choices": [choice], "usage": _usage(turn.usage)}
 
     async def _streamed(self, turn: TurnHandle, asked: ChatCompletionRequest) -> AsyncGenerator[str, None]:
@@ -149,18 +143,17 @@ class _Chunks:
 
     def end(self, turn: Turn, calls: tuple[ToolCallRequest, ...]) -> list[str]:
         said = [self._chunk({"tool_calls": [{"index": at, **_call(call)}]}) for at, call in enumerate(calls)]
-        said.append(self._chunk({}, _finish(turn)))
+        said.append(self._chunk({}, turn.stop_reason))
         if self._include_usage:
             said.append(_line(self._head | {"choices": [], "usage": _usage(turn.usage)}))
         return said
 
-    def _chunk(self, delta: dict[str, Any], finish: str | None = None) -> str:
+    def _chunk(self, delta: dict[str, Any], stop_reason: StopReason | None = None) -> str:
         if not self.has_begun:
             delta = {"role": "assistant", "content": ""} | delta
         self.has_begun = True
-        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
         usage = {"usage": None} if self._include_usage else {}
-        return _line(self._head | {"choices": [choice]} | usage)
+        return _line(build_chunk(self._head, delta, stop_reason) | usage)
 
 
 async def _result(turn: TurnHandle, receive: Receive) -> Turn:
@@ -177,10 +170,6 @@ async def _result(turn: TurnHandle, receive: Receive) -> Turn:
     finally:
         await turn.stopped()
     return await turn.result()
-
-
-def _finish(turn: Turn) -> str:
-    return _FINISH.get(turn.stop_reason, "length")
 
 
 def _call(call: ToolCallRequest) -> dict[str, Any]:

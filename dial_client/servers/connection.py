@@ -36,9 +36,10 @@ from dial_client.servers.session import (
     Target,
     startup_seconds,
 )
-from dial_client.servers.status import ServerState, ServerStatus, one_line
+from dial_client.servers.status import MAX_REASON_CHARS, ServerState, ServerStatus
 from dial_client.servers.tool_listing import is_modern
 from dial_client.settings.configuration import Protocol, ServerSettings
+from dial_client.text.safe_text import one_line
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -360,7 +361,7 @@ class Connection:
         return True
 
     def _become(self, state: ServerState, error: str | None) -> None:
-        error = one_line(error) if error else None
+        error = one_line(error, MAX_REASON_CHARS) if error else None
         self._moved.set()
         self._moved = anyio.Event()
         if self._status.state is ServerState.DISABLED or (state, error) == (self._status.state, self._status.error):

@@ -21,7 +21,7 @@ from dial_client.servers.notifications import Notifications
 from dial_client.servers.restart_policy import Exit, ExitKind
 from dial_client.servers.secret_masking import SecretMask
 from dial_client.servers.server_requests import NoWayBack, ServerRequests
-from dial_client.servers.status import one_line
+from dial_client.servers.status import MAX_REASON_CHARS
 from dial_client.servers.tool_listing import ToolWatch, has_changes_to_tell, is_modern
 from dial_client.servers.transports.stderr_tail import telling_line
 from dial_client.servers.transports.transport_factory import (
@@ -32,6 +32,7 @@ from dial_client.servers.transports.transport_factory import (
 )
 from dial_client.settings.config_types import Protocol as Era
 from dial_client.settings.config_types import ServerSettings
+from dial_client.text.safe_text import one_line
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -316,7 +317,7 @@ class ServerSession:
         if self._down.is_set():
             return
         self.client = None
-        self.ending = Exit(ending.kind, one_line(self._mask.text(ending.why)))
+        self.ending = Exit(ending.kind, one_line(self._mask.text(ending.why), MAX_REASON_CHARS))
         self._down.set()
         self._settled.set()
         for call in self._calls:

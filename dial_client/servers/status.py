@@ -8,16 +8,9 @@ from enum import StrEnum
 from typing import Any
 
 from dial_client.callbacks.server_callbacks import ServerLog
-from dial_client.text.safe_text import safe
 
-MAX_WORDS = 400
+MAX_REASON_CHARS = 400
 """Characters of a sentence about a server; what servers write has no bound of its own."""
-
-
-def one_line(text: str) -> str:
-    """Give a text as one line without anything nobody sees, cut where it is longer than `MAX_WORDS`."""
-    line = " ".join(safe(text).split())
-    return line if len(line) <= MAX_WORDS else f"{line[:MAX_WORDS]}…"
 
 
 class ServerState(StrEnum):

@@ -32,13 +32,13 @@ from dial_client.events import (
 )
 from dial_client.limits import StopReason
 from dial_client.logs import get_logger
+from dial_client.sinks.completion_chunks import build_chunk
 from dial_client.turn_result import Turn
 
 log = get_logger(__name__)
 
 DONE = "data: [DONE]\n\n"
 
-_FINISH = {StopReason.ANSWERED: "stop", StopReason.HANDED_BACK: "tool_calls"}
 _SAID: Mapping[type, str] = {StatusChanged: "status", ReasoningDelta: "reasoning"}
 _ANSWER = {"approval": "decision", "question": "action"}
 
@@ -74,7 +74,7 @@ def lines(event: Event, chunk: dict[str, Any]) -> list[str]:
     """Give the server-sent events of one event: none, one or two."""
     match event:
         case TextDelta(text):
-            return [_unnamed(chunk, {"content": text}, None)]
+            return [_unnamed(chunk, {"content": text})]
         case StatusChanged(text) | ReasoningDelta(text):
             return [_named(_SAID[type(event)], {"text": text})]
         case ServerChanged(name, status):
@@ -91,13 +91,13 @@ def lines(event: Event, chunk: dict[str, Any]) -> list[str]:
         case InputReceived(id_, kind, answer):
             return [_named(f"{kind}_done", {"id": id_, _ANSWER.get(kind, "answer"): answer})]
         case Finished(turn):
-            return [_unnamed(chunk, {}, _finish(turn)), _named("done", _summary(turn))]
+            return [_unnamed(chunk, {}, turn.stop_reason), _named("done", _summary(turn))]
         case _:
             return []
 
 
-def _unnamed(chunk: dict[str, Any], delta: dict[str, str], finish: str | None) -> str:
-    return f"data: {to_json(chunk | {'choices': [{'index': 0, 'delta': delta, 'finish_reason': finish}]})}\n\n"
+def _unnamed(head: dict[str, Any], delta: dict[str, str], stop_reason: StopReason | None = None) -> str:
+    return f"data: {to_json(build_chunk(head, delta, stop_reason))}\n\n"
 
 
 def _named(name: str, data: dict[str, Any]) -> str:
@@ -119,10 +119,6 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(part) for part in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _finish(turn: Turn) -> str:
-    return _FINISH.get(turn.stop_reason, "length")
 
 
 def _summary(turn: Turn) -> dict[str, Any]:

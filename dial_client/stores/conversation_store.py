@@ -188,7 +188,7 @@ class ConversationStore(Protocol):
         ...
 
 
-def one_line(text: str, limit: int = MAX_TITLE) -> str:
+def title_from(text: str, limit: int = MAX_TITLE) -> str:
     """Give the first words of a text, in one line of at most `limit` characters, without anything that controls."""
     # No title needs more than the beginning, and a text may be a whole file.
     words = " ".join(text[: 50 * limit].split())

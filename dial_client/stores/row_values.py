@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dial_client.logs import get_logger
-from dial_client.stores.conversation_store import one_line
+from dial_client.stores.conversation_store import title_from
 
 log = get_logger(__name__)
 
@@ -29,8 +29,8 @@ def to_text(value: Any) -> str:
 
 
 def to_title(value: Any) -> str:
-    """Return a title as `store.one_line` makes it."""
-    return one_line(to_text(value))
+    """Return a title as `title_from` makes it."""
+    return title_from(to_text(value))
 
 
 def to_time(value: Any) -> datetime:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from dial_client.errors import ConversationBusy
 from dial_client.messages import Message
-from dial_client.stores.conversation_store import Conversation, ConversationSummary, Page, not_found, one_line
+from dial_client.stores.conversation_store import Conversation, ConversationSummary, Page, not_found, title_from
 
 T = TypeVar("T")
 
@@ -78,7 +78,7 @@ class StoreCore(ABC):
     async def create(self, title: str = "", messages: Sequence[Message] = ()) -> Conversation:
         """See `ConversationStore.create`."""
         now, packed = self._stamp(), self._packed(messages)
-        made = StoredConversation(uuid.uuid4().hex, one_line(title), now, now, len(packed))
+        made = StoredConversation(uuid.uuid4().hex, title_from(title), now, now, len(packed))
 
         def change(slot: RowChange) -> None:
             slot.record = made
@@ -155,7 +155,7 @@ class StoreCore(ABC):
         """See `ConversationStore.rename`."""
 
         def change(slot: RowChange) -> None:
-            slot.record = replace(_found(slot, conversation_id), title=one_line(title))
+            slot.record = replace(_found(slot, conversation_id), title=title_from(title))
 
         await self._change(conversation_id, change)
 
@@ -188,7 +188,7 @@ def _longer(record: StoredConversation, count: int, now: datetime, title: str) -
     """Give the record with more messages, among them what was unfinished."""
     return replace(
         record,
-        title=record.title or one_line(title),
+        title=record.title or title_from(title),
         updated_at=now,
         message_count=record.message_count + count,
         unfinished=None,

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from dial_client.icons import icons_of
 from dial_client.messages import ToolSpec
 from dial_client.schema import provider_schema
+from dial_client.schema.argument_check import ArgumentCheck
 from dial_client.servers.connection import Connection
 from dial_client.servers.session import OnProgress
 from dial_client.settings.config_types import ServerSettings
@@ -66,14 +67,14 @@ class Route:
     spec: ToolSpec
 
     @cached_property
-    def check(self) -> provider_schema.ArgumentCheck:
+    def check(self) -> ArgumentCheck:
         """The check of arguments against the original schema, compiled on first use."""
-        return provider_schema.ArgumentCheck(self.spec.original_schema)
+        return ArgumentCheck(self.spec.original_schema)
 
     @cached_property
-    def promise(self) -> provider_schema.ArgumentCheck:
+    def promise(self) -> ArgumentCheck:
         """The check of structured results against what the server promises, compiled on first use."""
-        return provider_schema.ArgumentCheck(self.spec.output_schema or {})
+        return ArgumentCheck(self.spec.output_schema or {})
 
 
 @dataclass(frozen=True)

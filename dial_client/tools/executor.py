@@ -20,7 +20,7 @@ from dial_client.errors import ServerError, ServerGone
 from dial_client.events import Emit, ToolCallFinished, ToolCallProgress, ToolCallStarted
 from dial_client.limits import Limits
 from dial_client.logs import get_logger
-from dial_client.messages import NOT_ALLOWED, Failure, ToolCallRequest, ToolCallResult, text_of
+from dial_client.messages import NO_OUTPUT, NOT_ALLOWED, Failure, ToolCallRequest, ToolCallResult, text_of
 from dial_client.schema import tool_arguments
 from dial_client.servers.connection import Connection
 from dial_client.servers.session import OnProgress
@@ -249,7 +249,7 @@ async def _answer(call: ToolCallRequest, route: Route, on_progress: OnProgress) 
         return ToolCallResult.failed(call.id, Failure.SERVER, f"The call failed: {type(error).__name__}.")
     if not answer.is_error:
         return ToolCallResult(call.id, success=True, content=content)
-    if content == result_content.NO_OUTPUT:
+    if content == NO_OUTPUT:
         return ToolCallResult.failed(call.id, Failure.TOOL, _SILENT)
     said = text_of(content).strip() or _SILENT
     return ToolCallResult(call.id, success=False, content=content, error=said.splitlines()[0], failure=Failure.TOOL)

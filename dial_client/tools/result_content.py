@@ -8,13 +8,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from dial_client.messages import IMAGE_TYPES, PDF, Content, FilePart, ImagePart, Part, TextPart, media_type
+from dial_client.messages import IMAGE_TYPES, NO_OUTPUT, PDF, Content, FilePart, ImagePart, Part, TextPart, media_type
 from dial_client.text.safe_text import safe
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult
-
-NO_OUTPUT = "(no output)"
 
 
 def content_of(result: CallToolResult, remark: str = "") -> Content:

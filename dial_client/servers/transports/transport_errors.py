@@ -12,7 +12,8 @@ from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST, PARSE_ERROR, REQUEST_T
 from pydantic import ValidationError
 
 from dial_client.errors import ServerError
-from dial_client.servers.status import one_line
+from dial_client.servers.status import MAX_REASON_CHARS
+from dial_client.text.safe_text import one_line
 
 HTTP_FAULT = -32010
 """The code of errors that `transports.http` makes; in the range JSON-RPC leaves to implementations."""
@@ -99,7 +100,7 @@ def says_forgotten(words: str) -> bool:
 
 def in_words(error: BaseException) -> str:
     """Say what an error means, in one line of bounded length."""
-    return one_line(_in_words(cause_of(error)))
+    return one_line(_in_words(cause_of(error)), MAX_REASON_CHARS)
 
 
 def _in_words(error: BaseException) -> str:

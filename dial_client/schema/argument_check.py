@@ -1,0 +1,72 @@
+"""Arguments checked against a tool's JSON Schema."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dial_client.text.safe_text import safe
+
+MAX_PROBLEMS = 5
+MAX_PROBLEM_CHARS = 300
+"""Characters of a problem; it repeats the value that is wrong."""
+
+
+class ArgumentCheck:
+    """Checks arguments against a tool's original schema.
+
+    Args:
+        schema: the original, as the server sent it.
+        formats: check ``format`` too, which is only an annotation for tools (JSON Schema 2020-12).
+    """
+
+    def __init__(self, schema: Mapping[str, Any], *, formats: bool = False) -> None:
+        self._validator = _compile(schema, formats=formats)
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether the schema itself is valid; where it is not, only the server can judge."""
+        return self._validator is not None
+
+    def is_valid(self, arguments: Mapping[str, Any]) -> bool:
+        """Return whether the arguments satisfy the schema."""
+        try:
+            return self._validator is None or bool(self._validator.is_valid(dict(arguments)))
+        except ValueError:  # not JSON: half a surrogate pair, a key that is a number
+            return False
+
+    def problems(self, arguments: Mapping[str, Any]) -> list[str]:
+        """Return what is wrong, each with its place (``count: "x" is not of type "integer"``); at most five."""
+        if self._validator is None:
+            return []
+        problems: list[str] = []
+        try:
+            for error in self._validator.iter_errors(dict(arguments)):
+                place = ".".join(str(step) for step in error.instance_path)
+                problems.append(_shorten(f"{place}: {error.message}" if place else error.message))
+                if len(problems) == MAX_PROBLEMS:
+                    break
+        except ValueError as error:  # not JSON: half a surrogate pair, a key that is a number
+            problems.append(_shorten(f"they are not JSON: {error}"))
+        return problems
+
+
+def _shorten(problem: str) -> str:
+    """Return a long problem without its middle: the wrong value is at the beginning, the rule at the end."""
+    problem = safe(problem)
+    half = MAX_PROBLEM_CHARS // 2
+    return problem if len(problem) <= MAX_PROBLEM_CHARS else f"{problem[:half]} … {problem[-half:]}"
+
+
+def _compile(schema: Mapping[str, Any], *, formats: bool) -> Any:
+    """Return a validator; None for an invalid schema."""
+    import jsonschema_rs
+
+    def refuse_remote(uri: str) -> Any:
+        # MCP 2026-07-28, server/tools: a client must not dereference a network $ref.
+        raise ValueError(f"remote references are not fetched: {uri}")
+
+    try:
+        return jsonschema_rs.validator_for(dict(schema), retriever=refuse_remote, validate_formats=formats)
+    except (ValueError, TypeError, jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError):
+        return None
