@@ -242,11 +242,14 @@ async def test_handed_back_turns_that_are_none_are_gone_on_with_as_the_client_ha
 async def test_answers_that_are_none_are_left_and_those_behind_them_are_heard(tmp_path: Path) -> None:
     heard: list[Any] = []
     async with board(tmp_path) as (store, elsewhere):
-        elsewhere.on_said = lambda said: heard.append(said["id"])
         await store.board.pin([(elsewhere.address, body) for body in (*WRONG, '{"id": "right"}')], 60.0)
         async with anyio.create_task_group() as group:
             group.start_soon(elsewhere.run)
-            with anyio.fail_after(30), elsewhere.listening("nothing"):
+            with (
+                anyio.fail_after(30),
+                elsewhere.listening("nothing"),
+                elsewhere.receiving("right", lambda said: heard.append(said["id"])),
+            ):
                 while "right" not in heard:  # noqa: ASYNC110 - another task's list
                     await anyio.sleep(0.02)
             group.cancel_scope.cancel()

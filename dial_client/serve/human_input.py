@@ -67,6 +67,16 @@ class _Waiting:
             self.answer = ElicitationAnswer(ElicitationAction(said["action"]), _checked(said["content"], dict))
         self.answered.set()
 
+    def hear(self, said: Mapping[str, Any]) -> None:
+        """Take an answer that was given at another process, and looked at there.
+
+        Raises:
+            KeyError: it is none.
+            ValueError: it is none.
+        """
+        if self.answer is None:
+            self.give(said)
+
 
 class HumanInputBroker:
     """Where questions wait for people.
@@ -93,13 +103,13 @@ class HumanInputBroker:
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._turns = turns
+        self._elsewhere = elsewhere
         self._slips = PendingRequests(elsewhere)
         self._patience = patience
         self._servers = servers or {}
         self._folder = os.getcwd()  # noqa: PTH109 - a text
         self._say = say
         self._waiting: dict[str, _Waiting] = {}
-        elsewhere.on_said = self._hear
 
     async def __call__(self, call: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:
         """Ask for permission: a `tools.approvals.Approver`."""
@@ -171,11 +181,8 @@ class HumanInputBroker:
         for talk in talks:
             talk.announce(InputRequested(slip.id, slip.kind, slip.about))
         try:
-            with anyio.move_on_after(self._patience):
-                await waiting.answered.wait()
-            if waiting.answer is None and not await self._is_withdrawn(waiting):
-                with anyio.move_on_after(_LATE):
-                    await waiting.answered.wait()
+            with self._elsewhere.receiving(slip.id, waiting.hear):
+                await self._wait(waiting)
         finally:
             self._waiting.pop(slip.id, None)
             self._slips.let_go(waiting.slip)
@@ -184,6 +191,13 @@ class HumanInputBroker:
             for talk in talks:
                 talk.announce(InputReceived(slip.id, slip.kind, _word(waiting)))
         return waiting.answer
+
+    async def _wait(self, waiting: _Waiting) -> None:
+        with anyio.move_on_after(self._patience):
+            await waiting.answered.wait()
+        if waiting.answer is None and not await self._is_withdrawn(waiting):
+            with anyio.move_on_after(_LATE):
+                await waiting.answered.wait()
 
     async def _is_withdrawn(self, waiting: _Waiting) -> bool:
         """Ask no more; False where somebody has answered just now, elsewhere."""
@@ -270,17 +284,6 @@ class HumanInputBroker:
         with anyio.move_on_after(_LATE):
             await waiting.answered.wait()
         return waiting.answer is None and self._waiting.get(waiting.slip.id) is waiting
-
-    def _hear(self, said: Mapping[str, Any]) -> None:
-        """Take an answer that was given at another process, and looked at there.
-
-        Raises:
-            KeyError: it is none.
-            ValueError: it is none.
-        """
-        waiting = self._waiting.get(_checked(said["id"], str))
-        if waiting is not None and waiting.answer is None:
-            waiting.give(said)
 
 
 def _hash(*parts: Any) -> str:

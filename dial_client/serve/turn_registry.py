@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import anyio
 
 from dial_client.serve.http_responses import HttpError
+from dial_client.serve.wake_signal import WakeSignal
 from dial_client.turns.turn_handle import TurnHandle
 
 MAX_TURNS = 64
@@ -28,8 +29,8 @@ class TurnRegistry:
         self._asking = 0
         self._is_leaving = False
         self._is_over = False
-        self.on_begun: Callable[[], None] = lambda: None
-        """Is called when a turn has begun."""
+        self.started = WakeSignal()
+        """Is sent when a turn has started."""
 
     @property
     def is_leaving(self) -> bool:
@@ -62,7 +63,7 @@ class TurnRegistry:
     def keep(self, turn: TurnHandle) -> None:
         """Count a turn until it is over."""
         self._running.add(turn)
-        self.on_begun()
+        self.started.send()
         if self._is_over:  # it was being started when the others were ended
             self._let_go(turn)
 

@@ -20,6 +20,7 @@ import anyio
 from dial_client.logs import get_logger
 from dial_client.serve.sse_response import end_of, text_of
 from dial_client.serve.turn_registry import TurnRegistry
+from dial_client.serve.wake_signal import WakeSignal
 from dial_client.sinks import sse_encoder
 from dial_client.stores.conversation_store import ConversationStore
 from dial_client.stores.mailbox import Envelope, Mailbox
@@ -45,6 +46,9 @@ _LAST_WORDS = 5.0
 
 READ, STOP = "read", "stop"
 
+Receive = Callable[[Mapping[str, Any]], None]
+"""Takes an answer, or raises `KeyError` or `ValueError` where it is none."""
+
 
 class PeerBus:
     """Tells other processes, and hears of them. Where conversations are in memory there are none.
@@ -59,8 +63,7 @@ class PeerBus:
         self.board: Mailbox | None = store.board if isinstance(store, SQLStore) else None
         self.address = f"process:{uuid.uuid4().hex}"
         """The topic of what is said to this process, whichever turn it is about."""
-        self.on_said: Callable[[Mapping[str, Any]], None] = lambda _: None
-        """Is given what was said to it."""
+        self._receivers: dict[str, Receive] = {}
         self._turns = turns
         self._model = model
         self._told: dict[str, _Told] = {}
@@ -71,17 +74,15 @@ class PeerBus:
         self._renewed = -math.inf
         self._is_failing = False
         self._is_leaving = False
-        self._news = anyio.Event()
-        turns.on_begun = self._wake
+        self._signal = turns.started
+        """Ends the pause between two looks; sent from here too."""
 
     async def run(self) -> None:
         """Tell and hear, until `leave` or until cancelled; then say the last words of the turns that have ended."""
         try:
             while not self._is_leaving:
-                self._news = anyio.Event()
                 await self._tried(self._look)
-                with anyio.move_on_after(self._pause()):
-                    await self._news.wait()
+                await self._signal.wait(self._pause())
         finally:
             with anyio.CancelScope(shield=True), anyio.move_on_after(_LAST_WORDS):
                 while self._told and await self._tried(self._write):
@@ -98,6 +99,15 @@ class PeerBus:
             yield ear
         finally:
             self._ears.discard(ear)
+
+    @contextmanager
+    def receiving(self, request_id: str, receive: Receive) -> Iterator[None]:
+        """Pass the answers of other processes to a request of this one to `receive`, for as long as this lasts."""
+        self._receivers[request_id] = receive
+        try:
+            yield
+        finally:
+            del self._receivers[request_id]
 
     def leave(self) -> None:
         """Come to an end: the turns have."""
@@ -116,7 +126,7 @@ class PeerBus:
         self._held.discard(note or 0)
 
     def _wake(self) -> None:
-        self._news.set()
+        self._signal.send()
 
     def _pause(self) -> float:
         if self._told or self._ears:
@@ -156,13 +166,18 @@ class PeerBus:
     def _heed(self, note: Envelope, talk: TurnHandle | None) -> None:
         if talk is None:
             try:
-                self.on_said(note.content())
+                self._pass_on(note.content())
             except (KeyError, TypeError, ValueError, AttributeError) as error:  # another version's, or somebody else's
                 log.warning("answer_unreadable", error=type(error).__name__)
         elif note.body == STOP:
             talk.cancel()
         elif note.body == READ and talk.id not in self._told:
             self._told[talk.id] = _Told(talk, sse_encoder.chunk_of(self._model, talk.id))
+
+    def _pass_on(self, answer: Mapping[str, Any]) -> None:
+        receive = self._receivers.get(answer["id"])
+        if receive is not None:
+            receive(answer)
 
     async def _write(self) -> bool:
         """Write down what has happened in the turns that are read elsewhere; say whether anything has."""
@@ -213,7 +228,7 @@ class TopicReader:
         self.last = 0
         """The id of the last note."""
         self._notes: list[Envelope] = []
-        self._news = anyio.Event()
+        self._signal = WakeSignal()
 
     def hear(self, notes: Iterable[Envelope]) -> None:
         """Take those that are on its topic and new."""
@@ -221,13 +236,11 @@ class TopicReader:
         if new:
             self._notes += new
             self.last = new[-1].id
-            self._news.set()
+            self._signal.send()
 
     async def heard(self, seconds: float) -> list[Envelope]:
         """Give what is new, none if there is nothing for so long."""
-        with anyio.move_on_after(seconds):
-            await self._news.wait()
-        self._news = anyio.Event()
+        await self._signal.wait(seconds)
         notes, self._notes = self._notes, []
         return notes
 

@@ -1,0 +1,22 @@
+"""A signal that wakes one task."""
+
+from __future__ import annotations
+
+import anyio
+
+
+class WakeSignal:
+    """Wakes the task that waits for it; a signal that is sent while nobody waits is kept for the next wait."""
+
+    def __init__(self) -> None:
+        self._event = anyio.Event()
+
+    def send(self) -> None:
+        """Wake the task."""
+        self._event.set()
+
+    async def wait(self, seconds: float) -> None:
+        """Wait for a signal, at most so many seconds."""
+        with anyio.move_on_after(seconds):
+            await self._event.wait()
+        self._event = anyio.Event()
