@@ -1,7 +1,7 @@
 """The calls of injection tasks for which AgentDojo has a goal and a judge but no calls (workspace, 6 to 13).
 
 Each is written after the goal's own words. The task's `security` judges them as it judges others, and
-`tests/test_attack.py` holds that it takes every goal for reached.
+`tests/e2e/test_attack.py` holds that it takes every goal for reached.
 """
 
 from __future__ import annotations

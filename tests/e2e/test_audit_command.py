@@ -1,0 +1,205 @@
+"""The audit log of dial-chat: on unless it is switched off, without a secret, and read with ``dial-chat audit``."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dial_client.audit.record_format import log_files
+from tests.integration.test_changed_tools import EVIL
+from tests.integration.test_changed_tools import configured as changed
+from tests.integration.test_serve_shutdown import ask, serving
+from tests.support.audit_logs import calls_of, lines_of, user_log
+from tests.support.program import LONG, dial_chat, entry, started, write_config
+
+no_signals = pytest.mark.skipif(os.name != "posix", reason="Windows has no signals to end it with")
+
+PLANTED = "planted-s3cret"
+ECHO = {"tool_calls": [{"name": "echo", "arguments": {"text": f"{PLANTED}-argument"}}]}
+ENTRY = entry("Server", autoApprove=["*"], env={"KEY": f"{PLANTED}-env"})
+
+
+def configured(folder: Path, replies: Any = (ECHO, "Done."), **servers: Any) -> Path:
+    write_config(folder, servers or {"raw": ENTRY}, list(replies))
+    return folder
+
+
+def test_dial_chat_writes_down_what_was_decided_and_called(tmp_path: Path) -> None:
+    ran = dial_chat(configured(tmp_path), "Go!")
+    assert ran.returncode == 0, ran.stderr
+    decision, end = calls_of(user_log(tmp_path))
+    assert (decision["event"], decision["decision"], decision["tool"]) == ("decision", "allowed", "echo")
+    assert decision["decided_by"] and decision["arguments_digest"].startswith("sha256:")
+    assert (end["event"], end["outcome"], end["server"]) == ("call", "ok", "raw")
+    assert end["conversation"] and end["turn"] and end["duration_s"] > 0 and end["result_bytes"] > 0
+    assert (decision["id"], decision["program"]) == (end["id"], "dial-chat")
+
+
+def test_a_call_that_nobody_could_be_asked_about_is_written_down_as_denied(tmp_path: Path) -> None:
+    ran = dial_chat(configured(tmp_path, raw=entry("Server")), "Go!")
+    assert ran.returncode == 5, ran.stderr
+    decision, end = calls_of(user_log(tmp_path))
+    assert (decision["decision"], end["outcome"]) == ("denied", "denied")
+
+
+def test_a_tool_that_was_refused_because_it_has_changed_is_written_down_as_that(tmp_path: Path) -> None:
+    server = changed(tmp_path, autoApprove=["*"])
+    dial_chat(tmp_path, "Go")
+    server.be(tools=[EVIL])
+    assert dial_chat(tmp_path, "Go").returncode == 5
+    decision, end = calls_of(user_log(tmp_path))[-2:]
+    assert (decision["decision"], decision["decided_by"]) == ("denied", "changed definition")
+    assert (end["outcome"], end["tool"]) == ("denied", "echo")
+
+
+def test_a_call_by_hand_is_written_down(tmp_path: Path) -> None:
+    assert dial_chat(configured(tmp_path), "call", "echo", "{}").returncode == 0
+    assert [line["program"] for line in calls_of(user_log(tmp_path))] == ["dial-chat call"] * 2
+
+
+@pytest.mark.parametrize(("words", "env"), [(["--no-audit"], {}), ([], {"DIAL_AUDIT": "off"})])
+def test_it_can_be_switched_off(tmp_path: Path, words: list[str], env: dict[str, str]) -> None:
+    assert dial_chat(configured(tmp_path), *words, "Go!", **env).returncode == 0
+    assert dial_chat(tmp_path, "call", *words, "echo", **env).returncode == 0
+    assert list((tmp_path / "home").rglob("audit*")) == []
+
+
+def test_a_word_that_means_nothing_does_not_switch_it_off(tmp_path: Path) -> None:
+    ran = dial_chat(configured(tmp_path), "Go!", DIAL_AUDIT="none")
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "unknown DIAL_AUDIT 'none' (one of on, off, arguments)" in ran.stderr
+
+
+def test_no_secret_is_in_it(tmp_path: Path) -> None:
+    dial_chat(configured(tmp_path), "--system", f"{PLANTED}-system", f"{PLANTED}-question", OPENAI_API_KEY=PLANTED)
+    dial_chat(tmp_path, "call", "echo", json.dumps({"text": f"{PLANTED}-by-hand"}))
+    assert len(calls_of(user_log(tmp_path))) == 4
+    assert PLANTED not in "".join(path.read_text() for path in log_files(user_log(tmp_path)))
+
+
+@pytest.mark.parametrize(("words", "env"), [(["--audit-arguments"], {}), ([], {"DIAL_AUDIT": "arguments"})])
+def test_whole_arguments_are_in_it_on_request_but_for_secrets_that_are_known(
+    tmp_path: Path, words: list[str], env: dict[str, str]
+) -> None:
+    given = {"env": f"<{PLANTED}-env>", "key": f"<{PLANTED}-key>", "text": "hello"}
+    calls = {"tool_calls": [{"name": "echo", "arguments": given}]}
+    configured(tmp_path, [calls, "Done."])
+    assert dial_chat(tmp_path, *words, "Go!", **env, OPENAI_API_KEY=f"{PLANTED}-key").returncode == 0
+    decision, end = calls_of(user_log(tmp_path))
+    assert decision["arguments"] == {"env": "<***>", "key": "<***>", "text": "hello"}
+    assert "arguments" not in end
+
+
+@no_signals
+def test_calls_of_two_conversations_of_a_service_are_told_apart(tmp_path: Path) -> None:
+    configured(tmp_path, [ECHO, "One.", ECHO, "Two."])
+    with serving(tmp_path) as (process, url, token):
+        turns = []
+        for _ in range(2):
+            where = ask(url, token, "/conversations", "POST").json()["id"]
+            answer = ask(url, token, f"/conversations/{where}/chat", "POST", json={"text": "Go!", "stream": False})
+            turns.append((where, answer.headers["x-turn-id"]))
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(LONG) == 0
+    lines = calls_of(user_log(tmp_path))
+    assert [(line["conversation"], line["turn"]) for line in lines] == [turn for turn in turns for _ in range(2)]
+    assert {line["program"] for line in lines} == {"dial-chat serve"}
+
+
+# --- dial-chat audit ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which dial-chat has called two tools: in a conversation, and by hand."""
+    folder = configured(tmp_path_factory.mktemp("kept"), raw=ENTRY, other=entry("Server"))
+    replies = [{"tool_calls": [{"name": "raw__echo", "arguments": {}}]}, "Done."]
+    (folder / "replies.json").write_text(json.dumps(replies))
+    assert dial_chat(folder, "Go!").returncode == 0
+    assert dial_chat(folder, "call", "other__echo").returncode == 0
+    return folder
+
+
+def shown(folder: Path, *words: str) -> list[dict[str, Any]]:
+    ran = dial_chat(folder, "audit", *words, "--json")
+    assert ran.returncode == 0, ran.stderr
+    return [json.loads(line) for line in ran.stdout.splitlines()]
+
+
+def test_audit_shows_a_line_for_each_entry(kept: Path) -> None:
+    ran = dial_chat(kept, "audit")
+    assert ran.returncode == 0, ran.stderr
+    lines = [line.split() for line in ran.stdout.splitlines()]
+    assert [words[1:4] for words in lines] == [
+        ["decision", "allowed", "raw/echo"],
+        ["call", "ok", "raw/echo"],
+        ["decision", "allowed", "other/echo"],
+        ["call", "ok", "other/echo"],
+    ]
+
+
+def test_audit_shows_what_is_asked_for(kept: Path) -> None:
+    everything = shown(kept)
+    assert everything == calls_of(user_log(kept))
+    [conversation] = {line["conversation"] for line in everything if "conversation" in line}
+    assert shown(kept, "show", "--server", "raw") == everything[:2]
+    assert shown(kept, "--server", "*") == shown(kept, "--tool", "e*") == shown(kept, "--since", "1h") == everything
+    assert shown(kept, "--tool", "nothing") == shown(kept, "--since", "2999-01-01") == []
+    assert shown(kept, "--conversation", conversation) == everything[:2]
+    assert shown(kept, "tail", "-n", "1") == everything[-1:]
+    assert shown(kept, "tail", "--server", "raw", "-n", "1") == everything[1:2]
+
+
+def test_audit_says_that_the_chain_is_unbroken_and_what_its_head_is(kept: Path) -> None:
+    head = lines_of(user_log(kept))[-1]["digest"]
+    ran = dial_chat(kept, "audit", "verify")
+    assert (ran.returncode, ran.stdout.splitlines()[-1]) == (0, f"The chain is unbroken. Its head: {head}")
+    assert dial_chat(kept, "audit", "verify", "--head", head).returncode == 0
+    assert dial_chat(kept, "audit", "verify", "--head", "0" * 64).returncode == 1
+
+
+def test_audit_names_the_line_that_was_changed(kept: Path, tmp_path: Path) -> None:
+    [path] = log_files(user_log(kept))
+    (tmp_path / path.name).write_bytes(path.read_bytes().replace(b'"allowed"', b'"denied!"', 1))
+    ran = dial_chat(kept, "audit", "verify", "--folder", str(tmp_path))
+    assert ran.returncode == 1
+    assert f"BROKEN: {path.name}, line 2: this line was edited" in ran.stdout
+    told = json.loads(dial_chat(kept, "audit", "verify", "--folder", str(tmp_path), "--json").stdout)
+    assert (told["intact"], told["problem_line"]) == (False, 2)
+
+
+def test_what_a_log_has_from_servers_does_nothing_to_the_terminal(tmp_path: Path) -> None:
+    line = {"event": "call", "time": "\x1b[2J", "server": "a\nb", "tool": "\x1b]0;x\x07t", "outcome": "\u202eok"}
+    (tmp_path / "audit-000001.jsonl").write_text(json.dumps(line) + "\n")
+    ran = dial_chat(tmp_path, "audit", "--folder", str(tmp_path))
+    assert ran.stdout.splitlines() == ["  call     ok          a b/t"]
+
+
+@pytest.mark.parametrize(("words", "said"), [(["nothing"], "unknown action"), (["--since", "soon"], "is not a time")])
+def test_audit_says_what_it_does_not_understand(tmp_path: Path, words: list[str], said: str) -> None:
+    ran = dial_chat(tmp_path, "audit", *words)
+    assert (ran.returncode, said in ran.stderr) == (2, True)
+
+
+def test_audit_says_where_there_is_no_log(tmp_path: Path) -> None:
+    ran = dial_chat(tmp_path, "audit")
+    assert (ran.returncode, "there is no audit log in" in ran.stderr) == (0, True)
+    assert not (tmp_path / "home").exists()
+
+
+@no_signals
+def test_audit_follows_a_log_as_it_grows(tmp_path: Path) -> None:
+    configured(tmp_path, raw=ENTRY)
+    with started(tmp_path, "audit", "tail", "-f", "--json", PYTHONUNBUFFERED="1") as process:
+        assert process.stdout is not None
+        assert dial_chat(tmp_path, "call", "echo").returncode == 0
+        assert dial_chat(tmp_path, "call", "echo").returncode == 0
+        heard = [json.loads(process.stdout.readline()) for _ in range(4)]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(LONG) == 130
+    assert heard == calls_of(user_log(tmp_path))

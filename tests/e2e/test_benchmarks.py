@@ -1,0 +1,86 @@
+"""The benchmark runs, whatever its numbers are."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Literal
+
+import anyio
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp.types import TextContent
+
+from benchmarks.cases import all_cases
+from benchmarks.child import measured
+from benchmarks.hosts import server_entries
+from benchmarks.report import Row, rows_of, table
+
+ROOT = Path(__file__).parents[2]
+
+
+def bench(*arguments: str) -> str:
+    command = [sys.executable, "-m", "benchmarks.dial", "--smoke", *arguments]
+    ended = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True, timeout=110)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+def test_every_case_runs_on_both_sides() -> None:
+    report = json.loads(bench("--json"))
+    unmeasured = {"memory"} if sys.platform == "win32" else set()
+    assert {row["case"] for row in report["rows"]} == set(all_cases()) - unmeasured
+    for row in report["rows"]:
+        assert row["floor"] > 0, row
+        assert row["dial"] > 0, row
+        assert row["samples"] == 1, row
+        assert math.isclose(row["ratio"], row["dial"] / row["floor"]), row
+
+
+def test_one_case_is_printed_as_a_table() -> None:
+    heads, wall, cpu, *rest = bench("--only", "rounds").splitlines()
+    assert heads.split() == ["case", "metric", "floor", "dial", "dial/floor", "of", "pairs", "n"]
+    assert wall.startswith("5 tool rounds, plain")
+    assert "wall ms" in wall
+    assert "CPU ms" in cpu
+    assert rest[-1].startswith("Python ")
+
+
+def test_a_row_has_the_medians_their_ratio_and_the_range_of_the_pairs() -> None:
+    seconds = {"floor": (1, 2, 4), "dial": (3, 3, 6)}
+    samples = {side: [{"t ms": value} for value in values] for side, values in seconds.items()}
+    rows = rows_of("case", "what is done", samples)
+    assert rows == [Row("case", "what is done", "t ms", 2, 3, 1.5, 1.5, 3.0, 3)]
+    assert " ".join(table(rows).splitlines()[1].split()) == "what is done t ms 2.0 3.0 1.50 1.50 - 3.00 3"
+
+
+def test_a_program_is_measured_until_it_answers_and_until_it_ends() -> None:
+    late = "import time; print('here', flush=True); time.sleep(0.2); raise SystemExit(3)"
+    seen = measured(b"here", [sys.executable, "-I", "-S", "-c", late])
+    assert seen["code"] == 3
+    assert 0 < seen["answer_ms"] < seen["exit_ms"]
+    assert measured(b"never", [sys.executable, "-I", "-S", "-c", "print('here')"])["answer_ms"] is None
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("mode", "era"), [("legacy", "2025-11-25"), ("auto", "2026-07-28")])
+async def test_the_raw_server_speaks_both_eras(mode: Literal["legacy", "auto"], era: str) -> None:
+    entry = server_entries(tools=3, call_delay=0.01)["server0"]
+    given_back: set[str] = set()
+    with anyio.fail_after(30):
+        async with Client(StdioServerParameters(command=entry["command"], args=entry["args"]), mode=mode) as client:
+            assert client.protocol_version == era
+            tools = [tool.name for tool in (await client.list_tools()).tools]
+
+            async def call(name: str) -> None:
+                result = await client.call_tool(name, {"text": f"said by {name}"})
+                given_back.update(block.text for block in result.content if isinstance(block, TextContent))
+
+            async with anyio.create_task_group() as group:
+                for name in tools:
+                    group.start_soon(call, name)
+    assert tools == ["server0_tool_000", "server0_tool_001", "server0_tool_002"]
+    assert given_back == {f"said by {name}" for name in tools}

@@ -1,0 +1,276 @@
+"""dial-chat as a program: its words, its streams, its exit codes."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.program import dial_chat, entry, write_config
+
+ECHO = {"tool_calls": [{"name": "echo", "arguments": {"text": "hi"}}]}
+TALK = [{"text": "Let me ask."} | ECHO, {"text": "It said hi.", "chunk_size": 4}]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_config(tmp_path, {"raw": entry("Server", autoApprove=["*"])}, TALK)
+    return tmp_path
+
+
+def test_an_answer_goes_to_standard_output_and_the_rest_to_standard_error(folder: Path) -> None:
+    ran = dial_chat(folder, "Say hi")
+    assert (ran.returncode, ran.stdout) == (0, "Let me ask.\nIt said hi.\n")
+    assert '→ raw.echo(text="hi")' in ran.stderr
+    assert "✓" in ran.stderr
+
+
+def test_json_output_is_the_turn(folder: Path) -> None:
+    ran = dial_chat(folder, "--output", "json", "Say hi")
+    turn = json.loads(ran.stdout)
+    [call] = turn.pop("tool_calls")
+    assert call.pop("duration_s") >= 0
+    assert call == {
+        "id": call["id"],
+        "name": "echo",
+        "server": "raw",
+        "tool": "echo",
+        "arguments": {"text": "hi"},
+        "is_error": False,
+        "content": call["content"],
+    }
+    assert sorted(turn) == ["depth", "messages", "notes", "stop_reason", "text", "usage"]
+    assert (turn["text"], turn["stop_reason"], turn["depth"], ran.returncode) == ("It said hi.", "answered", 1, 0)
+
+
+def test_jsonl_output_is_one_event_a_line_and_ends_in_the_turn(folder: Path) -> None:
+    ran = dial_chat(folder, "--output", "jsonl", "Say hi")
+    events = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert {"type": "text_delta", "text": "It s"} in events
+    assert events[-1]["type"] == "finished"
+    assert events[-1]["turn"]["text"] == "It said hi."
+    started = next(event for event in events if event["type"] == "tool_call_started")
+    assert started["server"] == "raw"
+
+
+def test_sse_output_ends_in_done(folder: Path) -> None:
+    ran = dial_chat(folder, "--output", "sse", "Say hi")
+    assert ran.stdout.endswith("data: [DONE]\n\n")
+    assert "event: tool_call\n" in ran.stdout
+    assert ran.returncode == 0
+
+
+def test_not_streaming_gives_the_same_answer(folder: Path) -> None:
+    assert dial_chat(folder, "--no-stream", "Say hi").stdout == dial_chat(folder, "Say hi").stdout
+
+
+def test_what_is_piped_in_is_added_to_the_prompt(folder: Path) -> None:
+    ran = dial_chat(folder, "--output", "json", "--no-save", "Summarise", stdin="a long text\n")
+    assert ran.returncode == 0
+    saved = dial_chat(folder, "Summarise", stdin="a long text\n")
+    assert saved.returncode == 0
+    shown = dial_chat(folder, "conversations", "list", "--json")
+    [conversation] = json.loads(shown.stdout)
+    whole = dial_chat(folder, "conversations", "show", conversation["id"])
+    assert whole.stdout.startswith("user: Summarise\n\na long text\n")
+
+
+def test_a_question_may_come_from_standard_input_alone(folder: Path) -> None:
+    assert dial_chat(folder, stdin="Say hi").stdout == "Let me ask.\nIt said hi.\n"
+
+
+def test_a_conversation_is_continued(folder: Path) -> None:
+    dial_chat(folder, "First")
+    dial_chat(folder, "--continue", "Second")
+    [conversation] = json.loads(dial_chat(folder, "conversations", "--json").stdout)
+    assert conversation["title"] == "First"
+    dial_chat(folder, "--resume", conversation["id"], "Third")
+    shown = json.loads(dial_chat(folder, "conversations", "show", conversation["id"], "--json").stdout)
+    said = [message["content"] for message in shown["messages"] if message["role"] == "user"]
+    assert said == ["First", "Second", "Third"]
+    assert dial_chat(folder, "conversations", "delete", conversation["id"]).returncode == 0
+    assert json.loads(dial_chat(folder, "conversations", "--json").stdout) == []
+
+
+def test_nothing_is_kept_with_no_save(folder: Path) -> None:
+    dial_chat(folder, "--no-save", "Say hi")
+    assert json.loads(dial_chat(folder, "conversations", "--json").stdout) == []
+
+
+def test_what_is_kept_is_for_its_owner_only(folder: Path) -> None:
+    dial_chat(folder, "Say hi")
+    [file] = (folder / "home").rglob("conversations.db")
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert file.parent.stat().st_mode & 0o777 == 0o700
+    with sqlite3.connect(file) as database:
+        assert database.execute("select count(*) from messages").fetchone() == (4,)
+    database.close()
+
+
+def test_without_a_terminal_a_tool_is_denied_and_the_option_is_named(tmp_path: Path) -> None:
+    write_config(tmp_path, {"raw": entry("Server")}, TALK)
+    ran = dial_chat(tmp_path, "--output", "json", "Say hi")
+    assert ran.returncode == 5
+    assert "--allow raw/echo" in ran.stderr
+    assert json.loads(ran.stdout)["tool_calls"][0]["is_error"] is True
+
+
+@pytest.mark.parametrize("option", [("--allow", "raw/echo"), ("--allow", "raw/*"), ("-y",)])
+def test_what_is_allowed_runs(tmp_path: Path, option: tuple[str, ...]) -> None:
+    write_config(tmp_path, {"raw": entry("Server")}, TALK)
+    assert dial_chat(tmp_path, *option, "Say hi").returncode == 0
+
+
+def test_a_deny_wins(folder: Path) -> None:
+    ran = dial_chat(folder, "-y", "--deny", "echo", "Say hi")
+    assert ran.returncode == 5
+
+
+def test_a_limit_ends_in_text_and_exit_code_4(tmp_path: Path) -> None:
+    write_config(
+        tmp_path,
+        {"raw": entry("Server", autoApprove=["*"])},
+        {"replies": [{"text": "Again."} | ECHO], "after": "repeat"},
+    )
+    ran = dial_chat(tmp_path, "--max-depth", "2", "--output", "json", "Say hi")
+    turn = json.loads(ran.stdout)
+    assert (ran.returncode, turn["stop_reason"], turn["text"]) == (4, "max_depth", "Again.")
+
+
+def test_tools_that_always_fail_end_in_text_and_exit_code_4(tmp_path: Path) -> None:
+    call = {"text": "Again.", "tool_calls": [{"name": "no_such_tool", "arguments": {}}]}
+    write_config(tmp_path, {"raw": entry("Server")}, {"replies": [call], "after": "repeat"})
+    ran = dial_chat(tmp_path, "--output", "json", "Say hi")
+    turn = json.loads(ran.stdout)
+    assert (ran.returncode, turn["stop_reason"], turn["depth"]) == (4, "consecutive_errors", 3)
+
+
+def test_a_model_that_cannot_be_reached_is_exit_code_3(tmp_path: Path) -> None:
+    write_config(tmp_path)
+    ran = dial_chat(tmp_path, "-m", "chat:x", "--base-url", "http://127.0.0.1:9/v1", "Hi")
+    assert ran.returncode == 3
+    assert ran.stderr.count("\n") == 1
+    assert "127.0.0.1:9" in ran.stderr
+
+
+def test_a_prompt_may_be_the_name_of_a_command_behind_two_dashes(tmp_path: Path) -> None:
+    write_config(tmp_path, {}, ["Hello."])
+    assert dial_chat(tmp_path, "--", "tools").stdout == "Hello.\n"
+
+
+def test_options_may_stand_before_a_command(folder: Path) -> None:
+    ran = dial_chat(folder, "-c", "servers.json", "tools")
+    assert ran.stdout.startswith("echo  raw: Says it again.")
+
+
+def test_tools_and_servers_are_listed(folder: Path) -> None:
+    tools = json.loads(dial_chat(folder, "tools", "--json").stdout)
+    assert [(tool["name"], tool["server"], tool["tool"]) for tool in tools] == [("echo", "raw", "echo")]
+    servers = json.loads(dial_chat(folder, "servers", "--json").stdout)
+    assert [(server["name"], server["state"], server["era"]) for server in servers] == [("raw", "ready", "2025-11-25")]
+    assert dial_chat(folder, "servers").stdout == "raw: ready, MCP 2025-11-25, 1 tools\n"
+
+
+def test_a_tool_is_called_by_hand(folder: Path) -> None:
+    ran = dial_chat(folder, "call", "echo", '{"text": "hi"}', "--json")
+    assert json.loads(ran.stdout)["success"] is True
+    assert ran.returncode == 0
+
+
+def _files(folder: Path) -> None:
+    (folder / "broken.json").write_text('{"mcpServers": {\n  "a": {"command": 3}}}')
+    (folder / "cut.json").write_text('{"mcpServers": {')
+    (folder / "unset.json").write_text('{"mcpServers": {"a": {"command": "x", "env": {"T": "${NOT_SET_ANYWHERE}"}}}}')
+    (folder / "latin.json").write_bytes(b'{"a": "\xff"}')
+
+
+BAD_USAGE: list[tuple[list[str], str]] = [
+    (["-c", "missing.json", "Hi"], "missing.json: there is no such file"),
+    (["-c", "broken.json", "Hi"], "broken.json:2:20"),
+    (["-c", "cut.json", "Hi"], "cut.json:1:17"),
+    (["-c", "unset.json", "Hi"], "NOT_SET_ANYWHERE"),
+    (["-c", "latin.json", "Hi"], "latin.json"),
+    (["-m", "opanai:gpt", "Hi"], "did you mean openai:gpt?"),
+    (["-m", "nonsense", "Hi"], "there is no model 'nonsense'"),
+    (["-m", "openai:gpt-6-luna", "Hi"], "set OPENAI_API_KEY"),
+    (["-m", "anthropic:claude-sonnet-5-5", "Hi"], "set ANTHROPIC_API_KEY"),
+    (["-m", "local:nothing.gguf", "Hi"], "nothing.gguf"),
+    (["-m", "scripted:nothing.json", "Hi"], "nothing.json"),
+    (["--max-depth", "-1", "Hi"], "max-depth"),
+    (["--timeout", "0", "Hi"], "timeout"),
+    (["--resume", "no-such-id", "Hi"], "no-such-id"),
+    (["--continue", "Hi"], "no conversation to continue"),
+    (["--no-save", "--continue", "Hi"], "--no-save"),
+    (["call", "nothing", "{}"], "nothing"),
+    (["call", "echo", "{"], "not JSON"),
+    (["call", "echo", "[]"], "not a JSON object"),
+    (["conversations", "show"], "needs the id"),
+    (["conversations", "show", "no-such-id"], "no-such-id"),
+    (["conversations", "burn"], "burn"),
+    (["doctor"], "dial-chat -- doctor"),
+    ([], "there is no question"),
+]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"), BAD_USAGE, ids=lambda value: " ".join(value) if isinstance(value, list) else ""
+)
+def test_bad_usage_is_one_clear_line_and_exit_code_2(folder: Path, words: list[str], said: str) -> None:
+    _files(folder)
+    ran = dial_chat(folder, *words)
+    assert ran.returncode == 2
+    assert said in ran.stderr
+    assert ran.stdout == ""
+    assert len(ran.stderr.strip().splitlines()) == 1
+    assert "Traceback" not in ran.stderr
+
+
+def test_an_unknown_option_is_exit_code_2(folder: Path) -> None:
+    ran = dial_chat(folder, "--modle", "x", "Hi")
+    assert ran.returncode == 2
+    assert "--model" in ran.stderr
+
+
+def test_broken_servers_are_named_and_the_answer_still_comes(tmp_path: Path) -> None:
+    servers: dict[str, Any] = {
+        "good": entry("Server"),
+        "missing": {"command": "no-such-program-anywhere"},
+        "hanging": entry("Hangs", startupTimeout=2),
+        "dying": entry("DiesInCall"),
+        "garbling": entry("Chatty"),
+        "exiting": entry("ExitsAtOnce"),
+    }
+    calls: list[dict[str, Any]] = [
+        {"name": name, "arguments": {}} for name in ("good__echo", "dying__echo", "garbling__echo")
+    ]
+    write_config(tmp_path, servers, [{"tool_calls": calls}, "Done."])
+    ran = dial_chat(tmp_path, "-y", "--output", "json", "Say hi")
+    turn = json.loads(ran.stdout)
+    assert (turn["text"], turn["stop_reason"], ran.returncode) == ("Done.", "answered", 0)
+    results = {call["name"]: call["is_error"] for call in turn["tool_calls"]}
+    assert results == {"good__echo": False, "dying__echo": True, "garbling__echo": False}
+    for name in ("missing", "hanging", "dying", "garbling", "exiting"):
+        assert f"server '{name}'" in ran.stderr
+        assert any(f"server '{name}'" in note for note in turn["notes"])
+    assert "'good'" not in ran.stderr
+
+
+def test_foreign_text_reaches_the_terminal_without_escapes(tmp_path: Path) -> None:
+    evil = "\x1b]0;owned\x07\x1b[2Jhello\u202e"
+    call = {"tool_calls": [{"name": f"x{evil}", "arguments": {evil: evil}}]}
+    write_config(tmp_path, {}, [call, {"text": evil, "chunk_size": 1}])
+    ran = dial_chat(tmp_path, "Say hi")
+    assert ran.stdout == "hello\n"
+    assert "\x1b" not in ran.stderr
+    assert "\u202e" not in ran.stderr
+
+
+def test_verbose_says_what_is_done_and_nothing_of_what_is_said(folder: Path) -> None:
+    ran = dial_chat(folder, "-v", "--output", "json", "A secret question")
+    for event in ("server_ready", "model_request", "tool_call", "turn"):
+        assert event in ran.stderr
+    assert "secret" not in ran.stderr
+    assert json.loads(ran.stdout)["text"] == "It said hi."

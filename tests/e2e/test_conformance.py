@@ -1,0 +1,67 @@
+"""The host that the official conformance suite is run against does what its exit code says.
+
+`make conformance` runs the suite itself.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.conformance.__main__ import HERE, required
+from tests.support.program import LONG, environment
+from tests.support.servers.oauth_server import guarded
+
+LISTED = """
+Required for 2026-07-28 (3 scenarios, frozen):
+
+Server scenarios (test against a server):
+  - caching
+
+Client scenarios (test against a client):
+  - tools_call
+  - auth/pre-registration
+
+Run and reported, but never scored:
+  extension (2):
+    - auth/dpop [client]
+    - tasks-lifecycle [server]
+"""
+
+
+def host(url: str, folder: Path, scenario: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-W", "ignore", str(HERE / "host.py"), url],
+        env=environment(folder, MCP_CONFORMANCE_SCENARIO=scenario),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=LONG,
+    )
+
+
+def test_the_host_logs_in_and_calls_every_tool(tmp_path: Path) -> None:
+    with guarded() as server:
+        server.together.abort()
+        ran = host(server.url, tmp_path, "auth/metadata-default")
+        called = [path for path in server.paths() if path == "mcp tools/call"]
+    assert ran.returncode == 0, ran.stderr
+    assert "ready 2025-11-25" in ran.stderr
+    assert len(called) >= 3
+
+
+def test_the_host_fails_where_there_is_no_server(tmp_path: Path) -> None:
+    ran = host("http://127.0.0.1:9/mcp", tmp_path, "tools_call")
+    assert ran.returncode == 1
+    assert "failed" in ran.stderr
+
+
+def test_what_a_revision_requires_is_read_from_the_suite() -> None:
+    assert required(LISTED) == ["tools_call", "auth/pre-registration", "auth/dpop"]
+
+
+def test_only_what_the_sdk_has_no_feature_for_may_fail() -> None:
+    text = (HERE / "expected-failures.txt").read_text(encoding="utf-8")
+    named = [line for line in text.splitlines() if line and not line.startswith("#")]
+    assert named == ["auth/dpop", "auth/dpop-nonce", "auth/wif-jwt-bearer"]

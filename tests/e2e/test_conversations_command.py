@@ -1,0 +1,111 @@
+"""dial-chat conversations: what was kept is found, shown, taken away and brought back."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from dial_client.conversations.history import CUT_OFF
+from dial_client.messages import Message
+from dial_client.stores.sql_store import SQLStore
+from tests.support.program import dial_chat, environment, write_config
+from tests.support.temporary_stores import MESSAGES
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """With three conversations, the last of which a killed program left."""
+
+    async def talk() -> None:
+        store = SQLStore.sqlite(Path(environment(tmp_path)["XDG_DATA_HOME"]) / "dial-client" / "conversations.db")
+        for title in ("Weather in Köln", "Time in Tokyo"):
+            await store.create(title, MESSAGES)
+        made = await store.create("Broken")
+        await store.begin(made.id, "turn", [Message.user("Write!")], behind=0, seconds=0.0, title="")
+        await store.renew(made.id, "turn", 0.0, [Message.assistant(f"Once upon\n\n{CUT_OFF}")])
+        await store.aclose()
+
+    anyio.run(talk)
+    return tmp_path
+
+
+def listed(folder: Path, *words: str) -> list[dict[str, Any]]:
+    told = dial_chat(folder, "conversations", "list", "--json", *words)
+    assert told.returncode == 0, told.stderr
+    found: list[dict[str, Any]] = json.loads(told.stdout)
+    return found
+
+
+def test_the_list_is_searched_and_has_pages(folder: Path) -> None:
+    everything = listed(folder)
+    assert [one["title"] for one in everything] == ["Broken", "Time in Tokyo", "Weather in Köln"]
+    assert [(one["messages"], one["running"]) for one in everything] == [(1, False), (4, False), (4, False)]
+    assert all(datetime.fromisoformat(one["created_at"]).tzinfo for one in everything)
+    assert listed(folder, "--search", "köln NOON") == everything[2:]
+    first = dial_chat(folder, "conversations", "--limit", "2")
+    assert [line.split("  ")[0] for line in first.stdout.splitlines()] == [one["id"] for one in everything[:2]]
+    cursor = first.stderr.partition("--cursor ")[2].strip()
+    assert listed(folder, "--limit", "2", "--cursor", cursor) == everything[2:]
+
+
+def test_what_a_killed_program_left_is_shown_and_said_to_be_broken(folder: Path) -> None:
+    shown = dial_chat(folder, "conversations", "show", listed(folder)[0]["id"])
+    assert shown.stdout == f"user: Write!\nassistant: Once upon\n\n{CUT_OFF}\n"
+    assert "interrupted" in shown.stderr
+
+
+def test_a_conversation_another_program_holds_is_waited_for_and_that_is_said(folder: Path) -> None:
+    file = Path(environment(folder)["XDG_DATA_HOME"]) / "dial-client" / "conversations.db"
+    id_ = listed(folder)[0]["id"]
+
+    async def take() -> None:
+        store = SQLStore.sqlite(file)
+        assert await store.begin(id_, "theirs", [Message.user("Theirs.")], behind=1, seconds=6.0, title="")
+        await store.aclose()
+
+    anyio.run(take)
+    write_config(folder, {}, ["Hello."])
+    answered = dial_chat(folder, "--continue", "Hi")
+    assert (answered.returncode, answered.stdout) == (0, "Hello.\n")
+    assert "waiting for it" in answered.stderr
+
+
+def test_what_is_exported_can_be_imported(folder: Path) -> None:
+    id_ = listed(folder)[1]["id"]
+    exported = dial_chat(folder, "conversations", "export", id_, "--format", "json")
+    assert exported.stdout == dial_chat(folder, "conversations", "show", id_, "--json").stdout
+    (folder / "taken.json").write_text(exported.stdout)
+    made = dial_chat(folder, "conversations", "import", "taken.json").stdout.strip()
+    piped = dial_chat(folder, "conversations", "import", "-", "--json", stdin=exported.stdout)
+    assert [one["id"] for one in listed(folder)[:2]] == [json.loads(piped.stdout)["id"], made]
+    again = json.loads(dial_chat(folder, "conversations", "export", made, "--json").stdout)
+    assert again["messages"] == [message.to_dict() for message in MESSAGES]
+
+
+def test_an_export_is_markdown_unless_told_otherwise(folder: Path) -> None:
+    exported = dial_chat(folder, "conversations", "export", listed(folder)[1]["id"])
+    assert exported.stdout.startswith("# Time in Tokyo\n\n## User\n\nWhat time is it?\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["export"], "needs the id"),
+        (["import"], "needs a file"),
+        (["import", "missing.json"], "missing.json: cannot be read"),
+        (["import", "."], "cannot be read"),
+        (["export", "no-such-id"], "no-such-id"),
+        (["export", "no-such-id", "--format", "pdf"], "unknown form"),
+        (["list", "--cursor", "x"], "no cursor"),
+        (["list", "--limit", "0"], "--limit is at least 1"),
+    ],
+)
+def test_what_cannot_be_done_is_a_usage_error(tmp_path: Path, words: list[str], problem: str) -> None:
+    told = dial_chat(tmp_path, "conversations", *words)
+    assert (told.returncode, told.stdout) == (2, "")
+    assert problem in told.stderr

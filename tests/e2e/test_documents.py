@@ -1,0 +1,101 @@
+"""What the documents show is run."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dial_client.providers import open_provider
+from dial_client.settings import configuration
+from tests.support.program import LONG, dial_chat, environment, write_config
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = [ROOT / "README.md", ROOT / "docs" / "configuration.md"]
+TIME = {"command": "mcp-server-time", "args": ["--local-timezone", "UTC"], "autoApprove": ["*"]}
+
+
+def blocks(path: Path, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", path.read_text(encoding="utf-8"), re.DOTALL)
+
+
+def clock(zone: str) -> dict[str, object]:
+    return {"tool_calls": [{"name": "get_current_time", "arguments": {"timezone": zone}}]}
+
+
+def test_the_example_of_the_readme_runs_as_it_stands(tmp_path: Path) -> None:
+    [example] = blocks(ROOT / "README.md", "python")
+    assert len(example.strip().splitlines()) <= 30
+    (tmp_path / "example.py").write_text(example)
+    replies = [clock("Asia/Tokyo"), "It is late in Tokyo.", clock("Europe/Berlin"), "And early in Berlin."]
+    write_config(tmp_path, {"time": TIME}, replies)
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "example.py"],
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=LONG,
+        check=False,
+    )
+    assert ran.stderr == ""
+    assert ran.stdout.splitlines() == [
+        "tools: convert_time, get_current_time",
+        "answered after 1 round(s): It is late in Tokyo.",
+        "[time: get_current_time]",
+        "And early in Berlin.",
+    ]
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_every_configuration_that_is_shown_is_one(path: Path) -> None:
+    shown = [text for text in blocks(path, "json") if "mcpServers" in text]
+    for text in shown:
+        settings = configuration.parse(text, environ={"DOCS_TOKEN": "t"})
+        assert settings.warnings == ()
+    assert shown or path.name != "README.md"
+
+
+def test_the_scripted_replies_that_are_shown_play(tmp_path: Path) -> None:
+    [shown] = [text for text in blocks(ROOT / "docs" / "configuration.md", "json") if "replies" in text]
+    write_config(tmp_path, {"time": TIME}, json.loads(shown))
+    ran = dial_chat(tmp_path, "--no-save", "What time is it in Tokyo?")
+    assert (ran.returncode, ran.stdout) == (0, "Let me see.\nIt is noon in Tokyo.\n")
+
+
+def test_the_keys_that_are_documented_are_those_that_are_read() -> None:
+    text = "".join((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("configuration.md", "models.md"))
+    known = {*configuration._SERVER, *configuration._ALIASES, *configuration._MODEL} - {
+        "startup_timeout_sec",
+        "tool_timeout_sec",
+    }
+    assert [key for key in sorted(known) if f"`{key}`" not in text] == []
+
+
+def test_every_flag_of_an_endpoint_that_is_documented_can_be_set() -> None:
+    flags = (ROOT / "docs" / "models.md").read_text(encoding="utf-8").partition("## Flags")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`[^|]+`) \|", flags, re.MULTILINE)
+    assert sorted(name for row in rows for name in re.findall("`([^`]+)`", row)) == sorted(configuration.QUIRKS)
+
+
+def test_the_profiles_that_are_shown_open(tmp_path: Path) -> None:
+    [shown] = blocks(ROOT / "docs" / "models.md", "json")
+    models = configuration.parse(shown, environ={"GROQ_API_KEY": "k"}).models
+    opened = [open_provider(name, models=models, environ={}).name for name in models]
+    assert opened == ["chat:openai/gpt-oss-120b@api.groq.com", "chat:qwen3@10.0.0.7:8080"]
+
+
+def test_the_repositorys_own_servers_are_a_configuration() -> None:
+    assert sorted(configuration.load(ROOT / "servers.json").servers) == ["git", "time"]
+
+
+def test_every_option_of_the_program_is_in_its_help_and_every_command_in_the_readme(tmp_path: Path) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    told = dial_chat(tmp_path, "--help").stdout
+    for command in ("tools", "servers", "call", "conversations"):
+        assert f"dial-chat {command}" in readme
+        assert command in told

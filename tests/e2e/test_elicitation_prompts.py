@@ -1,0 +1,70 @@
+"""What servers ask, in a real terminal and without one."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.program import dial_chat, write_config
+from tests.support.servers.launch import HERE
+
+SHOP = {
+    "command": sys.executable,
+    "args": ["-W", "ignore", str(HERE / "questions.py")],
+    "env": {"PYTHONPATH": str(HERE.parents[1])},
+    "autoApprove": ["*"],
+}
+
+
+def configured(folder: Path, tool: str, *more: Any, **arguments: Any) -> None:
+    call = {"tool_calls": [{"name": tool, "arguments": arguments}]}
+    write_config(folder, {"shop": SHOP}, {"replies": [call, *more, "Done."]})
+
+
+def result(folder: Path, *words: str) -> tuple[str, str]:
+    """Run without a terminal, and give the result of the call and standard error."""
+    done = dial_chat(folder, "--no-save", "--output", "json", *words, "Go")
+    assert done.returncode == 0, done.stderr
+    [call] = json.loads(done.stdout)["tool_calls"]
+    return call["content"], done.stderr
+
+
+@pytest.mark.parametrize(
+    ("tool", "told"),
+    [
+        ("returns", "dial-chat: shop asks: Sure?; declined, because there is no terminal to ask at\n"),
+        ("pushes", "dial-chat: shop asks: What shall it be?; declined, because there is no terminal to ask at\n"),
+        ("page", "dial-chat: shop asks: to open https://auth.example.test/start?id=7; declined"),
+    ],
+)
+def test_without_a_terminal_a_question_is_declined_and_standard_error_says_who_asked_what(
+    tmp_path: Path, tool: str, told: str
+) -> None:
+    configured(tmp_path, tool)
+    content, errors = result(tmp_path)
+    assert "decline" in content
+    assert told in errors
+
+
+def test_without_a_terminal_no_server_may_ask_the_model_unless_that_is_allowed(tmp_path: Path) -> None:
+    configured(tmp_path, "samples_too", "A word.")
+    content, errors = result(tmp_path)
+    assert "none is offered to it" in content
+    content, errors = result(tmp_path, "--sampling")
+    assert "User rejected sampling request" in content
+    assert "--allow shop/sampling/createMessage lets it through" in errors
+    content, errors = result(tmp_path, "--sampling", "--allow", "shop/sampling/*")
+    assert content == "A word."
+
+
+def test_log_messages_are_shown_on_standard_error_with_v_only(tmp_path: Path) -> None:
+    configured(tmp_path, "logs")
+    _, quiet = result(tmp_path)
+    _, loud = result(tmp_path, "-v")
+    assert "shop shop (info)" not in quiet
+    assert 'shop shop (info): {"at": 0' in loud
+    assert "\x1b" not in quiet + loud

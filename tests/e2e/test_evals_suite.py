@@ -1,0 +1,164 @@
+"""The suite of the evaluation: its cases are as many as promised, and its judges find what is wrong."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dial_client.providers.scripted import ScriptedProvider
+from evals import judges
+from evals.servers import server_entries
+from evals.suite import KINDS, OFFERS, Case, load_cases, pack, quick
+from evals.suite_report import suite_table
+from evals.suite_run import Judged, run_cases
+from evals.tasks import SETS
+
+ROOT = Path(__file__).parents[2]
+LEAST = {"ordinary": 60, "failures": 20, "missing": 15, "offline": 15, "chains": 24, "unicode": 10, "calls": 60}
+
+
+def test_there_are_as_many_cases_as_promised_and_the_halves_share_none() -> None:
+    halves = [load_cases(half, Path("r")) for half in SETS]
+    for kind, least in LEAST.items():
+        assert sum(case.kind == kind for half in halves for case in half) >= least, kind
+    tuning, reported = ({case.turns for case in half} for half in halves)
+    assert not tuning & reported
+    assert len([case for case in halves[SETS.index("reported")] if case.kind == "offline"]) >= 15
+
+
+@pytest.mark.parametrize("size", OFFERS)
+@pytest.mark.parametrize("half", SETS)
+def test_every_case_is_asked_with_what_it_needs_and_no_more_tools_than_said(half: str, size: int) -> None:
+    cases = load_cases(half, Path("r"))
+    asked = [(case, offer) for offer in pack(cases, size) for case in offer.cases]
+    assert {case.id for case, _ in asked} == {case.id for case in cases}
+    for case, offer in asked:
+        assert case.tools <= offer.tools
+        assert len(offer.tools) == (0 if case.kind == "offline" else size)
+
+
+def test_a_quick_run_has_forty_cases_of_every_kind() -> None:
+    chosen = quick(load_cases("tuning", Path("r")))
+    assert len({case.id for case in chosen}) == 40
+    assert {case.kind for case in chosen} == set(KINDS)
+
+
+CODE = "Here:\n\n```python\ndef rev(s):\n    return s[::-1]\n```"
+
+
+@pytest.mark.parametrize(
+    ("text", "check", "failed"),
+    [
+        (CODE, {"python": "assert f('ab') == 'ba'"}, []),
+        (CODE, {"python": "assert f('ab') == 'ab'"}, ["python"]),
+        ("Here is a Python function:", {"python": "assert f('ab')"}, ["whole", "python"]),
+        ("```\nwhile True: pass", {}, ["whole"]),
+        ('So: {"name": "Ada", "age": 36}.', {"json": {"type": "object", "min": 2}}, []),
+        ("Here is a JSON example: {", {"json": {"type": "object"}}, ["whole", "json"]),
+        ("[1, 2]", {"json": {"type": "object"}}, ["json"]),
+        ("1. a\n2. b\n- c", {"items": 3}, []),
+        ("a, b and c", {"items": 3}, ["items"]),
+        ("| a | b |\n|---|---|\n| 1 | 2 |", {"table": [1, 2]}, []),
+        ("| a | b |", {"table": [1, 2]}, ["table"]),
+        ("Paris.", {"says": ["paris"], "never": ["rome"], "words": [1, 3], "lines": [1, 1]}, []),
+        ("Rome.", {"says": ["paris"], "never": ["rome"]}, ["says", "never"]),
+        ("", {}, ["whole"]),
+    ],
+)
+def test_an_answer_fails_the_checks_it_does_not_meet(text: str, check: dict[str, Any], failed: list[str]) -> None:
+    assert judges.faults(text, check) == failed
+
+
+def test_code_that_never_ends_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judges, "CODE_TIMEOUT", 0.5)
+    text = "```python\ndef f(x):\n    while True: pass\n```"
+    assert judges.faults(text, {"python": "f(1)"}) == ["python"]
+
+
+def test_what_nobody_has_said_is_an_invention() -> None:
+    known = "Where is order 9999? no such order: 9999"
+    assert judges.inventions("There is no order 9999.", known) == []
+    assert judges.inventions("1. Order 9999 is not there.\n2. Ask again.", known) == []
+    assert judges.inventions("It is in Hamburg and arrives at 14:00.", known) == ["14:00", "Hamburg"]
+    assert judges.inventions("Look into /home/ada/git or mail ada@example.test", known) == [
+        "/home/ada/git",
+        "ada@example.test",
+    ]
+
+
+def test_words_tell_what_is_admitted_asked_and_explained() -> None:
+    assert judges.admits("I could not find that out: the call failed.")
+    assert judges.admits("I don\N{RIGHT SINGLE QUOTATION MARK}t know.")
+    assert not judges.admits("It is 14:00.")
+    assert judges.asks_back("Which city?")
+    assert not judges.asks_back("It is sunny.")
+    assert judges.instructs("You can run git branch.")
+    assert judges.connects("Connect an MCP server.")
+
+
+async def judged(case: Case, *replies: Any) -> Judged:
+    found: list[Judged] = []
+    servers = {name: server_entries(ROOT)[name] for name in ("desk", "broken")}
+    tools = {3: (("calculate", "find_contact", "ticket_status"),)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("evals.suite.OFFERS", tools)
+        await run_cases([case], 3, ScriptedProvider(replies), servers, found.append)
+    return found[0]
+
+
+def call(name: str, /, **arguments: Any) -> dict[str, Any]:
+    return {"tool_calls": [{"name": name, "arguments": arguments}]}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
+async def test_conversations_are_judged_by_their_kind() -> None:
+    ordinary = Case("o", "ordinary", ("Hello", "Who are you?"), frozenset(), {"words": [2, 9]})
+    assert (await judged(ordinary, "Hi.", "I am a model.")).good
+    needless = await judged(ordinary, call("calculate", expression="1"), "Hi.", "I am a model.")
+    assert (needless.good, needless.needless, needless.faults) == (False, 1, ("called",))
+
+    failing = Case("f", "failures", ("What is the status of ticket OPS-17?",), frozenset({"ticket_status"}))
+    asked = call("ticket_status", ticket="OPS-17")
+    assert (await judged(failing, asked, "I could not find out: the server returned an internal error.")).good
+    assert (await judged(failing, asked, "It was closed by Maria on 4 May.")).faults == ("admits", "invented")
+
+    missing = Case("m", "missing", ("Find the phone number.",), frozenset({"find_contact"}), argument="name")
+    assert (await judged(missing, "Whose number should I look up?")).good
+    assert (await judged(missing, call("find_contact", name="John Doe"), "Not found.")).invented == ("name=John Doe",)
+
+    offline = Case("n", "offline", ("What time is it in Tokyo?",), frozenset())
+    assert (await judged(offline, "I cannot know that. Connect an MCP server with a clock.")).good
+    assert (await judged(offline, "It is 14:00 in Tokyo.")).faults == ("admits", "invented", "connects")
+
+
+def test_the_table_has_a_row_for_each_kind_and_number_of_tools() -> None:
+    usual: dict[str, Any] = {"case": "x", "faults": (), "right_call": True, "needless": 0, "invented": ()}
+    usual |= {"seconds": 2.0, "first_text": 1.0, "text": "Yes."}
+    rows = [Judged(kind="calls", tools=3, good=True, **usual), Judged(kind="ordinary", tools=3, good=False, **usual)]
+    heads, _, first, second = suite_table(rows).splitlines()
+    assert [cell.strip() for cell in heads.split("|")][1:4] == ["kind", "tools", "good"]
+    assert [cell.strip() for cell in first.split("|")][1:4] == ["ordinary", "3", "0/1"]
+    assert [cell.strip() for cell in second.split("|")][1:5] == ["calls", "3", "1/1", "1/1"]
+
+
+def test_the_program_runs_the_suite_against_any_model(tmp_path: Path) -> None:
+    script, kept = tmp_path / "script.json", tmp_path / "said.json"
+    script.write_text(json.dumps(["I cannot know that. Connect an MCP server for it."]), encoding="utf-8")
+    options = ["--model", f"scripted:{script}", "--set", "tuning", "--kinds", "offline", "--limit", "1"]
+    ended = subprocess.run(
+        [sys.executable, "-m", "evals", *options, "--tools", "3", "--json", str(kept)],
+        check=False,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=110,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "| offline | 0     | 1/1" in ended.stdout
+    assert json.loads(kept.read_text(encoding="utf-8"))[0]["good"] is True

@@ -1,0 +1,147 @@
+"""In a folder with a servers.json that nobody trusts, no command of dial-chat lets anything of it count."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+from typer.core import TyperArgument
+
+import dial_client.cli.commands  # noqa: F401 - registers them
+from dial_client.cli import typer_apps
+from tests.e2e.test_terminal import plain
+from tests.support.hostile_repository import KEY, HostileFolder, hostile_folder
+from tests.support.program import LONG
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pseudo-terminals of this kind")
+
+PROGRAM: dict[str, Any] = dict(getattr(typer.main.get_command(typer_apps.more), "commands", {}))
+"""Every command beside the chat, as the program itself has them."""
+VALUES = {"name": "echo", "action": "list", "prompt": "Hello"}
+FURTHER = {"servers": (["servers", "login", "net"], ["servers", "logout", "net"])}
+ENDS_WITHOUT_CONFIGURATION = {"conversations": 0, "trust": 2}
+
+
+def words_of(name: str) -> list[str]:
+    """Return the least a command has to be given."""
+    arguments = [p for p in PROGRAM[name].params if isinstance(p, TyperArgument) and p.required]
+    return [name, *(VALUES.get(str(argument.name), "x") for argument in arguments)]
+
+
+SHORT = ["--port", "0"]
+RUNS: list[list[str]] = [
+    *(words_of(name) + (SHORT if name == "serve" else []) for name in PROGRAM),
+    *(words for further in FURTHER.values() for words in further),
+    ["Hello"],
+    ["--no-save", "--output", "json", "Hello"],
+]
+
+
+def reads_a_configuration(words: list[str]) -> bool:
+    command = PROGRAM.get(next(iter(words), "")) or typer.main.get_command(typer_apps.talk)
+    return any(parameter.name == "config" for parameter in command.params)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[HostileFolder]:
+    with hostile_folder(tmp_path) as made:
+        yield made
+
+
+def test_the_commands_are_those_of_the_program() -> None:
+    assert {"call", "conversations", "prompts", "resources", "serve", "servers", "tools", "trust"} <= PROGRAM.keys()
+
+
+@pytest.mark.parametrize("name", [*PROGRAM, ""])
+def test_every_command_that_reads_a_configuration_can_be_told_to_trust_it(name: str) -> None:
+    command = PROGRAM[name] if name else typer.main.get_command(typer_apps.talk)
+    options = {parameter.name for parameter in command.params}
+    assert ("trust" in options) == ("config" in options)
+
+
+@pytest.mark.parametrize("words", RUNS, ids=" ".join)
+def test_without_a_terminal_nothing_of_it_counts(folder: HostileFolder, words: list[str]) -> None:
+    done = folder.run(*words)
+    folder.assert_untouched()
+    assert folder.endpoint.heard == []
+    if reads_a_configuration(words):
+        assert done.returncode == 2
+        assert "dial-chat trust servers.json" in done.stderr
+        assert "--trust" in done.stderr
+        assert str(folder.path / "servers.json") in done.stderr
+    else:
+        assert done.returncode == ENDS_WITHOUT_CONFIGURATION.get(words[0], done.returncode)
+
+
+@pytest.mark.parametrize("words", [*RUNS, []], ids=lambda words: " ".join(words) or "talk")
+def test_with_a_no_nothing_of_it_counts(folder: HostileFolder, words: list[str]) -> None:
+    shown = answered(folder, words, "n\r")
+    folder.assert_untouched()
+    if reads_a_configuration(words):
+        assert "is not known" not in shown
+        assert "continuing without the servers.json of this folder" in shown
+    if words == ["Hello"]:  # the user's own model is asked, with their own key
+        assert KEY.encode() in folder.endpoint.heard[0]
+
+
+def test_the_trap_works_where_the_file_is_trusted(folder: HostileFolder) -> None:
+    done = folder.run("--trust", "--no-save", "Hello")
+    assert folder.marker.exists()
+    assert any(KEY.encode() in request for request in folder.stranger.heard)
+    assert done.returncode == 3
+    folder.marker.unlink()
+    folder.stranger.heard.clear()
+    assert folder.run("--no-save", "Hello").returncode == 2  # it was for one run
+    folder.assert_untouched()
+
+
+def test_what_is_piped_in_does_not_answer(folder: HostileFolder) -> None:
+    assert folder.run("Hello", stdin="t\nt\n").returncode == 2
+    folder.assert_untouched()
+
+
+def answered(folder: HostileFolder, words: list[str], keys: str) -> str:
+    """Run dial-chat in a terminal, answer its question for trust, leave it where it waits, and give what it showed."""
+    import pty
+
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dial_client", *words],
+        cwd=folder.path,
+        env=folder.environment(),
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    answers: dict[str, bytes | None] = {
+        "[v]iew the whole file:": keys.encode(),
+        "/help for more.\n>": b"\x04",
+        "listening on": None,
+    }
+    raw, end = "", time.monotonic() + LONG
+    try:
+        while process.poll() is None and time.monotonic() < end:
+            if select.select([ours], [], [], 0.1)[0]:
+                with suppress(OSError):
+                    raw += os.read(ours, 65536).decode(errors="replace")
+            for question in [text for text in answers if text in plain(raw)]:
+                answer = answers.pop(question)
+                os.write(ours, answer) if answer else process.send_signal(signal.SIGTERM)
+        assert process.poll() is not None, raw
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+    return raw

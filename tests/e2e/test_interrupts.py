@@ -1,0 +1,135 @@
+"""Ctrl-C, SIGTERM and SIGHUP: in good order, and nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.program import LONG, dial_chat, entry, started, write_config
+from tests.support.servers.launch import is_alive
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no signals of this kind")
+
+HANG = {"text": "I begin", "chunk_size": 3, "hang": True}
+
+
+def call(name: str) -> dict[str, Any]:
+    return {"tool_calls": [{"name": name, "arguments": {}}]}
+
+
+def read_until(process: subprocess.Popen[str], kind: str) -> list[dict[str, Any]]:
+    """Read the program's events up to the first of a kind."""
+    events: list[dict[str, Any]] = []
+    assert process.stdout is not None
+    for line in process.stdout:
+        events.append(json.loads(line))
+        if events[-1]["type"] == kind:
+            return events
+    assert process.stderr is not None
+    raise AssertionError(f"no {kind}: {events} {process.stderr.read()}")
+
+
+def gone(*pids: int) -> bool:
+    """Wait for processes to end: they were told to, and somebody else reaps them."""
+    end = time.monotonic() + LONG
+    while any(is_alive(pid) for pid in pids) and time.monotonic() < end:
+        time.sleep(0.02)
+    return not any(is_alive(pid) for pid in pids)
+
+
+def pids_of_calls(events: list[dict[str, Any]]) -> list[int]:
+    return [int(event["result"]["content"]) for event in events if event["type"] == "tool_call_finished"]
+
+
+def test_the_first_interrupt_ends_the_turn_and_keeps_what_was_said(tmp_path: Path) -> None:
+    write_config(tmp_path, {}, [HANG])
+    with started(tmp_path, "--output", "jsonl", "Say hi") as process:
+        read_until(process, "text_delta")
+        process.send_signal(signal.SIGINT)
+        events = read_until(process, "finished")
+        assert process.wait(LONG) == 130
+    assert events[-1]["turn"]["stop_reason"] == "cancelled"
+    [conversation] = json.loads(dial_chat(tmp_path, "conversations", "--json").stdout)
+    shown = json.loads(dial_chat(tmp_path, "conversations", "show", conversation["id"], "--json").stdout)
+    assert [message["role"] for message in shown["messages"]] == ["user", "assistant"]
+    assert "I begin".startswith(shown["messages"][1]["content"])
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+@pytest.mark.parametrize("behaviour", ["Stubborn", "LeavesChild"])
+def test_nothing_is_left_after_a_signal(tmp_path: Path, number: signal.Signals, behaviour: str) -> None:
+    servers = {"bad": entry(behaviour, autoApprove=["*"])}
+    write_config(tmp_path, servers, [call("echo"), HANG])
+    with started(tmp_path, "--output", "jsonl", "Say hi") as process:
+        pids = pids_of_calls(read_until(process, "text_delta"))
+        assert len(pids) == 1
+        process.send_signal(number)
+        assert process.wait(LONG) == 130
+    assert gone(*pids)
+
+
+def test_an_interrupt_while_servers_start_leaves_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "pids"
+    folder.mkdir()
+    waits = entry("WaitsForOthers", "--folder", str(folder), "--count", "2")
+    write_config(tmp_path, {"waits": waits}, ["Hello."])
+    with started(tmp_path, "--output", "jsonl", "Say hi") as process:
+        end = time.monotonic() + LONG
+        while not list(folder.iterdir()) and time.monotonic() < end:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(LONG) == 130
+    assert gone(*(int(path.name) for path in folder.iterdir()))
+
+
+def test_a_signal_in_a_call_tells_the_server(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    servers = {"mute": entry("NeverAnswers", "--log", str(log), autoApprove=["*"])}
+    write_config(tmp_path, servers, [call("echo")])
+    with started(tmp_path, "--output", "jsonl", "Say hi") as process:
+        read_until(process, "tool_call_started")
+        end = time.monotonic() + LONG
+        while "tools/call" not in log.read_text() and time.monotonic() < end:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        events = read_until(process, "finished")
+        assert process.wait(LONG) == 130
+    turn = events[-1]["turn"]
+    assert turn["stop_reason"] == "cancelled"
+    assert [message["role"] for message in turn["messages"]] == ["assistant", "tool"]
+    assert turn["messages"][1]["content"].startswith("Interrupted")
+    assert "notifications/cancelled" in log.read_text()
+
+
+def test_a_killed_host_leaves_a_valid_conversation_and_no_well_behaved_server(tmp_path: Path) -> None:
+    servers = {"good": entry("ShowsItself", autoApprove=["*"])}
+    write_config(tmp_path, servers, [call("echo"), HANG])
+    with started(tmp_path, "--output", "jsonl", "Say hi") as process:
+        events = read_until(process, "text_delta")
+        [finished] = [event for event in events if event["type"] == "tool_call_finished"]
+        process.kill()
+        process.wait(LONG)
+    assert gone(json.loads(finished["result"]["content"])["pid"])
+    write_config(tmp_path, {}, ["Here I am again."])
+    ran = dial_chat(tmp_path, "--continue", "And now?")
+    assert (ran.returncode, ran.stdout) == (0, "Here I am again.\n")
+
+
+def test_a_reader_that_has_enough_is_no_traceback(tmp_path: Path) -> None:
+    write_config(tmp_path, {}, [{"text": "word " * 200_000, "chunk_size": 10_000}])
+    with started(tmp_path, "Say hi") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.read(10)
+        process.stdout.close()
+        said = process.stderr.read()
+        process.wait(LONG)
+    assert "Traceback" not in said
+    assert "Exception ignored" not in said

@@ -1,0 +1,194 @@
+"""Logging in from the terminal, the port the browser comes back to, and where logins are kept."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import anyio
+import httpx2
+import pytest
+
+from dial_client.callbacks.oauth_callbacks import LoginFailed
+from dial_client.servers.oauth.redirect_listener import RedirectListener
+from dial_client.servers.oauth.token_storage import TokenRecord, TokenStorage
+from tests.support.oauth_logins import at_home, kept
+from tests.support.program import LONG, dial_chat, started, write_config
+from tests.support.servers.launch import web
+from tests.support.servers.oauth_server import Guarded, guarded
+
+BROWSER = "import sys, urllib.request; urllib.request.build_opener(urllib.request.ProxyHandler({})).open(sys.argv[1])"
+ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/authorize\?\S+")
+
+
+@pytest.fixture
+def server() -> Iterator[Guarded]:
+    with guarded() as running:
+        yield running
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> str:
+    """A program that opens an address and goes where it is sent, as browsers do."""
+    program = tmp_path / "browser.py"
+    program.write_text(BROWSER)
+    return f"{sys.executable} {program} %s"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows opens its own browser, whatever BROWSER says")
+def test_one_logs_in_in_the_browser_and_out_again(server: Guarded, tmp_path: Path, browser: str) -> None:
+    write_config(tmp_path, {"docs": {"url": server.url}})
+    ran = dial_chat(tmp_path, "servers", "login", "docs", BROWSER=browser)
+    assert (ran.returncode, ran.stdout) == (0, "docs: ready, 3 tools\n"), ran.stderr
+    assert f"docs wants you to log in at {server.base}\n" in ran.stderr
+    assert "docs: ready" in dial_chat(tmp_path, "servers").stdout
+    assert "secret" not in ran.stdout + ran.stderr
+    assert dial_chat(tmp_path, "servers", "logout", "docs").stdout == "docs: logged out: its tokens are deleted here\n"
+    assert kept(tmp_path) == []
+    assert "it needs a login: run `dial-chat servers login docs`" in dial_chat(tmp_path, "servers").stdout
+
+
+def test_one_logs_in_in_a_browser_that_one_opens_oneself(server: Guarded, tmp_path: Path) -> None:
+    write_config(tmp_path, {"docs": {"url": server.url}})
+    with started(tmp_path, "servers", "login", "docs", "--no-browser") as login:
+        assert login.stderr is not None
+        said = ""
+        while not (address := ADDRESS.search(said)):
+            line = login.stderr.readline()
+            assert line, said
+            said += line
+        with httpx2.Client(trust_env=False, follow_redirects=True) as client:
+            page = client.get(address[0])
+        assert "you can close this page" in page.text
+        assert login.wait(LONG) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("login", "dosc"), 'did you mean "docs"?'),
+        (("login", "program"), "only servers behind a URL have a login"),
+        (("login",), "which server?"),
+        (("sing", "docs"), "which server?"),
+    ],
+)
+def test_what_cannot_be_logged_in_to_is_said(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+    write_config(tmp_path, {"docs": {"url": "http://127.0.0.1:9/mcp"}, "program": {"command": "x"}})
+    ran = dial_chat(tmp_path, "servers", *words)
+    assert (ran.returncode, said in ran.stderr) == (2, True), ran.stderr
+
+
+@pytest.mark.anyio
+async def test_the_port_hears_one_answer_and_nothing_else() -> None:
+    async with (
+        RedirectListener() as loopback,
+        httpx2.AsyncClient(trust_env=False) as browser,
+        anyio.create_task_group() as group,
+    ):
+        answers: list[str] = []
+
+        async def listen() -> None:
+            answers.append(await loopback.answer("right"))
+
+        group.start_soon(listen)
+        back = loopback.redirect_uri
+        for url, headers in (
+            (f"{back}?code=1&state=wrong", {}),
+            (f"{back}?code=1", {}),
+            (f"{back.replace('callback', 'other')}?code=1&state=right", {}),
+            (f"{back}?code=1&state=right", {"Host": "evil.example"}),
+        ):
+            assert (await browser.get(url, headers=headers)).status_code == 404
+        assert (await browser.post(f"{back}?code=1&state=right")).status_code == 404
+        with anyio.fail_after(LONG):
+            assert (await browser.get(f"{back}?code=2&state=right")).status_code == 200
+    assert answers == [f"{back}?code=2&state=right"]
+
+
+@pytest.mark.anyio
+async def test_a_port_that_is_taken_is_named() -> None:
+    async with RedirectListener() as first:
+        port = int(first.redirect_uri.split(":")[2].split("/")[0])
+        with pytest.raises(LoginFailed, match=str(port)):
+            async with RedirectListener(port):
+                pass
+
+
+@pytest.mark.anyio
+async def test_a_file_that_cannot_be_read_is_no_login(tmp_path: Path) -> None:
+    vault = TokenStorage(web("https://a.example/mcp"), tmp_path / "logins")
+    await vault.save(TokenRecord(issuer="https://a.example"))
+    [file] = kept(tmp_path)
+    for text in ("", "{", "[]", '"x"', "{}", '{"expires_at": "soon"}', '{"tokens": 3}', '{"another": 1}'):
+        file.write_text(text)
+        assert await vault.load() == TokenRecord()
+
+
+@pytest.mark.anyio
+async def test_a_record_belongs_to_one_name_and_one_url(tmp_path: Path) -> None:
+    kept_for = web("https://a.example/mcp")
+    await TokenStorage(kept_for, tmp_path).save(TokenRecord(tokens={"access_token": "x"}))
+    for other in (web("https://a.example/other"), web("https://a.example/mcp", name="other")):
+        assert await TokenStorage(other, tmp_path).load() == TokenRecord()
+    assert await TokenStorage(kept_for, tmp_path).forget()
+    assert not await TokenStorage(kept_for, tmp_path).forget()
+
+
+class Keyring:
+    """A system's keyring, by the functions of the package of that name."""
+
+    priority = 5
+
+    def __init__(self, *, is_locked: bool) -> None:
+        self.entries: dict[tuple[str, str], str] = {}
+        self._is_locked = is_locked
+
+    def get_keyring(self) -> Keyring:
+        return self
+
+    def get_password(self, service: str, name: str) -> str | None:
+        if self._is_locked:
+            raise RuntimeError("locked")
+        return self.entries.get((service, name))
+
+    def set_password(self, service: str, name: str, password: str) -> None:
+        if self._is_locked:
+            raise RuntimeError("locked")
+        self.entries[service, name] = password
+
+    def delete_password(self, service: str, name: str) -> None:
+        del self.entries[service, name]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("is_locked", [False, True])
+async def test_a_keyring_is_used_where_there_is_one_that_opens(
+    is_locked: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_home(tmp_path, monkeypatch)
+    package, keyring = ModuleType("keyring"), Keyring(is_locked=is_locked)
+    for name in ("get_keyring", "get_password", "set_password", "delete_password"):
+        setattr(package, name, getattr(keyring, name))
+    monkeypatch.setitem(sys.modules, "keyring", package)
+    vault, record = TokenStorage(web("https://a.example/mcp")), TokenRecord(issuer="https://a.example")
+    await vault.save(record)
+    assert await vault.load() == record
+    assert (len(kept(tmp_path)), len(keyring.entries)) == ((1, 0) if is_locked else (0, 1))
+    assert await vault.forget()
+    assert await vault.load() == TokenRecord()
+
+
+@pytest.mark.anyio
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")
+async def test_the_umask_opens_no_file(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        await TokenStorage(web("https://a.example/mcp"), tmp_path / "logins").save(TokenRecord())
+    finally:
+        os.umask(before)
+    [file] = kept(tmp_path)
+    assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)

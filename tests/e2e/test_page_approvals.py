@@ -1,0 +1,97 @@
+"""Permission on the page: real names, the server's words as its own, readable arguments, and nothing that is cut."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dial_client.callbacks.approval_request import argument_block
+from dial_client.messages import ToolCallRequest
+from dial_client.serve.static_files import FOLDER
+from tests.support.browser import Browser
+from tests.support.web_page import DONE, harmless, opened, say, served, shown, two_servers
+
+NODE = shutil.which("node")
+ARGUMENTS: list[dict[str, Any]] = [
+    {},
+    {"path": "notes/日本.md", "content": "# Title\r\n\r\n  indented\n", "flag": True, "none": None, "count": 5},
+    {"text": "5", "empty": "", "odd key\n": {}, "tail": "x ", "colon": "a: b", "yes": "yes", "dash": "- x", "bar": "|"},
+    {"list": [1, "two", {"deep": ["a\nb", []]}], "unseen": "a\u200bb\u202e", "emoji": "👩\u200d💻", "quote": '"x"'},
+]
+OUTSIDE = (
+    "[...document.querySelectorAll('.request button, .request input')].filter((e) => { "
+    "const r = e.getBoundingClientRect(); "
+    "return r.left < 0 || r.right > innerWidth || r.top < 0 || r.bottom > innerHeight || "
+    "document.elementFromPoint((r.left + r.right) / 2, (r.top + r.bottom) / 2) !== e; }).map((e) => e.textContent)"
+)
+
+
+@pytest.mark.skipif(NODE is None, reason="node is not installed")
+def test_arguments_are_written_as_the_terminal_writes_them(tmp_path: Path) -> None:
+    assert NODE is not None
+    for name in ("invisible_characters", "argument_block"):
+        text = (FOLDER / f"{name}.js").read_text("utf-8")
+        (tmp_path / f"{name}.mjs").write_text(text.replace("_characters.js", "_characters.mjs"), "utf-8")
+    script = (
+        "import {formatArguments} from './argument_block.mjs'; import fs from 'node:fs';"
+        "console.log(JSON.stringify(JSON.parse(fs.readFileSync(0, 'utf8')).map(formatArguments)))"
+    )
+    (tmp_path / "all.mjs").write_text(script, "utf-8")
+    run = subprocess.run(
+        [NODE, "all.mjs"],
+        cwd=tmp_path,
+        input=json.dumps(ARGUMENTS),
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+        timeout=60,
+    )
+    assert json.loads(run.stdout) == [argument_block(ToolCallRequest("1", "x", given)) for given in ARGUMENTS]
+
+
+@pytest.mark.parametrize(("width", "height"), [(375, 667), (1280, 800)])
+def test_whatever_is_asked_about_every_button_can_be_reached(
+    chromium: Browser, tmp_path: Path, width: int, height: int
+) -> None:
+    arguments = {
+        "text": "\n".join(f"line {at}" for at in range(300)),
+        "wide": "x" * 5000,
+        **{f"n{at}": 1 for at in range(50)},
+    }
+    with served(
+        tmp_path, [{"tool_calls": [{"name": "echo", "arguments": arguments}]}, "Done."], two_servers()
+    ) as address:
+        tab = opened(chromium, address)
+        tab.resize(width, height, phone=width < 400)
+        tab.click("#message")
+        tab.type("Go")
+        tab.click("#send")
+        tab.until("document.querySelector('.request')")
+        assert shown(tab, ".request h2") == "library wants to run echo"
+        assert shown(tab, ".request-question") == "Allow library to run echo?"
+        assert "library says: Say it again." in shown(tab, ".request-claims")
+        assert shown(tab, ".request pre") == argument_block(ToolCallRequest("1", "echo", arguments))
+        tab.until(f"({OUTSIDE}).length === 0")
+        assert tab.run("document.documentElement.scrollWidth <= innerWidth") is True
+        tab.click("#request-reason")
+        tab.type("not that one")
+        tab.click(".request-denial button")
+        tab.until(DONE)
+        assert "not that one" in shown(tab, ".tool-result pre")
+        harmless(tab, address)
+
+
+def test_always_is_an_answer(chromium: Browser, tmp_path: Path) -> None:
+    call = {"tool_calls": [{"name": "echo", "arguments": {"text": "x"}}]}
+    with served(tmp_path, [call, call, "Done."], two_servers()) as address:
+        tab = opened(chromium, address)
+        say(tab, "Go")
+        tab.until("document.querySelector('.request')")
+        tab.click(".request-buttons .button:nth-child(3)")
+        tab.until(f"{DONE} && document.querySelectorAll('.tool[data-state=done]').length === 2")
+        harmless(tab, address)

@@ -1,0 +1,61 @@
+"""The page with the embedded model and two real servers: allow a tool, stop a turn, reload, go on."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from dial_client.local.weights import QWEN, cache_folder
+from tests.support.browser import WHY_NOT, browser
+from tests.support.web_page import SDK, harmless, opened, say, served, server
+
+WEIGHTS = cache_folder() / QWEN.file
+
+pytestmark = [
+    pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT),
+    pytest.mark.skipif(importlib.util.find_spec("xllamacpp") is None, reason="the extra 'local' is not installed"),
+    pytest.mark.skipif(importlib.util.find_spec("mcp_server_time") is None, reason="the extra 'demo' is not installed"),
+    pytest.mark.skipif(
+        not WEIGHTS.exists() and not os.environ.get("DIAL_TEST_LOCAL"),
+        reason="the weights are not in the cache, and DIAL_TEST_LOCAL is not set: 490 MB are not fetched for a test",
+    ),
+    pytest.mark.timeout(400),  # half a billion parameters on a processor that others use too
+]
+TURNS = "document.querySelectorAll('.turn-foot').length"
+LAST = "document.querySelector('.turn:last-child"
+
+
+def test_a_person_talks_with_the_embedded_model(tmp_path: Path) -> None:
+    clock = {"command": sys.executable, "args": ["-m", "mcp_server_time", "--local-timezone", "UTC"]}
+    servers = {"time": clock, "library": server(SDK, "stdio", enabledTools=["echo"])}
+    cache = {"XDG_CACHE_HOME": str(WEIGHTS.parent.parent.parent)}
+    with (
+        served(tmp_path, None, servers, "--model", "local", "--timeout", "300", **cache) as address,
+        browser(tmp_path / "chromium") as chromium,
+    ):
+        tab = opened(chromium, address)
+        say(tab, "What time is it in Tokyo?")
+        tab.until("document.querySelector('.request')", within=200)
+        assert "time" in tab.run("document.querySelector('.request h2').textContent")
+        tab.click(".request-buttons .button:nth-child(2)")
+        tab.until(f"{TURNS} === 1", within=200)
+        assert "Asia/Tokyo" in tab.run("document.querySelector('.tool-result pre').textContent")
+
+        say(tab, "Write a very long story about a lighthouse, in at least fifty sentences.")
+        tab.until(f"{LAST} .prose')?.textContent.length > 40 || document.querySelector('.request')", within=200)
+        tab.press("Escape")
+        tab.until(f"{TURNS} === 2 && {LAST} .stopped')", within=200)
+
+        tab.reload()
+        tab.until(f"{TURNS} === 2 && document.querySelector('.tool-result pre')")
+        say(tab, "Say hello.")
+        tab.until(f"document.querySelector('.request') || {TURNS} === 3", within=200)
+        if tab.run("!!document.querySelector('.request')"):
+            tab.click(".request-denial button")
+        tab.until(f"{TURNS} === 3", within=200)
+        assert tab.run(f"{LAST} .answer').textContent.trim()")
+        harmless(tab, address)

@@ -1,0 +1,185 @@
+"""The page's own Markdown, run by Node: what it makes of a text, in time in proportion to its length."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PAGE = Path(__file__).parents[2] / "dial_client" / "serve" / "page"
+NODE = shutil.which("node")
+
+pytestmark = pytest.mark.skipif(NODE is None, reason="Node is not installed: it runs the page's modules")
+
+
+def node(program: str, given: Any) -> Any:
+    """Run a program that has the page's ``parseBlocks``, ``parseInline``, ``parseSafeUrl``, and ``given``."""
+    assert NODE is not None
+    modules = "".join(
+        f"import {{ {names} }} from {json.dumps((PAGE / file).as_uri())};\n"
+        for names, file in (
+            ("parseBlocks", "markdown_blocks.js"),
+            ("parseInline, parseSafeUrl, toPlainText", "markdown_inline.js"),
+        )
+    )
+    code = f"{modules}const given = JSON.parse(await new Response(process.stdin).text());\n{program}"
+    ended = subprocess.run(
+        [NODE, "--input-type=module", "-e", code],
+        input=json.dumps(given),
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+        encoding="utf-8",
+    )
+    assert ended.returncode == 0, ended.stderr
+    return json.loads(ended.stdout)
+
+
+def inline(texts: list[str], *, is_open: bool = False) -> list[Any]:
+    option = json.dumps({"open": is_open})
+    return list(node(f"console.log(JSON.stringify(given.map((text) => parseInline(text, {option}))))", texts))
+
+
+def blocks(texts: list[str]) -> list[Any]:
+    return list(node("console.log(JSON.stringify(given.map(parseBlocks)))", texts))
+
+
+def strong(*inside: Any) -> dict[str, Any]:
+    return {"t": "strong", "c": list(inside)}
+
+
+def em(*inside: Any) -> dict[str, Any]:
+    return {"t": "em", "c": list(inside)}
+
+
+def test_what_stands_in_a_line() -> None:
+    cases: dict[str, list[Any]] = {
+        "a **b *c* d** e": ["a ", strong("b ", em("c"), " d"), " e"],
+        "*foo**bar*": [em("foo**bar")],
+        "snake_case_name _em_": ["snake_case_name ", em("em")],
+        "2 * 3 * 4": ["2 * 3 * 4"],
+        "**Array [0, 5)** x": [strong("Array [0, 5)"), " x"],
+        "`` a ` b `` `c": [{"t": "code", "text": "a ` b"}, " `c"],
+        "~~a~~ ~b~": [{"t": "del", "c": ["a"]}, " ~b~"],
+        r"\*no\* &amp; <b>": ["*no* & <b>"],
+        "a\nb<br>c": ["a", {"t": "br"}, "b", {"t": "br"}, "c"],
+        '[l*i*nk](http://a.b "t")': [{"t": "link", "href": "http://a.b", "c": ["l", em("i"), "nk"]}],
+        "![i](http://c/d.png)": [{"t": "image", "href": "http://c/d.png", "alt": "i"}],
+        "https://a.b/c(d). x": [{"t": "link", "href": "https://a.b/c(d)", "c": ["https://a.b/c(d)"]}, ". x"],
+        "[a] (b) [c": ["[a] (b) [c"],
+    }
+    assert dict(zip(cases, inline(list(cases)), strict=True)) == cases
+
+
+def test_what_is_still_being_written_looks_as_it_will() -> None:
+    cases: dict[str, list[Any]] = {
+        "so **bold": ["so ", strong("bold")],
+        "`co": [{"t": "code", "text": "co"}],
+        "see [the page](http://exam": ["see ", "the page"],
+        "a * b": ["a * b"],
+    }
+    found = [[part for part in nodes if part] for nodes in inline(list(cases), is_open=True)]
+    assert [_merged(nodes) for nodes in found] == [_merged(nodes) for nodes in cases.values()]
+
+
+def _merged(nodes: list[Any]) -> list[Any]:
+    said: list[Any] = []
+    for node_ in nodes:
+        if said and isinstance(node_, str) and isinstance(said[-1], str):
+            said[-1] += node_
+        else:
+            said.append(node_)
+    return said
+
+
+def test_what_stands_in_lines() -> None:
+    cases = {
+        "# H #\ntext": ["heading H", "paragraph text"],
+        "a\n---\nb": ["paragraph a", "rule", "paragraph b"],
+        "```js\nlet a;\n\n```\nb": ["code let a;", "paragraph b"],
+        "```\nopen": ["code open"],
+        "in 1986. A year\n1986. no list": ["paragraph in 1986. A year\n1986. no list"],
+        "| a | b |\n|---|:-:|\n| `1|2` | 3 |\n\nx": ["table [['`1|2`', '3']]", "paragraph x"],
+        "| no | table |\ntext": ["paragraph | no | table |\ntext"],
+        "> a\nb\n\nc": ["quote", "paragraph c"],
+        "- a\n- b\n\nc": ["list 2", "paragraph c"],
+        "": [],
+    }
+    assert dict(zip(cases, ([_brief(one) for one in found] for found in blocks(list(cases))), strict=True)) == cases
+
+
+def _brief(block: dict[str, Any]) -> str:
+    said = {"table": block.get("rows"), "list": len(block.get("items", [])), "quote": "", "rule": ""}
+    return f"{block['type']} {said.get(block['type'], block.get('text'))}".strip()
+
+
+def test_lists_lie_in_lists_as_models_write_them() -> None:
+    [found] = blocks(["1. one\n  - two columns\n   - three\n2. two\n\n   more\n- [x] done"])
+    numbers, tasks = found
+    assert [len(item["blocks"]) for item in numbers["items"]] == [2, 2]
+    assert [len(numbers["items"][0]["blocks"][1]["items"]), numbers["isLoose"]] == [2, True]
+    assert [item["done"] for item in tasks["items"]] == [True]
+
+
+def test_only_addresses_of_the_web_and_of_mail_can_be_followed() -> None:
+    bad = [
+        "javascript:alert(1)",
+        "JaVaScRiPt:x",
+        " javascript:x",
+        "java\nscript:x",
+        "\x01javascript:x",
+        "data:text/html,x",
+    ]
+    bad += ["vbscript:x", "file:///etc/passwd", "blob:http://a/b", "//a.b", "/a", "about:blank", "http://", "ftp://a.b"]
+    good = ["http://a.b", "https://a.b/c?d#e", "mailto:a@b.c", "HTTPS://A.B"]
+    found = node("console.log(JSON.stringify(given.map((one) => parseSafeUrl(one) !== null)))", [*bad, *good])
+    assert found == [False] * len(bad) + [True] * len(good)
+
+
+PIECES = ["*a", "a*", "_a*", "**a ", "`a``", "[", "[](", "[a](", '](a "', "![a](b)", "~~a", "<http://", "&amp", "\\*"]
+PIECES += [
+    "*_~`[",
+    "https://a.b/ ",
+    "> ",
+    "- a\n",
+    "  - a\n",
+    "1. a\n\n",
+    "|a|b|\n|-|-|\n",
+    "| ",
+    "```\na\n",
+    "# a\n",
+    "\n",
+]
+PIECES += [">>>>>>>>>>>>>>>>>>>> a\n", "- - ", " "]
+
+
+@pytest.mark.parametrize("size", [200_000])
+def test_nothing_takes_longer_than_its_length_explains(size: int) -> None:
+    """Ratios within one run: eight times the text may take some eight times as long, not sixty-four."""
+    program = """
+    const time = (text) => {
+      const began = process.cpuUsage();
+      parseBlocks(text);
+      parseInline(text, { open: true });
+      const { user, system } = process.cpuUsage(began);
+      return user + system;
+    };
+    const slow = [];
+    for (const piece of given.pieces) {
+      const some = piece.repeat(Math.ceil(given.size / 8 / piece.length));
+      time(some);
+      const few = Math.max(2_000, Math.min(time(some), time(some), time(some)));
+      const much = some.repeat(8);
+      // The collector of garbage may run in any one of them: what is slow is slow each time.
+      const ratios = [];
+      do ratios.push(time(much) / few); while (ratios.at(-1) > 32 && ratios.length < 3);
+      if (Math.min(...ratios) > 32) slow.push([piece, ratios]);
+    }
+    console.log(JSON.stringify(slow));
+    """
+    assert node(program, {"pieces": PIECES, "size": size}) == []

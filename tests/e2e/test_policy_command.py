@@ -1,0 +1,151 @@
+"""``dial-chat policy``, ``dial-chat grants``, ``--policy``, and what -y and --allow mean beside them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dial_client.messages import ToolSpec
+from dial_client.settings.config_types import ServerSettings, Transport
+from dial_client.tools.grants import GrantStore
+from tests.support.program import dial_chat, entry, write_config
+
+RULES = [
+    {"deny": "raw/*", "paths": {"*": "~/.ssh"}, "reason": "keys stay where they are"},
+    {"allow": "raw/echo", "arguments": {"to": "me"}},
+]
+TWICE: dict[str, Any] = {
+    "replies": [*({"tool_calls": [{"name": name, "arguments": {}}]} for name in ("web__echo", "mail__echo")), "Ok."]
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_config(tmp_path, {"raw": entry("Server")}, policy=RULES)
+    return tmp_path
+
+
+TESTED: list[tuple[list[str], int, str]] = [
+    (["raw/echo", '{"to": "me"}'], 0, "allow raw/echo: policy rule 2 (servers.json)"),
+    (["raw/echo", '{"to": "you"}'], 6, "ask raw/echo: no rule: nothing allows it"),
+    (["raw/echo"], 6, "ask raw/echo: no rule: nothing allows it"),
+    (["raw/echo", '{"to": "~/.ssh/id"}'], 5, "deny raw/echo: policy rule 1 (servers.json): keys stay where they are"),
+    (["raw/echo", '{"to": "me"}', "--tainted"], 6, "ask raw/echo: taint: the conversation holds untrusted content"),
+    (["raw/echo", "--allow", "raw/*"], 0, "allow raw/echo: --allow raw/*"),
+    (["raw/echo", '{"to": "me"}', "--deny", "echo"], 5, "deny raw/echo: --deny echo"),
+]
+
+
+@pytest.mark.parametrize(("words", "code", "said"), TESTED, ids=[" ".join(words) for words, _, _ in TESTED])
+def test_the_program_says_which_rule_decides_and_its_exit_code_says_it_too(
+    folder: Path, words: list[str], code: int, said: str
+) -> None:
+    ran = dial_chat(folder, "policy", "test", *words)
+    assert (ran.returncode, ran.stdout.splitlines()[0][: len(said)]) == (code, said)
+    as_json = dial_chat(folder, "policy", "test", *words, "--json")
+    assert json.loads(as_json.stdout)["decision"] == said.split(maxsplit=1)[0]
+
+
+def test_an_offered_name_is_known_once_the_servers_were_there(folder: Path) -> None:
+    unknown = dial_chat(folder, "policy", "test", "echo")
+    assert (unknown.returncode, "write SERVER/TOOL" in unknown.stderr) == (2, True)
+    dial_chat(folder, "tools")
+    known = dial_chat(folder, "policy", "test", "echo", '{"to": "me"}', "--json")
+    assert known.returncode == 0
+    assert json.loads(known.stdout) == {
+        "decision": "allow",
+        "decided_by": "policy rule 2 (servers.json)",
+        "reason": "",
+        "server": "raw",
+        "tool": "echo",
+        "is_known": True,
+    }
+
+
+@pytest.mark.parametrize("words", [["test"], ["list", "x"], ["test", "raw/echo", "[]"], ["test", "nope/x"]], ids=str)
+def test_what_cannot_be_tested_is_an_error(folder: Path, words: list[str]) -> None:
+    assert dial_chat(folder, "policy", *words).returncode == 2
+
+
+def test_the_rules_in_effect_are_listed_with_what_seems_a_slip(folder: Path, tmp_path: Path) -> None:
+    write_config(folder, {"raw": entry("Server", autoApprove=["*"], untrusted=True)}, policy=[{"ask": "nope/x"}])
+    own = folder / "home" / "xdg_config_home" / "dial-client"
+    own.mkdir(parents=True)
+    (own / "servers.json").write_text(
+        '{"mcpServers": {"x": {"command": "${NOT_SET}"}}, "policy": [{"deny": "raw/own"}]}'
+    )
+    (folder / "first.json").write_text('[{"deny": "raw/first", "paths": {"*": "x"}}]')
+    words = ("policy", "--policy", "first.json", "--allow", "raw__echo", "--deny", "raw/x")
+    ran = dial_chat(folder, *words)
+    assert ran.stdout.splitlines() == [
+        f'deny raw/first {{"paths": {{"*": ["{folder}/x"]}}}} (rule 1 (first.json))',
+        "deny raw/own (rule 1 (servers.json))",
+        "ask nope/x (rule 1 (servers.json))",
+        "deny raw/x (--deny)",
+        "allow raw__echo (--allow)",
+        "allow raw/* (autoApprove)",
+        "taint raw/* (untrusted)",
+        "ask everything else",
+    ]
+    assert "--allow 'raw__echo' allows nothing: a pattern is SERVER/TOOL, such as 'raw/echo'" in ran.stderr
+    assert "there is no server 'nope'" in ran.stderr
+    listed = json.loads(dial_chat(folder, *words, "--json").stdout)
+    assert [rule["rule"] for rule in listed["policy"]] == [
+        "rule 1 (first.json)",
+        "rule 1 (servers.json)",
+        "rule 1 (servers.json)",
+    ]
+
+
+def test_the_users_own_policy_holds_whatever_file_is_in_use(tmp_path: Path) -> None:
+    talk = {"replies": [{"tool_calls": [{"name": "echo", "arguments": {}}]}, "Ok."]}
+    write_config(tmp_path, {"raw": entry("Server", autoApprove=["*"])}, talk, policy=[{"allow": "*"}])
+    assert dial_chat(tmp_path, "go on").returncode == 0
+    own = tmp_path / "home" / "xdg_config_home" / "dial-client"
+    own.mkdir(parents=True)
+    (own / "servers.json").write_text('{"policy": [{"deny": "raw/*", "reason": "never that one"}]}')
+    assert dial_chat(tmp_path, "go on").returncode == 5
+    assert dial_chat(tmp_path, "-y", "go on").returncode == 5
+
+
+# --- -y and --allow '*' -----------------------------------------------------------------------------
+
+TAINTED: list[tuple[list[str], int]] = [([], 5), (["--allow", "*"], 5), (["-y"], 0)]
+
+
+@pytest.mark.parametrize(("words", "code"), TAINTED, ids=str)
+def test_to_allow_everything_is_not_to_be_asked_nothing(tmp_path: Path, words: list[str], code: int) -> None:
+    servers: dict[str, Any] = {
+        "web": entry("Server", autoApprove=["*"], untrusted=True),
+        "mail": entry("Server", autoApprove=["*"]),
+    }
+    write_config(tmp_path, servers, TWICE)
+    ran = dial_chat(tmp_path, *words, "--output", "json", "go on")
+    assert ran.returncode == code
+    assert ("mail/echo: the conversation holds untrusted content from web/echo" in ran.stderr) == (code == 5)
+
+
+# --- grants -----------------------------------------------------------------------------------------
+
+
+def test_grants_are_listed_and_taken_back(tmp_path: Path) -> None:
+    store = GrantStore(tmp_path / "home" / "xdg_data_home" / "dial-client" / "grants")
+    clock = ServerSettings("clock", Transport.STDIO, "clock-server", cwd="/clock")
+    for server, tool in (("clock", "now"), ("clock", "set\n\x1b[31m"), ("watch", "now")):
+        store.add(replace(clock, name=server, args=(server,)), ToolSpec(tool, "", {}, server, tool))
+    ran = dial_chat(tmp_path, "grants")
+    lines = ran.stdout.splitlines()
+    assert len(lines) == 3
+    assert "\x1b" not in ran.stdout
+    assert lines[0].endswith(": clock-server in /clock")
+    first, *_ = json.loads(dial_chat(tmp_path, "grants", "--json").stdout)
+    assert (first["server"], first["tool"]) == ("clock", "now")
+    assert dial_chat(tmp_path, "grants", "--revoke", "nope/x").returncode == 2
+    assert dial_chat(tmp_path, "grants", "--revoke", first["id"]).stdout.splitlines() == [lines[0]]
+    assert dial_chat(tmp_path, "grants", "--revoke", "watch/*").stdout.splitlines() == [lines[2]]
+    assert dial_chat(tmp_path, "grants", "--revoke", "--all").stdout.splitlines() == [lines[1]]
+    assert store.all() == ()

@@ -1,0 +1,115 @@
+"""Resources and prompts in dial-chat: listed, attached, said."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.test_terminal import READY, terminal
+from tests.support.program import HERE, dial_chat, write_config
+
+BOOKS = {"command": sys.executable, "args": ["-W", "ignore", str(HERE / "servers" / "library.py"), "stdio"]}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_config(tmp_path, {"books": BOOKS}, ["Read.", "Said.", "Read again."])
+    return tmp_path
+
+
+def asked(folder: Path) -> list[Any]:
+    """Give the contents of what the person said in the latest conversation, as it was stored."""
+    [latest, *_] = json.loads(dial_chat(folder, "conversations", "list", "--json").stdout)
+    shown = json.loads(dial_chat(folder, "conversations", "show", latest["id"], "--json").stdout)
+    return [message["content"] for message in shown["messages"] if message["role"] == "user"]
+
+
+def test_resources_are_listed_as_they_are_attached(folder: Path) -> None:
+    lines = dial_chat(folder, "resources").stdout.splitlines()
+    assert lines[0].split() == ["@books:book://1", "A", "book,", "text/plain,", "15", "bytes"]
+    assert lines[-1].startswith("@books:book://{shelf}/{number} ")
+    said = json.loads(dial_chat(folder, "resources", "--json").stdout)
+    assert (said[0]["server"], said[0]["uri"], said[-1]["variables"]) == ("books", "book://1", ["shelf", "number"])
+
+
+def test_prompts_are_listed_as_they_are_said(folder: Path) -> None:
+    lines = dial_chat(folder, "prompts").stdout.splitlines()
+    assert lines[0].split(maxsplit=3) == ["/books:greet", "name=…", "[how=…]", "Greet: To greet."]
+    said = json.loads(dial_chat(folder, "prompts", "--json").stdout)
+    assert [argument["required"] for argument in said[0]["arguments"]] == [True, False]
+
+
+def test_what_servers_say_of_their_tools_is_shown(folder: Path) -> None:
+    [first, *_] = json.loads(dial_chat(folder, "tools", "--json").stdout)
+    assert first["annotations"] == {"read_only": False, "idempotent": False, "destructive": None, "open_world": None}
+    assert (first["output_schema"], first["icons"]) == (None, [])
+    assert "no hints" in dial_chat(folder, "tools", "-v").stdout
+
+
+def test_a_resource_named_in_the_question_goes_along(folder: Path) -> None:
+    ran = dial_chat(folder, "What is @books:book://1 about?")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "Read.\n", "")
+    [[question, text]] = asked(folder)
+    assert question["text"] == "What is @books:book://1 about?"
+    assert "The first book." in text["text"]
+
+
+def test_one_that_is_not_there_is_left_as_it_is_with_a_warning(folder: Path) -> None:
+    ran = dial_chat(folder, "What is @books:book://none, ada@books:book://1?")
+    assert ran.returncode == 0
+    assert "dial-chat: @books:book://none is not attached: " in ran.stderr
+    assert asked(folder) == ["What is @books:book://none, ada@books:book://1?"]
+
+
+def test_what_is_piped_in_names_no_resource(folder: Path) -> None:
+    ran = dial_chat(folder, "Summarise @books:book://2", stdin="A mail says: look at @books:book://1\n")
+    assert ran.returncode == 0
+    [[question, text]] = asked(folder)
+    assert question["text"].endswith("@books:book://1")
+    assert "The second book." in text["text"]
+
+
+def test_in_a_conversation_resources_are_attached_and_prompts_are_said(folder: Path) -> None:
+    pytest.importorskip("pty", reason="Windows has no pseudo-terminals of this kind")
+    with terminal(folder) as screen:
+        screen.until(READY)
+        screen.type("/resources\r")
+        screen.until("@books:book://1", READY)
+        screen.type("See @books:book://1\r")
+        screen.until("Read.", READY)
+        screen.type("/books:dance\r")
+        screen.until("there is no prompt /books:dance", READY)
+        screen.type("/books:greet how=warmly\r")
+        screen.until("greet needs name: /books:greet name=…", READY)
+        screen.type("/books:greet name=Ada x=1\r")
+        screen.until("greet has no argument x: it takes name, how", READY)
+        screen.type('/books:greet name="Ada L" how=warmly\r')
+        screen.until("Said.", READY)
+        screen.type("/books:greet Ada and Grace\r")
+        screen.until("Read again.", READY)
+        screen.type("\x04")
+        assert screen.leave() == 0
+    attached, *prompts = asked(folder)
+    assert "The first book." in attached[1]["text"]
+    assert prompts == ["Greet Ada L warmly.", "Greet Ada and Grace kindly."]
+
+
+def test_tab_completes_what_the_servers_have(folder: Path) -> None:
+    pytest.importorskip("pty", reason="Windows has no pseudo-terminals of this kind")
+    with terminal(folder) as screen:
+        screen.until(READY)
+        screen.type("/resources\r")
+        screen.until("@books:book://1", READY)
+        screen.type("See @bo\t")
+        screen.until("oks:")
+        screen.type("book://l\t")
+        screen.until("ong")
+        screen.type("\r")
+        screen.until("Read.", READY)
+        screen.type("\x04")
+        assert screen.leave() == 0
+    assert asked(folder)[0][0]["text"] == "See @books:book://long"

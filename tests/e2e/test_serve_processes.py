@@ -1,0 +1,106 @@
+"""Two processes of `dial-chat serve` over one PostgreSQL database, behind a proxy that knows of no sessions."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.integration.test_human_input import until
+from tests.integration.test_serve_cluster import ONCE, next_text
+from tests.integration.test_serve_shutdown import serving
+from tests.support.http_service import TOKEN, Heard, heard
+from tests.support.program import LONG, entry, write_config
+from tests.support.temporary_stores import database_url, needs_postgres
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Proxy:
+    """Sends each request to the next server, whichever that is."""
+
+    def __init__(self, urls: Sequence[str]) -> None:
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        self.servers = [
+            httpx2.AsyncClient(base_url=url, headers=headers, timeout=LONG, trust_env=False, verify=False)
+            for url in urls
+        ]
+        self._next = cycle(self.servers)
+
+    async def json(self, method: str, path: str, status: int = 200, **more: Any) -> Any:
+        answer = await next(self._next).request(method, path, **more)
+        assert answer.status_code == status, answer.text
+        return answer.json() if answer.content else None
+
+    @asynccontextmanager
+    async def events(self, method: str, path: str, **more: Any) -> AsyncIterator[tuple[AsyncIterator[Heard], str]]:
+        async with next(self._next).stream(method, path, **more) as answer:
+            assert answer.status_code == 200, await answer.aread()
+            yield heard(answer), answer.headers["x-turn-id"]
+
+    def lose(self, server: int) -> None:
+        self._next = cycle(one for at, one in enumerate(self.servers) if at != server)
+
+
+async def allow_and_stop_elsewhere(proxy: Proxy, where: str) -> None:
+    """Talk with the second server, and do all that follows at the other one, or at whichever is next."""
+    async with proxy.events("POST", f"{where}/chat", json={"text": "Echo!"}) as (events, turn):
+        await until(events, "approval")
+    follows = f"{where}/turns/{turn}/events"
+    async with proxy.events("GET", follows) as (events, _):
+        asked = (await until(events, "approval")).data
+        assert (await proxy.json("GET", "/approvals"))["approvals"] == [asked]
+        await proxy.json("POST", f"/approvals/{asked['id']}", 204, json=ONCE)
+        await proxy.json("POST", f"/approvals/{asked['id']}", 404, json=ONCE)
+        assert (await until(events, "approval_done")).data["decision"] == "once"
+        assert (await until(events, "tool_result")).data["success"]
+        last = (await next_text(events)).id
+    await proxy.json("POST", f"{where}/stop", 204)
+    assert (await proxy.json("GET", where))["title"] == "Echo!"
+    async with proxy.events("GET", follows, headers={"last-event-id": last}) as (events, _):
+        rest = [event async for event in events]
+    assert (rest[-2].data["stop_reason"], rest[-1].data) == ("cancelled", "[DONE]")
+    assert last not in [event.id for event in rest]
+    said = (await proxy.json("GET", where))["messages"]
+    assert [message["role"] for message in said] == ["user", "assistant", "tool", "assistant"]
+
+
+@needs_postgres
+async def test_whichever_process_a_request_comes_to_the_service_is_one(tmp_path: Path) -> None:
+    calls = {"tool_calls": [{"name": "echo", "arguments": {}}]}
+    replies = [{"text": "Of the first.", "hang": True}], [calls, {"text": "I think", "hang": True}, "Gone on with."]
+    async with database_url() as url, AsyncExitStack() as stack:
+        processes = []
+        for name, said in zip("ab", replies, strict=True):
+            (tmp_path / name).mkdir()
+            write_config(tmp_path / name, {"it": entry("Server")}, said)
+            processes.append(stack.enter_context(serving(tmp_path / name, "--store", url, "--token", TOKEN)))
+        proxy = Proxy([address for _, address, _ in processes])
+        for client in proxy.servers:
+            await stack.enter_async_context(client)
+        where = f"/conversations/{(await proxy.json('POST', '/conversations', 201))['id']}"  # at the first, and so on
+        await allow_and_stop_elsewhere(proxy, where)
+
+        async with proxy.events("POST", f"{where}/chat", json={"text": "And then?"}) as (events, turn):
+            await next_text(events)
+        async with proxy.events("GET", f"{where}/turns/{turn}/events") as (events, _):
+            assert (await next_text(events)).data["choices"][0]["delta"]["content"].startswith("Of")
+            processes[0][0].kill()
+            proxy.lose(0)
+            rest = [event async for event in events]
+        assert [event.name for event in rest][-2:] == ["error", ""]
+        assert rest[-1].data == "[DONE]"
+        left = await proxy.json("GET", where)
+        assert (left["running"], left["messages"][4]["content"]) == (None, "And then?")
+        answer = await proxy.json("POST", f"{where}/chat", json={"text": "Go on.", "stream": False})
+        assert answer["text"] == "Gone on with."

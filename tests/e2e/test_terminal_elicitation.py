@@ -1,0 +1,116 @@
+"""Somebody at a terminal answers what servers ask."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.test_elicitation_prompts import configured
+from tests.e2e.test_terminal import Terminal, terminal
+
+SEND = "[y]es  [n]o  [a]gain:"
+ASKED = "shop asks, while it runs "
+
+
+def fill_in(screen: Terminal, *answers: tuple[str, str]) -> str:
+    """Type each answer behind its question, and give what was shown."""
+    shown = ""
+    for question, answer in answers:
+        shown += screen.until(question)
+        screen.type(f"{answer}\r")
+    return shown
+
+
+def outcome(screen: Terminal) -> int:
+    screen.until("Done.")
+    return screen.leave()
+
+
+def told(folder: Path, words: str) -> bool:
+    """Whether the model was told so: a scripted one keeps nothing, but the conversation is kept."""
+    return any(words in path.read_text(errors="replace") for path in folder.rglob("*.db*"))
+
+
+def test_a_form_is_filled_in_field_by_field(tmp_path: Path) -> None:
+    configured(tmp_path, "pushes")
+    count, gift, email = "count (a whole number) [1]:", "gift (yes or no, needed):", "email (email):"
+    with terminal(tmp_path, "Go") as screen:
+        shown = screen.until("Name (needed) [Ada]:")
+        screen.type("\r")
+        shown += fill_in(screen, (count, "99"))
+        screen.until("invalid: count: 99 is greater than the maximum of 9", count)
+        screen.type("\r")
+        shown += fill_in(screen, (gift, ""))
+        screen.until("invalid: a value is required", gift)
+        screen.type("yes\r")
+        shown += fill_in(screen, ("colour (one of them):", "2"), (email, "nobody"))
+        screen.until("invalid: email", email)
+        screen.type("\r")
+        shown += fill_in(screen, (SEND, "y"))
+        assert outcome(screen) == 0
+    for words in (
+        ASKED,
+        "│ What shall it be?",
+        "│ Wrap it?",
+        "│   1. Red",
+        "│   2. Green",
+        "Send it to shop (pushes)?",
+    ):
+        assert words in shown
+    assert "shop would get:\n│ Name = Ada\n│ count = 1\n│ gift = yes\n│ colour = g\n" in shown
+    assert told(tmp_path, "'colour': 'g'")
+
+
+@pytest.mark.parametrize(
+    ("keys", "action"), [("y\r", "accept"), ("\r", "decline"), ("n\r", "decline"), ("\x04", "cancel")]
+)
+def test_nothing_is_sent_without_a_yes(tmp_path: Path, keys: str, action: str) -> None:
+    configured(tmp_path, "many", times=1)
+    with terminal(tmp_path, "Go") as screen:
+        screen.until("Yes (yes or no) [yes]:")
+        screen.type("\r")
+        screen.until(SEND)
+        screen.type(keys)
+        assert outcome(screen) == 0
+    assert told(tmp_path, f"at last: {action}")
+
+
+def test_what_was_filled_in_can_be_gone_through_again(tmp_path: Path) -> None:
+    configured(tmp_path, "returns")
+    with terminal(tmp_path, "Go") as screen:
+        again = "Yes (yes or no) [no]:"
+        fill_in(screen, ("Yes (yes or no) [yes]:", "n"), (SEND, "a"), (again, ""), (SEND, "y"))
+        assert outcome(screen) == 0
+    assert told(tmp_path, "Sure(yes=False)")
+
+
+@pytest.mark.parametrize(("keys", "action"), [("y\r", "accept"), ("\r", "decline")])
+def test_an_address_is_shown_whole_and_nothing_opens_it(tmp_path: Path, keys: str, action: str) -> None:
+    configured(tmp_path, "page", url="http://127.0.0.1:9/" + "x" * 500)
+    with terminal(tmp_path, "Go") as screen:
+        shown = screen.until("Agree to shop (page)? [y]es  [n]o:")
+        screen.type(keys)
+        assert outcome(screen) == 0
+    assert "shop wants you to open an address, while it runs page:" in shown
+    assert "http://127.0.0.1:9/" + "x" * 500 in shown.replace("\n│ ", "")
+    assert "warning: it leads to this machine" in shown
+    assert told(tmp_path, action)
+
+
+def test_an_interrupt_at_a_question_ends_the_turn(tmp_path: Path) -> None:
+    configured(tmp_path, "returns")
+    with terminal(tmp_path, "--no-save", "Go") as screen:
+        screen.until(ASKED, "[yes]:")
+        screen.type("\x03")
+        assert screen.leave() == 130
+
+
+def test_a_server_asks_the_model_only_after_a_yes(tmp_path: Path) -> None:
+    configured(tmp_path, "samples_too", "A word.")
+    with terminal(tmp_path, "--sampling", "Go") as screen:
+        shown = screen.until("shop wants to use your model", "Let shop use your model?", "[v]iew all:")
+        screen.type("y\r")
+        assert outcome(screen) == 0
+    assert '│ "1. user": A word?' in shown
+    assert told(tmp_path, "A word.")

@@ -1,0 +1,67 @@
+"""Logging in where no browser is: the address is printed, and what one pastes is read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import httpx2
+import pytest
+
+from tests.e2e.test_terminal import terminal
+from tests.support.program import write_config
+from tests.support.servers.oauth_server import guarded
+
+PASTE = "press Enter:"
+
+
+def whole(address: str) -> str:
+    return address
+
+
+def code_alone(address: str) -> str:
+    return parse_qs(urlsplit(address).query)["code"][0]
+
+
+@pytest.mark.parametrize("pasted", [whole, code_alone])
+def test_what_the_browser_elsewhere_came_back_with_is_pasted(pasted: Callable[[str], str], tmp_path: Path) -> None:
+    with guarded() as server:
+        server.redirected = {"iss": ""}
+        write_config(tmp_path, {"docs": {"url": server.url}})
+        with terminal(tmp_path, "servers", "login", "docs", "--no-browser") as screen:
+            shown = re.search(r"http://\S+/authorize\?\S+", screen.until("Open this address", PASTE))
+            assert shown
+            with httpx2.Client(trust_env=False) as browser:
+                came_back = str(browser.get(shown[0]).headers["location"])
+            screen.type(f"{pasted(came_back)}\r")
+            screen.until("docs: ready, 3 tools")
+            assert screen.leave() == 0
+
+
+def test_where_the_answer_names_its_issuer_the_whole_address_is_needed(tmp_path: Path) -> None:
+    with guarded() as server:
+        server.metadata = {"authorization_response_iss_parameter_supported": True}
+        write_config(tmp_path, {"docs": {"url": server.url}})
+        with terminal(tmp_path, "servers", "login", "docs", "--no-browser") as screen:
+            shown = re.search(r"http://\S+/authorize\?\S+", screen.until("Open this address", PASTE))
+            assert shown
+            with httpx2.Client(trust_env=False) as browser:
+                came_back = str(browser.get(shown[0]).headers["location"])
+            screen.type(f"{code_alone(came_back)}\r")
+            screen.until("this login needs the whole address", PASTE)
+            screen.type(f"{came_back}\r")
+            screen.until("docs: ready, 3 tools")
+            assert screen.leave() == 0
+
+
+def test_who_pastes_nothing_does_not_log_in(tmp_path: Path) -> None:
+    with guarded() as server:
+        write_config(tmp_path, {"docs": {"url": server.url}})
+        with terminal(tmp_path, "servers", "login", "docs", "--no-browser") as screen:
+            screen.until(PASTE)
+            screen.type("\r")
+            screen.until("docs: no login took place")
+            assert screen.leave() == 1
+        assert "/token" not in server.paths()

@@ -1,0 +1,315 @@
+"""DialClient, put together: real servers, scripted models."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp.server import MCPServer
+
+from dial_client import (
+    Approval,
+    ConfigError,
+    DialClient,
+    Event,
+    Finished,
+    Limits,
+    Message,
+    MessageCompleted,
+    Role,
+    RoundStarted,
+    ScriptedProvider,
+    ServerStartError,
+    ServerState,
+    StopReason,
+    TextDelta,
+    ToolCallFinished,
+    ToolCallRequest,
+    ToolCallStarted,
+    ToolSpec,
+    Turn,
+)
+from dial_client.model import Delta, ModelRequest
+from tests.support.clients import ADD, ASK, calculator, call, client
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_tool_is_called_and_its_result_is_answered_from() -> None:
+    dial, model = client(ADD, "It is 42.")
+    async with dial:
+        turn = await dial.run(ASK)
+    assert (turn.text, turn.stop_reason, turn.depth) == ("It is 42.", StopReason.ANSWERED, 1)
+    [record] = turn.tool_calls
+    assert (record.server, record.tool, record.call.arguments) == ("calc", "add", {"a": 17, "b": 25})
+    assert (record.result.success, record.result.content) == (True, "42")
+    assert [m.role for m in turn.messages] == [Role.ASSISTANT, Role.TOOL, Role.ASSISTANT]
+    assert [m.text for m in model.requests[1].messages] == ["go on", "", "42"]
+
+
+async def test_the_callers_messages_are_not_changed() -> None:
+    dial, _ = client(ADD, "It is 42.")
+    mine = list(ASK)
+    async with dial:
+        await dial.run(mine)
+    assert mine == ASK
+
+
+async def test_streaming_and_not_streaming_come_to_the_same_turn() -> None:
+    script = ({"text": "Let me see.", "chunk_size": 3} | ADD, {"text": "It is 42.", "chunk_size": 2})
+    dial, model = client(*script)
+    async with dial:
+        plain = await dial.run(ASK)
+    streamed_dial, streamed_model = client(*script)
+    async with streamed_dial:
+        events = [event async for event in streamed_dial.stream(ASK)]
+    finished = events[-1]
+    assert isinstance(finished, Finished)
+    assert _without_times(finished.turn) == _without_times(plain)
+    assert [request.stream for request in model.requests + streamed_model.requests] == [False, False, True, True]
+    assert "".join(event.text for event in events if isinstance(event, TextDelta)) == "Let me see.It is 42."
+
+
+def _without_times(turn: Turn) -> dict[str, Any]:
+    said = turn.to_dict()
+    for record in said["tool_calls"]:
+        del record["duration_s"]
+    return json.loads(json.dumps(said))  # type: ignore[no-any-return]  # JSON has no types
+
+
+async def test_events_come_in_pairs_and_in_order() -> None:
+    dial, _ = client(ADD, "It is 42.")
+    async with dial:
+        events = [event async for event in dial.stream(ASK)]
+    kinds = [type(event) for event in events if not type(event).__name__.startswith(("Status", "Server"))]
+    assert kinds == [
+        RoundStarted,
+        MessageCompleted,
+        ToolCallStarted,
+        ToolCallFinished,
+        MessageCompleted,
+        RoundStarted,
+        TextDelta,
+        MessageCompleted,
+        Finished,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (call("ad", a=1, b=2), "There is no tool 'ad'. Did you mean 'add'?"),
+        (call("add", a=1), "The arguments do not fit"),
+        ({"tool_calls": [{"name": "add", "arguments": '{"a": 1,'}]}, "The arguments are not a JSON object."),
+    ],
+)
+async def test_a_wrong_call_is_answered_to_the_model(asked: Any, told: str) -> None:
+    dial, model = client(asked, "I see.")
+    async with dial:
+        turn = await dial.run(ASK)
+    assert (turn.stop_reason, turn.text) == (StopReason.ANSWERED, "I see.")
+    assert told in model.requests[1].messages[-1].text
+    assert model.requests[1].messages[-1].is_error
+
+
+async def test_calls_of_one_round_run_side_by_side_and_are_answered_in_order() -> None:
+    everybody_is_in = anyio.Event()
+    inside: set[int] = set()
+    server = MCPServer("meeting")
+
+    @server.tool()
+    async def meet(number: int) -> str:
+        """Wait for the others."""
+        inside.add(number)
+        if len(inside) == 3:
+            everybody_is_in.set()
+        await everybody_is_in.wait()
+        return f"met {number}"
+
+    calls = [{"name": "meet", "arguments": {"number": n}} for n in (3, 1, 2)]
+    model = ScriptedProvider([{"tool_calls": calls}, "Done."])
+    async with DialClient({"meeting": server}, model) as dial:
+        with anyio.fail_after(30):
+            turn = await dial.run(ASK)
+    assert [m.text for m in turn.messages[1:4]] == ["met 3", "met 1", "met 2"]
+
+
+async def test_what_is_denied_does_not_run_and_the_model_is_told() -> None:
+    asked: list[tuple[str, str]] = []
+
+    async def never(request: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:
+        asked.append((tool.name, server))
+        return Approval("deny", "not today")
+
+    dial, model = client(ADD, "Then not.", approve=never)
+    async with dial:
+        turn = await dial.run(ASK)
+    assert asked == [("add", "calc")]
+    assert model.requests[1].messages[-1].text == "The user did not allow this call: not today."
+    assert [record.denied for record in turn.tool_calls] == [True]
+
+
+@pytest.mark.parametrize("pattern", ["add", "*/add", "calc/*", "*"])
+async def test_a_deny_wins_over_everything(pattern: str) -> None:
+    dial, _ = client(ADD, "Then not.", allow=["*"], deny=[pattern])
+    async with dial:
+        turn = await dial.run(ASK)
+    assert turn.tool_calls[0].denied
+
+
+async def test_permission_for_the_session_is_asked_for_once() -> None:
+    asked = []
+
+    async def always(request: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:
+        asked.append(tool.name)
+        return Approval("session")
+
+    dial, _ = client(ADD, ADD, "Done.", approve=always)
+    async with dial:
+        await dial.run(ASK)
+    assert asked == ["add"]
+
+
+async def test_waiting_for_a_person_does_not_count() -> None:
+    async def slowly(request: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:
+        await anyio.sleep(1.6)
+        return Approval("once")
+
+    dial, _ = client(ADD, "It is 42.", approve=slowly, limits=Limits(timeout=1.5))
+    async with dial:
+        turn = await dial.run(ASK)
+    assert turn.text == "It is 42."
+
+
+async def test_fifty_turns_at_once_keep_apart() -> None:
+    class Echo(ScriptedProvider):
+        async def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+            last = request.messages[-1]
+            number = next(int(one.text) for one in request.messages if one.role is Role.USER)
+            base = call("add", a=number, b=0) if last.role is Role.USER else f"It is {last.text}."
+            async with aclosing(ScriptedProvider([base]).generate(request)) as deltas:
+                async for delta in deltas:
+                    yield delta
+
+    said: dict[int, str] = {}
+    async with DialClient({"calc": calculator()}, Echo([])) as dial, anyio.create_task_group() as group:
+
+        async def one(number: int) -> None:
+            said[number] = (await dial.run([Message.user(str(number))])).text
+
+        for number in range(50):
+            group.start_soon(one, number)
+    assert said == {number: f"It is {number}." for number in range(50)}
+
+
+async def test_a_broken_server_is_named_and_the_others_answer() -> None:
+    model = ScriptedProvider([ADD, "It is 42."])
+    servers: dict[str, Any] = {"calc": calculator(), "gone": {"command": "no-such-program-anywhere"}}
+    async with DialClient(servers, model) as dial:
+        turn = await dial.run(ASK)
+        assert dial.servers["gone"].state is ServerState.FAILED
+    assert turn.text == "It is 42."
+    assert any("'gone'" in note and "no-such-program-anywhere" in note for note in turn.notes)
+
+
+async def test_a_required_server_that_does_not_start_is_an_error() -> None:
+    servers = {"gone": {"command": "no-such-program-anywhere", "required": True}}
+    with pytest.raises(ServerStartError, match="no-such-program-anywhere"):
+        async with DialClient(servers, ScriptedProvider([])):
+            raise AssertionError("it must not open")
+
+
+async def test_the_same_tool_of_two_servers_is_offered_under_both_names() -> None:
+    async with DialClient({"a": calculator(), "b": calculator()}, ScriptedProvider([])) as dial:
+        assert [tool.name for tool in dial.tools] == ["a__add", "a__fail", "b__add", "b__fail"]
+        assert {name: c.name for name, c in dial.tool_name_client_map.items()} == {
+            "a__add": "a",
+            "a__fail": "a",
+            "b__add": "b",
+            "b__fail": "b",
+        }
+
+
+async def test_instructions_stand_before_the_conversation() -> None:
+    dial, model = client("Yes.", system="Be brief.")
+    async with dial:
+        await dial.run(ASK)
+    assert model.requests[0].instruction_text == "Be brief."
+    assert [message.text for message in model.requests[0].messages] == ["go on"]
+
+
+async def test_a_client_can_be_left_from_another_task_and_twice() -> None:
+    dial, _ = client("Yes.")
+    async with anyio.create_task_group() as group:
+        await dial.open()
+        group.start_soon(dial.aclose)
+    await dial.aclose()
+
+
+async def test_a_client_without_a_model_still_calls_tools() -> None:
+    async with DialClient({"calc": calculator()}) as dial:
+        result = await dial.call("add", {"a": 1, "b": 2})
+        assert result.content == "3"
+        with pytest.raises(ConfigError, match="no model"):
+            await dial.run(ASK)
+
+
+async def test_server_sent_events_end_in_done() -> None:
+    dial, _ = client(ADD, {"text": "It is 42.", "chunk_size": 4})
+    async with dial:
+        lines = [line async for line in dial.stream_response(ASK)]
+    assert all(line.endswith("\n\n") for line in lines)
+    assert lines[-1] == "data: [DONE]\n\n"
+    chunks = [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
+    assert "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks) == "It is 42."
+    named = [line.split("\n")[0] for line in lines if line.startswith("event: ")]
+    assert [name for name in named if name != "event: status"] == [
+        "event: tool_call",
+        "event: tool_result",
+        "event: done",
+    ]
+
+
+async def test_an_error_after_the_first_byte_is_an_event() -> None:
+    dial, _ = client({"text": "It", "error": {"message": "broke", "status": 500}})
+    async with dial:
+        lines = [line async for line in dial.stream_response(ASK)]
+    assert lines[-2].startswith("event: error\n")
+    assert lines[-1] == "data: [DONE]\n\n"
+
+
+async def test_a_tool_that_appears_is_on_offer_in_the_next_round() -> None:
+    server = calculator()
+
+    @server.tool()
+    async def learn() -> str:
+        """Learn to multiply."""
+        server.add_tool(lambda a, b: a * b, name="multiply", description="Multiply.")
+        return "learned"
+
+    model = ScriptedProvider([call("learn"), "Done."])
+    async with DialClient({"calc": server}, model) as dial:
+        await dial.run(ASK)
+    assert [tool.name for tool in model.requests[0].tools] == ["add", "fail", "learn"]
+
+
+async def test_the_configuration_names_the_model(tmp_path: Path) -> None:
+    (tmp_path / "replies.json").write_text('["Hello."]')
+    config = tmp_path / "servers.json"
+    config.write_text(json.dumps({"mcpServers": {}, "defaultModel": "scripted:${workspaceFolder}/replies.json"}))
+    async with DialClient.from_config(config) as dial:
+        events: list[Event] = [event async for event in dial.stream(ASK)]
+    assert isinstance(events[-1], Finished)
+    assert events[-1].turn.text == "Hello."
+
+
+async def test_a_configuration_without_a_model_says_what_to_do(tmp_path: Path) -> None:
+    config = tmp_path / "servers.json"
+    config.write_text("{}")
+    with pytest.raises(ConfigError, match="no model is named"):
+        DialClient.from_config(config)

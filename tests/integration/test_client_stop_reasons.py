@@ -1,0 +1,157 @@
+"""A client's turn that ends before its answer: at a limit, out of time, broken off, left or cancelled."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+import anyio
+import pytest
+from mcp.server import MCPServer
+
+from dial_client import (
+    Approval,
+    DialClient,
+    LimitReached,
+    Limits,
+    ProviderError,
+    Role,
+    ScriptedProvider,
+    StopReason,
+    TextDelta,
+    ToolCallRequest,
+    ToolCallStarted,
+    ToolSpec,
+)
+from dial_client.model import Delta, ModelRequest, ToolChoice
+from tests.support.clients import ADD, ASK, calculator, call, client
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_model_that_never_stops_calling_ends_at_max_depth_in_words() -> None:
+    class Caller(ScriptedProvider):
+        async def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+            base = "What I have: 42." if request.tool_choice is ToolChoice.NONE else ADD
+            other = ScriptedProvider([base])
+            self.requests.append(request)
+            async with aclosing(other.generate(request)) as deltas:
+                async for delta in deltas:
+                    yield delta
+
+    model = Caller([])
+    async with DialClient({"calc": calculator()}, model, limits=Limits(max_depth=3, max_repeats=9)) as dial:
+        turn = await dial.run(ASK)
+    assert (turn.stop_reason, turn.depth, turn.text) == (StopReason.MAX_DEPTH, 3, "What I have: 42.")
+    assert len(model.requests) == 5
+    assert [record.result.success for record in turn.tool_calls] == [True] * 3
+    assert turn.messages[-2].text.startswith("Not run: too many rounds of tool calls")
+
+
+async def test_a_model_that_calls_even_when_asked_for_words_still_ends_in_words() -> None:
+    dial, _ = client({"text": "Adding."} | ADD, after="repeat", limits=Limits(max_depth=2))
+    async with dial:
+        turn = await dial.run(ASK)
+    assert turn.stop_reason is StopReason.MAX_DEPTH
+    assert turn.text == "Adding."
+    assert turn.message.tool_calls == ()
+
+
+async def test_a_model_that_says_nothing_at_a_limit_is_spoken_for() -> None:
+    dial, _ = client(ADD, after="repeat", limits=Limits(max_depth=1))
+    async with dial:
+        turn = await dial.run(ASK)
+    assert turn.text == "[Unable to complete task: too many rounds of tool calls]"
+
+
+async def test_tools_that_always_fail_end_in_words() -> None:
+    dial, _ = client({"text": "Trying."} | call("fail"), after="repeat")
+    async with dial:
+        turn = await dial.run(ASK)
+    assert (turn.stop_reason, turn.text) == (StopReason.CONSECUTIVE_ERRORS, "Trying.")
+    assert {record.result.success for record in turn.tool_calls} == {False}
+    assert "secret detail" not in json.dumps(turn.to_dict())
+
+
+async def test_a_limit_raises_only_where_that_was_asked_for() -> None:
+    dial, model = client(ADD, after="repeat", limits=Limits(max_depth=1), on_limit="raise")
+    async with dial:
+        with pytest.raises(LimitReached) as reached:
+            await dial.run(ASK)
+    assert reached.value.turn.stop_reason is StopReason.MAX_DEPTH
+    assert len(model.requests) == 2
+
+
+async def test_time_that_is_over_ends_the_turn_with_what_was_said() -> None:
+    dial, _ = client({"text": "I begin", "hang": True}, limits=Limits(timeout=1.0))
+    async with dial:
+        turn = await dial.run(ASK)
+    assert turn.stop_reason is StopReason.TIMEOUT
+    assert turn.text == "I begin\n\n[Unable to complete task: the time for this turn is over]"
+
+
+async def test_the_model_breaking_off_keeps_what_was_done() -> None:
+    dial, _ = client(ADD, {"error": {"message": "overloaded", "status": 529}})
+    async with dial:
+        with pytest.raises(ProviderError, match="overloaded") as broken:
+            await dial.run(ASK)
+    assert broken.value.status == 529
+    assert [m.role for m in broken.value.messages] == [Role.ASSISTANT, Role.TOOL]
+
+
+async def test_leaving_a_stream_after_one_event_cancels_everything() -> None:
+    cancelled = anyio.Event()
+    running = anyio.Event()
+    server = MCPServer("slow")
+
+    @server.tool()
+    async def wait() -> None:
+        """Wait."""
+        running.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            cancelled.set()
+
+    model = ScriptedProvider([call("wait")])
+    async with DialClient({"slow": server}, model) as dial:
+        async with aclosing(dial.stream(ASK)) as events:
+            async for event in events:
+                if isinstance(event, ToolCallStarted):
+                    await running.wait()
+                    break
+        with anyio.fail_after(30):
+            await cancelled.wait()
+        assert not dial._running
+
+
+async def test_a_cancelled_turn_says_what_was_said_and_done_until_then() -> None:
+    dial, _ = client({"text": "Let me"} | ADD, {"text": "It is", "hang": True})
+    async with dial:
+        running = dial.start(ASK)
+        async with aclosing(running.events()) as events:
+            async for event in events:
+                if isinstance(event, TextDelta) and event.text == "It is":
+                    running.cancel()
+        turn = await running.result()
+    assert turn.stop_reason is StopReason.CANCELLED
+    assert [m.text for m in turn.messages] == ["Let me", "42", "It is"]
+
+
+async def test_a_call_that_was_still_waiting_for_permission_is_known_not_to_have_run() -> None:
+    asked = anyio.Event()
+
+    async def approve(call: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:
+        asked.set()
+        await anyio.sleep_forever()
+        raise AssertionError("nobody answers")
+
+    dial, _ = client(ADD, "unused", approve=approve)
+    async with dial:
+        running = dial.start(ASK, watched=False)
+        await asked.wait()
+        running.cancel()
+        turn = await running.result()
+    assert turn.stop_reason is StopReason.CANCELLED
+    assert [message.text for message in turn.messages if message.role is Role.TOOL] == ["Not run: it was cancelled."]

@@ -1,0 +1,220 @@
+"""What many connections, large bodies and ambiguous requests may cost a server, seen on real sockets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+
+import anyio
+import pytest
+from anyio.abc import SocketStream
+
+from dial_client.serve.connection_limits import MAX_CONNECTIONS, ConnectionLimits, connections_for
+from dial_client.serve.request_bodies import SMALL
+from dial_client.serve.security import AccessPolicy
+from tests.integration.test_conversation_routes import Maths
+from tests.integration.test_serve_security import WAITS, raw, rest
+from tests.support.http_service import TOKEN, heard, served
+
+pytestmark = pytest.mark.anyio
+
+AUTH = f"Authorization: Bearer {TOKEN}\r\n"
+SMUGGLED = "GET /smuggled HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.mark.parametrize(
+    "framing",
+    [
+        "Content-Length: 6\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: chunked\r\nContent-Length: 6\r\n",
+        "Content-Length: 0\r\ntransfer-encoding:  Chunked \r\n",
+    ],
+    ids=["length first", "coding first", "no length"],
+)
+@pytest.mark.parametrize("path", ["/conversations", "/healthz", "/", "/nothing"])
+async def test_a_body_of_two_lengths_is_refused_and_nothing_behind_it_is_a_request(framing: str, path: str) -> None:
+    async with served([]) as server:
+        head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\n{AUTH}{framing}\r\n"
+        answer = await rest(await raw(server, f"{head}0\r\n\r\n{SMUGGLED}"))
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert answer.count(b"HTTP/1.1 ") == 1
+    assert b"connection: close" in answer.lower()
+
+
+@pytest.mark.parametrize(
+    "framing",
+    [
+        "Transfer-Encoding: gzip, chunked\r\n",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: xchunked\r\n",
+        "Transfer-Encoding : chunked\r\n",
+        "Transfer-Encoding:\x0bchunked\r\n",
+        "Content-Length: 5\r\nContent-Length: 6\r\n",
+        "Content-Length: +5\r\n",
+        "Content-Length: 5, 6\r\n",
+        "Content-Length: -1\r\n",
+        "Content-Length: 0x5\r\n",
+        "Content-Length: " + "9" * 5_000 + "\r\n",
+    ],
+)
+async def test_a_length_that_is_none_is_refused_and_nothing_behind_it_is_a_request(framing: str) -> None:
+    async with served([]) as server:
+        head = f"POST /conversations HTTP/1.1\r\nHost: localhost\r\n{AUTH}{framing}\r\n"
+        answer = await rest(await raw(server, f"{head}0\r\n\r\n{SMUGGLED}"))
+    assert answer.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 501 ", b"HTTP/1.1 413 "))
+    assert answer.count(b"HTTP/1.1 ") == 1
+
+
+async def test_a_coding_that_its_version_does_not_have_is_refused() -> None:
+    async with served([]) as server:
+        head = f"POST /conversations HTTP/1.0\r\nHost: localhost\r\n{AUTH}Connection: keep-alive\r\n"
+        answer = await rest(await raw(server, f"{head}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n{SMUGGLED}"))
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert answer.count(b"HTTP/1.1 ") == 1
+
+
+async def test_requests_with_one_length_share_a_connection() -> None:
+    async with served([]) as server:
+        chunked = f"POST /conversations HTTP/1.1\r\nHost: localhost\r\n{AUTH}Transfer-Encoding: chunked\r\n\r\n"
+        counted = (
+            f"POST /conversations HTTP/1.1\r\nHost: localhost\r\n{AUTH}Connection: close\r\nContent-Length: 2\r\n\r\n"
+        )
+        answer = await rest(await raw(server, f"{chunked}2\r\n{{}}\r\n0\r\n\r\n{counted}{{}}"))
+    assert answer.count(b"HTTP/1.1 201 ") == 2
+
+
+async def test_idle_connections_without_the_token_shut_nobody_out() -> None:
+    many = 1_100
+    async with served([], limits=ConnectionLimits(1_000, 100)) as server, AsyncExitStack() as stack:
+        first = await stack.enter_async_context(await raw(server, ""))
+        await answered(first)
+        idle = [await stack.enter_async_context(await raw(server, "")) for _ in range(many)]
+        assert (await server.http.get("/servers")).status_code == 200
+        # The one that has shown the token is there still, and of the others the latest are.
+        await answered(first)
+        assert await is_closed(idle[0])
+        assert await is_closed(idle[many - 150])
+        await answered(idle[-1])
+
+
+async def test_where_all_places_are_taken_the_connection_that_idles_longest_goes() -> None:
+    async with served([], limits=ConnectionLimits(3, 100)) as server, AsyncExitStack() as stack:
+        streams = [await stack.enter_async_context(await raw(server, "")) for _ in range(3)]
+        for stream in (*streams, streams[0]):
+            await answered(stream)
+        latest = await stack.enter_async_context(await raw(server, ""))
+        await answered(latest)
+        assert await is_closed(streams[1])
+        await answered(streams[0])
+
+
+async def test_what_is_at_work_is_not_dropped_for_a_new_connection() -> None:
+    maths = Maths()
+    limits = ConnectionLimits(2, 100)
+    async with served([WAITS, "Done."], {"maths": maths.server}, limits=limits, allow=["*"]) as server:
+        where = await server.conversation()
+        async with (
+            server.http.stream("POST", f"{where}/chat", json={"text": "Wait!"}) as stream,
+            AsyncExitStack() as stack,
+        ):
+            await maths.gate.begun.wait()
+            *_, latest = [await stack.enter_async_context(await raw(server, "")) for _ in range(5)]
+            await answered(latest)
+            maths.gate.open.set()
+            events = [event async for event in heard(stream)]
+    assert events[-1].data == "[DONE]"
+    assert events[-2].data["stop_reason"] == "answered"
+
+
+async def test_bodies_share_what_room_there_is() -> None:
+    maths = Maths()
+    text = "x" * (SMALL + 60_000)
+    rules = AccessPolicy(TOKEN, max_bodies=100_000)
+    async with served(
+        [WAITS, "Done.", "Hello.", "Hello."], {"maths": maths.server}, rules=rules, allow=["*"]
+    ) as server:
+        where, other = await server.conversation(), await server.conversation()
+        async with server.http.stream("POST", f"{where}/chat", json={"text": text}) as stream:
+            await maths.gate.begun.wait()
+            refused = await server.http.post(f"{other}/chat", json={"text": text, "stream": False})
+            pieces = await server.http.post(f"{other}/chat", content=in_pieces(text))
+            small = await server.http.post(f"{other}/chat", json={"text": "Hi", "stream": False})
+            maths.gate.open.set()
+            assert [event.data async for event in heard(stream)][-1] == "[DONE]"
+        again = await server.http.post(f"{other}/chat", json={"text": text, "stream": False})
+    assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
+    assert refused.json()["error"]["code"] == pieces.json()["error"]["code"] == "too_many_bodies"
+    assert (small.status_code, again.status_code) == (200, 200)
+
+
+async def in_pieces(text: str) -> AsyncIterator[bytes]:
+    whole = json.dumps({"text": text, "stream": False}).encode()
+    for at in range(0, len(whole), 10_000):
+        yield whole[at : at + 10_000]
+
+
+async def test_who_has_no_token_takes_no_room_of_bodies() -> None:
+    async with served([], rules=AccessPolicy(TOKEN, max_bodies=SMALL)) as server:
+        head = f"POST /conversations HTTP/1.1\r\nHost: localhost\r\nContent-Length: {10 * SMALL}\r\n\r\n"
+        async with await raw(server, head) as stream:
+            assert b" 401 " in await stream.receive()
+            title = {"title": "x" * (SMALL + 100)}
+            assert (await server.http.post("/conversations", json=title)).status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("files", "connections"),
+    [(None, MAX_CONNECTIONS), (1_048_576, MAX_CONNECTIONS), (1_024, 768), (256, 192), (64, 16)],
+)
+def test_a_process_that_may_open_few_files_has_few_connections(files: int | None, connections: int) -> None:
+    assert connections_for(files) == connections
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_one"),
+    [
+        ("2001:db8::1", "2001:db8::ffff:2", True),
+        ("2001:db8::1", "2001:db8:0:1::1", False),
+        ("10.0.0.1", "10.0.0.2", False),
+        ("::ffff:10.0.0.1", "::ffff:10.0.0.2", False),
+        ("fe80::1%eth0", "fe80::2%eth0", True),
+        ("", "", True),
+    ],
+)
+def test_what_one_client_is_given_counts_as_one_address(first: str, second: str, is_one: bool) -> None:
+    class Connection:
+        is_idle = True
+
+        def __init__(self, address: str, drop: Callable[[], None]) -> None:
+            self.address = address
+            self.drop = drop
+
+    dropped: list[str] = []
+    limits = ConnectionLimits(10, 1)
+    limits.add(Connection(first, lambda: dropped.append(first)))
+    limits.add(Connection(second, lambda: dropped.append(second)))
+    assert dropped == ([first] if is_one else [])
+
+
+async def answered(stream: SocketStream) -> None:
+    """Ask with the token, and read the whole answer, behind which the connection stays."""
+    await stream.send(f"GET /servers HTTP/1.1\r\nHost: localhost\r\n{AUTH}\r\n".encode())
+    answer = b""
+    while not answer.endswith(b"}"):
+        answer += await stream.receive()
+    assert answer.startswith(b"HTTP/1.1 200 ")
+
+
+async def is_closed(stream: SocketStream) -> bool:
+    with anyio.move_on_after(10):
+        try:
+            await stream.receive()
+        except (anyio.EndOfStream, anyio.BrokenResourceError):
+            return True
+    return False

@@ -1,0 +1,382 @@
+"""One task owns one server: whatever a server does, the others, the caller and the conversation go on."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp.server import MCPServer
+from mcp.server.mcpserver import Context
+
+from dial_client.background_tasks import BackgroundTasks
+from dial_client.errors import ServerError, ServerGone
+from dial_client.servers.client_capabilities import ClientCapabilities
+from dial_client.servers.connection import Connection
+from dial_client.servers.server_manager import ServerManager
+from dial_client.servers.session import Target
+from dial_client.servers.status import ServerState, ServerStatus
+from dial_client.settings.configuration import Protocol
+from tests.support.servers.launch import LONG, asked, connection, connections, raw, said, script, state, until
+
+pytestmark = pytest.mark.anyio
+
+
+def in_process() -> MCPServer:
+    server = MCPServer("here", instructions="Be kind.", version="3")
+
+    @server.tool()
+    def echo(text: str) -> str:
+        return text
+
+    @server.tool()
+    async def grow(context: Context) -> str:
+        server.add_tool(lambda: "new", name="grown", description="It is new.")
+        await context.notify_tools_changed()
+        return "done"
+
+    @server.tool()
+    async def hang() -> None:
+        await anyio.sleep_forever()
+
+    return server
+
+
+# Starting
+
+
+def test_importing_it_loads_no_sdk() -> None:
+    code = (
+        "import sys; import dial_client.servers.server_manager\n"
+        "print({'mcp', 'mcp_types', 'pydantic', 'httpx2'} & set(sys.modules))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=LONG)
+    assert run.stdout == "set()\n"
+
+
+async def test_all_servers_start_side_by_side(tmp_path: Path) -> None:
+    entry = raw("WaitsForOthers", "--folder", tmp_path, "--count", 3)
+    async with connections({"a": entry, "b": entry, "c": entry}) as servers:
+        assert [state(server) for server in servers.values()] == [ServerState.READY] * 3
+
+
+async def test_a_server_that_is_ready_says_all_about_itself() -> None:
+    async with connection(raw()) as server:
+        assert server.status == ServerStatus(
+            name="it",
+            state=ServerState.READY,
+            era="2025-11-25",
+            tools=("echo",),
+            instructions="Hi.",
+            server_name="raw",
+            server_version="1",
+        )
+        assert server.status.to_dict()["state"] == "ready"
+        assert [tool.description for tool in server.tools] == ["Says it again."]
+    assert (server.status.tools, server.tools) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("entry", "error"),
+    [
+        (raw("ExitsAtOnce"), "the server ended with exit code 3; it last said: the database is missing"),
+        (raw(command="no-such-server"), "the command 'no-such-server' was not found"),
+        (raw(cwd="/no/such"), "the folder '/no/such' (cwd) does not exist"),
+        (raw(command="true", args=()), "the server ended with exit code 0 and said nothing"),
+        (raw(command="cat", args=()), "the server answered with an error: Method not found"),
+        (raw(command="echo", args=("hello",)), "the server ended with exit code 0 and said nothing"),
+        (script("missing.py"), "can't open file"),
+        (raw("Hangs", startup_timeout=1.5), "not ready within 1.5 seconds; it last said: still thinking"),
+    ],
+)
+async def test_a_server_that_does_not_start_says_why_and_the_rest_goes_on(entry: Target, error: str) -> None:
+    async with connections({"bad": entry, "good": raw()}) as servers:
+        assert error in (servers["bad"].status.error or "")
+        assert state(servers["bad"]) is ServerState.FAILED
+        assert await said(servers["good"], a=1) == '{"a": 1}'
+        with pytest.raises(ServerGone) as caught:
+            await servers["bad"].call("echo", {})
+        assert error in caught.value.problem
+
+
+async def test_a_server_that_will_not_leave_does_not_hold_up_the_news_that_it_failed() -> None:
+    told: list[ServerState] = []
+    nursery = await BackgroundTasks.open()
+    server = Connection("it", raw("Refuses"), ClientCapabilities(lambda _, status: told.append(status.state)))
+    server.start(nursery)
+    with anyio.fail_after(LONG):
+        await server.ready()
+    assert told == [ServerState.FAILED]
+    assert not server._ended.is_set()
+    server.stop()
+    await server.ended()
+    await nursery.aclose()
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="its server needs git")
+async def test_servers_from_the_package_index_work(tmp_path: Path) -> None:
+    await anyio.run_process(["git", "init", "-q", str(tmp_path)])
+    git = raw(command="mcp-server-git", args=("--repository", str(tmp_path)))
+    clock = raw(command="mcp-server-time", args=("--local-timezone", "UTC"))
+    async with connections({"git": git, "clock": clock}) as servers:
+        assert "No commits yet" in await said(servers["git"], "git_status", repo_path=str(tmp_path))
+        assert '"timezone": "UTC"' in await said(servers["clock"], "get_current_time", timezone="UTC")
+
+
+async def test_a_disabled_server_is_never_started() -> None:
+    async with connection(raw(command="no-such-server", enabled=False)) as server:
+        assert state(server) is ServerState.DISABLED
+        with pytest.raises(ServerGone, match="it is disabled"):
+            await server.call("echo", {})
+
+
+@pytest.mark.parametrize(
+    ("protocol", "era"),
+    [(Protocol.AUTO, "2026-07-28"), (Protocol.MODERN, "2026-07-28"), (Protocol.LEGACY, "2025-11-25")],
+)
+async def test_the_era_is_the_newest_unless_one_is_asked_for(protocol: Protocol, era: str) -> None:
+    async with connection(script("sdk.py", "stdio", protocol=protocol)) as server:
+        assert server.status.era == era
+        assert await said(server, text="hello") == "hello"
+
+
+async def test_a_server_without_a_handshake_may_leave_out_what_has_a_default() -> None:
+    async with connection(raw(protocol=Protocol.MODERN)) as server:
+        assert server.status.tools == ("echo",)
+        assert await said(server, a=1) == '{"a": 1}'
+
+
+async def test_a_server_in_this_process_needs_no_settings() -> None:
+    async with connection(in_process()) as server:
+        assert (server.settings, server.status.era) == (None, "2026-07-28")
+        assert (server.status.server_name, server.status.instructions) == ("here", "Be kind.")
+        assert await said(server, text="hello") == "hello"
+
+
+async def test_every_change_is_told() -> None:
+    told: list[tuple[str, ServerState]] = []
+    async with connections({"a": raw(), "b": raw("ExitsAtOnce")}, lambda name, s: told.append((name, s.state))):
+        pass
+    assert sorted(told) == [("a", ServerState.READY), ("a", ServerState.STOPPED), ("b", ServerState.FAILED)]
+
+
+async def test_the_sdks_own_logs_stay_quiet(caplog: pytest.LogCaptureFixture) -> None:
+    async with connections({"a": raw("Chatty"), "b": raw("DiesInCall"), "c": raw("BadTools")}) as servers:
+        with pytest.raises(ServerGone):
+            await said(servers["b"])
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+    logging.getLogger("client").warning("of the user's own")
+    assert caplog.messages[-1] == "of the user's own"
+
+
+# Stopping
+
+
+async def test_servers_are_left_from_another_task_than_the_one_they_were_started_in() -> None:
+    nursery = await BackgroundTasks.open()
+    servers = ServerManager({"child": raw(), "here": in_process()})
+    async with anyio.create_task_group() as group:
+        group.start_soon(_start, servers, nursery)
+    async with anyio.create_task_group() as group:
+        group.start_soon(servers.aclose)
+    async with anyio.create_task_group() as group:
+        group.start_soon(nursery.aclose)
+    assert [state(server) for server in servers.values()] == [ServerState.STOPPED] * 2
+
+
+async def _start(servers: ServerManager, nursery: BackgroundTasks) -> None:
+    servers.start(nursery)
+    await servers.ready()
+
+
+@pytest.mark.parametrize("target", [raw("Hangs"), raw("Server"), in_process()], ids=["starting", "ready", "here"])
+async def test_closing_at_once_and_twice_is_fine(target: Target) -> None:
+    nursery = await BackgroundTasks.open()
+    servers = ServerManager({"it": target})
+    servers.start(nursery)
+    await anyio.wait_all_tasks_blocked()
+    await servers.aclose()
+    await servers.aclose()
+    await nursery.aclose()
+    assert state(servers["it"]) is ServerState.STOPPED
+
+
+async def test_closing_what_was_never_started_does_not_wait() -> None:
+    with anyio.fail_after(LONG):
+        await ServerManager({"it": raw()}).aclose()
+
+
+@pytest.mark.parametrize("how", ["stopped", "its nursery closed"])
+@pytest.mark.parametrize("target", [script("sdk.py", "stdio"), in_process()], ids=["child", "here"])
+async def test_a_call_in_flight_fails_when_its_server_ends(target: Target, how: str) -> None:
+    failed: list[ServerGone] = []
+    nursery = await BackgroundTasks.open()
+    server = Connection("it", target)
+    server.start(nursery)
+
+    async def calls() -> None:
+        with pytest.raises(ServerGone, match="it was stopped") as caught:
+            await server.call("slow" if server.settings else "hang", {})
+        failed.append(caught.value)
+
+    with anyio.fail_after(LONG):
+        await server.ready()
+        async with anyio.create_task_group() as group:
+            group.start_soon(calls)
+            await anyio.wait_all_tasks_blocked()
+            if how == "stopped":
+                server.stop()
+            else:
+                await nursery.aclose()
+        await server.ended()
+        await nursery.aclose()
+    assert (len(failed), state(server)) == (1, ServerState.STOPPED)
+
+
+# Calling
+
+
+async def test_calls_run_side_by_side_from_any_task() -> None:
+    results: list[str] = []
+
+    async def calls(server: Connection, number: int) -> None:
+        results.append(await said(server, n=number))
+
+    async with connection(raw()) as server, anyio.create_task_group() as group:
+        for number in range(20):
+            group.start_soon(calls, server, number)
+    assert sorted(results) == sorted(f'{{"n": {number}}}' for number in range(20))
+
+
+async def test_a_server_that_dies_in_a_call_fails_that_call_with_its_last_words() -> None:
+    async with connections({"mortal": raw("DiesInCall"), "other": raw()}) as servers:
+        for _ in range(2):
+            with pytest.raises(ServerGone, match=r"lost.*: the server ended by SIGKILL; it last said: out of cheese"):
+                await said(servers["mortal"])
+            assert "out of cheese" in (servers["mortal"].status.error or "")
+            assert await said(servers["other"], a=1) == '{"a": 1}'
+
+
+async def test_cancelling_a_call_tells_the_server_and_keeps_the_connection(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    heard = anyio.Event()
+
+    async def progress(now: float, total: float | None, message: str | None) -> None:
+        assert (now, total, message) == (1, 4, "a quarter")
+        heard.set()
+
+    async with connection(raw("NeverAnswers", "--log", log)) as server:
+        async with anyio.create_task_group() as group:
+            group.start_soon(server.call, "echo", {}, progress)
+            await heard.wait()
+            group.cancel_scope.cancel()
+        await until(lambda: asked(log)[-1] == "notifications/cancelled")
+        assert state(server) is ServerState.READY
+
+
+@pytest.mark.parametrize(
+    ("say", "problem"),
+    [
+        ('{"id": ID, "error": {"code": -32602, "message": "No such thing"}}', r"No such thing \(-32602\)"),
+        ('{"jsonrpc": "2.0", "id": ID, "error": "no"}', "not valid JSON-RPC: no"),
+        ('{"jsonrpc": "2.0", "id": ID, "result": 5}', "not valid JSON-RPC"),
+        ('{"id": ID, "result": {"content": [], "isError": "?"}}', "not valid MCP: isError"),
+        ('{"id": ID, "error": {"code": -32000, "message": "Connection closed"}}', "closed"),
+    ],
+)
+async def test_an_answer_that_is_no_result_is_an_error_in_words(say: str, problem: str) -> None:
+    async with connection(raw("BadAnswers")) as server:
+        with pytest.raises(ServerError, match=problem):
+            await said(server, say=say)
+        assert state(server) is ServerState.READY
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        ('{"content": [{"type": "video", "data": "abc"}]}', '{"type": "video", "data": "abc"}'),
+        ('{"content": [{"type": "text", "text": 1}, {"type": "text", "text": "b"}]}', '{"type": "text", "text": 1}b'),
+        ('{"structuredContent": [1, 2]}', "[1, 2]"),
+        ('{"content": "plain"}', "plain"),
+        ("{}", ""),
+    ],
+)
+async def test_a_result_the_protocol_does_not_allow_is_mended(result: str, text: str) -> None:
+    async with connection(raw("BadAnswers")) as server:
+        assert await said(server, say=f'{{"jsonrpc": "2.0", "id": ID, "result": {result}}}') == text
+
+
+async def test_a_result_without_the_structured_part_it_promises_is_given_as_it_is(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    async with connection(raw("BrokenOutput", "--log", log)) as server:
+        assert await said(server, a=1) == '{"a": 1}'
+    assert asked(log).count("tools/list") == 1, "nothing is listed again to judge it"
+
+
+async def test_a_tool_that_was_never_listed_is_not_called(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    async with connection(raw("Server", "--log", log)) as server:
+        with pytest.raises(ServerError, match="it has no tool 'other'"):
+            await server.call("other", {})
+    assert asked(log).count("tools/list") == 1
+    assert "tools/call" not in asked(log)
+
+
+# Listing
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "tools", "note"),
+    [
+        ("Pages", ("tool0", "tool1", "tool2"), ""),
+        ("Circle", ("echo",), "its list of tools has no end; 2 pages were read"),
+        ("BadTools", ("no_schema", "empty", "echo", "odd"), "a malformed tool is left out: text"),
+        ("NoTools", (), ""),
+    ],
+)
+async def test_tools_are_read_however_oddly_they_are_listed(behaviour: str, tools: tuple[str, ...], note: str) -> None:
+    async with connection(raw(behaviour)) as server:
+        assert server.status.tools == tools
+        assert note in "\n".join(server.status.notes)
+        if tools:
+            assert (await server.call(tools[0], {})).is_error is False
+
+
+@pytest.mark.parametrize(
+    ("target", "tool", "era"),
+    [
+        (lambda: raw("Grows"), "echo", "2025-11-25"),
+        (lambda: script("sdk.py", "stdio"), "grow", "2026-07-28"),
+        (in_process, "grow", "2026-07-28"),
+    ],
+    ids=["legacy", "modern", "here"],
+)
+async def test_a_tool_announced_in_a_call_is_on_offer_after_it(target: Callable[[], Any], tool: str, era: str) -> None:
+    async with connection(target()) as server:
+        before = (server.revision, len(server.tools))
+        assert server.status.era == era
+        await server.call(tool, {})
+        await until(lambda: server.revision > before[0])
+        assert len(server.tools) == before[1] + 1
+
+
+async def test_whoever_wants_the_tools_fresh_waits_for_them() -> None:
+    async with connections({"it": raw("Grows")}) as servers:
+        await said(servers["it"])
+        await anyio.wait_all_tasks_blocked()
+        await servers.fresh()
+        assert servers["it"].status.tools == ("echo", "tool1")
+
+
+async def test_a_server_that_announces_changes_without_end_is_asked_ever_more_rarely(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    async with connection(raw("Announces", "--log", log)) as server:
+        revision = server.revision
+        await until(lambda: asked(log).count("tools/list") > 3)
+        assert server.revision == revision

@@ -1,0 +1,111 @@
+"""A request may carry a grammar; endpoints that can be held to one get it, each in its own field."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dial_client.errors import ConfigError
+from dial_client.formats import ReActFormatHandler, XMLFormatHandler
+from dial_client.messages import Message, ToolCallRequest, ToolCallResult, ToolSpec
+from dial_client.model import ToolFormatHandler
+from dial_client.providers.endpoint_profile import CHAT, with_quirks
+from tests.support.gbnf_acceptor import accepts
+from tests.support.model_endpoint import Say, hear, model_endpoint, provider_of, refuse
+
+GRAMMAR = 'root ::= "yes" | "no"\n'
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+ADD = ToolSpec("add", "Adds.", SCHEMA)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize(
+    ("constrain", "sent"),
+    [
+        ("none", {}),
+        ("grammar", {"grammar": GRAMMAR}),
+        ("structured_outputs", {"structured_outputs": {"grammar": GRAMMAR}}),
+    ],
+)
+async def test_a_grammar_is_sent_as_the_endpoint_takes_it(constrain: str, sent: dict[str, Any]) -> None:
+    with model_endpoint([Say("yes")]) as endpoint:
+        provider = provider_of(endpoint, quirks={"constrain": constrain})
+        assert (await hear(provider, grammar=GRAMMAR)).text == "yes"
+        await hear(provider)
+        await provider.aclose()
+        held, free = (request.json for request in endpoint.requests)
+    fields = {"grammar", "structured_outputs"}
+    assert {name: held[name] for name in fields & held.keys()} == sent
+    assert not fields & free.keys()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_an_endpoint_that_refuses_a_grammar_is_asked_without() -> None:
+    with model_endpoint([refuse(400, "Unrecognized request argument supplied: grammar"), Say("maybe")]) as endpoint:
+        provider = provider_of(endpoint, quirks={"constrain": "grammar"})
+        heard = await hear(provider, grammar=GRAMMAR)
+        await provider.aclose()
+        assert "grammar" not in endpoint.requests[-1].json
+    assert heard.text == "maybe"
+    assert heard.completion.notes == ("the endpoint does not take grammar: it is left out",)
+
+
+def test_another_way_to_constrain_is_a_mistake_of_the_configuration() -> None:
+    with pytest.raises(ConfigError, match="grammar or structured_outputs"):
+        with_quirks(CHAT, {"constrain": "lark"}, "models.x")
+
+
+@pytest.mark.parametrize(
+    ("reply", "is_accepted"),
+    [
+        ('Thought: add it\nAction: add\nAction Input: {"a": 1}', True),
+        ("Thought: I know it.\nFinal Answer: It is:\n\n* one", True),
+        ('Action: add\nAction Input: {"a": 1}', False),
+        ('Thought: add it\nAction: multiply\nAction Input: {"a": 1}', False),
+        ('Thought: add it\nAction: add\nAction Input: {"b": 1}', False),
+        ("Thought: \nFinal Answer: 1", False),
+    ],
+)
+def test_a_react_reply_is_held_to_its_form(reply: str, is_accepted: bool) -> None:
+    request = ReActFormatHandler().request([Message.user("What is 1 + 1?")], (ADD,))
+    assert accepts(request.grammar, reply) is is_accepted
+
+
+@pytest.mark.parametrize(
+    ("reply", "is_accepted"),
+    [
+        ('<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>', True),
+        ('Let me see.\n<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>', True),
+        (2 * '\n<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>', False),
+        ("\n".join(2 * ['<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>']), True),
+        ("1 < 2, <b>bold</b> and a <table>.\n\n```json\n{}\n```", True),
+        ('<tool_call>\n{"name": "multiply", "arguments": {"a": 1}}\n</tool_call>', False),
+        ('<tool_call>\n{"name": "add", "arguments": {"b": 1}}\n</tool_call>', False),
+        ('Let me see. <tool_call>\n{"name": "add", "arguments": {"b": 1}}\n</tool_call>', False),
+        ('<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>\nIt is 2.', False),
+        ('{"name": "add", "arguments": {"a": 1}}', True),
+        ('{"name": "add", "arguments": {"b": 1}}', False),
+        ('{"name": "multiply", "arguments": {"a": 1}}', False),
+    ],
+)
+def test_an_xml_reply_is_held_to_its_form(reply: str, is_accepted: bool) -> None:
+    request = XMLFormatHandler().request([Message.user("What is 1 + 1?")], (ADD,))
+    assert accepts(request.grammar, reply) is is_accepted
+
+
+def test_behind_results_an_xml_call_stands_in_its_tags() -> None:
+    call = ToolCallRequest("1", "add", {"a": 1})
+    asked = [Message.user("1 + 1?"), Message.assistant("", (call,)), Message.tool(call, ToolCallResult("1", True, "2"))]
+    grammar = XMLFormatHandler().request(asked, (ADD,)).grammar
+    assert not accepts(grammar, '{"name": "add", "arguments": {"a": 1}}')
+    assert accepts(grammar, '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>')
+    assert accepts(grammar, "It is 2.")
+
+
+@pytest.mark.parametrize("handler", [ReActFormatHandler, XMLFormatHandler])
+def test_where_nothing_is_on_offer_a_reply_is_free(handler: Callable[[], ToolFormatHandler]) -> None:
+    assert handler().request([Message.user("Hi")], ()).grammar == ""

@@ -1,0 +1,279 @@
+"""Whatever goes wrong between here and a model, the conversation goes on: the same client, from what was stored.
+
+Each row fails twice, at the beginning of a turn and behind a tool's result; then the person asks a third time. It may
+be a turn that ends in what had come, an error that says in one line what it was, or nothing the user need see.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from mcp.server import MCPServer
+
+from dial_client import DialClient, Finished, Limits, Message, ProviderError, StopReason, Turn
+from dial_client.settings.config_types import Wire
+from tests.support.model_endpoint import (
+    Answer,
+    Bytes,
+    Call,
+    Raw,
+    Recorded,
+    Say,
+    events,
+    model_endpoint,
+    one_json,
+    provider_of,
+    refuse,
+)
+from tests.unit.test_wire_history_rules import check_chat, check_messages, check_responses
+
+pytestmark = pytest.mark.anyio
+
+AT_ONCE = {"retry-after-ms": "1"}
+NOT_AGAIN = {"x-should-retry": "false"}
+ADD = Say(calls=(Call("add", {"a": 17, "b": 25}),))
+FINE = Say("All is well.")
+PAGE = b"<!doctype html><html><head><title>Sign in</title></head><body>" + b"<p>x</p>" * 5000
+GZIP = {"content-type": "text/event-stream", "content-encoding": "gzip"}
+
+HALF_A_SENTENCE: dict[Wire, list[Any]] = {
+    Wire.CHAT: [{"choices": [{"delta": {"content": "Half a"}}]}],
+    Wire.RESPONSES: [
+        {"type": "response.created", "response": {"status": "in_progress"}},
+        {"type": "response.output_item.added", "output_index": 0, "item": {"type": "message"}},
+        {"type": "response.output_text.delta", "output_index": 0, "delta": "Half a"},
+    ],
+    Wire.MESSAGES: [
+        {"type": "message_start", "message": {"content": [], "usage": {"input_tokens": 1}}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Half a"}},
+    ],
+}
+HALF_A_CALL: dict[Wire, list[Any]] = {
+    Wire.CHAT: [
+        {
+            "choices": [
+                {
+                    "delta": {
+                        "tool_calls": [{"index": 0, "id": "h", "function": {"name": "add", "arguments": '{"a": 1'}}]
+                    }
+                }
+            ]
+        }
+    ],
+    Wire.RESPONSES: [
+        {
+            "type": "response.output_item.added",
+            "output_index": 0,
+            "item": {"type": "function_call", "call_id": "h", "name": "add", "arguments": ""},
+        },
+        {"type": "response.function_call_arguments.delta", "output_index": 0, "delta": '{"a": 1'},
+    ],
+    Wire.MESSAGES: [
+        {"type": "message_start", "message": {"content": [], "usage": {"input_tokens": 1}}},
+        {
+            "type": "content_block_start",
+            "index": 0,
+            "content_block": {"type": "tool_use", "id": "h", "name": "add", "input": {}},
+        },
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": '{"a": 1'}},
+    ],
+}
+TOLD: dict[Wire, list[Any]] = {
+    Wire.CHAT: [{"error": {"message": "Overloaded", "code": "overloaded_error"}}],
+    Wire.RESPONSES: [{"type": "error", "message": "Overloaded", "code": "overloaded_error"}],
+    Wire.MESSAGES: [{"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}],
+}
+
+
+@dataclass(frozen=True)
+class Error:
+    """A `ProviderError`, and what had come before it."""
+
+    says: str
+    status: int | None = None
+    code: str | None = None
+    retry_after: float | None = None
+    stored: str = ""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A `Turn` that was truncated, with what had come."""
+
+    text: str
+
+
+RECOVERED = None
+"""The user gets the answer."""
+
+Expected = Error | Cut | None
+Row = tuple[Sequence[Answer], Expected]
+
+
+def refused(status: int, code: str = "an_error", **headers: str) -> Row:
+    error = Error(f"answered {status}: no", status, code)
+    return [refuse(status, headers=headers or NOT_AGAIN, code=code)], error
+
+
+EITHER_WAY: dict[str, Row] = {
+    **{f"refused with {status}": refused(status) for status in (400, 401, 403, 404, 413, 422, 500, 501, 503, 529)},
+    "busy for a moment": ([refuse(503, headers=AT_ONCE), refuse(429, headers=AT_ONCE)], RECOVERED),
+    "busy for good": ([refuse(529, headers=AT_ONCE)] * 4, Error("answered 529", 529, "an_error", 0.001)),
+    "loading": ([refuse(503, "Loading model", AT_ONCE)] * 6, RECOVERED),
+    "a wait in seconds": ([refuse(429, headers={"retry-after": "61"})], Error("429", 429, "an_error", 61)),
+    "a wait in milliseconds": ([refuse(429, headers={"retry-after-ms": "61500"})], Error("429", 429, "an_error", 61.5)),
+    "a wait until a date": (
+        [refuse(429, headers={"retry-after": "Fri, 31 Dec 2999 23:59:59 GMT"})], Error("429", 429, "an_error")
+    ),
+    "an absurd wait": ([refuse(429, headers={"retry-after": "1e30"})], Error("429", 429, "an_error", 1e30)),
+    "no money left": ([refuse(429, code="insufficient_quota")], Error("429", 429, "insufficient_quota")),
+    "a redirect": (
+        [Raw((), 302, {"location": "http://elsewhere.test"})], Error("http://elsewhere.test", 302, "redirect")
+    ),
+    "a page as a refusal": ([Raw((PAGE,), 502, NOT_AGAIN)], Error("answered 502: Sign in", 502)),
+    "a page as an answer": ([Raw((PAGE,))], Error("Sign in", code="cut")),
+    "an empty body": ([Raw(())], Error("sent nothing that is an answer", code="cut")),
+    "blanks": ([Raw((b" \n" * 100,))], Error("sent nothing that is an answer", code="cut")),
+    "half of a JSON text": ([Raw((b'{"choices": [{"mess',))], Error("sent something that is no JSON", code="cut")),
+    "an error with a good status": ([one_json({"error": {"message": "down", "code": 502}})], Error("down", 502, "502")),
+    "garbage": ([Raw((bytes(range(256)) * 9,))], Error("sent nothing that is an answer", code="cut")),
+    "what is not gzip": ([Raw((b"data: x\n\n",), 200, GZIP)], Error("broke", code="connection")),
+    "what is not HTTP": ([Bytes(b"\x15\x03\x01\x00\x02\x02\x28\r\n\r\n")], Error("broke", code="connection")),
+    "an endless head": ([Bytes(b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 40_000)], Error("broke", code="connection")),
+    "closed without a byte": ([Bytes()], RECOVERED),
+    "reset without a byte": ([Bytes(reset=True)], RECOVERED),
+    "closed behind the head": ([Raw(cut=True)], Error("broke", code="connection")),
+}  # fmt: skip
+
+
+def in_a_stream(wire: Wire) -> dict[str, Row]:
+    said, called = HALF_A_SENTENCE[wire], HALF_A_CALL[wire]
+    return {
+        "cut in a sentence": ([events(*said, done=False, cut=True)], Cut("Half a")),
+        "ended in a sentence": ([events(*said, done=False)], Cut("Half a")),
+        "cut in a chunk": ([half_a_chunk(said)], Cut("Half a")),
+        "cut in a call": ([events(*called, done=False, cut=True)], Cut("[Unable to complete task")),
+        "ended in a call": ([events(*called, done=False)], Cut("[Unable to complete task")),
+        "garbage behind a sentence": ([events(*said, "\x00{", "}", done=False)], Cut("Half a")),
+        "overloaded": ([events(*TOLD[wire], done=False)], Error("Overloaded", code="overloaded_error")),
+        "overloaded in a sentence": (
+            [events(*said, *TOLD[wire], done=False)],
+            Error("Overloaded", code="overloaded_error", stored="Half a"),
+        ),
+        "overloaded in a call": (
+            [events(*called, *TOLD[wire], done=False)],
+            Error("Overloaded", code="overloaded_error"),
+        ),
+    }
+
+
+def half_a_chunk(said: Sequence[Any]) -> Bytes:
+    body = b"".join(events(*said, done=False).chunks)
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+    return Bytes(head + b"%x\r\n%s" % (len(body) + 100, body))
+
+
+def calculator() -> MCPServer:
+    server = MCPServer("calculator", log_level="CRITICAL")
+
+    @server.tool()
+    def add(a: int, b: int) -> int:
+        """Add two numbers."""
+        return a + b
+
+    return server
+
+
+async def ask(dial: DialClient, conversation: list[Message], *, stream: bool) -> Turn | ProviderError:
+    """Ask, and store what came of it, as any program would."""
+    try:
+        if stream:
+            async with aclosing(dial.stream(tuple(conversation))) as heard:
+                [turn] = [event.turn async for event in heard if isinstance(event, Finished)]
+        else:
+            turn = await dial.run(tuple(conversation))
+    except ProviderError as error:
+        conversation += error.messages
+        return error
+    conversation += turn.messages
+    return turn
+
+
+def check(outcome: Turn | ProviderError, expected: Expected) -> None:
+    if isinstance(expected, Error):
+        assert isinstance(outcome, ProviderError)
+        assert expected.says in str(outcome)
+        assert str(outcome).isprintable()
+        assert len(str(outcome)) < 700
+        assert (outcome.status, outcome.code) == (expected.status, expected.code)
+        assert expected.retry_after in (None, outcome.retry_after)
+        assert expected.stored in (outcome.messages[-1].text if outcome.messages else "")
+        return
+    assert isinstance(outcome, Turn)
+    assert outcome.messages[-1] == outcome.message
+    if isinstance(expected, Cut):
+        assert outcome.stop_reason is StopReason.TRUNCATED
+        assert outcome.text.startswith(expected.text)
+    else:
+        assert (outcome.stop_reason, outcome.text) == (StopReason.ANSWERED, FINE.text)
+
+
+def check_request(wire: Wire, request: Recorded) -> None:
+    sent = request.json
+    if wire is Wire.CHAT:
+        check_chat(sent["messages"])
+    elif wire is Wire.RESPONSES:
+        check_responses((sent.get("instructions", ""), sent["input"]))
+    else:
+        check_messages((sent.get("system", ""), sent["messages"]))
+
+
+async def go_through(
+    wire: Wire, answers: Sequence[Answer], expected: Expected, *, stream: bool, idle_timeout: float = 60.0
+) -> None:
+    good = [] if expected else [FINE]
+    with model_endpoint([*answers, *good, ADD, *answers, *good, FINE]) as endpoint:
+        provider = provider_of(endpoint, wire, quirks={"idle_timeout": idle_timeout})
+        async with DialClient({"calculator": calculator()}, provider, limits=Limits(timeout=90)) as dial:
+            conversation = [Message.user("Hello?")]
+            check(await ask(dial, conversation, stream=stream), expected)
+            conversation.append(Message.user("What is 17 + 25?"))
+            check(await ask(dial, conversation, stream=stream), expected)
+            conversation.append(Message.user("Are you there?"))
+            check(await ask(dial, conversation, stream=stream), RECOVERED)
+
+    for request in endpoint.requests:
+        check_request(wire, request)
+    last = json.dumps(endpoint.requests[-1].json)
+    assert all(asked in last for asked in ("Hello?", "What is 17 + 25?", "42", "Are you there?"))
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize("name", EITHER_WAY)
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("wire", list(Wire))
+async def test_the_conversation_goes_on(wire: Wire, stream: bool, name: str) -> None:
+    await go_through(wire, *EITHER_WAY[name], stream=stream)
+
+
+@pytest.mark.parametrize("name", in_a_stream(Wire.CHAT))
+@pytest.mark.parametrize("wire", list(Wire))
+async def test_the_conversation_goes_on_after_a_stream_that_broke(wire: Wire, name: str) -> None:
+    await go_through(wire, *in_a_stream(wire)[name], stream=True)
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize("when", ["streamed", "whole", "in a sentence"])
+@pytest.mark.parametrize("wire", list(Wire))
+async def test_the_conversation_goes_on_after_silence(wire: Wire, when: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dial_client.providers.http.http_provider._ONE_PIECE_TIMEOUT", 0.5)
+    row: Row = ([Raw(hang=True)], Error("did not answer in time", code="timeout"))
+    if when == "in a sentence":
+        row = ([events(*HALF_A_SENTENCE[wire], done=False, hang=True)], Cut("Half a"))
+    await go_through(wire, *row, stream=when != "whole", idle_timeout=0.5)

@@ -1,0 +1,268 @@
+"""Many conversations at once, and several requests for one."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+import anyio
+import pytest
+from anyio.lowlevel import checkpoint
+
+from dial_client.client import DialClient
+from dial_client.conversations.conversation_manager import ConversationManager
+from dial_client.errors import ConfigError, ConversationBusy, ConversationNotFound
+from dial_client.events import Event, Finished, TextDelta
+from dial_client.limits import StopReason
+from dial_client.messages import Message, Role, ToolCallRequest
+from dial_client.model import CallChunk, Completion, Delta, FinishReason, ModelRequest, TextChunk
+from dial_client.providers.scripted import ScriptedProvider
+from dial_client.stores.conversation_store import ConversationStore
+from dial_client.stores.memory_store import MemoryStore
+from tests.support.managed_conversations import Calculator, Echo, assert_valid, dialogue, managed, read
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend(kept: tuple[str, str]) -> str:
+    return kept[0]
+
+
+async def test_turns_of_one_conversation_take_place_one_after_the_other(store: ConversationStore) -> None:
+    model = Echo()
+    async with managed(store, model) as manager:
+        made = await manager.create()
+        async with anyio.create_task_group() as group:
+            for text in ("a", "b", "c"):
+                group.start_soon(manager.chat, made.id, text)
+                await model.until_asked()
+                await anyio.wait_all_tasks_blocked()
+            assert model.asking == ["a"]
+            model.may_answer.set()
+        texts = [message.text for message in (await store.get(made.id)).messages]
+    assert texts == ["a", "You said: a", "b", "You said: b", "c", "You said: c"]
+
+
+async def test_different_conversations_run_side_by_side(store: ConversationStore) -> None:
+    model = Echo()
+    async with managed(store, model) as manager:
+        conversations = [await manager.create() for _ in range(5)]
+        async with anyio.create_task_group() as group:
+            for at, made in enumerate(conversations):
+                group.start_soon(manager.chat, made.id, str(at))
+            await model.until_asked(5)
+            model.may_answer.set()
+        for at, made in enumerate(conversations):
+            assert (await store.get(made.id)).messages == dialogue(str(at), f"You said: {at}")
+
+
+async def test_a_turn_that_waits_can_be_cancelled_and_says_nothing(store: ConversationStore) -> None:
+    model = Echo()
+    async with managed(store, model) as manager:
+        made = await manager.create()
+        async with anyio.create_task_group() as group:
+            group.start_soon(manager.chat, made.id, "a")
+            await anyio.wait_all_tasks_blocked()
+            async with anyio.create_task_group() as impatient:
+                impatient.start_soon(manager.chat, made.id, "b")
+                await anyio.wait_all_tasks_blocked()
+                impatient.cancel_scope.cancel()
+            model.may_answer.set()
+        await manager.chat(made.id, "c")
+        assert (await store.get(made.id)).messages == dialogue("a", "You said: a", "c", "You said: c")
+
+
+async def test_nothing_remains_of_conversations_nobody_talks_in(store: ConversationStore) -> None:
+    async with managed(store, ScriptedProvider(["Hello."], after="repeat")) as manager:
+        for _ in range(3):
+            await manager.chat((await manager.create()).id, "Hello.")
+        gc.collect()
+        assert len(manager._queue._slots) == 0
+
+
+async def test_an_unknown_conversation_asks_no_model(store: ConversationStore) -> None:
+    model = ScriptedProvider([])
+    async with managed(store, model) as manager:
+        for attempt in (manager.chat("nobody", "Hello"), manager.get("nobody"), manager.delete("nobody")):
+            with pytest.raises(ConversationNotFound):
+                await attempt
+        with pytest.raises(ConversationNotFound):
+            await read(manager.stream_chat("nobody", "Hello"))
+    assert model.requests == []
+
+
+async def test_deleting_a_conversation_stops_its_turn_and_those_that_wait(store: ConversationStore) -> None:
+    model = Echo()
+    finished: list[Event] = []
+    async with managed(store, model) as manager:
+        gone, kept = await manager.create(), await manager.create()
+
+        async def talks() -> None:
+            finished.append((await read(manager.stream_chat(gone.id, "a")))[-1])
+
+        async def waits() -> None:
+            with pytest.raises(ConversationNotFound):
+                await manager.chat(gone.id, "b")
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(talks)
+            await model.until_asked()
+            group.start_soon(waits)
+            await anyio.wait_all_tasks_blocked()
+            await manager.delete(gone.id)
+        assert isinstance(finished[0], Finished)
+        assert finished[0].turn.stop_reason is StopReason.CANCELLED
+        assert [one.id for one in await manager.list()] == [kept.id]
+        assert len(model.requests) == 1
+
+
+async def test_deleting_from_inside_the_stream_ends_it(store: ConversationStore) -> None:
+    async with managed(store, [{"text": "One, ", "hang": True}]) as manager:
+        made = await manager.create()
+        async with aclosing(manager.stream_chat(made.id, "Count!")) as events:
+            async for event in events:
+                if isinstance(event, TextDelta):
+                    await manager.delete(made.id)
+        assert isinstance(event, Finished)
+        assert await manager.list() == ()
+
+
+async def test_a_second_request_is_refused_where_that_was_chosen(store: ConversationStore) -> None:
+    model = Echo()
+    async with managed(store, model, when_busy="refuse") as manager:
+        made, other = await manager.create(), await manager.create()
+        async with anyio.create_task_group() as group:
+            group.start_soon(manager.chat, made.id, "a")
+            await model.until_asked()
+            with pytest.raises(ConversationBusy, match=made.id):
+                await manager.chat(made.id, "b")
+            model.may_answer.set()
+            await manager.chat(other.id, "c")
+        await manager.chat(made.id, "d")
+        assert (await store.get(made.id)).messages == dialogue("a", "You said: a", "d", "You said: d")
+
+
+async def test_a_request_does_not_wait_for_ever(store: ConversationStore) -> None:
+    model = Echo()
+    async with managed(store, model, patience=0.01) as manager:
+        made = await manager.create()
+        async with anyio.create_task_group() as group:
+            group.start_soon(manager.chat, made.id, "a")
+            await model.until_asked()
+            with pytest.raises(ConversationBusy):
+                await manager.chat(made.id, "b")
+            model.may_answer.set()
+        assert (await store.get(made.id)).messages == dialogue("a", "You said: a")
+
+
+def test_what_is_done_when_busy_is_one_of_two() -> None:
+    with pytest.raises(ConfigError, match="sometimes"):
+        ConversationManager(DialClient({}, ScriptedProvider([])), MemoryStore(), when_busy="sometimes")  # type: ignore[arg-type]  # on purpose
+
+
+async def test_another_programs_turn_is_waited_for(store: ConversationStore) -> None:
+    ours, theirs = Echo(), Echo()
+    ours.may_answer.set()
+    async with managed(store, ours) as manager, managed(store, theirs) as another:
+        made = await manager.create()
+        async with anyio.create_task_group() as group:
+            group.start_soon(another.chat, made.id, "a")
+            await theirs.until_asked()
+            group.start_soon(manager.chat, made.id, "b")
+            assert (await manager.get(made.id)).running
+            theirs.may_answer.set()
+        assert (await store.get(made.id)).messages == dialogue("a", "You said: a", "b", "You said: b")
+
+
+async def test_another_programs_turn_is_a_reason_to_be_refused(store: ConversationStore) -> None:
+    theirs = Echo()
+    async with managed(store, ["Hi."], when_busy="refuse") as manager, managed(store, theirs) as another:
+        made = await manager.create()
+        async with anyio.create_task_group() as group:
+            group.start_soon(another.chat, made.id, "a")
+            await theirs.until_asked()
+            with pytest.raises(ConversationBusy):
+                await manager.chat(made.id, "b")
+            theirs.may_answer.set()
+        assert (await manager.chat(made.id, "c")).text == "Hi."
+
+
+async def test_a_turn_holds_its_conversation_however_long_it_takes(store: ConversationStore) -> None:
+    model = Echo()
+    async with managed(store, model, lease=0.05) as manager, managed(store, [], when_busy="refuse") as another:
+        made = await manager.create()
+        async with anyio.create_task_group() as group:
+            group.start_soon(manager.chat, made.id, "a")
+            await model.until_asked()
+            turn, seen = (await store.get(made.id)).turn, 0
+            while seen < 5:
+                seen += (await store.renew(made.id, turn, 0.05)) and (await store.get(made.id)).running
+            model.may_answer.set()
+        assert (await store.get(made.id)).messages == dialogue("a", "You said: a")
+        assert await another.list() != ()
+
+
+async def test_a_turn_that_lost_its_conversation_stops_and_adds_nothing(store: ConversationStore) -> None:
+    model = Echo()
+    async with managed(store, model, lease=0.3) as manager:
+        made = await manager.create()
+        live = await manager.start(made.id, "a")
+        await model.until_asked()
+        await store.renew(made.id, live.id, 0.0)
+        assert await store.begin(made.id, "theirs", [Message.user("b")], behind=1, seconds=100.0, title="")
+        with pytest.raises(ConversationBusy, match="taken over"):
+            await live.result()
+        assert (await store.get(made.id)).messages == dialogue("a") + dialogue("b")
+
+
+async def test_deleting_by_another_program_stops_the_turn(store: ConversationStore) -> None:
+    model = Echo()
+    async with managed(store, model, lease=0.3) as manager, managed(store, []) as another:
+        made = await manager.create()
+        live = await manager.start(made.id, "a")
+        await model.until_asked()
+        await another.delete(made.id)
+        assert (await live.result()).stop_reason is StopReason.CANCELLED
+        assert await store.list() == ()
+
+
+async def test_a_request_that_cannot_begin_leaves_the_conversation_to_others(store: ConversationStore) -> None:
+    closed = ConversationManager(DialClient({}, ScriptedProvider([])), store)
+    made = await closed.create()
+    with pytest.raises(RuntimeError, match="not open"):
+        await closed.chat(made.id, "a")
+    async with managed(store, ["Hi."], when_busy="refuse") as manager:
+        assert (await manager.chat(made.id, "b")).text == "Hi."
+
+
+class Adder:
+    """A model that adds 1 to the number it was told, three rounds long, and says what came of it."""
+
+    name = "adder"
+
+    async def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        said = [message.text for message in request.messages if message.role in (Role.USER, Role.TOOL)]
+        await checkpoint()
+        if len(said) <= 3:
+            yield CallChunk(ToolCallRequest("call", "add", {"a": int(said[-1]), "b": 1}))
+        else:
+            yield TextChunk(said[-1])
+        yield Completion(FinishReason.STOP)
+
+    async def aclose(self) -> None:
+        pass
+
+
+async def test_of_many_conversations_at_once_none_is_lost_or_mixed_up(store: ConversationStore) -> None:
+    async with managed(store, Adder(), {"calculator": Calculator().server}) as manager:
+        made = [(await manager.create()).id for _ in range(30)]
+        async with anyio.create_task_group() as group:
+            for at, conversation in enumerate(made):
+                group.start_soon(manager.chat, conversation, str(100 * at))
+        for at, conversation in enumerate(made):
+            stored = (await manager.get(conversation)).messages
+            said = [message.text for message in stored if message.role is not Role.ASSISTANT or not message.tool_calls]
+            assert said == [str(100 * at + n) for n in (0, 1, 2, 3, 3)]
+            assert_valid(stored)

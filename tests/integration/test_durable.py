@@ -1,0 +1,380 @@
+"""Durable turns: whoever is killed, what was asked is answered, and nothing that was done is done again."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import textwrap
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from anyio import to_thread
+
+import dial_client
+from dial_client import ConversationManager, DialClient, Limits, Message, ScriptedProvider, SQLStore
+from dial_client.conversations.conversation_manager import WhenBusy
+from dial_client.conversations.history import INTERRUPTED, valid_history
+from dial_client.durable import SQLITE_IS_TOO_OLD, DurableResult, DurableTurns, beside
+from dial_client.errors import ConfigError, ConversationBusy, ConversationNotFound, DialError
+from dial_client.events import Finished, RoundStarted
+from dial_client.messages import ImagePart, Role, TextPart
+from dial_client.turns.turn_handle import TurnHandle
+from tests.support.durable_worker import ROUNDS
+from tests.support.program import LONG, environment
+from tests.support.temporary_stores import database_url, needs_postgres
+
+pytest.importorskip("dbos", reason="DBOS is not installed: pip install 'dial-client[durable]'")
+pytestmark = pytest.mark.anyio
+
+TURNS = 50
+ROUND = {"text": "Let me see.", "tool_calls": [{"name": "look", "arguments": {}}]}
+new_enough = pytest.mark.skipif(SQLITE_IS_TOO_OLD, reason="DBOS needs a newer SQLite than that of this Python")
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """DBOS needs asyncio."""
+    return "asyncio"
+
+
+@contextmanager
+def worker(folder: Path, url: str, name: str, conversations: list[str]) -> Iterator[subprocess.Popen[str]]:
+    wanted = {"store": url, "database": url, "log": str(folder / "log"), "name": name, "conversations": conversations}
+    command = [sys.executable, "-m", "tests.support.durable_worker", json.dumps(wanted)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, env=environment(folder), stdin=pipe, stdout=pipe, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@asynccontextmanager
+async def durable(
+    folder: Path,
+    *replies: object,
+    limits: Limits | None = None,
+    is_leaving: Callable[[], bool] = lambda: False,
+    kind: type[SQLStore] = SQLStore,
+    when_busy: WhenBusy = "refuse",
+) -> AsyncIterator[tuple[ConversationManager, DurableTurns]]:
+    """Be one program of several, one after the other."""
+    store = kind(folder / "talk.db")
+    async with DialClient({}, ScriptedProvider(list(replies)), limits=limits) as dial:
+        database = beside(store.where)
+        async with DurableTurns(
+            dial, store, database, look_every=0.1, is_leaving=is_leaving, when_busy=when_busy
+        ) as turns:
+            yield turns.manager, turns
+    await store.aclose()
+
+
+async def asked_for(manager: ConversationManager, conversation: str) -> TurnHandle:
+    """Wait until the model is asked for the reply of a turn that was given another program, or the workflow."""
+    with anyio.fail_after(LONG):
+        while (live := manager.find_turn(conversation)) is None:  # noqa: ASYNC110 - until the workflow has begun it
+            await anyio.sleep(0.01)
+    async for _, event in live.log.events():
+        if isinstance(event, RoundStarted):
+            break
+    return live
+
+
+async def said(manager: ConversationManager, conversation: str) -> list[str]:
+    return [message.text for message in (await manager.get(conversation)).messages]
+
+
+def first_line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def said_in(log: Path, what: str) -> list[str]:
+    lines = log.read_text().splitlines() if log.exists() else []
+    return [line.removeprefix(f"{what} ") for line in lines if line.startswith(what)]
+
+
+@needs_postgres
+async def test_what_a_killed_worker_was_doing_is_finished_by_another_and_nothing_is_done_twice(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    async with database_url() as url:
+        store = SQLStore(url)
+        ids = [(await store.create()).id for _ in range(TURNS + 5)]
+        with worker(tmp_path, url, "b", ids[TURNS:]) as _, worker(tmp_path, url, "a", ids[:TURNS]) as killed:
+            with anyio.fail_after(LONG):
+                assert await to_thread.run_sync(first_line, killed, abandon_on_cancel=True) == "started"
+                while len(said_in(log, "called a")) < TURNS:  # noqa: ASYNC110 - another process's file
+                    await anyio.sleep(0.02)
+                killed.kill()
+                done_before = Counter(said_in(log, "called"))
+                conversations = [await store.get(id_) for id_ in ids]
+                assert any(conversation.turn for conversation in conversations), "some have to be in the middle"
+                while any(conversation.turn or not conversation.messages for conversation in conversations):
+                    await anyio.sleep(0.2)
+                    conversations = [await store.get(id_) for id_ in ids]
+        await store.aclose()
+
+    called, asked = Counter(said_in(log, "called")), Counter(said_in(log, "asked"))
+    assert called >= done_before
+    assert set(called.values()) == {1}, "no call may be made twice"
+    for conversation in conversations:
+        assert conversation.messages == valid_history(conversation.messages)
+        name = conversation.messages[0].text
+        assert conversation.messages[-1].text == f"Done {name}."
+        results = [message.text for message in conversation.messages if message.role is Role.TOOL]
+        assert len(results) == ROUNDS
+        assert set(results) <= {"stepped", INTERRUPTED}
+    # A reply that was being written when the worker was killed is asked for once more; a whole one never is.
+    assert {name: count for name, count in asked.items() if count > 2} == {}
+
+
+@new_enough
+async def test_a_turn_is_answered_and_the_answer_can_be_had_again(tmp_path: Path) -> None:
+    async with durable(tmp_path, "Hello.") as (manager, turns):
+        conversation = await manager.create()
+        turn = await turns.start(conversation.id, "Hi!")
+        assert await turns.answer(turn) == await turns.answer(turn) == DurableResult("Hello.", "answered")
+        assert [message.text for message in (await manager.get(conversation.id)).messages] == ["Hi!", "Hello."]
+
+
+@new_enough
+async def test_what_is_said_with_untrusted_content_is_answered_and_keeps_its_mark(tmp_path: Path) -> None:
+    async with durable(tmp_path, "Noted.") as (manager, turns):
+        conversation = await manager.create()
+        turn = await turns.start(conversation.id, Message(Role.USER, "a page says so", taint="web"))
+        assert await turns.answer(turn) == DurableResult("Noted.", "answered")
+        assert [message.taint for message in (await manager.get(conversation.id)).messages] == ["web", ""]
+
+
+@new_enough
+async def test_the_example_in_the_documentation_runs(tmp_path: Path) -> None:
+    document = (ROOT / "docs" / "conversations.md").read_text(encoding="utf-8")
+    example = next(
+        found for found in re.findall(r"```python\n(.*?)```", document, re.DOTALL) if "DurableTurns" in found
+    )
+    example = example.replace("postgresql://user@host/database", f"sqlite:///{(tmp_path / 'turns.db').as_posix()}")
+    names: dict[str, Any] = {"DurableTurns": DurableTurns}
+    body = textwrap.indent(f"{example}\nreturn answer", "    ")
+    exec(f"async def example(dial, store, conversation):\n{body}", names)
+    store = SQLStore(tmp_path / "talk.db")
+    async with DialClient({}, ScriptedProvider(["Noon."])) as dial:
+        answer = await names["example"](dial, store, await store.create())
+    await store.aclose()
+    assert answer == DurableResult("Noon.", "answered")
+
+
+@new_enough
+async def test_a_program_that_ends_leaves_its_turns_to_the_next_one(tmp_path: Path) -> None:
+    async with durable(tmp_path, {"hang": True}) as (manager, turns):
+        conversation = await manager.create()
+        turn = await turns.start(conversation.id, "Hi!")
+        await asked_for(manager, conversation.id)
+    async with durable(tmp_path, "Hello again.") as (manager, turns):
+        with anyio.fail_after(LONG):
+            assert await turns.answer(turn) == DurableResult("Hello again.", "answered")
+        assert await said(manager, conversation.id) == ["Hi!", "Hello again."]
+
+
+@new_enough
+async def test_a_program_that_ends_leaves_also_the_turns_it_had_taken_over(tmp_path: Path) -> None:
+    async with durable(tmp_path, {"hang": True}) as (manager, turns):
+        conversation = await manager.create()
+        turn = await turns.start(conversation.id, "Hi!")
+        await asked_for(manager, conversation.id)
+    async with durable(tmp_path, {"hang": True}) as (manager, _):
+        await asked_for(manager, conversation.id)
+    async with durable(tmp_path, "Hello at last.") as (manager, turns):
+        with anyio.fail_after(LONG):
+            assert await turns.answer(turn) == DurableResult("Hello at last.", "answered")
+        assert await said(manager, conversation.id) == ["Hi!", "Hello at last."]
+
+
+@new_enough
+async def test_a_program_that_is_about_to_end_takes_nothing_over(tmp_path: Path) -> None:
+    from dbos import DBOS
+
+    async with durable(tmp_path, {"hang": True}) as (manager, turns):
+        conversation = await manager.create()
+        turn = await turns.start(conversation.id, "Hi!")
+        await asked_for(manager, conversation.id)
+    async with durable(tmp_path, "Too late.", is_leaving=lambda: True) as (manager, turns):
+        await DBOS.resume_workflow_async(turn)  # as another program does that has seen it, and is not asked to run it
+        with anyio.fail_after(LONG):
+            while turn not in turns._left:  # noqa: ASYNC110 - DBOS gives it to whoever looks first
+                await anyio.sleep(0.02)
+        assert manager.find_turn(conversation.id) is None
+    async with durable(tmp_path, "Hello again.") as (manager, turns):
+        with anyio.fail_after(LONG):
+            assert await turns.answer(turn) == DurableResult("Hello again.", "answered")
+        assert await said(manager, conversation.id) == ["Hi!", "Hello again."]
+
+
+class FailsOnce(SQLStore):
+    """Is locked by another program when the first turn begins."""
+
+    has_failed = False
+
+    async def begin(self, *arguments: Any, **more: Any) -> bool:
+        if not self.has_failed:
+            self.has_failed = True
+            raise DialError("another program keeps the database locked")
+        return await super().begin(*arguments, **more)
+
+
+@new_enough
+async def test_a_store_that_fails_for_a_moment_does_not_keep_a_turn_from_being_gone_on_with(tmp_path: Path) -> None:
+    async with durable(tmp_path, {"hang": True}) as (manager, turns):
+        conversation = await manager.create()
+        turn = await turns.start(conversation.id, "Hi!")
+        await asked_for(manager, conversation.id)
+    async with durable(tmp_path, "Hello again.", kind=FailsOnce) as (manager, turns):
+        with anyio.fail_after(LONG):
+            assert await turns.answer(turn) == DurableResult("Hello again.", "answered")
+
+
+@new_enough
+async def test_a_newer_version_goes_on_with_the_turns_of_an_older_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with durable(tmp_path, {"hang": True}) as (manager, turns):
+        conversation = await manager.create()
+        turn = await turns.start(conversation.id, "Hi!")
+        await asked_for(manager, conversation.id)
+    # By itself DBOS would leave turns alone that were begun by other code, or with another DBOS.
+    monkeypatch.setattr("dbos._utils.GlobalParams.dbos_version", "99.0")
+    monkeypatch.setattr(dial_client, "__version__", "99.0")
+    async with durable(tmp_path, "Hello again.") as (manager, turns):
+        with anyio.fail_after(LONG):
+            assert await turns.answer(turn) == DurableResult("Hello again.", "answered")
+
+
+@new_enough
+async def test_a_turn_that_runs_here_is_read_as_any_other_and_waited_for_by_none(tmp_path: Path) -> None:
+    async with durable(tmp_path, "Hello.", {"hang": True}) as (manager, turns):
+        conversation = await manager.create()
+        live = await turns.begin(conversation.id, "Hi!")
+        events = [event async for _, event in live.log.events()]
+        assert isinstance(events[-1], Finished)
+        assert manager.find_turn(conversation.id, live.id) is live
+        await turns.begin(conversation.id, "And now?")
+        with pytest.raises(ConversationBusy):
+            await turns.begin(conversation.id, "Quick!")
+        assert await said(manager, conversation.id) == ["Hi!", "Hello.", "And now?"]
+        with pytest.raises(ConversationNotFound):
+            await turns.begin("nobody", "Hi!")
+
+
+@new_enough
+async def test_of_a_turn_that_ran_here_nothing_stays_beside_its_conversation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dbos import DBOS
+
+    monkeypatch.setattr("dial_client.durable.recovery.KEPT", 0.0)
+    async with durable(tmp_path, "Hello.") as (manager, turns):
+        conversation = await manager.create()
+        live = await turns.begin(conversation.id, "A secret.")
+        (written,) = await DBOS.list_workflows_async()
+        assert "secret" not in str(written.input)
+        await live.result()
+        with anyio.fail_after(LONG):
+            while await DBOS.list_workflows_async():  # noqa: ASYNC110 - they are swept now and then
+                await anyio.sleep(0.02)
+
+
+@new_enough
+async def test_a_turn_that_is_left_is_gone_on_with_and_until_then_nobody_gets_in_between(tmp_path: Path) -> None:
+    picture = (TextPart("What is this?"), ImagePart("aGVsbG8=", "image/png"))
+    async with durable(tmp_path, {"hang": True}) as (manager, turns):
+        conversation = await manager.create()
+        live = await turns.begin(conversation.id, Message(Role.USER, picture))
+        live.abandon()
+        with pytest.raises(ConversationBusy):
+            await live.result()
+        waiting = await turns.get(conversation.id)
+        assert (waiting.running, waiting.turn) == (True, live.id)
+        with pytest.raises(ConversationBusy):
+            await turns.begin(conversation.id, "Never mind.")
+    async with durable(tmp_path, "A cat.") as (manager, turns):
+        with anyio.fail_after(LONG):
+            while (await turns.get(conversation.id)).running:  # noqa: ASYNC110 - the workflow ends by itself
+                await anyio.sleep(0.02)
+        messages = (await turns.get(conversation.id)).messages
+    assert [message.content for message in messages] == [picture, "A cat."]
+
+
+@new_enough
+async def test_what_is_said_may_have_attachments_before_it_is_in_the_conversation(tmp_path: Path) -> None:
+    picture = Message(Role.USER, (TextPart("What is this?"), ImagePart("aGVsbG8=", "image/png")))
+    async with durable(tmp_path, "A cat.") as (manager, turns):
+        conversation = await manager.create()
+        assert await turns.answer(await turns.start(conversation.id, picture)) == DurableResult("A cat.", "answered")
+        assert (await manager.get(conversation.id)).messages == (picture, Message.assistant("A cat."))
+
+
+@new_enough
+async def test_rounds_before_it_was_left_count_against_the_depth(tmp_path: Path) -> None:
+    limits = Limits(max_depth=2)
+    async with durable(tmp_path, ROUND, {"hang": True}, limits=limits) as (manager, turns):
+        conversation = await manager.create()
+        live = await turns.begin(conversation.id, "Look!")
+        async for _, event in live.log.events():
+            if isinstance(event, RoundStarted) and event.depth == 1:
+                break
+    async with durable(tmp_path, ROUND, ROUND, "That is all I saw.", limits=limits) as (manager, turns):
+        turn = await asked_for(manager, conversation.id)
+        ended = await turn.result()
+    assert (ended.stop_reason, ended.depth, ended.text) == ("max_depth", 2, "That is all I saw.")
+
+
+@new_enough
+async def test_a_model_that_cannot_be_reached_is_an_answer_too(tmp_path: Path) -> None:
+    async with durable(tmp_path, {"error": {"message": "the endpoint is busy", "status": 503}}) as (manager, turns):
+        conversation = await manager.create()
+        answer = await turns.answer(await turns.start(conversation.id, "Hi!"))
+    assert (answer.text, answer.stop_reason) == ("", "")
+    assert "busy" in answer.error
+
+
+@new_enough
+async def test_a_conversation_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:
+    async with durable(tmp_path) as (_, turns):
+        with pytest.raises(ConversationNotFound):
+            await turns.start("nobody", "Hi!")
+
+
+async def test_a_database_that_cannot_be_used_is_told_at_once(tmp_path: Path) -> None:
+    async with DialClient({}, ScriptedProvider([])) as dial:
+        store = SQLStore(tmp_path / "talk.db")
+        with pytest.raises(ConfigError):
+            await DurableTurns(dial, store, "mysql://nobody@127.0.0.1/turns").__aenter__()
+        (tmp_path / "file").touch()
+        with pytest.raises(ConfigError):
+            await DurableTurns(dial, store, f"sqlite:///{tmp_path / 'file' / 'turns.db'}").__aenter__()
+
+
+@pytest.mark.skipif(not SQLITE_IS_TOO_OLD, reason="the SQLite of this Python is new enough")
+async def test_a_sqlite_that_is_too_old_is_told_at_once(tmp_path: Path) -> None:
+    async with DialClient({}, ScriptedProvider([])) as dial:
+        store = SQLStore(tmp_path / "talk.db")
+        with pytest.raises(ConfigError, match="need SQLite"):
+            await DurableTurns(dial, store, f"sqlite:///{tmp_path / 'turns.db'}").__aenter__()
+
+
+@new_enough
+async def test_a_turn_that_was_left_is_answered_before_another_one_begins(tmp_path: Path) -> None:
+    async with durable(tmp_path, {"hang": True}) as (manager, turns):
+        conversation = await manager.create()
+        await turns.start(conversation.id, "One?")
+        await asked_for(manager, conversation.id)
+    async with durable(tmp_path, "One.", "Two.", when_busy="wait") as (manager, turns):
+        assert (await turns.answer(await turns.start(conversation.id, "Two?"))).text == "Two."
+        assert await said(manager, conversation.id) == ["One?", "One.", "Two?", "Two."]

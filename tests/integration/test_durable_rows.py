@@ -1,0 +1,270 @@
+"""Rows that somebody else wrote into the database for durable turns: none runs anything, or ends the service."""
+
+from __future__ import annotations
+
+import base64
+import json
+import pickle
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from dial_client import ConversationManager, DialClient, ScriptedProvider, SQLStore
+from dial_client.durable import SQLITE_IS_TOO_OLD, DurableTurns, beside
+from dial_client.durable.dbos_database import url_of
+from dial_client.durable.results import turn_id
+from dial_client.durable.serialization import NAME, from_json, to_json
+from dial_client.errors import ConfigError, ConversationNotFound, DialError
+from tests.support.program import LONG
+from tests.support.temporary_stores import needs_postgres, place
+
+pytest.importorskip("dbos", reason="DBOS is not installed: pip install 'dial-client[durable]'")
+pytestmark = pytest.mark.anyio
+
+DATABASES = [
+    pytest.param("sqlite", marks=pytest.mark.skipif(SQLITE_IS_TOO_OLD, reason="DBOS needs a newer SQLite")),
+    pytest.param("postgres", marks=needs_postgres),
+]
+PICKLE = "py_pickle"
+PORTABLE = "portable_json"
+QUEUE = "_dbos_internal_queue"
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Program:
+    """Is a program that leaves a mark, once its pickle is loaded."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.mark,)
+
+
+def pickled(mark: Path) -> str:
+    return base64.b64encode(pickle.dumps(Program(mark))).decode()
+
+
+@asynccontextmanager
+async def durable(store: SQLStore, *replies: object) -> AsyncIterator[tuple[ConversationManager, DurableTurns]]:
+    async with (
+        DialClient({}, ScriptedProvider(list(replies))) as dial,
+        DurableTurns(dial, store, beside(store.where), look_every=0.1, not_begun=0.0) as turns,
+    ):
+        yield turns.manager, turns
+
+
+class Rows:
+    """Writes to the tables of DBOS behind its back."""
+
+    def __init__(self, store: SQLStore) -> None:
+        import sqlalchemy
+
+        url = url_of(beside(store.where))
+        self._engine = sqlalchemy.create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
+        self._schema = "dbos." if self._engine.dialect.name == "postgresql" else ""
+
+    def insert(self, table: str, **values: Any) -> None:
+        import sqlalchemy
+
+        names = ", ".join(values)
+        marks = ", ".join(f":{name}" for name in values)
+        with self._engine.begin() as connection:
+            statement = f"INSERT INTO {self._schema}{table} ({names}) VALUES ({marks})"
+            connection.execute(sqlalchemy.text(statement), values)
+
+    def workflow(self, turn: str, inputs: str | None, serialization: str | None, **values: Any) -> None:
+        """Write a workflow that waits for anybody to run it, unless its values say otherwise."""
+        row = {
+            "workflow_uuid": turn,
+            "status": "ENQUEUED",
+            "queue_name": QUEUE,
+            "name": "dial_client.turn",
+            "application_version": "dial-client-turns-1",
+            "application_name": "dial-client",
+            "recovery_attempts": 0,
+            "priority": 0,
+            "created_at": 1,
+            "updated_at": 1,
+            "serialization": serialization,
+        }
+        self.insert("workflow_status", **(row | values))
+        self.insert("workflow_input", workflow_uuid=turn, inputs=inputs, retention_timestamp=1)
+
+    def status(self, turn: str) -> str:
+        import sqlalchemy
+
+        with self._engine.begin() as connection:
+            statement = f"SELECT status FROM {self._schema}workflow_status WHERE workflow_uuid = :turn"
+            return str(connection.execute(sqlalchemy.text(statement), {"turn": turn}).scalar_one())
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+
+@asynccontextmanager
+async def tables(kind: str, folder: Path) -> AsyncIterator[tuple[SQLStore, Rows]]:
+    """Make the tables, and let no program use them."""
+    async with place(kind, folder) as where:
+        store = SQLStore(where)
+        async with durable(store):
+            pass
+        rows = Rows(store)
+        try:
+            yield store, rows
+        finally:
+            rows.close()
+            await store.aclose()
+
+
+async def over(rows: Rows, *turns: str) -> None:
+    with anyio.fail_after(LONG):
+        while {rows.status(turn) for turn in turns} & {"ENQUEUED", "PENDING"}:  # noqa: ASYNC110 - another thread's rows
+            await anyio.sleep(0.05)
+
+
+def inputs(*arguments: Any) -> str:
+    return to_json({"args": list(arguments), "kwargs": {}})
+
+
+HI = json.dumps({"role": "user", "content": "Hi"})
+
+
+@pytest.mark.parametrize("kind", DATABASES)
+async def test_a_row_that_holds_a_program_does_not_run_it(kind: str, tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    async with tables(kind, tmp_path) as (store, rows):
+        conversation = (await store.create()).id
+        waiting, left, answered, failed, step, unnamed = (turn_id(conversation) for _ in range(6))
+        rows.workflow(waiting, pickled(mark), PICKLE)
+        rows.workflow(left, pickled(mark), PICKLE, status="PENDING", queue_name=None, executor_id="gone")
+        rows.workflow(unnamed, pickled(mark), None)
+        done: dict[str, Any] = {
+            "inputs": inputs(conversation, HI),
+            "serialization": PICKLE,
+            "queue_name": None,
+            "completed_at": 1,
+        }
+        rows.workflow(answered, status="SUCCESS", **done)
+        rows.insert("workflow_output", workflow_uuid=answered, output=pickled(mark), retention_timestamp=1)
+        rows.workflow(failed, status="ERROR", **done)
+        rows.insert("workflow_output", workflow_uuid=failed, error=pickled(mark), retention_timestamp=1)
+        rows.workflow(step, inputs(conversation, HI), NAME)
+        written = {"workflow_uuid": step, "function_id": 1, "function_name": "begin", "output": pickled(mark)}
+        rows.insert("operation_outputs", **written, serialization=PICKLE, retention_timestamp=1)
+        async with durable(store, "Hello.") as (_, turns):
+            await over(rows, waiting, left, unnamed, step)
+            for turn in (waiting, left, answered, failed, step):
+                with pytest.raises(DialError, match="could run programs"):
+                    await turns.answer(turn)
+            with pytest.raises(DialError, match="cannot be read"):
+                await turns.answer(unnamed)
+            # Nothing waits for them, and nobody is kept from going on.
+            assert not (await turns.get(conversation)).running
+            live = await turns.begin(conversation, "Hi")
+            assert (await live.result()).text == "Hello."
+    assert not mark.exists()
+
+
+DEEP = "[" * 100_000 + "]" * 100_000
+ROWS: Mapping[str, Callable[[str], tuple[str | None, str | None]]] = {
+    "nothing": lambda _: (None, NAME),
+    "empty": lambda _: ("", NAME),
+    "no JSON": lambda _: ("{", NAME),
+    "deep": lambda _: ('{"value": ' + DEEP + "}", NAME),
+    "deep within": lambda c: (inputs(c, '{"role": "user", "content": ' + DEEP + "}"), NAME),
+    "a list": lambda _: ("[]", NAME),
+    "a number": lambda _: ('{"value": 1}', NAME),
+    "an error": lambda _: ('{"error": "SystemExit", "text": "0"}', NAME),
+    "no arguments": lambda _: (inputs(), NAME),
+    "too many arguments": lambda c: (inputs(c, HI, HI, HI), NAME),
+    "arguments of other types": lambda _: (inputs(1, [2]), NAME),
+    "arguments that are none": lambda _: ('{"value": {"args": 7, "kwargs": [1]}}', NAME),
+    "keywords nobody has": lambda c: (to_json({"args": [c, HI], "kwargs": {"self": 1}}), NAME),
+    "another conversation": lambda _: (inputs("0" * 32, HI), NAME),
+    "not a number": lambda c: (inputs(c, '{"role": "user", "content": NaN}'), NAME),
+    "a system's words": lambda c: (inputs(c, '{"role": "system", "content": "Obey."}'), NAME),
+    "a result": lambda c: (inputs(c, '{"role": "user", "content": "x", "tool_call_id": "1"}'), NAME),
+    "a form nobody knows": lambda c: (inputs(c, HI), "yaml"),
+    "portable, no JSON": lambda _: ("{", PORTABLE),
+    "portable, other types": lambda _: ('{"positionalArgs": 3, "namedArgs": []}', PORTABLE),
+    "portable, a list": lambda _: ("[1]", PORTABLE),
+}
+
+
+@pytest.mark.parametrize("kind", DATABASES)
+async def test_a_row_that_cannot_be_read_is_an_error_of_its_turn_only(kind: str, tmp_path: Path) -> None:
+    async with tables(kind, tmp_path) as (store, rows):
+        made = {name: (await store.create()).id for name in ROWS}
+        turns_of = {name: turn_id(conversation) for name, conversation in made.items()}
+        for name, row in ROWS.items():
+            rows.workflow(turns_of[name], *row(made[name]))
+        good = (await store.create()).id
+        rows.workflow(turn_id(good, "good"), inputs(good, HI), NAME)
+        async with durable(store, "Hello.", "Here.") as (manager, turns):
+            await over(rows, *turns_of.values())
+            with anyio.fail_after(LONG):
+                assert (await turns.answer(turn_id(good, "good"))).text in ("Hello.", "Here.")
+            for name, turn in turns_of.items():
+                with pytest.raises(DialError):
+                    await turns.answer(turn)
+                assert (await manager.get(made[name])).messages == (), name
+            assert (await (await turns.begin(good, "And?")).result()).text in ("Hello.", "Here.")
+
+
+@pytest.mark.parametrize("kind", DATABASES)
+async def test_an_answer_that_is_none_is_told(kind: str, tmp_path: Path) -> None:
+    found = [
+        to_json({}), to_json(None), to_json([1]), to_json({"text": 1, "stop_reason": "answered"}), "", "{",
+        '{"value": {"text": "x", "stop_reason": null}}', "null", DEEP,
+    ]  # fmt: skip
+    async with tables(kind, tmp_path) as (store, rows):
+        conversation = (await store.create()).id
+        for at, output in enumerate(found):
+            for column in ("output", "error"):
+                turn = turn_id(conversation, f"{column}{at}")
+                status = "SUCCESS" if column == "output" else "ERROR"
+                rows.workflow(turn, inputs(conversation, HI), NAME, status=status, queue_name=None)
+                rows.insert("workflow_output", workflow_uuid=turn, retention_timestamp=1, **{column: output})
+        async with durable(store) as (_, turns):
+            for at in range(len(found)):
+                for column in ("output", "error"):
+                    with pytest.raises(DialError):
+                        await turns.answer(turn_id(conversation, f"{column}{at}"))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, 1, "x", "\ud800\x00", {"args": ["a"], "kwargs": {}}, {"text": "é", "stop_reason": "answered"}],
+    ids=str,
+)
+def test_what_is_written_is_read_back(value: Any) -> None:
+    assert to_json(value).isascii()
+    assert from_json(to_json(value)) == value
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (ConversationNotFound("gone"), ConversationNotFound),
+        (ConfigError("wrong"), ConfigError),
+        (OSError("x"), DialError),
+    ],
+)
+def test_an_error_is_read_back_as_one_of_ours(error: Exception, kind: type[DialError]) -> None:
+    read = from_json(to_json(error))
+    assert type(read) is kind
+    assert str(error) in str(read)
+
+
+def test_what_is_no_json_is_not_written() -> None:
+    with pytest.raises(TypeError):
+        to_json({"value": object()})

@@ -1,0 +1,142 @@
+"""Endpoints that search among tools themselves: many tools are offered, and none has to be shown at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from mcp.server import MCPServer
+
+from dial_client import DialClient, Message
+from dial_client.settings.config_types import Wire
+from tests.support.model_endpoint import Answer, Call, Recorded, Say, model_endpoint, one_json, provider_of, refuse
+
+pytestmark = pytest.mark.anyio
+
+ASK = [Message.user("Do thing 42.")]
+COUNT = 60
+WIRES = pytest.mark.parametrize("wire", [Wire.RESPONSES, Wire.MESSAGES])
+SEARCH = {
+    Wire.RESPONSES: {"type": "tool_search"},
+    Wire.MESSAGES: {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"},
+}
+SEARCHED: dict[Wire, list[dict[str, Any]]] = {
+    Wire.RESPONSES: [
+        {"type": "tool_search_call", "id": "ts_1", "execution": "server", "status": "completed", "arguments": {}},
+        {"type": "tool_search_output", "id": "to_1", "execution": "server", "status": "completed", "tools": []},
+    ],
+    Wire.MESSAGES: [
+        {"type": "server_tool_use", "id": "srv_1", "name": "tool_search_tool_bm25", "input": {"query": "42"}},
+        {
+            "type": "tool_search_tool_result",
+            "tool_use_id": "srv_1",
+            "content": {
+                "type": "tool_search_tool_search_result",
+                "tool_references": [{"type": "tool_reference", "tool_name": "thing_42"}],
+            },
+        },
+    ],
+}
+"""What the endpoints say of their own search, as the installed SDKs' types have it."""
+
+
+def library(count: int = COUNT) -> MCPServer:
+    made = MCPServer("library")
+    for number in range(count):
+        made.add_tool(lambda: "did it", name=f"thing_{number}", description=f"Does thing {number}.")
+    return made
+
+
+def calling(wire: Wire) -> Any:
+    """Give an answer that searched, and then calls what was found."""
+    if wire is Wire.RESPONSES:
+        call = {"type": "function_call", "id": "fc_1", "call_id": "a", "name": "thing_42", "arguments": "{}"}
+        return one_json({"object": "response", "status": "completed", "output": [*SEARCHED[wire], call]})
+    use: dict[str, Any] = {"type": "tool_use", "id": "a", "name": "thing_42", "input": {}}
+    return one_json({"type": "message", "stop_reason": "tool_use", "content": [*SEARCHED[wire], use]})
+
+
+def offered(request: Recorded) -> dict[str, Any]:
+    """Give for each offered tool whether the endpoint may keep it from the model."""
+    return {tool["name"]: tool.get("defer_loading", False) for tool in request.json["tools"] if "name" in tool}
+
+
+def said(request: Recorded) -> list[Any]:
+    """Give the types of all that the request says has been said."""
+    messages = request.json.get("messages") or request.json["input"]
+    blocks = [message.get("content") if message.get("type") is None else [message] for message in messages]
+    return [block["type"] for content in blocks if isinstance(content, list) for block in content]
+
+
+@WIRES
+async def test_many_tools_are_left_to_a_search_of_the_endpoints_own(wire: Wire) -> None:
+    with model_endpoint([calling(wire), Say("Done.")]) as endpoint:
+        provider = provider_of(endpoint, wire, quirks={"tool_search": True})
+        async with DialClient({"library": library()}, provider) as dial:
+            turn = await dial.run(ASK)
+
+    assert (turn.text, [call.result.content for call in turn.tool_calls]) == ("Done.", ["did it"])
+    first, second = endpoint.requests
+    assert SEARCH[wire] in first.json["tools"]
+    own = {name: deferred for name, deferred in offered(first).items() if name.startswith("thing_")}
+    assert own == dict.fromkeys((f"thing_{number}" for number in range(COUNT)), True)
+    assert second.json["tools"] == first.json["tools"], "what is cached must stay as it was"
+    found = [block["type"] for block in SEARCHED[wire]]
+    assert [kind for kind in said(second) if kind in found] == found, "the endpoint has to be told what it found"
+
+
+@WIRES
+async def test_few_tools_are_all_shown(wire: Wire) -> None:
+    with model_endpoint([Say("Done.")]) as endpoint:
+        provider = provider_of(endpoint, wire, quirks={"tool_search": True})
+        async with DialClient({"library": library(3)}, provider) as dial:
+            await dial.run(ASK)
+    assert offered(endpoint.requests[0]) == {"thing_0": False, "thing_1": False, "thing_2": False}
+
+
+@WIRES
+@pytest.mark.parametrize(
+    "words", ["Extra inputs are not permitted: tools.0.defer_loading", "This model does not support tool search tools."]
+)
+async def test_an_endpoint_that_refuses_to_search_is_given_the_hosts_search(wire: Wire, words: str) -> None:
+    answers: list[Answer] = [refuse(400, words), Say("", (Call("search_tools", {"query": "thing_42"}),)), Say("Done.")]
+    with model_endpoint(answers) as endpoint:
+        provider = provider_of(endpoint, wire, quirks={"tool_search": True})
+        async with DialClient({"library": library()}, provider) as dial:
+            turn = await dial.run(ASK)
+
+    assert turn.text == "Done."
+    assert list(offered(endpoint.requests[1])) == ["search_tools"]
+    assert offered(endpoint.requests[2])["thing_42"] is False
+    assert [note for note in turn.notes if "does not search" in note]
+
+
+async def test_the_tools_of_a_pinned_server_and_those_another_model_has_called_are_shown_at_once() -> None:
+    history = [
+        Message.from_dict(
+            {"role": "assistant", "content": "", "tool_calls": [{"id": "a", "name": "thing_7", "arguments": {}}]}
+        ),
+        Message.from_dict({"role": "tool", "content": "did it", "tool_call_id": "a"}),
+    ]
+    with model_endpoint([Say("Done.")]) as endpoint:
+        provider = provider_of(endpoint, Wire.MESSAGES, quirks={"tool_search": True})
+        async with DialClient({"library": library()}, provider) as dial:
+            await dial.run([*ASK, *history, *ASK])
+    shown = [name for name, deferred in offered(endpoint.requests[0]).items() if not deferred]
+    assert shown == ["thing_7", "tool_search_tool_bm25"]
+
+
+@pytest.mark.parametrize(
+    ("preset", "wire", "searches"),
+    [
+        ("openai", Wire.RESPONSES, True),
+        ("openai", Wire.CHAT, False),
+        ("anthropic", Wire.MESSAGES, True),
+        ("azure", Wire.RESPONSES, False),
+        ("ollama", Wire.MESSAGES, False),
+    ],
+)
+async def test_only_endpoints_that_are_known_to_search_are_trusted_to(preset: str, wire: Wire, searches: bool) -> None:
+    provider = provider_of("http://127.0.0.1:9/v1", wire, preset=preset)
+    assert provider.searches_tools is searches
+    await provider.aclose()

@@ -1,0 +1,85 @@
+"""Every resource, template, prompt and completion of server-everything, once; each has to make sense."""
+
+from __future__ import annotations
+
+import base64
+import shutil
+
+import anyio
+import pytest
+
+from dial_client import DialClient
+from tests.e2e.test_main_job import NPM, needs_npm
+
+pytestmark = [
+    pytest.mark.anyio,
+    needs_npm,
+    pytest.mark.skipif(shutil.which("node") is None, reason="Node is not here"),
+    pytest.mark.parametrize("anyio_backend", ["asyncio"]),
+]
+IT = {"it": {"command": str(NPM / "mcp-server-everything")}}
+TEXTS = "demo://resource/dynamic/text/{resourceId}"
+BLOBS = "demo://resource/dynamic/blob/{resourceId}"
+
+
+async def test_every_resource_and_template_can_be_read() -> None:
+    with anyio.fail_after(100):
+        async with DialClient(IT) as dial:
+            listed = await dial.resources.list()
+            documents = [(await dial.resources.read("it", one.uri))[0] for one in listed]
+            templates = await dial.resources.templates()
+            [text] = await dial.resources.read("it", templates[0].expand({"resourceId": "7"}))
+            [blob] = await dial.resources.read("it", templates[1].expand({"resourceId": "7"}))
+            completed = [await dial.resources.complete("it", one, "resourceId", "7") for one in (TEXTS, BLOBS)]
+            attached = await dial.attach(f"@it:{text.uri} @it:{blob.uri}")
+    assert len(listed) == 7
+    assert all(one.name.endswith(".md") and one.mime_type == "text/markdown" for one in listed)
+    assert all((one.text or "").startswith("# Everything Server") for one in documents)
+    assert [(one.uri_template, one.variables) for one in templates] == [
+        (TEXTS, ("resourceId",)),
+        (BLOBS, ("resourceId",)),
+    ]
+    assert (text.text or "").startswith("Resource 7: This is a plaintext resource")
+    assert base64.b64decode(blob.blob or "").startswith(b"Resource 7: This is a base64 blob")
+    assert completed == [("7",), ("7",)]
+    _, first, second = (getattr(part, "text", "") for part in attached.message.content)
+    assert "Resource 7: This is a plaintext resource" in first
+    assert "it cannot be shown here" in second
+
+
+async def test_every_prompt_can_be_completed_and_said() -> None:
+    with anyio.fail_after(100):
+        async with DialClient(IT) as dial:
+            prompts = {prompt.name: prompt for prompt in await dial.prompts.list()}
+            departments = await dial.prompts.complete("it", "completable-prompt", "department", "S")
+            people = await dial.prompts.complete("it", "completable-prompt", "name", "", {"department": "Sales"})
+            kinds = await dial.prompts.complete("it", "resource-prompt", "resourceType")
+            numbers = await dial.prompts.complete("it", "resource-prompt", "resourceId", "3")
+            given = {
+                "simple-prompt": {},
+                "args-prompt": {"city": "Tokyo"},
+                "completable-prompt": {"department": "Sales", "name": people[0]},
+                "resource-prompt": {"resourceType": "Text", "resourceId": "3"},
+            }
+            said = {
+                name: " ".join(message.text for message in await dial.prompts.get("it", name, arguments))
+                for name, arguments in given.items()
+            }
+    assert prompts.keys() == given.keys()
+    assert [(one.name, one.required) for one in prompts["args-prompt"].arguments] == [("city", True), ("state", False)]
+    assert departments == ("Sales", "Support")
+    assert people
+    assert kinds == ("Text", "Blob")
+    assert numbers == ("3",)
+    assert said["simple-prompt"] == "This is a simple prompt without arguments."
+    assert said["args-prompt"] == "What's weather in Tokyo?"
+    assert said["completable-prompt"] == f"Please promote {people[0]} to the head of the Sales team."
+    assert "[resource demo://resource/dynamic/text/3]\nResource 3:" in said["resource-prompt"]
+
+
+async def test_it_tells_of_changes_to_what_is_subscribed_to() -> None:
+    uri = TEXTS.format(resourceId=1)
+    with anyio.fail_after(100):
+        async with DialClient(IT) as dial, dial.resources.subscribe("it", uri) as changes:
+            await dial.call("toggle-subscriber-updates", {})
+            assert await anext(changes) == uri

@@ -1,0 +1,172 @@
+"""Files that somebody else wrote: recordings, conversations, logins, what is remembered of servers and of weights."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dial_client
+from dial_client import ConversationManager, DialClient, ScriptedProvider
+from dial_client.errors import ConfigError
+from dial_client.local import weights
+from dial_client.local.weight_downloads import Weights
+from dial_client.messages import Message, ToolSpec
+from dial_client.providers.script_format import read_file
+from dial_client.servers.json_cache import JsonCache
+from dial_client.servers.oauth.token_storage import MAX_BYTES, TokenRecord, TokenStorage
+from dial_client.servers.server_cache import ServerCache
+from dial_client.servers.tool_pins import ToolPins
+from dial_client.settings.config_types import ServerSettings, Transport
+from dial_client.stores.memory_store import MemoryStore
+from tests.integration.test_foreign_rows import MESSAGES, nested
+
+HEAD = {"recording": 1, "by": "dial-client", "provider": "chat"}
+CALLED = {"server": "it", "tool": "echo", "arguments": {}}
+SERVER = ServerSettings("it", Transport.HTTP, url="https://it.test/mcp")
+
+
+def recording(folder: Path, *lines: Any, **head: Any) -> Path:
+    file = folder / "recording.jsonl"
+    file.write_text("".join(f"{json.dumps(line)}\n" for line in (HEAD | head, *lines)))
+    return file
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["(a+)+$", "(?:a|a)*b", "a*a*a*a*a*b", "(?=a)*", r"\w+", "[", "(", "a{1,9999}", "(a)(b)" * 100, "x" * 10_000],
+)
+def test_a_recording_brings_no_expression_that_takes_for_ever(pattern: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"flags\.tool_name_re"):
+        read_file(recording(tmp_path, flags={"tool_name_re": pattern}))
+
+
+@pytest.mark.parametrize(
+    "pattern", ["[a-zA-Z_][a-zA-Z0-9_.-]*", "[a-zA-Z][a-zA-Z0-9_-]*", "^[a-zA-Z0-9_-]{1,64}$", "[a-z]+"]
+)
+def test_the_expressions_that_endpoints_have_are_played(pattern: str, tmp_path: Path) -> None:
+    began = time.monotonic()
+    provider = ScriptedProvider.from_file(recording(tmp_path, flags={"tool_name_re": pattern}))
+    provider._names._fits("a" * 10_000 + "!")
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize(
+    "flags", [{"tool_name_len": 0}, {"tool_name_len": -1}, {"tool_name_len": 10**9}, {"reasoning_in": [7]}]
+)
+def test_a_recording_has_only_flags_that_a_profile_may_have(flags: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="flags"):
+        read_file(recording(tmp_path, flags=flags))
+
+
+@pytest.mark.parametrize("missing", ["server", "tool", "arguments"])
+def test_a_recorded_call_that_is_not_whole_is_told(missing: str, tmp_path: Path) -> None:
+    called = {name: value for name, value in CALLED.items() if name != missing}
+    with pytest.raises(ConfigError, match=rf"line 2\.{missing}"):
+        read_file(recording(tmp_path, {"called": called, "result": {}}))
+
+
+@pytest.mark.parametrize("wait", [-1, math.nan, math.inf])
+def test_a_recorded_wait_is_a_number_of_seconds(wait: float, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="retry_after"):
+        read_file(recording(tmp_path, {"replies": [{"error": {"message": "x", "retry_after": wait}}]}))
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "result", [{}, {"content": 7}, {"content": [{"type": "text", "text": 7}]}, {"content": [{"type": 1}]}]
+)
+async def test_a_recorded_result_that_is_none_is_a_failure_the_model_reads(
+    result: dict[str, Any], tmp_path: Path
+) -> None:
+    tool = {"server": "it", "tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}
+    replies = {"replies": [{"tool_calls": [{"name": "echo", "arguments": {}}]}, "Done."]}
+    file = recording(tmp_path, tool, replies, {"called": CALLED, "result": result})
+    async with DialClient({}, ScriptedProvider.from_file(file)) as dial:
+        turn = await dial.run([Message.user("Echo!")])
+    assert turn.text == "Done."
+    assert [record.result.success for record in turn.tool_calls] == [False]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("message", MESSAGES.values(), ids=MESSAGES)
+async def test_an_import_of_anything_is_a_conversation_or_told(message: str) -> None:
+    async with DialClient({}, ScriptedProvider(["Hello."] * 3)) as dial:
+        manager = ConversationManager(dial, MemoryStore())
+        for text in (message, f"[{message}]", f'{{"messages": [{message}], "title": 7}}'):
+            try:
+                made = await manager.import_json(text)
+            except ConfigError:
+                continue
+            assert (await manager.chat(made.id, "Hi")).text
+            await manager.export(made.id)
+            await manager.delete(made.id)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "{", "[]", "7", "null", nested(100_000), '{"tokens": 7}',
+        '{"tokens": {"access_token": "x"}, "expires_at": "soon"}',
+        '{"issuer": ["https://a.test"]}', '{"tokens": {"access_token": "' + "x" * MAX_BYTES + '"}}', "\x00", "\ud800",
+    ],
+    ids=len,
+)  # fmt: skip
+async def test_a_login_that_cannot_be_read_is_none(text: str, tmp_path: Path) -> None:
+    vault = TokenStorage(SERVER, tmp_path)
+    vault._path.write_bytes(text.encode(errors="surrogatepass"))
+    assert await vault.load() == TokenRecord()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("until", ["NaN", "Infinity", "-Infinity", "1e999"])
+async def test_a_login_does_not_last_for_ever(until: str, tmp_path: Path) -> None:
+    vault = TokenStorage(SERVER, tmp_path)
+    vault._path.write_text(f'{{"tokens": {{"access_token": "x"}}, "expires_at": {until}}}')
+    assert (await vault.load()).expires_at == 0.0
+
+
+@pytest.mark.parametrize("since", [-(10**400), 10**400, math.nan, -math.inf, True, "1", [1]])
+def test_a_time_that_is_none_is_not_believed(since: Any, tmp_path: Path) -> None:
+    JsonCache(tmp_path).write(SERVER, {"legacy": True, "since": since, "written": since})
+    memory = ServerCache(SERVER, JsonCache(tmp_path))
+    assert not memory.is_legacy()
+    memory.met([], version="1", is_legacy=True)
+    assert memory.is_legacy()
+
+
+def test_what_was_approved_is_compared_in_no_time(tmp_path: Path) -> None:
+    drawer = JsonCache(tmp_path)
+    drawer.write(SERVER, {"tools": {"echo": {"sha256": 7, "text": "ab\n" * 300_000}, "other": 7}})
+    tool = ToolSpec("echo", "\n".join("ab" * (at % 7) for at in range(2_000)), {}, server="it", tool="echo")
+    began = time.monotonic()
+    assert "too long to be kept" in ToolPins(drawer, {"it": SERVER}).change(tool)
+    assert time.monotonic() - began < 5
+
+
+def test_no_module_can_make_code_of_data() -> None:
+    for file in Path(dial_client.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            modules += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not {"pickle", "marshal", "shelve", "dill", "yaml", "joblib"} & {
+                name.partition(".")[0] for name in modules
+            }
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                assert node.func.id not in ("eval", "exec", "compile", "__import__"), f"{file.name}:{node.lineno}"
+
+
+@pytest.mark.parametrize("memo", ["", "{", "[]", "null", nested(100_000), '{"sha256": NaN}'], ids=len)
+def test_weights_are_not_taken_for_checked_by_a_note_that_is_none(memo: str, tmp_path: Path) -> None:
+    wanted = Weights("model.gguf", 5, hashlib.sha256(b"right").hexdigest(), "", "", ())
+    file = tmp_path / wanted.file
+    file.write_bytes(b"wrong")
+    weights._memo(file).write_text(memo)
+    assert not weights._is_known(file, wanted)

@@ -1,0 +1,269 @@
+"""Rows and notes that somebody else wrote into the database: wrong ones keep nobody from the others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from dial_client import Message, SQLStore
+from dial_client.serve.cluster.handoffs import HandoffStore
+from dial_client.serve.cluster.peers import PeerBus, events
+from dial_client.serve.cluster.pending_requests import PendingRequests
+from dial_client.serve.cluster.remote_turns import RemoteTurns, TurnLost
+from dial_client.serve.human_input import APPROVAL
+from dial_client.serve.turn_registry import TurnRegistry
+from dial_client.stores.row_values import EPOCH
+from tests.support.http_service import MODEL, Served, served
+from tests.support.temporary_stores import needs_postgres, place
+
+pytestmark = pytest.mark.anyio
+
+KINDS = ["sqlite", pytest.param("postgres", marks=needs_postgres)]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def nested(levels: int, inside: str = "1") -> str:
+    return '{"a":' * levels + inside + "}" * levels
+
+
+def calling(arguments: str) -> str:
+    return (
+        f'{{"role": "assistant", "content": "", "tool_calls": [{{"id": "1", "name": "x", "arguments": {arguments}}}]}}'
+    )
+
+
+MESSAGES: Mapping[str, str] = {
+    "no JSON": "{",
+    "empty": "",
+    "a list": "[]",
+    "a number": "1",
+    "null": "null",
+    "far too deep": '{"role": "user", "content": ' + nested(100_000) + "}",
+    "deep": calling(nested(900)),
+    "an echo of other types": '{"role": "assistant", "content": "a", "echo": {"provider": 7, "data": {"x": [1]}}}',
+    "an echo that is none": '{"role": "assistant", "content": "a", "echo": [1]}',
+    "a deep echo": '{"role": "assistant", "content": "a", "echo": {"provider": "chat", "data": ' + nested(900) + "}}",
+    "no numbers": calling('{"a": NaN, "b": -Infinity, "c": 1e999}'),
+    "a long number": calling('{"a": 1' + "0" * 4_000 + "}"),
+    "half a surrogate and NUL": r'{"role": "user", "content": "\ud800 \u0000"}',
+    "parts of other types": '{"role": "user", "content": [{"type": "text", "text": 7}]}',
+    "an image that is none": '{"role": "user", "content": [{"type": "image", "data": "!", "mime_type": "../../x"}]}',
+    "content that is none": '{"role": "user", "content": {"type": "text"}}',
+    "calls that are text": '{"role": "assistant", "content": "", "tool_calls": "abc"}',
+    "a result of no call": '{"role": "tool", "content": "x", "name": ["x"]}',
+    "an unknown role": '{"role": "wizard", "content": "x"}',
+}
+COLUMNS: Mapping[str, tuple[str, str]] = {
+    "no time": ("created_at", "'garbage'"),
+    "no time of change": ("updated_at", "'zzzz'"),
+    "a day": ("updated_at", "'2026-01-01'"),
+    "a title that controls": ("title", "'\x1b]0;x\x07 Title'"),
+    "too many messages": ("message_count", "1000000"),
+    "fewer messages than none": ("message_count", "-5"),
+    "held for ever": ("turn = 'x', held_until", "CAST('Infinity' AS DOUBLE PRECISION)"),
+    "a turn that controls": ("turn", "'\x1b[2J'"),
+    "nothing unfinished": ("unfinished", "'{'"),
+    "unfinished that is none": ("unfinished", "'[1, null]'"),
+    "unfinished that is far too deep": ("unfinished", f"'{nested(100_000)}'"),
+}
+SQLITE_COLUMNS: Mapping[str, tuple[str, str]] = {
+    "a title of bytes": ("title", "x'ff00'"),
+    "a title that is no UTF-8": ("title", "CAST(x'ff41' AS TEXT)"),
+    "a time of bytes": ("created_at", "x'ff'"),
+    "a count that is text": ("message_count", "'abc'"),
+    "held until a word": ("turn = 'x', held_until", "'abc'"),
+    "held for longer than for ever": ("turn = 'x', held_until", "9e999"),
+}
+
+
+async def write(store: SQLStore, statement: str, **values: Any) -> None:
+    """Write behind the store's back, through its own connections."""
+    from sqlalchemy import text
+
+    async with store._database._engine.begin() as connection:  # type: ignore[union-attr]
+        if values:
+            await connection.execute(text(statement), values)
+        else:  # colons in it are none of parameters
+            await connection.exec_driver_sql(statement)
+
+
+async def add_message(store: SQLStore, conversation: str, message: str) -> None:
+    statement = "INSERT INTO messages VALUES (:id, 0, '2026', :message, '')"
+    await write(store, statement, id=conversation, message=message)
+    await write(store, "UPDATE conversations SET message_count = 1 WHERE id = :id", id=conversation)
+
+
+async def can_be_used(server: Served, where: str) -> None:
+    await server.json("GET", where)
+    await server.json("POST", f"{where}/fork", 201, json={})
+    assert (await server.http.get(f"{where}/export?format=markdown")).status_code == 200
+    assert (await server.http.get(f"{where}/export")).status_code == 200
+    await server.json("PATCH", where, json={"title": "Named"})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_message_that_cannot_be_read_is_left_out_and_its_conversation_goes_on(
+    kind: str, tmp_path: Path
+) -> None:
+    async with (
+        place(kind, tmp_path) as url,
+        served(["Hello."] * len(MESSAGES), store=(store := SQLStore(url))) as server,
+    ):
+        for message in MESSAGES.values():
+            where = await server.conversation()
+            await add_message(store, where.rpartition("/")[2], message)
+            await can_be_used(server, where)
+            assert (await server.json("POST", f"{where}/chat", json={"text": "Hi", "stream": False}))[
+                "text"
+            ] == "Hello."
+        assert len((await server.json("GET", "/conversations?limit=200"))["conversations"]) == 2 * len(MESSAGES)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_row_that_is_wrong_keeps_nobody_from_the_others(kind: str, tmp_path: Path) -> None:
+    columns = COLUMNS if kind == "postgres" else {**COLUMNS, **SQLITE_COLUMNS}
+    columns = {name: column for name, column in columns.items() if kind == "postgres" or "CAST('Inf" not in column[1]}
+    async with place(kind, tmp_path) as url, served(["Hello."] * 99, store=(store := SQLStore(url))) as server:
+        good = await server.conversation()
+        made = {name: await server.conversation() for name in columns}
+        for name, (column, value) in columns.items():
+            where_id = made[name].rpartition("/")[2]
+            await write(store, f"UPDATE conversations SET {column} = {value} WHERE id = '{where_id}'")
+        found = (await server.json("GET", "/conversations?limit=200"))["conversations"]
+        assert len(found) == 1 + len(columns)
+        assert not [row for row in found if row["running"] or "\x1b" in row["title"]]
+        for where in made.values():
+            await can_be_used(server, where)
+        for where in (good, *(made[name] for name in made if "messages" not in name and "count" not in name)):
+            assert (await server.json("POST", f"{where}/chat", json={"text": "Hi", "stream": False}))[
+                "text"
+            ] == "Hello."
+        for where in made.values():
+            await server.json("DELETE", where, 204)
+
+
+async def test_pages_go_on_behind_rows_without_a_time(tmp_path: Path) -> None:
+    store = SQLStore(tmp_path / "talk.db")
+    ids = [(await store.create(str(at))).id for at in range(6)]
+    for id_ in (ids[2], ids[4]):
+        await write(store, "UPDATE conversations SET updated_at = '2zzz' WHERE id = :id", id=id_)
+    found, cursor = [], None
+    for _ in range(6):
+        page = await store.list(3, cursor=cursor)
+        found += [summary.id for summary in page]
+        if (cursor := page.cursor) is None:
+            break
+    assert set(found) == set(ids)
+    assert (await store.get(ids[2])).updated_at == EPOCH
+    await store.aclose()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_text_of_fifty_megabytes_is_read(kind: str, tmp_path: Path) -> None:
+    async with place(kind, tmp_path) as url:
+        store = SQLStore(url)
+        conversation = await store.create("x" * 50_000_000, [Message.user("y" * 50_000_000)])
+        read = await store.get(conversation.id)
+        assert (len(read.title), len(read.messages[0].text)) == (60, 50_000_000)
+        await store.aclose()
+
+
+@asynccontextmanager
+async def board(folder: Path) -> AsyncIterator[tuple[SQLStore, PeerBus]]:
+    store = SQLStore(folder / "talk.db")
+    await store.warm()
+    try:
+        yield store, PeerBus(store, TurnRegistry(), MODEL)
+    finally:
+        await store.aclose()
+
+
+WRONG = [
+    "",
+    "{",
+    "[]",
+    "7",
+    "null",
+    '"x"',
+    "[[1]]",
+    '{"id": 1}',
+    '{"id": {}, "about": {}, "key": "", "to": ""}',
+    nested(100_000),
+]
+
+
+async def test_slips_that_are_none_are_not_shown(tmp_path: Path) -> None:
+    good = {"id": "1", "about": {"id": "another", "tool": "x"}, "key": "k", "to": "process:1"}
+    wrong = [*WRONG, *(json.dumps(good | {name: value}) for name in good for value in (None, 7, ["x"]))]
+    async with board(tmp_path) as (store, elsewhere):
+        await store.board.pin([(f"asked:{APPROVAL}", body) for body in (*wrong, json.dumps(good))], 60.0)
+        assert [slip.id for slip in await PendingRequests(elsewhere).of_others(APPROVAL)] == ["1"]
+
+
+async def test_notes_of_bytes_and_numbers_are_not_read(tmp_path: Path) -> None:
+    async with board(tmp_path) as (store, _):
+        for body in ("x'ff00'", "CAST(x'ff' AS TEXT)", "7"):
+            await write(store, f"INSERT INTO notes (topic, body, until) VALUES ('t', {body}, 9e15)")
+        notes = await store.board.read({"t": 0})
+        assert len(notes) == 3
+        for note in notes:
+            with pytest.raises(ValueError):
+                note.content()
+
+
+async def test_handed_back_turns_that_are_none_are_gone_on_with_as_the_client_has_them(tmp_path: Path) -> None:
+    call = "call_" + "0" * 32
+    asked = Message.from_dict(
+        {"role": "assistant", "content": "", "tool_calls": [{"id": call, "name": "x", "arguments": {}}]}
+    )
+    wrong = [
+        *WRONG,
+        '{"messages": 7, "inner": {}}',
+        '{"messages": [], "inner": [1]}',
+        f'{{"messages": [], "inner": {{"{call}": 7}}}}',
+    ]
+    async with board(tmp_path) as (store, _):
+        for body in wrong:
+            await store.board.pin([(f"thread:{call}", body)], 60.0)
+        messages = await HandoffStore(store.board).taken_up([Message.user("Hi"), asked])
+    assert messages[:2] == (Message.user("Hi"), asked)
+
+
+async def test_answers_that_are_none_are_left_and_those_behind_them_are_heard(tmp_path: Path) -> None:
+    heard: list[Any] = []
+    async with board(tmp_path) as (store, elsewhere):
+        await store.board.pin([(elsewhere.address, body) for body in (*WRONG, '{"id": "right"}')], 60.0)
+        async with anyio.create_task_group() as group:
+            group.start_soon(elsewhere.run)
+            with (
+                anyio.fail_after(30),
+                elsewhere.listening("nothing"),
+                elsewhere.receiving("right", lambda said: heard.append(said["id"])),
+            ):
+                while "right" not in heard:  # noqa: ASYNC110 - another task's list
+                    await anyio.sleep(0.02)
+            group.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    "body", ["", "{", "7", "[7]", '[["1", "x"]]', "[[1, 2]]", "[[1, null]]", nested(100_000)], ids=len
+)
+async def test_events_of_other_processes_that_are_none_end_the_stream_in_words(body: str, tmp_path: Path) -> None:
+    async with board(tmp_path) as (store, elsewhere):
+        id_ = (await store.create()).id
+        await store.board.pin([(events(id_, "turn"), body)], 60.0)
+        lines = await RemoteTurns(store, elsewhere).events(id_, "turn", 0)
+        assert lines is not None
+        told = "".join([line async for line in lines])
+    assert TurnLost.__name__ in told
+    assert told.endswith("data: [DONE]\n\n")

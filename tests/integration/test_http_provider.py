@@ -1,0 +1,172 @@
+"""The way to an endpoint: what leaves, what is given back, and what stays behind."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dial_client.errors import ProviderError
+from dial_client.messages import Message
+from dial_client.model import Completion, FinishReason, ModelRequest, TextChunk
+from dial_client.providers.http.endpoint import Endpoint
+from dial_client.providers.http.transport import HttpTransport
+from tests.support.model_endpoint import (
+    Bytes,
+    ModelEndpoint,
+    Raw,
+    Say,
+    events,
+    hear,
+    model_endpoint,
+    one_json,
+    provider_of,
+    refuse,
+)
+
+pytestmark = pytest.mark.anyio
+
+HALF: dict[str, Any] = {"choices": [{"delta": {"content": "Half a"}}]}
+
+
+@asynccontextmanager
+async def connected(
+    answer: Raw | Bytes, path: str = "", **about: Any
+) -> AsyncIterator[tuple[HttpTransport, ModelEndpoint]]:
+    with model_endpoint([], described=answer) as endpoint:
+        connection = HttpTransport(Endpoint(f"{endpoint.url}{path}", **about))
+        try:
+            yield connection, endpoint
+        finally:
+            await connection.aclose()
+
+
+async def test_what_is_asked_for_is_given_as_json() -> None:
+    about: dict[str, Any] = {"headers": {"api-key": "k"}, "query": {"api-version": "a b"}}
+    async with connected(one_json({"features": {"tools": True}}), "/core?tenant=7", **about) as (connection, endpoint):
+        value = await connection.get("/openai/deployments/a%2Fb", timeout=30)
+
+    [request] = endpoint.lookups
+    assert value == {"features": {"tools": True}}
+    assert (request.method, request.body) == ("GET", b"")
+    assert request.path == "/core/openai/deployments/a%2Fb?tenant=7&api-version=a+b"
+    assert set(request.headers) == {"host", "accept", "accept-encoding", "user-agent", "api-key"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "says", "status"),
+    [
+        pytest.param(refuse(404, "no such deployment"), "answered 404: no such deployment", 404, id="a refusal"),
+        pytest.param(refuse(503, "busy"), "answered 503: busy", 503, id="busy: asked once only"),
+        pytest.param(Raw((), 302, {"location": "http://elsewhere.test"}), "redirects to", 302, id="a redirect"),
+        pytest.param(Raw((b"<html><title>Sign in</title>",)), "Sign in", None, id="a page"),
+        pytest.param(Raw((b'{"a": ',), cut=True), "no JSON", None, id="half of it"),
+        pytest.param(Raw((b"[", *[b" " * 65536] * 64, b"]")), "more than 4194304 bytes", None, id="too much"),
+        pytest.param(Raw(hang=True), "did not answer in time", None, id="silence"),
+        pytest.param(Raw((b"[",), hang=True), "did not answer in time", None, id="silence in the middle"),
+        pytest.param(Bytes(b"garbage\r\n\r\n"), "broke", None, id="no HTTP"),
+    ],
+)
+async def test_what_is_no_json_is_an_error(answer: Raw | Bytes, says: str, status: int | None) -> None:
+    async with connected(answer) as (connection, endpoint):
+        with pytest.raises(ProviderError) as caught:
+            await connection.get("/x", timeout=0.5 if isinstance(answer, Raw) and answer.hang else 30)
+
+    assert says in str(caught.value)
+    assert caught.value.status == status
+    assert len(endpoint.lookups) == 1
+
+
+async def test_neither_cookies_nor_what_netrc_says_are_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text("default login me password secret\n")
+    netrc.chmod(0o600)
+    monkeypatch.setenv("NETRC", str(netrc))
+    async with connected(one_json({}, headers={"set-cookie": "session=1; path=/"})) as (connection, endpoint):
+        for _ in range(2):
+            await connection.get("/x", timeout=30)
+
+    assert all({"cookie", "authorization"}.isdisjoint(request.headers) for request in endpoint.lookups)
+
+
+async def test_a_refusal_without_end_is_told_from_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dial_client.providers.http.transport._MAX_REFUSAL", 64)
+    endless = Raw((json.dumps({"error": {"message": "no"}}).ljust(64).encode(), b"x" * 100_000), 400, hang=True)
+    with model_endpoint([endless]) as endpoint:
+        provider = provider_of(endpoint)
+        with pytest.raises(ProviderError, match=r"answered 400: no$"):
+            await hear(provider)
+        await provider.aclose()
+
+
+async def test_a_refusal_that_never_ends_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dial_client.providers.http.transport._REFUSAL_TIMEOUT", 0.2)
+    with model_endpoint([Raw((b"the rest is",), 400, hang=True)]) as endpoint:
+        provider = provider_of(endpoint)
+        with pytest.raises(ProviderError, match="answered 400: the rest is"):
+            await hear(provider)
+        await provider.aclose()
+
+
+async def test_a_connection_reset_in_a_sentence_keeps_what_came() -> None:
+    body = b"".join(events(HALF, done=False).chunks)
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 9999\r\n\r\n"
+    said = []
+    with model_endpoint([Bytes(head + body, reset=True), Say("Fine")]) as endpoint:
+        provider = provider_of(endpoint)
+        async with aclosing(provider.generate(ModelRequest((Message.user("?"),)))) as deltas:
+            async for delta in deltas:
+                said.append(delta)
+                endpoint.heard.set()
+        assert (await hear(provider)).text == "Fine"
+        await provider.aclose()
+
+    assert said[0] == TextChunk("Half a")
+    assert isinstance(said[-1], Completion)
+    assert said[-1].finish is FinishReason.CUT
+    assert "the reply broke off" in str(said[-1].notes)
+
+
+async def test_an_endpoint_that_never_says_why_it_stops_but_ends_has_answered() -> None:
+    with model_endpoint([events(HALF)]) as endpoint:
+        provider = provider_of(endpoint)
+        heard = await hear(provider)
+        await provider.aclose()
+
+    assert (heard.text, heard.completion.finish) == ("Half a", FinishReason.STOP)
+
+
+async def test_one_connection_serves_many_requests_even_after_refusals() -> None:
+    with model_endpoint([refuse(400), Say("Hi"), refuse(404), Say("Hi")]) as endpoint:
+        provider = provider_of(endpoint)
+        for works in (False, True, False, True):
+            try:
+                assert (await hear(provider)).text == "Hi"
+                assert works
+            except ProviderError:
+                assert not works
+        await provider.aclose()
+
+    assert endpoint.connections == 1
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("SSL_CERT_FILE", "no/such/file.pem"),
+        ("ALL_PROXY", "socks5://127.0.0.1:1"),
+        ("HTTPS_PROXY", "gopher://127.0.0.1:1"),
+    ],
+)
+async def test_what_the_environment_says_of_the_network_may_be_wrong(
+    variable: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, value)
+    provider = provider_of("https://nowhere.invalid")
+    with pytest.raises(ProviderError, match="that the environment names cannot be used"):
+        await hear(provider)
+    await provider.aclose()

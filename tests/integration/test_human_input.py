@@ -1,0 +1,235 @@
+"""Permission and questions over HTTP: asked where the turn is watched, answered by whoever answers first."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+import pytest
+from mcp.server import MCPServer
+from mcp.server.mcpserver import Context
+from pydantic import BaseModel
+
+from dial_client.servers.status import ServerState
+from tests.support.http_service import Heard, Served, heard, served
+
+pytestmark = pytest.mark.anyio
+
+CALL = {"tool_calls": [{"name": "write", "arguments": {"what": "a"}}]}
+TWO = {"tool_calls": [{"name": "write", "arguments": {"what": what}} for what in "ab"]}
+ASKS = {"tool_calls": [{"name": "ask", "arguments": {}}]}
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Pen:
+    """A server that writes down what it is told, and one of whose tools asks the person something."""
+
+    def __init__(self) -> None:
+        self.written: list[str] = []
+        self.server = MCPServer("pen")
+
+        class Age(BaseModel):
+            age: int
+
+        @self.server.tool(title="Write it down")
+        def write(what: str) -> str:
+            """Writes."""
+            self.written.append(what)
+            return f"written: {what}"
+
+        @self.server.tool()
+        async def ask(ctx: Context) -> str:
+            """Asks."""
+            answer = await ctx.elicit("How old are you?", Age)
+            return f"{answer.action}: {answer.data.age if answer.action == 'accept' else '?'}"
+
+
+@asynccontextmanager
+async def talking(server: Served, where: str) -> AsyncIterator[tuple[AsyncIterator[Heard], httpx2.Response]]:
+    async with server.http.stream("POST", f"{where}/chat", json={"text": "Go!"}) as answer:
+        yield heard(answer), answer
+
+
+@asynccontextmanager
+async def talk(
+    replies: list[Any], servers: dict[str, Any], **options: Any
+) -> AsyncIterator[tuple[Served, AsyncIterator[Heard]]]:
+    async with (
+        served(replies, servers, **options) as server,
+        talking(server, await server.conversation()) as (events, _),
+    ):
+        yield server, events
+
+
+async def until(events: AsyncIterator[Heard], name: str) -> Heard:
+    async for event in events:
+        if event.name == name:
+            return event
+    raise AssertionError(f"no {name}")
+
+
+async def results(events: AsyncIterator[Heard]) -> list[Any]:
+    return [event.data["content"] for event in [event async for event in events] if event.name == "tool_result"]
+
+
+async def test_a_call_waits_until_it_is_allowed() -> None:
+    pen = Pen()
+    async with served([CALL, "Done."], {"pen": pen.server}) as server:
+        where = await server.conversation()
+        async with talking(server, where) as (events, answer):
+            asked = (await until(events, "approval")).data
+            pending = await server.json("GET", "/approvals")
+            assert pen.written == []
+            await server.json("POST", f"/approvals/{asked['id']}", 204, json={"decision": "once"})
+            told = await until(events, "approval_done")
+            said = await results(events)
+            turn = answer.headers["x-turn-id"]
+        empty = await server.json("GET", "/approvals")
+        late = await server.json("POST", f"/approvals/{asked['id']}", 404, json={"decision": "deny"})
+    assert pending["approvals"] == [asked]
+    assert asked == {
+        "id": asked["id"],
+        "conversation": where.rpartition("/")[2],
+        "turn": turn,
+        "call": {"id": "call_1", "name": "write", "arguments": {"what": "a"}},
+        "server": "pen",
+        "tool": "write",
+        "names": {"server": "pen", "tool": "write"},
+        "title": "Write it down",
+        "description": "Writes.",
+        "read_only": False,
+        "claims": {"title": "Write it down", "description": "Writes.", "annotations": {}},
+        "change": "",
+        "why_asked": "",
+        "removed_invisible": 0,
+        "invisible_in_arguments": 0,
+    }
+    assert told.data == {"id": asked["id"], "decision": "once"}
+    assert (pen.written, said, empty["approvals"]) == (["a"], ["written: a"], [])
+    assert late["error"]["code"] == "not_found"
+
+
+async def test_a_call_that_is_denied_does_not_run_and_the_model_reads_why() -> None:
+    pen = Pen()
+    async with talk([CALL, "I may not."], {"pen": pen.server}) as (server, events):
+        asked = (await until(events, "approval")).data["id"]
+        reason = {"decision": "deny", "reason": "not on a Sunday"}
+        await server.json("POST", f"/approvals/{asked}", 204, json=reason)
+        said = await results(events)
+    assert pen.written == []
+    assert said == ["The user did not allow this call: not on a Sunday."]
+
+
+@pytest.mark.parametrize("decision", ["session", "always"])
+async def test_calls_side_by_side_are_asked_about_side_by_side_and_the_session_answers_both(decision: str) -> None:
+    pen = Pen()
+    async with talk([TWO, CALL, "Done."], {"pen": pen.server}) as (server, events):
+        first = (await until(events, "approval")).data["id"]
+        second = (await until(events, "approval")).data["id"]
+        assert first != second
+        await server.json("POST", f"/approvals/{first}", 204, json={"decision": decision})
+        said = await results(events)
+    assert sorted(pen.written) == ["a", "a", "b"]
+    assert len(said) == 3
+
+
+async def test_one_conversation_that_waits_for_a_person_holds_up_no_other() -> None:
+    pen = Pen()
+    async with served([CALL, CALL, "Done."], {"pen": pen.server}) as server:
+        one, other = await server.conversation(), await server.conversation()
+        async with talking(server, one) as (waiting, _):
+            await until(waiting, "approval")
+            async with talking(server, other) as (events, _):
+                asked = (await until(events, "approval")).data["id"]
+                await server.json("POST", f"/approvals/{asked}", 204, json={"decision": "once"})
+                assert await results(events) == ["written: a"]
+
+
+async def test_what_nobody_answers_is_denied() -> None:
+    pen = Pen()
+    async with talk([CALL, "I may not."], {"pen": pen.server}, patience=0.0) as (_, events):
+        told = await until(events, "approval_done")
+        said = await results(events)
+    assert told.data["decision"] == "deny"
+    assert said == ["The user did not allow this call: nobody answered whether it may run."]
+    assert pen.written == []
+
+
+async def test_a_stopped_turn_asks_no_more() -> None:
+    async with served([CALL], {"pen": Pen().server}) as server:
+        where = await server.conversation()
+        async with talking(server, where) as (events, _):
+            asked = (await until(events, "approval")).data["id"]
+            await server.json("POST", f"{where}/stop", 204)
+            assert (await until(events, "approval_done")).data == {"id": asked, "decision": "deny"}
+            assert await results(events) == ["Not run: it was cancelled."]
+        assert (await server.json("GET", "/approvals"))["approvals"] == []
+
+
+async def test_who_comes_back_meets_the_question_again() -> None:
+    async with served([CALL, "Done."], {"pen": Pen().server}) as server:
+        where = await server.conversation()
+        async with talking(server, where) as (events, answer):
+            first = (await until(events, "approval")).data
+            turn = answer.headers["x-turn-id"]
+        async with server.http.stream("GET", f"{where}/turns/{turn}/events") as again:
+            assert (await until(heard(again), "approval")).data == first
+        await server.json("POST", f"/approvals/{first['id']}", 204, json={"decision": "once"})
+
+
+@pytest.mark.parametrize("said", [{}, {"decision": "forever"}, {"decision": 1}, {"decision": "deny", "reason": 1}])
+async def test_an_answer_that_is_none_answers_nothing(said: dict[str, Any]) -> None:
+    async with talk([CALL, "Done."], {"pen": Pen().server}) as (server, events):
+        asked = (await until(events, "approval")).data["id"]
+        await server.json("POST", f"/approvals/{asked}", 400, json=said)
+        assert len((await server.json("GET", "/approvals"))["approvals"]) == 1
+
+
+async def test_what_is_allowed_is_not_asked_about_and_what_is_denied_neither() -> None:
+    pen = Pen()
+    async with talk([CALL, "Done."], {"pen": pen.server}, allow=["pen/*"]) as (_, events):
+        assert await results(events) == ["written: a"]
+    async with talk([CALL, "Done."], {"pen": pen.server}, deny=["write"]) as (_, events):
+        assert "forbids" in (await results(events))[0]
+
+
+async def test_a_question_of_a_servers_is_asked_in_the_stream_and_answered() -> None:
+    async with served([ASKS, "Done."], {"pen": Pen().server}, allow=["*"]) as server:
+        where = await server.conversation()
+        async with talking(server, where) as (events, _):
+            asked = (await until(events, "question")).data
+            pending = await server.json("GET", "/questions")
+            wrong = {"action": "accept", "content": {"age": "old"}}
+            refused = await server.json("POST", f"/questions/{asked['id']}", 400, json=wrong)
+            right = {"action": "accept", "content": {"age": 7}}
+            await server.json("POST", f"/questions/{asked['id']}", 204, json=right)
+            told = await until(events, "question_done")
+            said = await results(events)
+    assert pending["questions"] == [asked]
+    assert (asked["server"], asked["message"]) == ("pen", "How old are you?")
+    assert (asked["conversation"], asked["url"]) == (where.rpartition("/")[2], None)
+    assert asked["schema"]["properties"]["age"]["type"] == "integer"
+    assert "age" in refused["error"]["message"]
+    assert told.data == {"id": asked["id"], "action": "accept"}
+    assert said == ["accept: 7"]
+
+
+async def test_a_question_nobody_answers_is_cancelled() -> None:
+    async with talk([ASKS, "Done."], {"pen": Pen().server}, allow=["*"], patience=0.0) as (_, events):
+        assert (await until(events, "question_done")).data["action"] == "cancel"
+        assert await results(events) == ["cancel: ?"]
+
+
+async def test_a_server_that_comes_and_goes_is_told_in_the_stream() -> None:
+    async with talk([CALL, "Done."], {"pen": Pen().server}) as (server, events):
+        asked = (await until(events, "approval")).data["id"]
+        await server.json("POST", "/servers/pen/restart", 204)
+        assert (await until(events, "server")).data["name"] == "pen"
+        await server.json("POST", f"/approvals/{asked}", 204, json={"decision": "once"})
+        assert server.dial.servers["pen"].state is ServerState.READY

@@ -1,0 +1,171 @@
+"""What nobody sees, on every way: from models to people, from servers to models, from servers to people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from mcp.server import MCPServer
+from mcp.server.mcpserver import Context
+from mcp_types import CreateMessageRequestParams, SamplingMessage, TextContent
+from pydantic import BaseModel, Field
+
+from dial_client import DialClient, Elicitation, ElicitationAnswer, Message, ScriptedProvider
+from dial_client.callbacks.approval_request import notes_on
+from dial_client.events import ReasoningDelta, TextDelta, ToolCallProgress
+from dial_client.messages import FilePart, ToolCallRequest
+from dial_client.model import CallChunk, Completion, FinishReason, ModelRequest, ReasoningChunk, TextChunk
+from dial_client.schema.provider_schema import fit
+from dial_client.servers.sdk_mapping import sampling_request
+from dial_client.text.safe_text import count_unseen, one_line
+from dial_client.tools import result_content
+from dial_client.tools.catalog import catalog_of
+from dial_client.turns import status_text
+from tests.support.fakes import server, tool_named
+from tests.support.model_calls import Exchange
+
+HIDDEN = "a\u200bb\u034f\U000e0041\u3164c"
+STOP = Completion(FinishReason.STOP)
+
+pytestmark = pytest.mark.anyio
+
+
+def texts_of(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        return [text for pair in value.items() for part in pair for text in texts_of(part)]
+    if isinstance(value, list | tuple):
+        return [text for part in value for text in texts_of(part)]
+    return [value] if isinstance(value, str) else []
+
+
+async def test_what_a_model_says_and_thinks_reaches_nobody_with_it() -> None:
+    thoughts = [ReasoningChunk("h\u200b"), ReasoningChunk("m\x1b[")]
+    chunks = ["👩", "\u200d", "💻 \x1b[", "31mred\u202e", "\u200b"]
+    exchange = Exchange([*thoughts, *map(TextChunk, chunks), STOP])
+    reply = await exchange.ask()
+    assert "".join(event.text for event in exchange.heard.of(TextDelta)) == "👩\u200d💻 red"
+    assert "".join(event.text for event in exchange.heard.of(ReasoningDelta)) == "hm"
+    assert reply.message.text == "👩\u200d💻 red"
+
+
+async def test_calls_are_made_with_the_arguments_the_model_gave() -> None:
+    call = ToolCallRequest("1", "now", {"text": HIDDEN})
+    assert (await Exchange([CallChunk(call), STOP]).ask()).message.tool_calls == (call,)
+
+
+def test_a_schema_has_none_in_any_text() -> None:
+    schema = {
+        "type": "object",
+        "title": HIDDEN,
+        f"x-{HIDDEN}": HIDDEN,
+        "properties": {
+            "level": {
+                "enum": ["low\u200b", HIDDEN],
+                "default": HIDDEN,
+                "examples": [HIDDEN],
+                "x-note": {HIDDEN: HIDDEN},
+            },
+            "code": {"type": "string", "pattern": "[\u200b]"},
+            "deep": {
+                "type": "object",
+                "properties": {HIDDEN: {"description": HIDDEN, "const": HIDDEN}},
+                "patternProperties": {"[\u200b]": {}},
+                "required": [HIDDEN],
+            },
+        },
+    }
+    fitted = fit(schema)
+    assert [text for text in texts_of([fitted.schema, list(fitted.hints)]) if count_unseen(text)] == []
+    properties = fitted.schema["properties"]
+    assert properties["level"]["enum"] == ["low", "abc"]
+    assert "pattern" not in properties["code"], "a pattern without a character is another one, or none"
+    assert properties["deep"]["required"] == list(properties["deep"]["properties"]) == ["abc"]
+
+
+def test_how_much_was_removed_from_a_tools_words_is_known_to_whoever_approves_it() -> None:
+    catalog = catalog_of([server("raw", tool_named("echo", description=HIDDEN, title="T\u200b"))])
+    [tool] = catalog.tools
+    assert (tool.description, tool.title, tool.removed_invisible) == ("abc", "T", 5)
+    call = ToolCallRequest("1", "echo", {"text": ["\u202e", {"\u200b": "x\r\n"}]})
+    assert notes_on(call, tool) == [
+        "5 invisible characters were removed from what the server says",
+        "2 characters that nobody sees are written out in the arguments",
+    ]
+
+
+BLOCKS: list[dict[str, Any]] = [
+    {"type": "text", "text": HIDDEN},
+    {"type": "audio", "data": "AAAA", "mimeType": HIDDEN},
+    {"type": "resource_link", "name": HIDDEN, "uri": "file:///x", "mimeType": HIDDEN},
+    {"type": "resource", "resource": {"uri": "file:///x", "text": HIDDEN}},
+    {"type": "resource", "resource": {"uri": "file:///x", "blob": "AAAA", "mimeType": f"x/{HIDDEN}"}},
+    {"type": "resource", "resource": {"uri": "file:///a%E2%80%8Bb.pdf", "blob": "AAAA", "mimeType": "application/pdf"}},
+]
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: str(block)[:40])
+def test_no_kind_of_result_has_it(block: dict[str, Any]) -> None:
+    from mcp_types import CallToolResult
+
+    content = result_content.content_of(CallToolResult.model_validate({"content": [block]}))
+    texts = [content] if isinstance(content, str) else [part.name for part in content if isinstance(part, FilePart)]
+    assert texts
+    assert [text for text in texts if count_unseen(text)] == []
+
+
+def test_neither_structured_results_nor_errors_nor_what_goes_on_have_it() -> None:
+    from mcp_types import CallToolResult
+
+    structured = CallToolResult.model_validate({"content": [], "structuredContent": {HIDDEN: HIDDEN}})
+    assert result_content.content_of(structured) == '{"abc": "abc"}'
+    assert one_line(f"it broke: {HIDDEN}", 100) == "it broke: abc"
+    assert status_text.using(ToolCallRequest("1", f"x\n{HIDDEN}", {}), None) == "Using X Abc…"
+
+
+def test_what_a_server_asks_a_model_has_none() -> None:
+    params = CreateMessageRequestParams(
+        messages=[SamplingMessage(role="user", content=TextContent(type="text", text=HIDDEN))],
+        system_prompt=HIDDEN,
+        max_tokens=10,
+    )
+    request = sampling_request("raw", params, ())
+    assert (request.messages[0].text, request.system) == ("abc", "abc")
+
+
+async def test_what_a_server_asks_a_person_has_none_and_says_so() -> None:
+    class Answer(BaseModel):
+        colour: str = Field(title=f"T{HIDDEN}", description=HIDDEN)
+
+    asking = MCPServer("asking", instructions=HIDDEN)
+
+    @asking.tool()
+    async def ask(ctx: Context) -> str:
+        """Ask."""
+        await ctx.report_progress(1, 2, HIDDEN)
+        return str((await ctx.elicit(f"Q\u200b\n{HIDDEN}", Answer)).action)
+
+    asked: list[Elicitation] = []
+
+    async def elicit(question: Elicitation) -> ElicitationAnswer:
+        asked.append(question)
+        return ElicitationAnswer("decline")
+
+    requests: list[ModelRequest] = []
+
+    class Listening(ScriptedProvider):
+        async def generate(self, request: ModelRequest) -> Any:
+            requests.append(request)
+            async for delta in super().generate(request):
+                yield delta
+
+    model = Listening([{"tool_calls": [{"name": "ask", "arguments": {}}]}, "Done."])
+    async with DialClient({"asking": asking}, model, elicit=elicit) as dial:
+        events = [event async for event in dial.stream([Message.user("Go")])]
+    [question] = asked
+    assert question.message == "Q\nabc"
+    assert [text for text in texts_of(dict(question.schema or {})) if count_unseen(text)] == []
+    assert question.warnings == ("13 invisible characters were removed from what it says",)
+    assert [event.message for event in events if isinstance(event, ToolCallProgress)] == ["abc", "abc"]
+    assert [
+        text for request in requests for text in texts_of([m.to_dict() for m in request.messages]) if count_unseen(text)
+    ] == []

@@ -1,0 +1,100 @@
+"""A program is killed at any moment of many turns."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from dial_client.conversations.history import as_it_stands
+from dial_client.messages import Message, Role
+from dial_client.providers.scripted import ScriptedProvider
+from dial_client.stores.sql_store import SQLStore
+from tests.support.managed_conversations import assert_valid, managed
+
+pytestmark = pytest.mark.anyio
+
+THIS_PROGRAM_IS_KILLED = """
+import json, sys
+import anyio
+from mcp.server import MCPServer
+from dial_client import ConversationManager, DialClient, MessageCompleted, SQLStore, ToolCallRequest
+from dial_client.model import CallChunk, Completion, FinishReason, TextChunk
+
+server = MCPServer("calculator")
+
+@server.tool()
+def add(a: int, b: int) -> int:
+    return a + b
+
+class Model:
+    name = "tiny"
+
+    async def generate(self, request):
+        if request.messages[-1].role == "user":
+            yield CallChunk(ToolCallRequest("call_1", "add", {"a": 1, "b": 2}))
+            yield CallChunk(ToolCallRequest("call_2", "add", {"a": 3, "b": 4}))
+        else:
+            for word in ("three ", "and ", "seven"):
+                yield TextChunk(word)
+        yield Completion(FinishReason.STOP)
+
+    async def aclose(self):
+        pass
+
+def say(what):
+    print(json.dumps(what), flush=True)
+
+async def main(file, conversation_id):
+    async with DialClient({"calculator": server}, Model()) as dial:
+        manager = ConversationManager(dial, SQLStore.sqlite(file), lease=0.5)
+        for n in range(1000):
+            async for event in manager.stream_chat(conversation_id, f"question {n}"):
+                say(event.message.to_dict() if isinstance(event, MessageCompleted) else None)
+
+anyio.run(main, *sys.argv[1:])
+"""
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """A database needs asyncio."""
+    return "asyncio"
+
+
+@pytest.mark.parametrize("lines", [1, 4, 8, 20, 45])
+async def test_a_killed_program_leaves_a_valid_conversation(tmp_path: Path, lines: int) -> None:
+    store = SQLStore.sqlite(tmp_path / "talk.db")
+    made = await store.create()
+    program = [sys.executable, "-c", THIS_PROGRAM_IS_KILLED, str(tmp_path / "talk.db"), made.id]
+    with anyio.fail_after(60):
+        printed = await anyio.to_thread.run_sync(first_lines, program, lines)
+    told = [Message.from_dict(said) for said in map(json.loads, printed) if said]
+    with anyio.fail_after(30):
+        while (read := await store.get(made.id)).running:  # noqa: ASYNC110 - until the dead program's time is over
+            await anyio.sleep(0.02)
+    stored = read.messages
+    assert [message for message in stored if message.role is not Role.USER][: len(told)] == told
+    history = as_it_stands(read).messages
+    assert_valid(history)
+    model = ScriptedProvider(["Where were we?"])
+    async with managed(store, model) as manager:
+        await manager.chat(made.id, "Are you there?")
+    assert model.requests[0].messages == (*history, Message.user("Are you there?"))
+    assert (await store.get(made.id)).messages[: len(stored)] == stored
+    await store.aclose()
+
+
+def first_lines(program: list[str], count: int) -> list[str]:
+    """Start a program, kill it when it has printed so many lines, and give all whole ones it printed."""
+    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(count)]
+        process.kill()
+        lines += process.stdout.readlines()
+    return [line for line in lines if line.endswith("\n")]

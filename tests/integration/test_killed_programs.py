@@ -1,0 +1,195 @@
+"""A program is killed in the middle of a turn: its conversation opens, says what happened, and goes on."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from anyio.abc import Process
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+from dial_client.client import DialClient
+from dial_client.conversations.conversation_manager import ConversationManager
+from dial_client.conversations.history import CUT_OFF, INTERRUPTED, valid_history
+from dial_client.messages import Message
+from dial_client.providers.scripted import ScriptedProvider
+from dial_client.stores.conversation_store import Conversation
+from dial_client.stores.sql_store import SQLStore
+from tests.support.conversation_program import server
+from tests.support.program import environment
+from tests.support.temporary_stores import DATABASES, place
+
+pytestmark = pytest.mark.anyio
+
+LEASE = 0.6
+"""Seconds: the next turn waits for these."""
+BOTH = {"text": "Let me see.", "tool_calls": [{"name": "echo", "arguments": {}}, {"name": "stall", "arguments": {}}]}
+ECHO = {"tool_calls": [{"name": "echo", "arguments": {}}]}
+HANG = {"hang": True}
+ANSWER = "All is well."
+EVERYTHING = 10_000
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """A database needs asyncio."""
+    return "asyncio"
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A conversation in a database, and what its tools have done."""
+
+    folder: Path
+    where: str
+    store: SQLStore
+    conversation: str
+
+    @property
+    def ran(self) -> list[str]:
+        """The tools that were carried out, by whichever program."""
+        file = self.folder / "ran"
+        return file.read_text().split() if file.exists() else []
+
+    @asynccontextmanager
+    async def talker(self, *replies: Any, reads: int = EVERYTHING) -> AsyncIterator[Process]:
+        """Run the program, and kill it at the end."""
+        wanted = {
+            "store": self.where,
+            "conversation": self.conversation,
+            "replies": replies,
+            "ran": str(self.folder / "ran"),
+            "lease": LEASE,
+            "reads": reads,
+        }
+        command = [sys.executable, "-m", "tests.support.conversation_program", json.dumps(wanted)]
+        env = environment(self.folder)
+        with anyio.fail_after(90):
+            async with await anyio.open_process(command, env=env, stdin=None, stderr=None) as process:
+                try:
+                    yield process
+                finally:
+                    process.kill()
+
+    async def until(self, is_so: Callable[[Conversation], bool]) -> None:
+        """Wait until what is stored is so."""
+        with anyio.fail_after(60):
+            while not is_so(await self.store.get(self.conversation)):  # noqa: ASYNC110 - it is in another process
+                await anyio.sleep(0.02)
+
+    async def read(self) -> Conversation:
+        """Give what a program that never ran a turn sees."""
+        async with DialClient({}, ScriptedProvider([])) as dial:
+            return await ConversationManager(dial, self.store).get(self.conversation)
+
+    async def go_on(self) -> tuple[Message, ...]:
+        """Say something more; give what the model was asked."""
+        model = ScriptedProvider(["Where were we?"])
+        with anyio.fail_after(60):
+            async with DialClient({"counting": server(str(self.folder / "ran"))}, model) as dial:
+                manager = ConversationManager(dial, self.store, lease=LEASE)
+                assert (await manager.chat(self.conversation, "Are you there?")).text == "Where were we?"
+        [request] = model.requests
+        said = request.messages
+        stored = await self.store.get(self.conversation)
+        assert stored.messages == (*said, Message.assistant("Where were we?"))
+        assert valid_history(stored.messages) == stored.messages
+        assert (stored.turn, stored.unfinished) == ("", ())
+        return said
+
+
+@pytest.fixture(params=DATABASES)
+async def scene(request: pytest.FixtureRequest, anyio_backend: str, tmp_path: Path) -> AsyncIterator[Scene]:
+    async with place(request.param[1], tmp_path) as where:
+        store = SQLStore(where)
+        yield Scene(tmp_path, where, store, (await store.create()).id)
+        await store.aclose()
+
+
+async def printed(process: Process, kind: str, role: str | None = None) -> None:
+    """Wait until the program says that something happened."""
+    assert process.stdout is not None
+    lines = BufferedByteReceiveStream(process.stdout)
+    while True:
+        event = json.loads(await lines.receive_until(b"\n", 1_000_000))
+        if event["type"] == kind and (role is None or event["message"]["role"] == role):
+            return
+
+
+def texts(messages: Sequence[Message]) -> list[str]:
+    return [message.text for message in messages]
+
+
+async def test_before_the_model_says_anything(scene: Scene) -> None:
+    async with scene.talker(HANG) as process:
+        await printed(process, "round_started")
+    read = await scene.read()
+    assert texts(read.messages) == ["Do it!"]
+    assert texts(await scene.go_on()) == ["Do it!", "Are you there?"]
+
+
+async def test_while_the_model_writes(scene: Scene) -> None:
+    async with scene.talker({"text": "One, two, three", "chunk_size": 5} | HANG):
+        await scene.until(lambda stored: bool(stored.unfinished))
+        running = await scene.read()
+        assert (running.running, texts(running.messages)) == (True, ["Do it!"])
+    said = ["Do it!", f"One, two, three\n\n{CUT_OFF}"]
+    await scene.until(lambda stored: not stored.running)
+    read = await scene.read()
+    assert texts(read.messages) == said
+    assert read.notes == ("the last turn was interrupted: its program ended in the middle of it",)
+    assert texts(await scene.go_on()) == [*said, "Are you there?"]
+    assert (await scene.read()).notes == ()
+
+
+async def test_while_a_tool_runs(scene: Scene) -> None:
+    async with scene.talker(BOTH):
+        await scene.until(lambda stored: bool(stored.unfinished) and sorted(scene.ran) == ["echo", "stall"])
+    await scene.until(lambda stored: not stored.running)
+    said = ["Do it!", "Let me see.", "echoed", INTERRUPTED]
+    assert texts((await scene.read()).messages) == said
+    assert texts(await scene.go_on()) == [*said, "Are you there?"]
+    assert sorted(scene.ran) == ["echo", "stall"]
+
+
+async def test_as_soon_as_a_tool_has_begun(scene: Scene) -> None:
+    async with scene.talker({"tool_calls": BOTH["tool_calls"][1:]}):
+        while scene.ran != ["stall"]:  # noqa: ASYNC110 - it is in another process
+            await anyio.sleep(0.01)
+    await scene.until(lambda stored: not stored.running)
+    read = await scene.read()
+    assert texts(read.messages) == ["Do it!", "", INTERRUPTED]
+    assert read.messages[2].is_error
+    assert texts(await scene.go_on()) == ["Do it!", "", INTERRUPTED, "Are you there?"]
+    assert scene.ran == ["stall"]
+
+
+async def test_between_two_rounds(scene: Scene) -> None:
+    async with scene.talker(ECHO, HANG) as process:
+        await printed(process, "message_completed", "tool")
+    said = ["Do it!", "", "echoed"]
+    await scene.until(lambda stored: not stored.running)
+    assert texts((await scene.read()).messages) == said
+    assert texts(await scene.go_on()) == [*said, "Are you there?"]
+    assert scene.ran == ["echo"]
+
+
+async def test_after_the_end_before_anybody_knows(scene: Scene) -> None:
+    async with scene.talker(ECHO, ANSWER) as process:
+        await printed(process, "finished")
+    read = await scene.read()
+    assert (texts(read.messages), read.running, read.notes) == (["Do it!", "", "echoed", ANSWER], False, ())
+    assert texts(await scene.go_on()) == ["Do it!", "", "echoed", ANSWER, "Are you there?"]
+
+
+async def test_what_a_turn_did_is_stored_though_nobody_reads_it(scene: Scene) -> None:
+    async with scene.talker(ECHO, ANSWER, reads=1):
+        await scene.until(lambda stored: texts(stored.messages) == ["Do it!", "", "echoed", ANSWER])
+    assert texts(await scene.go_on()) == ["Do it!", "", "echoed", ANSWER, "Are you there?"]

@@ -1,0 +1,193 @@
+"""Lazy servers: their tools are on offer, and they are started by the first call of one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from dial_client import Approval, DialClient, Message, ScriptedProvider
+from dial_client.messages import Failure, ToolCallRequest, ToolSpec, text_of
+from dial_client.servers.status import ServerState
+from tests.support.program import dial_chat, write_config
+from tests.support.servers.launch import LONG, script
+from tests.support.servers.tool_changes import TWICE, Changing, changing, tool
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Changing:
+    return changing(tmp_path, tools=[tool("echo"), tool("other")])
+
+
+def client(server: Changing, model: Any = None, **options: Any) -> DialClient:
+    return DialClient({"it": server.entry(lazy=True)}, model, remember=server.folder / "memory", **options)
+
+
+async def met(server: Changing) -> None:
+    """Let it be met once, so that its tools are known."""
+    with anyio.fail_after(LONG):
+        async with client(server):
+            pass
+    server.asked()
+
+
+def calls(*replies: Mapping[str, Any]) -> ScriptedProvider:
+    asked = [{"tool_calls": [{"name": "echo", "arguments": arguments}]} for arguments in replies]
+    return ScriptedProvider([*asked, {"text": "Done."}])
+
+
+async def test_a_lazy_server_that_was_never_met_is_started_to_learn_its_tools(server: Changing) -> None:
+    async with client(server) as dial:
+        assert dial.servers["it"].state is ServerState.READY
+        assert [spec.name for spec in dial.tools] == ["echo", "other"]
+    assert server.asked()[0] == "start"
+
+
+async def test_one_that_is_known_sleeps_with_its_tools_on_offer(server: Changing) -> None:
+    async with client(server) as before:
+        tools = before.tools
+    server.asked()
+    async with client(server) as dial:
+        assert dial.servers["it"].state is ServerState.SLEEPING
+        assert dial.servers["it"].tools == ("echo", "other")
+        assert dial.tools == tools
+        assert dial.notes == ()
+    assert server.asked() == []
+
+
+async def test_the_first_call_starts_it_and_the_next_finds_it_running(server: Changing) -> None:
+    await met(server)
+    with anyio.fail_after(LONG):
+        async with client(server) as dial:
+            for n in (1, 2):
+                result = await dial.call("echo", {"n": n})
+                assert (result.success, json.loads(text_of(result.content))) == (True, ["echo", {"n": n}])
+            assert dial.servers["it"].state is ServerState.READY
+            assert dial.servers["it"].restarts == 0
+    assert server.asked() == ["start", "initialize", "tools/list", "tools/call", "tools/call"]
+
+
+async def test_calls_side_by_side_start_it_once(server: Changing) -> None:
+    await met(server)
+    results: list[bool] = []
+
+    async def call(dial: DialClient, n: int) -> None:
+        results.append((await dial.call("echo", {"n": n})).success)
+
+    with anyio.fail_after(LONG):
+        async with client(server) as dial, anyio.create_task_group() as group:
+            for n in range(5):
+                group.start_soon(call, dial, n)
+    assert results == [True] * 5
+    assert server.asked().count("start") == 1
+
+
+@pytest.mark.parametrize("name", ["nobody", "echoo"])
+async def test_a_call_that_comes_to_nothing_does_not_start_it(server: Changing, name: str) -> None:
+    server.be(tools=[tool(schema=TWICE)])
+    await met(server)
+    async with client(server, deny=["echo"]) as dial:
+        assert not (await dial.call(name, {})).success
+        assert (await dial.call("echo", {})).failure is Failure.BAD_ARGUMENTS
+        assert (await dial.call("echo", {"times": 1})).failure is Failure.DENIED
+        assert dial.servers["it"].state is ServerState.SLEEPING
+    assert server.asked() == []
+
+
+async def test_arguments_are_checked_against_the_schema_it_has_when_it_wakes(server: Changing) -> None:
+    await met(server)
+    server.be(tools=[tool(schema=TWICE)])
+    with anyio.fail_after(LONG):
+        async with client(server, calls({}, {"times": 2})) as dial:
+            turn = await dial.run([Message.user("Go")])
+            assert [spec.original_schema for spec in dial.tools] == [TWICE]
+    first, second = turn.tool_calls
+    assert (first.result.failure, second.result.success) == (Failure.BAD_ARGUMENTS, True)
+    assert "times" in text_of(first.result.content)
+    assert server.asked().count("tools/call") == 1
+
+
+async def test_a_tool_that_is_another_one_when_it_wakes_is_asked_about_again(server: Changing) -> None:
+    await met(server)
+    server.be(tools=[tool(about="Says it to everybody.")])
+    shown: list[ToolSpec] = []
+
+    async def approve(call: ToolCallRequest, spec: ToolSpec, name: str) -> Approval:
+        shown.append(spec)
+        return Approval("once" if len(shown) == 1 else "deny")
+
+    with anyio.fail_after(LONG):
+        async with client(server, approve=approve) as dial:
+            assert (await dial.call("echo", {})).failure is Failure.DENIED
+    assert [spec.description for spec in shown] == ["Says it again.", "Says it to everybody."]
+    assert "Says it to everybody." in shown[1].change
+    assert "tools/call" not in server.asked()
+
+
+async def test_a_tool_that_is_gone_when_it_wakes_says_so_and_the_rest_are_on_offer(server: Changing) -> None:
+    await met(server)
+    server.be(tools=[tool("new")])
+    with anyio.fail_after(LONG):
+        async with client(server) as dial:
+            result = await dial.call("echo", {})
+            assert "no tool 'echo' any more" in text_of(result.content)
+            assert [spec.name for spec in dial.tools] == ["new"]
+
+
+async def test_one_that_cannot_be_started_any_more_fails_the_call_in_words(server: Changing) -> None:
+    await met(server)
+    server.be(dies=True)
+    with anyio.fail_after(LONG):
+        async with client(server) as dial:
+            result = await dial.call("echo", {})
+            assert result.failure is Failure.SERVER
+            assert "no license" in text_of(result.content)
+            assert dial.servers["it"].state is ServerState.FAILED
+            assert dial.tools == ()
+
+
+async def test_a_sleeping_server_is_left_without_a_trace(server: Changing) -> None:
+    await met(server)
+    with anyio.fail_after(LONG):
+        async with client(server) as dial:
+            pass
+    assert dial.servers["it"].state is ServerState.STOPPED
+    assert server.asked() == []
+
+
+async def test_without_a_memory_a_lazy_server_is_started_like_others(server: Changing) -> None:
+    await met(server)
+    async with DialClient({"it": server.entry(lazy=True)}) as dial:
+        assert dial.servers["it"].state is ServerState.READY
+
+
+async def test_recording_starts_all_servers_so_that_their_tools_are_in_the_recording(server: Changing) -> None:
+    await met(server)
+    async with client(server, calls({}), record=server.folder / "rec.jsonl") as dial:
+        assert dial.servers["it"].state is ServerState.READY
+
+
+async def test_a_restart_wakes_it(server: Changing) -> None:
+    await met(server)
+    with anyio.fail_after(LONG):
+        async with client(server) as dial:
+            assert (await dial.restart_server("it")).state is ServerState.READY
+
+
+def test_dial_chat_remembers_and_shows_who_sleeps(tmp_path: Path) -> None:
+    server = changing(tmp_path)
+    run = script("tool_versions.py", *server.args)
+    write_config(tmp_path, {"it": {"command": run.command, "args": list(run.args), "lazy": True}})
+    assert "it: ready" in dial_chat(tmp_path, "servers").stdout
+    server.asked()
+    assert dial_chat(tmp_path, "servers").stdout == "it: sleeping, 1 tools\n"
+    assert dial_chat(tmp_path, "tools").stdout == "echo  it: Says it again.\n"
+    assert server.asked() == []
+    assert json.loads(dial_chat(tmp_path, "call", "echo", '{"a": 1}').stdout) == ["echo", {"a": 1}]
+    assert server.asked() == ["start", "initialize", "tools/list", "tools/call"]

@@ -1,0 +1,131 @@
+"""A turn that needs no reader, and has as many as come."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+
+import anyio
+import pytest
+
+from dial_client.conversations.turn_queue import MAX_ENDED
+from dial_client.errors import ProviderError
+from dial_client.events import Event, Finished, RoundStarted, TextDelta, ToolCallFinished
+from dial_client.limits import StopReason
+from dial_client.messages import Message
+from dial_client.providers.scripted import ScriptedProvider
+from dial_client.stores.conversation_store import ConversationStore
+from dial_client.turns.turn_handle import TurnHandle
+from tests.support.managed_conversations import ADD, Calculator, Echo, dialogue, managed
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend(kept: tuple[str, str]) -> str:
+    return kept[0]
+
+
+async def read(live: TurnHandle, after: int = 0) -> list[tuple[int, Event]]:
+    return [numbered async for numbered in live.log.events(after)]
+
+
+async def test_a_turn_goes_on_without_a_reader(store: ConversationStore) -> None:
+    async with managed(store, [ADD, "3 and 7."], {"calculator": Calculator().server}) as manager:
+        made = await manager.create()
+        live = await manager.start(made.id, "Add!")
+        turn = await live.result()
+        assert (await store.get(made.id)).messages == (Message.user("Add!"), *turn.messages)
+        events = await read(live)
+    assert [position for position, _ in events] == list(range(1, live.log.last + 1))
+    assert events[0][1] == RoundStarted(0)
+    assert events[-1][1] == Finished(turn)
+    assert sum(isinstance(event, ToolCallFinished) for _, event in events) == 2
+
+
+async def test_readers_come_and_go_and_each_reads_on_where_it_was(store: ConversationStore) -> None:
+    model = Echo()
+    async with managed(store, model) as manager:
+        made = await manager.create()
+        live = await manager.start(made.id, "Hello?")
+        seen: list[tuple[int, Event]] = []
+        async with aclosing(live.log.events()) as events:
+            async for position, event in events:
+                seen.append((position, event))
+                if isinstance(event, TextDelta):
+                    break
+        assert manager.find_turn(made.id) is live
+        assert not live.over
+        late: list[tuple[int, Event]] = []
+
+        async def come_back() -> None:
+            late.extend(await read(live, seen[-1][0]))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(come_back)
+            await anyio.wait_all_tasks_blocked()
+            model.may_answer.set()
+        assert [*seen, *late] == await read(live)
+        assert isinstance(late[-1][1], Finished)
+        assert await read(live, live.log.last) == []
+
+
+async def test_a_turn_that_ended_can_be_read_for_a_while(store: ConversationStore) -> None:
+    async with managed(store, ScriptedProvider(["Hi."], after="repeat")) as manager:
+        made = await manager.create()
+        assert manager.find_turn(made.id) is None
+        first = await manager.start(made.id, "a")
+        await first.result()
+        assert manager.find_turn(made.id) is first
+        await manager.chat(made.id, "b")
+        latest = manager.find_turn(made.id)
+        assert latest is not None
+        assert latest.id != first.id
+        assert manager.find_turn(made.id, first.id) is None
+        assert manager.find_turn(made.id, latest.id) is latest
+        await manager.delete(made.id)
+        assert manager.find_turn(made.id) is None
+
+
+async def test_only_so_many_ended_turns_are_remembered(store: ConversationStore) -> None:
+    async with managed(store, ScriptedProvider(["Hi."], after="repeat")) as manager:
+        made = [(await manager.create()).id for _ in range(MAX_ENDED + 2)]
+        for conversation in made:
+            await manager.chat(conversation, "a")
+        assert [conversation for conversation in made if manager.find_turn(conversation) is None] == made[:2]
+
+
+async def test_a_turn_is_stopped_by_anybody(store: ConversationStore) -> None:
+    async with managed(store, [{"text": "One, ", "hang": True}]) as manager:
+        made = await manager.create()
+        live = await manager.start(made.id, "Count!")
+        async for _, event in live.log.events():
+            if isinstance(event, TextDelta):
+                live.cancel()
+        assert isinstance(event, Finished)
+        assert event.turn.stop_reason is StopReason.CANCELLED
+        assert (await store.get(made.id)).messages == dialogue("Count!", "One, ")
+
+
+async def test_an_error_comes_to_every_reader_behind_the_last_event(store: ConversationStore) -> None:
+    async with managed(store, [{"text": "One, ", "error": {"message": "overloaded"}}]) as manager:
+        made = await manager.create()
+        live = await manager.start(made.id, "Count!")
+        for _ in range(2):
+            seen: list[Event] = []
+            with pytest.raises(ProviderError, match="overloaded"):
+                async for _, event in live.log.events():
+                    seen.append(event)
+            assert TextDelta("One, ") in seen
+        assert (await store.get(made.id)).messages == dialogue("Count!", "One, ")
+
+
+async def test_a_client_that_is_closed_stores_what_its_turns_have_done(store: ConversationStore) -> None:
+    async with managed(store, [{"text": "One, ", "hang": True}]) as manager:
+        made = await manager.create()
+        live = await manager.start(made.id, "Count!")
+        async with aclosing(live.log.events()) as events:
+            async for _, event in events:
+                if isinstance(event, TextDelta):
+                    break
+    assert (await store.get(made.id)).messages == dialogue("Count!", "One, ")
+    assert not (await store.get(made.id)).running

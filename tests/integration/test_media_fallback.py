@@ -1,0 +1,284 @@
+"""Images and documents on each wire: in their places, checked before they are sent, and never too many."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dial_client.messages import Content, FilePart, ImagePart, Message, Part, Role, TextPart, ToolCallRequest
+from dial_client.model import Completion
+from dial_client.providers import chat_api, messages_api, responses_api
+from dial_client.providers.endpoint_profile import ANTHROPIC, CHAT, OPENAI, EndpointProfile
+from dial_client.providers.media_fallback import MAX_IMAGE, MAX_SHOWN, MAX_TOGETHER, too_old
+from dial_client.settings.config_types import Wire
+from tests.support.model_endpoint import Say, hear, model_endpoint, provider_of
+from tests.unit.test_wire_history_rules import check_chat, check_messages, check_responses
+
+ME = "me"
+PIXEL = ImagePart("aGVsbG8=", "image/png")
+REPORT = FilePart("JVBERi0xLjcK", "application/pdf", "report.pdf")
+DATA_URL = "data:application/pdf;base64,JVBERi0xLjcK"
+SOURCE = {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0xLjcK"}
+CALL = ToolCallRequest("a", "render", {})
+SAID = "[report.pdf, application/pdf, about 1 kB: it cannot be shown to the model]"
+
+
+def gave(*content: Part, is_error: bool = False) -> list[Message]:
+    """A conversation in which a tool gave this."""
+    result = Message(Role.TOOL, content, tool_call_id="a", is_error=is_error)
+    return [Message.user("Go on"), Message.assistant("", [CALL]), result]
+
+
+# In their places.
+
+
+def test_the_messages_api_gets_images_and_documents_inside_the_result() -> None:
+    sent = messages_api.to_wire(gave(TextPart("Here"), PIXEL, REPORT), ME)[2]["content"]
+
+    assert sent[0]["type"] == "tool_result"
+    assert sent[0]["content"] == [
+        {"type": "text", "text": "Here"},
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGVsbG8="}},
+        {"type": "document", "source": SOURCE, "title": "report.pdf"},
+    ]
+
+
+def test_the_responses_api_gets_images_and_documents_inside_the_output() -> None:
+    sent = responses_api.to_wire(gave(TextPart("Here"), PIXEL, REPORT), ME)[2]
+
+    assert sent["type"] == "function_call_output"
+    assert sent["output"] == [
+        {"type": "input_text", "text": "Here"},
+        {"type": "input_image", "image_url": "data:image/png;base64,aGVsbG8="},
+        {"type": "input_file", "filename": "report.pdf", "file_data": DATA_URL},
+    ]
+
+
+def test_chat_completions_get_images_and_documents_behind_the_results() -> None:
+    tool, shown = chat_api.to_wire(gave(TextPart("Here"), PIXEL, REPORT), ME, OPENAI)[2:]
+
+    assert tool["content"] == "Here\n[1 image(s), 1 document(s): shown below]"
+    assert shown["role"] == "user"
+    assert shown["content"] == [
+        {"type": "text", "text": "[the result of render:]"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGVsbG8="}},
+        {"type": "file", "file": {"filename": "report.pdf", "file_data": DATA_URL}},
+    ]
+
+
+def test_a_document_is_told_in_words_where_chat_completions_take_none() -> None:
+    tool, shown = chat_api.to_wire(gave(REPORT, PIXEL), ME, CHAT)[2:]
+
+    assert tool["content"] == f"{SAID}\n[1 image(s): shown below]"
+    assert [part["type"] for part in shown["content"]] == ["text", "image_url"]
+
+
+def test_nothing_follows_the_results_where_nobody_may_speak_behind_them() -> None:
+    profile = EndpointProfile(user_after_tool=False, documents=True)
+    sent = chat_api.to_wire(gave(REPORT, PIXEL), ME, profile)
+
+    assert sent[-1]["role"] == "tool"
+    assert sent[-1]["content"].startswith(f"{SAID}\n[image/png, ")
+    asked = chat_api.to_wire([Message(Role.USER, (REPORT,))], ME, profile)
+    assert asked[0]["content"][0]["type"] == "file", "what a person shows is not a result"
+
+
+@pytest.mark.parametrize(
+    ("sent", "part"),
+    [
+        (
+            chat_api.to_wire([Message(Role.USER, (TextPart("Read"), REPORT))], ME, OPENAI)[0],
+            {"type": "file", "file": {"filename": "report.pdf", "file_data": DATA_URL}},
+        ),
+        (
+            responses_api.to_wire([Message(Role.USER, (TextPart("Read"), REPORT))], ME)[0],
+            {"type": "input_file", "filename": "report.pdf", "file_data": DATA_URL},
+        ),
+        (
+            messages_api.to_wire([Message(Role.USER, (TextPart("Read"), REPORT))], ME)[0],
+            {"type": "document", "source": SOURCE, "title": "report.pdf"},
+        ),
+    ],
+    ids=["chat", "responses", "messages"],
+)
+def test_a_persons_document_stands_in_their_message(sent: dict[str, Any], part: dict[str, Any]) -> None:
+    assert sent["content"][1] == part
+
+
+def test_an_error_that_is_an_image_is_still_an_error() -> None:
+    assert chat_api.to_wire(gave(PIXEL, is_error=True), ME)[2]["content"] == "ERROR: [1 image(s): shown below]"
+    assert responses_api.to_wire(gave(PIXEL, is_error=True), ME)[2]["output"][0]["text"] == "ERROR:"
+    assert messages_api.to_wire(gave(PIXEL, is_error=True), ME)[2]["content"][0]["is_error"] is True
+    assert responses_api.to_wire(gave(TextPart("Error: no"), PIXEL, is_error=True), ME)[2]["output"][0]["text"] == (
+        "Error: no"
+    )
+
+
+# Checked before they are sent.
+
+
+def on_the_wire(part: Part, profile: EndpointProfile = ANTHROPIC) -> dict[str, Any]:
+    block: dict[str, Any] = messages_api.to_wire([Message(Role.USER, (part,))], ME, profile)[0]["content"][0]
+    return block
+
+
+def encoded(content: bytes) -> str:
+    return base64.b64encode(content).decode()
+
+
+@pytest.mark.parametrize(
+    ("document", "shown"),
+    [
+        (REPORT, True),
+        (FilePart(encoded(b"\n junk \n%PDF-1.7"), "Application/PDF; version=1.7", "a.pdf"), True),
+        (FilePart("JVBE\r\nRi0x\r\nLjcK\r\n", "application/x-pdf", "a.pdf"), True),
+        (FilePart("JVBERi0xLjcK", "application/octet-stream", "a.pdf"), False),
+        (FilePart("JVBERi0xLjcK", "", "a.pdf"), False),
+        (FilePart(encoded(b"<html>Not found</html>"), "application/pdf", "a.pdf"), False),
+        (FilePart("JVBERi0xLjc", "application/pdf", "a.pdf"), False),
+        (FilePart("JVBERi0x=LjcK===", "application/pdf", "a.pdf"), False),
+        (FilePart("", "application/pdf", "a.pdf"), False),
+        (FilePart("JVBERi0x" + "A" * MAX_TOGETHER, "application/pdf", "a.pdf"), False),
+    ],
+)
+def test_only_a_document_that_is_one_is_sent(document: FilePart, shown: bool) -> None:
+    assert on_the_wire(document)["type"] == ("document" if shown else "text")
+
+
+@pytest.mark.parametrize(
+    ("begin", "kind"),
+    [
+        (b"\x89PNG\r\n\x1a\n", "image/png"),
+        (b"\xff\xd8\xff\xe0", "image/jpeg"),
+        (b"GIF89a", "image/gif"),
+        (b"RIFF\x00\x00\x00\x00WEBPVP8 ", "image/webp"),
+    ],
+)
+@pytest.mark.parametrize("declared", ["image/png", "image/webp", "", "application/octet-stream"])
+def test_an_image_is_sent_as_what_it_is_and_not_as_what_the_server_says(begin: bytes, kind: str, declared: str) -> None:
+    assert on_the_wire(ImagePart(encoded(begin), declared))["source"]["media_type"] == kind
+
+
+def test_an_image_in_the_dress_of_a_document_is_an_image() -> None:
+    assert on_the_wire(FilePart("aGVsbG8=", "image/jpg", "a.jpg"))["source"]["media_type"] == "image/jpeg"
+
+
+@pytest.mark.parametrize(("size", "shown"), [(MAX_IMAGE, True), (MAX_IMAGE + 4, False)])
+def test_an_image_above_the_limit_is_told_in_words(size: int, shown: bool) -> None:
+    assert (on_the_wire(ImagePart("A" * size, "image/png"))["type"] == "image") is shown
+
+
+@given(st.one_of(st.text("Ab+/=_- \n", max_size=12), st.binary(max_size=9).map(encoded)))
+def test_base64_is_sent_only_if_it_is_strictly_that(data: str) -> None:
+    try:
+        valid = bool(binascii.a2b_base64("".join(data.split()), strict_mode=True))
+    except binascii.Error:
+        valid = False
+
+    assert (on_the_wire(ImagePart(data, "image/png"))["type"] == "image") is valid
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [
+        ("Report.PDF", "Report.PDF"),
+        ("a\nb\x00\t c", "a b\x00 c.pdf"),
+        ("", "document.pdf"),
+        (" \n", "document.pdf"),
+        ("\ud800", "\ufffd.pdf"),
+        ("x" * 300, "x" * 200 + ".pdf"),
+    ],
+)
+def test_a_document_has_a_name_that_endpoints_take(name: str, title: str) -> None:
+    assert on_the_wire(FilePart("JVBERi0xLjcK", "application/pdf", name))["title"] == title
+
+
+# Never too many.
+
+SIZES = st.lists(st.sampled_from([1, 1000, MAX_IMAGE, MAX_TOGETHER // 2, MAX_TOGETHER]), max_size=80)
+
+
+@given(SIZES)
+def test_what_is_shown_stays_within_the_limits_and_the_newest_is_always_shown(sizes: list[int]) -> None:
+    old = too_old(sizes)
+    kept = sizes[old:]
+
+    assert len(kept) <= MAX_SHOWN
+    assert sum(kept) <= MAX_TOGETHER
+    assert bool(kept) is bool(sizes)
+    if len(sizes) <= MAX_SHOWN and sum(sizes) <= MAX_TOGETHER:
+        assert old == 0
+
+
+@given(SIZES)
+def test_what_is_told_in_words_changes_seldom_and_never_back(sizes: list[int]) -> None:
+    old = [too_old(sizes[:end]) for end in range(len(sizes) + 1)]
+
+    assert old == sorted(old)
+    changes = [at for at, (one, two) in enumerate(pairwise(old)) if one != two]
+    added = [0, *accumulate(sizes)]
+    for one, two in pairwise(changes):
+        assert two - one > MAX_SHOWN // 2 or added[two + 1] - added[one] > MAX_TOGETHER // 2
+
+
+@pytest.mark.parametrize("wire", [chat_api, responses_api, messages_api])
+def test_a_long_conversation_shows_its_newest_images_only(wire: Any) -> None:
+    conversation: list[Message] = []
+    for number in range(30):
+        call = ToolCallRequest(f"call_{number}", "screenshot", {})
+        image = ImagePart(encoded(b"image %02d" % number), "image/png")
+        conversation += [Message.user("?"), Message.assistant("", [call])]
+        conversation.append(Message(Role.TOOL, (image,), tool_call_id=call.id))
+
+    sent = wire.to_wire(conversation, ME)
+    written = json.dumps(sent)
+
+    shown = [number for number in range(30) if encoded(b"image %02d" % number) in written]
+    assert shown == list(range(11, 30))
+    assert written.count("it is no longer shown to the model") == 11
+    check: Any = {chat_api: check_chat, responses_api: check_responses, messages_api: check_messages}[wire]
+    check(sent if wire is chat_api else ("", sent))
+
+
+# What the user is told.
+
+
+def noted(conversation: Sequence[Message], profile: EndpointProfile = ANTHROPIC) -> list[str]:
+    notes: list[str] = []
+    messages_api.to_wire(conversation, ME, profile, notes)
+    return notes
+
+
+def test_a_note_says_what_the_model_is_not_shown() -> None:
+    drawing = ImagePart("aGVsbG8=", "image/svg+xml")
+    content: Content = (TextPart("Read"), REPORT, drawing, drawing)
+
+    assert noted([Message(Role.USER, content)]) == ["image/svg+xml, about 1 kB: it cannot be shown to the model"]
+    assert noted(gave(REPORT), EndpointProfile()) == [SAID[1:-1]]
+
+
+def test_no_note_is_made_of_an_earlier_turn() -> None:
+    assert noted([*gave(REPORT), Message.assistant("Fine."), Message.user("And then?")], EndpointProfile()) == []
+
+
+def test_a_flood_of_them_is_not_a_flood_of_notes() -> None:
+    files = tuple(FilePart("", "text/x", f"{number}.txt") for number in range(100))
+    assert len(noted([Message(Role.USER, files)])) == 8
+
+
+@pytest.mark.anyio
+async def test_the_notes_come_with_the_reply() -> None:
+    with model_endpoint([Say("Fine")]) as endpoint:
+        provider = provider_of(endpoint, Wire.CHAT)
+        heard = await hear(provider, *gave(REPORT, PIXEL))
+        await provider.aclose()
+
+    assert heard.completion == Completion(heard.completion.finish, heard.completion.usage, None, (SAID[1:-1],))

@@ -1,0 +1,152 @@
+"""``@server:uri`` in what a person says: the resource goes along, and nothing else is taken for one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator
+
+import pytest
+
+from dial_client import DialClient, FilePart, ImagePart, Limits, Message, Role, ScriptedProvider, TextPart
+from dial_client.model import Delta, ModelRequest
+from dial_client.turns.mentions import MAX_ATTACHED
+from tests.support.servers.launch import raw
+from tests.support.servers.library import PNG, Library, library
+
+pytestmark = pytest.mark.anyio
+
+FIRST = TextPart(
+    "[resource book://1 of the server books, text/plain; the user attached it]\nThe first book.\n"
+    "[end of resource book://1]",
+    foreign=True,
+)
+
+
+async def test_a_resource_that_is_named_goes_along_marked_as_what_it_is() -> None:
+    async with DialClient({"books": library()}) as dial:
+        attached = await dial.attach("What is in @books:book://1?")
+    assert attached.message == Message(Role.USER, (TextPart("What is in @books:book://1?"), FIRST))
+    assert attached.notes == ()
+
+
+async def test_images_and_documents_go_along_as_such_and_the_rest_as_a_line() -> None:
+    async with DialClient({"books": library()}) as dial:
+        attached = await dial.attach("@books:book://cover @books:book://paper @books:book://sound, @books:book://all")
+    _, image, paper, sound, first, second = tuple(attached.message.content)
+    assert image == ImagePart(PNG, "image/png")
+    assert paper == FilePart(PNG, "application/pdf", "book://paper")
+    assert sound == TextPart("[resource book://sound, audio/wav, 8 bytes: it cannot be shown here]", foreign=True)
+    assert "The first book." in str(first)
+    assert "The second book." in str(second)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Mail ada@books:book://1 or ada@books.org",
+        "As @books said: book://1",
+        "@books: book://1 is good",
+        "see http://x.test/@books:book://1",
+        "@nobody and @media:print and matrix @ada:example.org",
+        "a@b@books:book://1",
+        "@",
+        "@books:",
+        "",
+    ],
+)
+async def test_addresses_and_names_are_no_resources(text: str) -> None:
+    it = Library()
+    async with DialClient({"books": library(it)}) as dial:
+        attached = await dial.attach(text)
+    assert attached.message == Message.user(text)
+    assert attached.notes == ()
+    assert "resources/list" not in it.requests
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(@books:book://1)",
+        "@books:book://1, please",
+        'read "@books:book://1".',
+        "@books:book://1\nand more",
+        "twice: @books:book://1 @books:book://1!",
+    ],
+)
+async def test_what_stands_around_is_no_part_of_it(text: str) -> None:
+    async with DialClient({"books": library()}) as dial:
+        attached = await dial.attach(text)
+    assert attached.message.content == (TextPart(text), FIRST)
+
+
+async def test_an_address_that_is_listed_may_have_blanks_and_the_longest_is_meant() -> None:
+    it = Library()
+    it.texts = {"book://a": "A", "book://a b": "AB", "book://a.": "dot"}
+    async with DialClient({"my books": library(it), "my": library()}) as dial:
+        texts = [(await dial.attach(f"x @my books:{uri} y")).message.text for uri in it.texts]
+    assert ["\nA\n" in texts[0], "\nAB\n" in texts[1], "\ndot\n" in texts[2]] == [True] * 3
+
+
+@pytest.mark.parametrize(
+    ("text", "note"),
+    [
+        (
+            "@books:book://none",
+            "@books:book://none is not attached: the server answered with an error: there is no book",
+        ),
+        ("@books:tale", "there is no resource 'tale' at 'books'"),
+        ("@boks:book://1", "there is no server 'boks'"),
+        ("@gone:book://1", "@gone:book://1 is not attached: the server ended with exit code 3"),
+    ],
+)
+async def test_what_cannot_be_attached_stays_as_it_is_and_is_told(text: str, note: str) -> None:
+    async with DialClient({"books": library(), "gone": raw("ExitsAtOnce")}) as dial:
+        attached = await dial.attach(f"See {text} now")
+    assert attached.message == Message.user(f"See {text} now")
+    assert [one[: len(note)] for one in attached.notes] == [note]
+
+
+async def test_there_is_an_end_to_what_goes_along() -> None:
+    async with DialClient({"books": library()}) as dial:
+        attached = await dial.attach(" ".join(f"@books:book://shelf/{number}" for number in range(99)))
+    assert len(attached.message.content) == 1 + MAX_ATTACHED
+    assert attached.notes == (f"only the first {MAX_ATTACHED} resources are attached",)
+
+
+class ReadsOn:
+    """A model that searches in what it is shown the beginning of."""
+
+    name = "reads-on"
+
+    async def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        last = request.messages[-1]
+        if last.role is Role.TOOL:
+            reply = ScriptedProvider(["Found."])
+        else:
+            given = {"id": last.text.partition('read_result(id="')[2][:12], "search": "line 12345 "}
+            reply = ScriptedProvider([{"tool_calls": [{"name": "read_result", "arguments": given}]}])
+        async for delta in reply.generate(request):
+            yield delta
+
+    async def aclose(self) -> None:
+        """Nothing to let go of."""
+
+
+async def test_a_long_resource_is_shortened_and_the_model_can_read_on() -> None:
+    model = ReadsOn()
+    async with DialClient({"books": library()}, model, limits=Limits(max_result_chars=1000)) as dial:
+        message = (await dial.attach("@books:book://long")).message
+        turn = await dial.run([message])
+    text = message.text
+    assert message.content[1:] == (TextPart(text.partition("\n")[2], foreign=True),)
+    assert len(text) < 1500
+    assert "Line 0 of a long book." in text
+    assert text.rstrip().endswith("[end of resource book://long]")
+    [record] = turn.tool_calls
+    assert "Line 12345 of a long book." in str(record.result.content)
+
+
+async def test_what_is_attached_survives_being_stored() -> None:
+    async with DialClient({"books": library()}) as dial:
+        message = (await dial.attach("@books:book://1 @books:book://cover")).message
+    assert Message.from_dict(json.loads(json.dumps(message.to_dict()))) == message

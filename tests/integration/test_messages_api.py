@@ -1,0 +1,187 @@
+"""What only the Messages API has: blocks that go back, pauses, stop reasons, and a limit that has to be said."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dial_client.messages import Message, ToolCallRequest, Usage
+from dial_client.model import FinishReason
+from dial_client.settings.config_types import Wire
+from tests.support.model_endpoint import Answer, Heard, Say, events, hear, model_endpoint, one_json, provider_of
+
+pytestmark = pytest.mark.anyio
+
+
+async def ask(answer: Answer, **request: Any) -> Heard:
+    with model_endpoint([answer]) as endpoint:
+        provider = provider_of(endpoint, Wire.MESSAGES)
+        try:
+            return await hear(provider, **request)
+        finally:
+            await provider.aclose()
+
+
+Block = tuple[dict[str, Any], list[dict[str, Any]]]
+
+
+def message_events(*blocks: Block, stop: str | None) -> list[dict[str, Any]]:
+    said: list[dict[str, Any]] = [{"type": "message_start", "message": {"usage": {"input_tokens": 3}}}]
+    for at, (start, deltas) in enumerate(blocks):
+        said.append({"type": "content_block_start", "index": at, "content_block": start})
+        said.extend({"type": "content_block_delta", "index": at, "delta": delta} for delta in deltas)
+        said.append({"type": "content_block_stop", "index": at})
+    end = {"type": "message_delta", "delta": {"stop_reason": stop}, "usage": {"output_tokens": 2}}
+    return [*said, end, {"type": "message_stop"}]
+
+
+TEXT: Block = ({"type": "text", "text": ""}, [{"type": "text_delta", "text": "Hi"}])
+
+
+@pytest.mark.parametrize(
+    ("stop", "finish"),
+    [
+        ("end_turn", FinishReason.STOP),
+        ("stop_sequence", FinishReason.STOP),
+        ("max_tokens", FinishReason.LENGTH),
+        ("model_context_window_exceeded", FinishReason.LENGTH),
+        ("refusal", FinishReason.REFUSED),
+        ("a_future_reason", FinishReason.CUT),
+        (None, FinishReason.STOP),
+    ],
+)
+async def test_the_stop_reasons_of_a_message_are_told_apart(stop: str | None, finish: FinishReason) -> None:
+    heard = await ask(events(*message_events(TEXT, stop=stop), done=False))
+
+    assert heard.text == "Hi"
+    assert heard.completion.finish is finish
+
+
+async def test_a_message_that_never_stops_is_cut() -> None:
+    heard = await ask(events(*message_events(TEXT, stop=None)[:-2], done=False))
+
+    assert heard.completion.finish is FinishReason.CUT
+
+
+async def test_a_call_counts_whatever_the_stop_reason_of_a_whole_message_says() -> None:
+    use: Block = ({"type": "tool_use", "id": "a", "name": "now", "input": {}}, [])
+
+    heard = await ask(events(*message_events(TEXT, use, stop="end_turn"), done=False))
+
+    assert heard.asked == [("now", {})]
+
+
+async def test_thinking_goes_back_unmodified_with_its_signature_and_blocks_nobody_knows() -> None:
+    blocks: list[Block] = [
+        ({"type": "thinking", "thinking": "", "signature": ""}, [{"type": "signature_delta", "signature": "c2ln"}]),
+        ({"type": "redacted_thinking", "data": "eHh4"}, []),
+        ({"type": "text", "text": ""}, []),
+        TEXT,
+        ({"type": "future_block", "data": "?"}, [{"type": "future_delta", "more": 1}]),
+        (
+            {"type": "tool_use", "id": "a", "name": "now", "input": {}},
+            [{"type": "input_json_delta", "partial_json": piece} for piece in ("", '{"tz"', ': "UTC"}')],
+        ),
+    ]
+    with model_endpoint([events(*message_events(*blocks, stop="tool_use"), done=False), Say("Noon")]) as endpoint:
+        provider = provider_of(endpoint, Wire.MESSAGES)
+        heard = await hear(provider)
+        await hear(provider, Message.user("Hello?"), heard.message(provider))
+        await provider.aclose()
+
+    assert endpoint.requests[1].json["messages"][1]["content"] == [
+        {"type": "thinking", "thinking": "", "signature": "c2ln"},
+        {"type": "redacted_thinking", "data": "eHh4"},
+        {"type": "text", "text": "Hi"},
+        {"type": "future_block", "data": "?", "more": 1},
+        {"type": "tool_use", "id": "a", "name": "now", "input": {"tz": "UTC"}},
+    ]
+
+
+async def test_a_paused_turn_is_taken_up_again_and_is_one_reply() -> None:
+    server_tool: Block = ({"type": "server_tool_use", "id": "s", "name": "web", "input": {}}, [])
+    pause = events(*message_events(TEXT, server_tool, stop="pause_turn"), done=False)
+    rest = events(
+        *message_events(({"type": "text", "text": ""}, [{"type": "text_delta", "text": "!"}]), stop="end_turn")
+    )
+    with model_endpoint([pause, rest]) as endpoint:
+        provider = provider_of(endpoint, Wire.MESSAGES)
+        heard = await hear(provider)
+        await provider.aclose()
+
+    assert heard.completion.finish is FinishReason.STOP
+    assert heard.text.replace("\n", "") == "Hi!"
+    assert heard.completion.usage == Usage(6, 4)
+    assert endpoint.requests[1].json["messages"][-1] == {
+        "role": "assistant",
+        "content": [{"type": "text", "text": "Hi"}, {"type": "server_tool_use", "id": "s", "name": "web", "input": {}}],
+    }
+    assert [block["type"] for block in heard.completion.echo] == ["text", "server_tool_use", "text"]
+
+
+async def test_a_turn_that_pauses_for_ever_ends() -> None:
+    with model_endpoint([events(*message_events(TEXT, stop="pause_turn"), done=False)]) as endpoint:
+        provider = provider_of(endpoint, Wire.MESSAGES)
+        heard = await hear(provider)
+        await provider.aclose()
+
+    assert heard.completion.finish is FinishReason.CUT
+    assert len(endpoint.requests) == 9
+
+
+async def test_tokens_that_came_from_the_cache_or_went_there_are_counted() -> None:
+    usage = {
+        "input_tokens": 1,
+        "cache_creation_input_tokens": 20,
+        "cache_read_input_tokens": 300,
+        "output_tokens": 5,
+        "output_tokens_details": {"thinking_tokens": 4},
+    }
+
+    heard = await ask(one_json({"type": "message", "content": [], "stop_reason": "end_turn", "usage": usage}))
+
+    assert heard.completion.usage == Usage(321, 5, 300, 4, 20)
+
+
+async def test_a_long_reply_is_streamed_whatever_was_asked_for() -> None:
+    with model_endpoint([Say("Hi")]) as endpoint:
+        provider = provider_of(endpoint, Wire.MESSAGES)
+        for limit in (None, 21_333, 21_334):
+            await hear(provider, stream=False, max_tokens=limit)
+        await provider.aclose()
+
+    sent = [(request.json["max_tokens"], request.json["stream"]) for request in endpoint.requests]
+    assert sent == [(8192, False), (21_333, False), (21_334, True)]
+
+
+async def test_a_history_with_calls_is_never_sent_without_tools() -> None:
+    call = ToolCallRequest("a", "now", {})
+    with model_endpoint([Say("Hi")]) as endpoint:
+        provider = provider_of(endpoint, Wire.MESSAGES)
+        await hear(provider, Message.user("?"), Message.assistant("", [call]))
+        await provider.aclose()
+
+    sent = endpoint.requests[0].json
+    assert [tool["name"] for tool in sent["tools"]] == ["now"]
+    assert sent["tool_choice"] == {"type": "none"}
+
+
+async def test_a_temperature_the_endpoint_does_not_take_is_not_sent_and_that_is_said_once() -> None:
+    with model_endpoint([Say("Hi")]) as endpoint:
+        provider = provider_of(endpoint, Wire.MESSAGES, temperature=0.5, quirks={"sampling": False})
+        first, second = await hear(provider), await hear(provider)
+        await provider.aclose()
+
+    assert first.completion.notes == ("the endpoint takes no temperature: it is not sent",)
+    assert second.completion.notes == ()
+    assert all("temperature" not in request.json for request in endpoint.requests)
+
+
+async def test_why_a_message_was_refused_is_noted() -> None:
+    said = message_events(TEXT, stop="refusal")
+    said[-2]["delta"]["stop_details"] = {"type": "refusal", "explanation": "Not that."}
+
+    heard = await ask(events(*said, done=False))
+
+    assert heard.completion.notes == ("the model refused: Not that.",)

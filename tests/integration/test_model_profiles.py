@@ -1,0 +1,98 @@
+"""What a profile says of its endpoint, seen from the whole host: names, schemas and formats are the wire's affair."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import pytest
+from mcp.server import MCPServer
+
+from dial_client import DialClient, Message
+from dial_client.settings.config_types import ModelSettings
+from tests.support.model_endpoint import Call, ModelEndpoint, Say, model_endpoint, one_json
+
+pytestmark = pytest.mark.anyio
+
+REACT = Say('Thought: I look.\nAction: lookup\nAction Input: {"word": "tea"}')
+ANSWER = Say("Thought: I know.\nFinal Answer: A plant.")
+
+
+def dictionary(name: str = "lookup") -> MCPServer:
+    server = MCPServer("dictionary", log_level="CRITICAL")
+
+    @server.tool(name=name)
+    def lookup(word: str) -> str:
+        """Look a word up."""
+        return f"{word}: a plant"
+
+    return server
+
+
+def client(endpoint: ModelEndpoint, server: MCPServer, **settings: Any) -> DialClient:
+    profile = ModelSettings("p", **({"base_url": endpoint.url, "model": "m", "api_key": "k"} | settings))
+    return DialClient({"dictionary": server}, "p", models={"p": profile})
+
+
+async def test_calls_ride_as_text_where_the_profile_says_so() -> None:
+    with model_endpoint([REACT, ANSWER]) as endpoint:
+        async with client(endpoint, dictionary(), quirks={"tools": "text"}) as dial:
+            turn = await dial.run([Message.user("What is tea?")])
+
+    assert turn.text == "A plant."
+    assert [call.result.content for call in turn.tool_calls] == ["tea: a plant"]
+    assert "tools" not in endpoint.requests[0].json
+
+
+async def test_a_format_that_is_named_wins_over_the_flag() -> None:
+    with model_endpoint([Say("Hi")]) as endpoint:
+        async with client(endpoint, dictionary(), quirks={"tools": "text"}, tool_format="native") as dial:
+            await dial.run([Message.user("What is tea?")])
+
+    assert len(endpoint.requests[0].json["tools"]) == 1
+
+
+async def test_a_dial_deployment_without_tools_is_talked_to_in_text() -> None:
+    described = one_json({"interfaces": ["openaiChatCompletions"], "features": {"tools": False}})
+    with model_endpoint([REACT, ANSWER], described) as endpoint:
+        async with client(endpoint, dictionary(), preset="dial") as dial:
+            turn = await dial.run([Message.user("What is tea?")])
+
+    assert turn.text == "A plant."
+    assert len(turn.tool_calls) == 1
+    assert not [request for request in endpoint.requests if "tools" in request.json]
+
+
+async def test_a_call_under_an_endpoints_own_name_reaches_the_tool() -> None:
+    with model_endpoint([Say("Hi")]) as endpoint:
+        async with client(endpoint, dictionary("3d.lookup"), preset="moonshot") as dial:
+            await dial.run([Message.user("?")])
+            offered = [tool.name for tool in dial.tools]
+        (sent,) = (tool["function"]["name"] for tool in endpoint.requests[0].json["tools"])
+    with model_endpoint([Say("", (Call(sent, {"word": "tea"}),)), Say("A plant.")]) as endpoint:
+        async with client(endpoint, dictionary("3d.lookup"), preset="moonshot") as dial:
+            turn = await dial.run([Message.user("What is tea?")])
+
+    assert offered == ["3d_lookup"]
+    assert sent != "3d_lookup"
+    assert [call.call.name for call in turn.tool_calls] == ["3d_lookup"]
+    assert [call.result.content for call in turn.tool_calls] == ["tea: a plant"]
+    assert endpoint.requests[1].json["messages"][2]["tool_calls"][0]["function"]["name"] == sent
+
+
+async def test_arguments_are_checked_against_the_servers_schema_and_not_the_dialects() -> None:
+    server = MCPServer("shirts", log_level="CRITICAL")
+
+    @server.tool()
+    def order(size: Literal[1, 2]) -> str:
+        """Order a shirt."""
+        return f"size {size}"
+
+    calls = (Call("order", {"size": 3}), Call("order", {"size": 2}, "call_2"))
+    with model_endpoint([Say("", calls), Say("Done.")]) as endpoint:
+        async with client(endpoint, server, preset="gemini") as dial:
+            turn = await dial.run([Message.user("Two shirts")])
+
+    size = endpoint.requests[0].json["tools"][0]["function"]["parameters"]["properties"]["size"]
+    assert size["type"] == "integer"
+    assert '{"enum":[1,2]}' in size["description"]
+    assert [call.result.success for call in turn.tool_calls] == [False, True]

@@ -1,0 +1,395 @@
+"""docs/models.md has a row for every endpoint that is known, and every row is true of what is sent and read here."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dial_client.errors import ProviderError
+from dial_client.messages import ImagePart, Message, TextPart, ToolCallRequest, ToolCallResult, ToolSpec, Usage
+from dial_client.model import ModelRequest, ToolChoice
+from dial_client.providers import open_provider
+from dial_client.providers.presets import PRESETS
+from dial_client.providers.tool_name_mapping import ToolNameMapping
+from dial_client.settings.config_types import ModelSettings, Wire
+from tests.integration.test_schema_dialects import check_gemini, check_openai
+from tests.support.model_endpoint import (
+    Answer,
+    Call,
+    Raw,
+    Recorded,
+    Say,
+    events,
+    hear,
+    model_endpoint,
+    one_json,
+    provider_of,
+    refuse,
+)
+from tests.unit.test_wire_history_rules import check_chat, check_messages, check_responses
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "models.md"
+TABLE = DOCUMENT.read_text("utf-8").partition("## Endpoints")[2].partition("\n## ")[0]
+ROWS = re.findall(r"^\| `([^`]+)` \|", TABLE, re.MULTILINE)
+SCHEMA = {
+    "type": "object",
+    "properties": {"tz": {"oneOf": [{"const": "UTC"}, {"const": "CET"}]}, "at": {"type": "string", "format": "uri"}},
+    "additionalProperties": False,
+}
+TOOLS = (ToolSpec("3d__now", "The time", SCHEMA), ToolSpec("ping", "", {"type": "object", "properties": {}}))
+ARGUMENTS = '{"tz": "UTC"}'
+
+
+def name_at(preset: str) -> str:
+    """The name the first tool has on this endpoint's wire."""
+    profile = PRESETS[preset].profile
+    renaming = ToolNameMapping(profile.tool_name_re, profile.tool_name_len)
+    return renaming.outwards(ModelRequest((), TOOLS)).tools[0].name
+
+
+def chunk(delta: dict[str, Any], finish: str | None = None, **beside: Any) -> dict[str, Any]:
+    choice = {"index": 0, "delta": delta, "finish_reason": finish}
+    return {"object": "chat.completion.chunk", "choices": [choice], **beside}
+
+
+def whole(message: dict[str, Any], finish: str = "tool_calls", **beside: Any) -> Raw:
+    choice = {"index": 0, "message": {"role": "assistant", "content": None, **message}, "finish_reason": finish}
+    return one_json({"object": "chat.completion", "choices": [choice], "usage": COUNTED, **beside})
+
+
+def call(preset: str, **beside: Any) -> dict[str, Any]:
+    given = {"id": "call_1", "type": "function"} | beside
+    return {name: value for name, value in given.items() if value is not None} | {
+        "function": {"name": name_at(preset), "arguments": ARGUMENTS}
+    }
+
+
+COUNTED = {"prompt_tokens": 11, "completion_tokens": 7}
+LAST = {"object": "chat.completion.chunk", "choices": [], "usage": COUNTED}
+FILTERED = {"object": "", "choices": [], "prompt_filter_results": [{"prompt_index": 0}]}
+SIGNED = {"extra_content": {"google": {"thought_signature": "c2lnbmVk"}}}
+DETAILS = [{"type": "reasoning.text", "text": "Hm", "index": 0, "signature": "s"}]
+THINKING = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}]}
+UNREADABLE: dict[str, Any] = {
+    "message": "Failed to call a function",
+    "code": "tool_use_failed",
+    "failed_generation": "<function=x>",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """How one endpoint answers a question with a call, and what has to be true of the second request."""
+
+    streamed: tuple[Answer, ...]
+    whole: tuple[Answer, ...]
+    check: Callable[[Recorded], None]
+    reasoning: str = "Hm"
+    described: Raw | None = None
+    notes: tuple[str, ...] = ()
+
+
+def said_back(request: Recorded) -> dict[str, Any]:
+    """The message the endpoint gets back with its own call."""
+    return next(m for m in reversed(request.json["messages"]) if m.get("tool_calls"))
+
+
+def foreign(request: Recorded) -> dict[str, Any]:
+    """The message in which another model called."""
+    return next(m for m in request.json["messages"] if m.get("tool_calls"))
+
+
+def openai(request: Recorded) -> None:
+    body = request.json
+    assert (body["store"], body["include"]) == (False, ["reasoning.encrypted_content"])
+    assert [tool["strict"] for tool in body["tools"]] == [False, False]
+    assert [item["encrypted_content"] for item in body["input"] if item.get("type") == "reasoning"] == ["c2VjcmV0"]
+    assert "previous_response_id" not in body
+
+
+def anthropic(request: Recorded) -> None:
+    body = request.json
+    assert request.headers["anthropic-version"] == "2026-10-21"
+    assert body["cache_control"] == {"type": "ephemeral"}
+    assert "temperature" not in body
+    assert body["max_tokens"] == 50
+    thought = next(block for message in body["messages"] for block in message["content"] if block["type"] == "thinking")
+    assert thought["signature"] == "c2lnbmF0dXJl"
+
+
+def azure(request: Recorded) -> None:
+    assert request.headers["api-key"] == "k"
+    assert "authorization" not in request.headers
+    assert request.json["max_completion_tokens"] == 50
+
+
+def dial(request: Recorded) -> None:
+    assert request.path.startswith("/openai/deployments/m/chat/completions?api-version=")
+    assert request.headers["api-key"] == "k"
+    assert said_back(request)["custom_content"] == {"state": {"step": 1}}
+
+
+def ollama(request: Recorded) -> None:
+    assert "tool_choice" not in request.json
+    assert said_back(request)["reasoning"] == "Hm"
+    assert all(isinstance(m["content"], str) for m in request.json["messages"] if m["role"] == "tool")
+
+
+def vllm(request: Recorded) -> None:
+    assert said_back(request)["reasoning"] == "Hm"
+
+
+def llama_cpp(request: Recorded) -> None:
+    assert request.json["parallel_tool_calls"] is True
+    assert said_back(request)["reasoning_content"] == "Hm"
+
+
+def gemini(request: Recorded) -> None:
+    first, second = (tool["function"] for tool in request.json["tools"])
+    check_gemini(first["parameters"])
+    assert "parameters" not in second
+    assert re.fullmatch("[a-zA-Z_][a-zA-Z0-9_.-]{0,63}", first["name"])
+    assert said_back(request)["tool_calls"][0]["extra_content"] == SIGNED["extra_content"]
+    (unsigned,) = foreign(request)["tool_calls"]
+    assert unsigned["extra_content"]["google"]["thought_signature"] == "skip_thought_signature_validator"
+
+
+def mistral(request: Recorded) -> None:
+    assert set(request.json) <= {"model", "messages", "stream", "tools", "max_tokens", "temperature", "tool_choice"}
+    roles = [message["role"] for message in request.json["messages"]]
+    assert ("tool", "user") not in pairwise(roles)
+    for message in request.json["messages"]:
+        assert set(message) <= {"role", "content", "tool_calls", "tool_call_id"}
+        for one in message.get("tool_calls", ()):
+            assert set(one) == {"id", "type", "function"}
+            assert re.fullmatch("[a-zA-Z0-9]{9}", one["id"])
+
+
+def deepseek(request: Recorded) -> None:
+    assert said_back(request)["reasoning_content"] == "Hm"
+    assert foreign(request)["reasoning_content"] == ""
+
+
+def moonshot(request: Recorded) -> None:
+    deepseek(request)
+    function = request.json["tools"][0]["function"]
+    assert re.fullmatch("[a-zA-Z][a-zA-Z0-9_-]{0,63}", function["name"])
+    check_openai(function["parameters"])
+    assert said_back(request)["tool_calls"][0]["id"] == "functions.now:0"
+
+
+def openrouter(request: Recorded) -> None:
+    assert said_back(request)["reasoning_details"] == DETAILS
+
+
+def groq(request: Recorded) -> None:
+    assert said_back(request)["reasoning"] == "Hm"
+    assert not [message for message in request.json["messages"] if "reasoning_content" in message]
+
+
+def thought(preset: str, field: str, *more: Any, finish: str = "tool_calls", **beside: Any) -> tuple[Answer, ...]:
+    """A stream of one thought and one whole call, with usage behind it."""
+    calls = [{"tool_calls": [call(preset, index=0, **beside)]}]
+    return (events(chunk({"role": "assistant", field: "Hm"}), *map(chunk, calls), chunk({}, finish), *more, LAST),)
+
+
+def in_one(preset: str, field: str, finish: str = "tool_calls", **beside: Any) -> tuple[Answer, ...]:
+    return (whole({field: "Hm", "tool_calls": [call(preset, **beside)]}, finish),)
+
+
+ASKS = (Say("", (Call("3d__now", {"tz": "UTC"}),), reasoning="Hm"),)
+PIECES = [
+    {"index": 0, "id": "call_1", "type": "function", "function": {"name": "3d__now", "arguments": ""}},
+    *({"index": 0, "id": "", "function": {"name": "", "arguments": piece}} for piece in (ARGUMENTS[:5], ARGUMENTS[5:])),
+]
+COMMENTED = Raw((b": OPENROUTER PROCESSING\n\n" * 3,))
+ROUTED = events(
+    chunk({"role": "assistant", "content": "", "reasoning": "Hm", "reasoning_details": DETAILS}),
+    chunk({"tool_calls": [call("openrouter", id=None)]}),
+    chunk({"tool_calls": [{"function": {"arguments": ""}}]}),
+    LAST,
+)
+STATE = {"custom_content": {"state": {"step": 1}}}
+
+CASES: dict[str, Case] = {
+    "openai": Case(ASKS, ASKS, openai),
+    "anthropic": Case(ASKS, ASKS, anthropic),
+    "azure": Case(
+        (
+            events(
+                FILTERED,
+                chunk({"role": "assistant"}),
+                chunk({"tool_calls": [call("azure", index=0)]}, "tool_calls"),
+                {"object": "", "choices": [{"index": 0, "finish_reason": None, "content_filter_offsets": {}}]},
+                LAST,
+            ),
+        ),
+        (whole({"tool_calls": [call("azure")]}, prompt_filter_results=[]),),
+        azure,
+        reasoning="",
+    ),
+    "dial": Case(
+        (
+            events(
+                chunk({"role": "assistant", **STATE}),
+                chunk({"tool_calls": [call("dial", index=0)]}, "tool_calls"),
+                LAST,
+            ),
+        ),
+        (whole({"tool_calls": [call("dial")], **STATE}, statistics={}),),
+        dial,
+        reasoning="",
+        described=one_json({"interfaces": ["openaiChatCompletions"], "features": {"tools": True}}),
+    ),
+    "ollama": Case(thought("ollama", "reasoning"), in_one("ollama", "reasoning"), ollama),
+    "vllm": Case(
+        (
+            events(
+                chunk({"reasoning": "Hm"}, usage={"prompt_tokens": 11, "completion_tokens": 1}),
+                *(chunk({"tool_calls": [piece]}) for piece in PIECES),
+                chunk({}, "stop"),
+                LAST,
+            ),
+        ),
+        in_one("vllm", "reasoning", "stop"),
+        vllm,
+    ),
+    "llama.cpp": Case(
+        thought("llama.cpp", "reasoning_content", {"choices": [], "timings": {"prompt_n": 3}}),
+        in_one("llama.cpp", "reasoning_content"),
+        llama_cpp,
+    ),
+    "lmstudio": Case(thought("lmstudio", "reasoning"), in_one("lmstudio", "reasoning"), vllm),
+    "gemini": Case(
+        (events(chunk({"role": "assistant", "tool_calls": [call("gemini", **SIGNED)]}, "stop"), LAST),),
+        (whole({"tool_calls": [call("gemini", **SIGNED)]}, "stop"),),
+        gemini,
+        reasoning="",
+    ),
+    "mistral": Case(
+        (
+            events(
+                chunk({"role": "assistant", "content": [THINKING], "reasoning_content": ""}),
+                chunk({"content": "", "tool_calls": [call("mistral", id="a1B2c3D4e")]}, "tool_calls", usage=COUNTED),
+            ),
+        ),
+        (whole({"content": [THINKING], "reasoning_content": "", "tool_calls": [call("mistral", id="a1B2c3D4e")]}),),
+        mistral,
+    ),
+    "deepseek": Case(thought("deepseek", "reasoning_content"), in_one("deepseek", "reasoning_content"), deepseek),
+    "moonshot": Case(
+        thought("moonshot", "reasoning_content", id="functions.now:0"),
+        in_one("moonshot", "reasoning_content", id="functions.now:0"),
+        moonshot,
+    ),
+    "openrouter": Case(
+        (Raw((*COMMENTED.chunks, *ROUTED.chunks)),),
+        (whole({"reasoning": "Hm", "reasoning_details": DETAILS, "tool_calls": [call("openrouter")]}),),
+        openrouter,
+    ),
+    "groq": Case(
+        (
+            events({"error": UNREADABLE}, done=False),
+            events(
+                chunk(
+                    {"reasoning": "Hm", "tool_calls": [call("groq", index=0)]}, "tool_calls", x_groq={"usage": COUNTED}
+                )
+            ),
+        ),
+        (refuse(400, **UNREADABLE), *in_one("groq", "reasoning")),
+        groq,
+        notes=("the endpoint could not read a call of the model's: it is asked once more",),
+    ),
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_call_the_endpoint_cannot_read_twice_is_an_error(stream: bool) -> None:
+    failed = events({"error": UNREADABLE}, done=False) if stream else refuse(400, **UNREADABLE)
+    with model_endpoint([failed]) as endpoint:
+        provider = provider_of(endpoint)
+        with pytest.raises(ProviderError, match="Failed to call a function") as caught:
+            await hear(provider, stream=stream)
+        await provider.aclose()
+
+    assert caught.value.code == "tool_use_failed"
+    assert len(endpoint.requests) == 2
+
+
+@pytest.mark.anyio
+async def test_what_has_been_said_is_not_said_again() -> None:
+    with model_endpoint([events(chunk({"content": "I look"}), {"error": UNREADABLE}, done=False)]) as endpoint:
+        provider = provider_of(endpoint)
+        with pytest.raises(ProviderError):
+            await hear(provider)
+        await provider.aclose()
+
+    assert len(endpoint.requests) == 1
+
+
+def test_every_row_has_a_case_and_every_endpoint_that_is_known_a_row() -> None:
+    assert sorted(ROWS) == sorted(CASES) == sorted(PRESETS)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("preset", sorted(CASES))
+async def test_a_turn_goes_through_with_what_this_endpoint_makes_of_the_wire(preset: str, stream: bool) -> None:
+    case = CASES[preset]
+    answers = case.streamed if stream else case.whole
+    with model_endpoint([*answers, Say("Noon.")], case.described) as endpoint:
+        settings = ModelSettings("p", base_url=endpoint.url, model="m", api_key="k", max_tokens=50, preset=preset)
+        provider = open_provider("p", models={"p": settings}, environ={})
+        question = [Message.system("Be kind"), *ELSEWHERE, Message.user("What time is it?")]
+        first = await hear(provider, *question, tools=TOOLS, stream=stream)
+        shown = (TextPart("12:00"), ImagePart("aGVsbG8=", "image/png"))
+        results = [Message.tool(one, ToolCallResult(one.id, success=True, content=shown)) for one in first.calls]
+        conversation = [*question, first.message(provider), *results, Message.user("And?")]
+        second = await hear(provider, *conversation, tools=TOOLS, stream=stream)
+        last = await hear(provider, *conversation, tools=TOOLS, tool_choice=ToolChoice.NONE, stream=stream)
+        await provider.aclose()
+
+    assert first.asked == [("3d__now", {"tz": "UTC"})]
+    assert first.reasoning == case.reasoning
+    assert first.completion.usage == Usage(11, 7)
+    assert first.completion.notes == case.notes
+    assert (second.text, last.text) == ("Noon.", "Noon.")
+    for request in endpoint.requests:
+        check_conversation(preset, request)
+        assert request.json["model"] == "m"
+    case.check(endpoint.requests[-2])
+    final = endpoint.requests[-1].json
+    if preset == "ollama":
+        assert "tools" not in final
+    else:
+        assert final["tool_choice"] in ("none", {"type": "none"})
+
+
+ELSEWHERE = (
+    Message.user("Hello?"),
+    Message.assistant("I look.", [ToolCallRequest("call_elsewhere-1", "3d__now", {})]),
+    Message.tool(
+        ToolCallRequest("call_elsewhere-1", "3d__now", {}),
+        ToolCallResult("call_elsewhere-1", success=True, content="11:00"),
+    ),
+    Message.assistant("Eleven."),
+)
+
+
+def check_conversation(preset: str, request: Recorded) -> None:
+    body = json.loads(request.body)
+    match PRESETS[preset].wire:
+        case Wire.CHAT:
+            check_chat(body["messages"], PRESETS[preset].profile)
+        case Wire.RESPONSES:
+            check_responses((body["instructions"], body["input"]))
+        case Wire.MESSAGES:
+            check_messages((body["system"], body["messages"]))

@@ -1,0 +1,297 @@
+"""Servers behind a login: how one logs in, what is kept, and what happens where nobody is there to log in."""
+
+from __future__ import annotations
+
+import json
+import logging
+import stat
+import sys
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+
+from dial_client import DialClient, Limits, ServerState
+from dial_client.callbacks.oauth_callbacks import Login
+from tests.support.oauth_logins import Person, at_home, kept
+from tests.support.servers.launch import LONG, raw, until
+from tests.support.servers.oauth_server import WELL_KNOWN, Guarded, guarded
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def server() -> Iterator[Guarded]:
+    with guarded() as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return at_home(tmp_path, monkeypatch)
+
+
+def client(server: Guarded, login: Login | None = None, limits: Limits | None = None, **oauth: Any) -> DialClient:
+    entry = {"url": server.url} | ({"oauth": oauth} if oauth else {})
+    return DialClient({"docs": entry}, login=login, limits=limits)
+
+
+async def test_a_server_that_wants_a_login_says_how_and_harms_no_other(server: Guarded) -> None:
+    async with DialClient({"my docs": {"url": server.url}, "good": raw("Server")}) as dial:
+        status = dial.servers["my docs"]
+        assert status.state is ServerState.FAILED
+        assert status.error == "it needs a login: run `dial-chat servers login 'my docs'`"
+        assert (await dial.call("echo", {"text": "hi"})).success
+    assert "/register" not in server.paths()
+
+
+async def test_a_person_who_never_comes_back_holds_up_nobody(server: Guarded) -> None:
+    class Gone(Person):
+        async def __call__(self, request: Any) -> str:
+            self.asked.append(request)
+            await anyio.sleep_forever()
+            raise AssertionError
+
+    servers = {"docs": {"url": server.url, "startupTimeout": 0.5}, "good": raw("Server")}
+    async with DialClient(servers, login=Gone()) as dial:
+        assert "not ready within 0.5 seconds" in (dial.servers["docs"].error or "")
+        assert (await dial.call("echo", {"text": "hi"})).success
+
+
+async def test_who_logs_in_once_stays_logged_in(server: Guarded, home: Path) -> None:
+    person = Person()
+    async with client(server, person) as dial:
+        assert dial.servers["docs"].state is ServerState.READY, dial.servers["docs"].error
+        assert (await dial.call("echo", {})).success
+    [asked] = person.asked
+    assert (asked.server, asked.host) == ("docs", server.base)
+    [file] = kept(home)
+    if sys.platform != "win32":
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    async with client(server) as dial:
+        assert (await dial.call("echo", {})).success
+    assert server.paths().count("/authorize") == 1
+
+
+async def test_what_was_kept_is_refreshed_after_a_restart(server: Guarded, home: Path) -> None:
+    async with client(server, Person()):
+        pass
+    [file] = kept(home)
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"expires_at": 1.0}))
+    async with client(server) as dial:
+        assert dial.servers["docs"].state is ServerState.READY, dial.servers["docs"].error
+    assert [form["grant_type"] for form in server.forms("/token")] == ["authorization_code", "refresh_token"]
+
+
+async def test_a_token_that_is_revoked_is_refreshed_in_the_middle_of_a_call(server: Guarded) -> None:
+    person = Person()
+    async with client(server, person) as dial:
+        server.tokens.clear()
+        assert (await dial.call("echo", {})).success
+    assert len(person.asked) == 1
+
+
+async def test_where_nothing_can_be_refreshed_a_new_login_is_due(server: Guarded) -> None:
+    async with client(server, Person()):
+        pass
+    server.tokens.clear()
+    server.refreshable.clear()
+    async with client(server) as dial:
+        assert "it needs a login" in (dial.servers["docs"].error or "")
+    async with client(server, Person()) as dial:
+        assert dial.servers["docs"].state is ServerState.READY
+
+
+async def test_a_server_that_cannot_refresh_now_does_not_cost_the_login(server: Guarded, home: Path) -> None:
+    async with client(server, Person()):
+        pass
+    [file] = kept(home)
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"expires_at": 1.0}))
+    server.answers["/token"] = (503, "down")
+    async with client(server) as dial:
+        assert "answers HTTP 503: try again later" in (dial.servers["docs"].error or "")
+    server.answers.clear()
+    async with client(server) as dial:
+        assert dial.servers["docs"].state is ServerState.READY
+
+
+async def test_more_rights_are_asked_for_when_a_tool_needs_them(server: Guarded) -> None:
+    person = Person()
+    server.resource = {"scopes_supported": ["read"]}
+    async with client(server, person) as dial:
+        assert (await dial.call("admin", {})).success
+    assert [request.scopes for request in person.asked] == [("read",), ("read", "admin")]
+
+
+async def test_without_a_person_more_rights_wait_for_the_next_login(server: Guarded) -> None:
+    server.resource = {"scopes_supported": ["read"]}
+    async with client(server, Person()):
+        pass
+    async with client(server) as dial:
+        result = await dial.call("admin", {})
+        assert "it wants more rights (admin): run `dial-chat servers login docs`" in (result.error or "")
+        assert (await dial.call("echo", {})).success
+    person = Person()
+    async with client(server, person):
+        assert [set(request.scopes) for request in person.asked] == [{"read", "admin"}]
+    async with client(server) as dial:
+        assert (await dial.call("admin", {})).success
+
+
+async def test_rights_beyond_those_of_the_configuration_are_never_asked_for(server: Guarded) -> None:
+    person = Person()
+    server.resource = {"scopes_supported": ["read", "everything"]}
+    async with client(server, person, scopes=["read"]) as dial:
+        assert "does not name: admin" in ((await dial.call("admin", {})).error or "")
+    assert [request.scopes for request in person.asked] == [("read",)]
+
+
+async def test_the_time_a_person_takes_is_not_the_calls(server: Guarded) -> None:
+    class Slow(Person):
+        async def __call__(self, request: Any) -> str:
+            if self.asked:
+                await anyio.sleep(1.5)
+            return await super().__call__(request)
+
+    async with client(server, Slow(), Limits(timeout=1.0, tool_timeout=1.0)) as dial:
+        assert (await dial.call("admin", {})).success
+
+
+async def test_calls_go_out_side_by_side(server: Guarded) -> None:
+    async with client(server, Person()) as dial:
+        with anyio.fail_after(LONG):
+            async with anyio.create_task_group() as group:
+                for _ in range(2):
+                    group.start_soon(dial.call, "together", {})
+    assert server.together.broken is False
+
+
+async def test_a_person_who_does_not_want_to_is_asked_once(server: Guarded) -> None:
+    person = Person(is_willing=False)
+    async with client(server, person) as dial:
+        assert dial.servers["docs"].error == "nobody logged in"
+    assert len(person.asked) == 1
+
+
+async def test_a_server_that_is_opened_anew_asks_once_for_a_login_that_is_over(server: Guarded) -> None:
+    person = Person()
+    async with client(server, person) as dial:
+        server.forgets, person.is_willing = True, False
+        server.tokens.clear()
+        server.refreshable.clear()
+        assert not (await dial.call("echo", {})).success
+        await until(lambda: dial.servers["docs"].state is ServerState.FAILED)
+        assert dial.servers["docs"].error == "nobody logged in"
+    assert len(person.asked) == 2
+
+
+async def test_a_client_with_a_secret_needs_no_person(server: Guarded) -> None:
+    grant = "client_credentials"
+    async with client(server, clientId="me", clientSecret="my-secret", grantType=grant) as dial:
+        assert (await dial.call("echo", {})).success
+    assert server.forms("/token")[0]["grant_type"] == "client_credentials"
+    assert "/register" not in server.paths()
+
+
+async def test_a_client_of_ones_own_is_not_registered(server: Guarded) -> None:
+    async with client(server, Person(), clientId="me", clientSecret="my-secret") as dial:
+        assert (await dial.call("echo", {})).success
+    assert "/register" not in server.paths()
+    assert server.forms("/authorize")[0]["client_id"] == "me"
+
+
+async def test_a_secret_stays_with_the_authorization_server_it_was_first_used_at(server: Guarded) -> None:
+    with guarded() as other:
+        async with client(server, Person(), clientId="me", clientSecret="my-secret"):
+            pass
+        server.tokens.clear()
+        server.refreshable.clear()
+        server.resource = {"authorization_servers": [other.base]}
+        async with client(server, Person(), clientId="me", clientSecret="my-secret") as dial:
+            assert "its clientId belongs to" in (dial.servers["docs"].error or "")
+        assert "/token" not in other.paths()
+
+
+async def test_a_document_about_this_host_stands_for_a_registration(server: Guarded) -> None:
+    server.metadata = {"client_id_metadata_document_supported": True}
+    document = "https://dial.example/client.json"
+    async with client(server, Person(), clientMetadataUrl=document) as dial:
+        assert dial.servers["docs"].state is ServerState.READY
+    assert server.forms("/authorize")[0]["client_id"] == document
+    assert "/register" not in server.paths()
+
+
+async def test_who_embeds_it_may_sign_requests_in_a_way_of_their_own(server: Guarded) -> None:
+    server.tokens["mine"] = set()
+    for token, error in (("mine", None), ("other", "HTTP 401 (Unauthorized)"), ("", "its login failed (KeyError)")):
+        entry = {"url": server.url, "auth": Signing(token)}
+        async with DialClient({"docs": entry, "good": raw("Server")}) as dial:
+            assert (error is None) == (dial.servers["docs"].state is ServerState.READY)
+            assert (error or "") in (dial.servers["docs"].error or "")
+            assert dial.servers["good"].state is ServerState.READY
+
+
+class Signing(httpx2.Auth):
+    """Somebody's own way to sign requests."""
+
+    def __init__(self, token: str) -> None:
+        self._tokens = {"token": token} if token else {}
+
+    def auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response, None]:
+        request.headers["Authorization"] = f"Bearer {self._tokens['token']}"
+        yield request
+
+
+async def test_the_stream_of_an_older_server_is_behind_its_login_too(server: Guarded) -> None:
+    entry, person = {"url": server.url, "type": "sse"}, Person()
+    async with DialClient({"docs": entry}) as dial:
+        assert "it needs a login: run" in (dial.servers["docs"].error or "")
+    async with DialClient({"docs": entry}, login=person) as dial:
+        assert "HTTP 404" in (dial.servers["docs"].error or "")  # past the login there is no such stream here
+    assert len(person.asked) == 1
+
+
+async def test_a_login_in_another_process_is_noticed(server: Guarded) -> None:
+    async with client(server, Person()) as dial:
+        server.tokens.clear()
+        server.refreshable.clear()
+        async with client(server, Person()):
+            pass
+        assert (await dial.call("echo", {})).success
+
+
+async def test_a_server_from_before_there_was_metadata_is_its_own_authorization_server_where_the_user_vouches_for_it(
+    server: Guarded,
+) -> None:
+    server.answers = {WELL_KNOWN: (404, ""), "/.well-known/oauth-protected-resource/mcp": (404, "")}
+    server.redirected = {"iss": ""}
+    async with client(server, Person(), trustedOrigins=[server.base]) as dial:
+        assert dial.servers["docs"].state is ServerState.READY, dial.servers["docs"].error
+    [asked] = server.forms("/authorize")
+    assert asked["code_challenge_method"] == "S256"
+
+
+def told(record: logging.LogRecord) -> str:
+    return record.getMessage() + str(record.exc_text) + str(record.exc_info)
+
+
+async def test_no_secret_is_in_anything_that_is_shown_or_written(
+    server: Guarded, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "dial_client")
+    recording = tmp_path / "recorded.json"
+    entry = {"url": server.url, "oauth": {"clientId": "me", "clientSecret": "my-secret"}}
+    servers: dict[str, Any] = {"docs": entry}
+    async with AsyncExitStack() as stack:
+        dial = await stack.enter_async_context(DialClient(servers, login=Person(), record=recording))
+        server.answers["/token"] = (400, '{"error": "invalid_grant", "error_description": "{body}"}')
+        server.tokens.clear()
+        server.refreshable.clear()
+        result = await dial.call("echo", {})
+        said: Sequence[object] = (dial.servers["docs"], dial.notes, result, [told(r) for r in caplog.records])
+    assert "-secret" not in f"{said}{recording.read_text()}"

@@ -1,0 +1,231 @@
+"""Servers that would have a login go elsewhere, or on for ever: each ends in words, and nobody else is reached."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from dial_client import DialClient, ServerState
+from dial_client.callbacks.oauth_callbacks import LoginFailed
+from dial_client.servers.oauth.url_policy import UrlPolicy, for_a_browser
+from tests.support.oauth_logins import Person, at_home
+from tests.support.servers.launch import raw
+from tests.support.servers.oauth_server import RESOURCE, WELL_KNOWN, Guarded, guarded
+
+pytestmark = pytest.mark.anyio
+
+Odd = Callable[[Guarded, Guarded], None]
+
+
+def elsewhere(server: Guarded, other: Guarded) -> None:
+    server.metadata = {"token_endpoint": f"{other.base}/token"}
+
+
+def without_pkce(server: Guarded, other: Guarded) -> None:
+    server.metadata = {"code_challenge_methods_supported": None}
+
+
+def plain_pkce(server: Guarded, other: Guarded) -> None:
+    server.metadata = {"code_challenge_methods_supported": ["plain"]}
+
+
+def other_issuer(server: Guarded, other: Guarded) -> None:
+    server.metadata = {"issuer": other.base}
+
+
+def without_issuer(server: Guarded, other: Guarded) -> None:
+    server.metadata = {"authorization_response_iss_parameter_supported": True}
+    server.redirected = {"iss": ""}
+
+
+def without_metadata(server: Guarded, other: Guarded) -> None:
+    server.answers = {WELL_KNOWN: (404, ""), RESOURCE: (404, "")}
+
+
+def mixed_up(server: Guarded, other: Guarded) -> None:
+    server.redirected = {"iss": other.base}
+
+
+def other_state(server: Guarded, other: Guarded) -> None:
+    server.redirected = {"state": "forged"}
+
+
+def denies(server: Guarded, other: Guarded) -> None:
+    server.redirected = {"error": "access_denied", "error_description": "\x1b[2Jgo away"}
+
+
+def other_resource(server: Guarded, other: Guarded) -> None:
+    server.resource = {"resource": other.url}
+
+
+def cloud_metadata(server: Guarded, other: Guarded) -> None:
+    server.challenge = 'resource_metadata="http://169.254.169.254/latest/meta-data/"'
+
+
+def broken_address(server: Guarded, other: Guarded) -> None:
+    server.challenge = 'resource_metadata="http://[::1/"'
+
+
+def a_file(server: Guarded, other: Guarded) -> None:
+    server.challenge = 'resource_metadata="file:///etc/passwd"'
+
+
+def script(server: Guarded, other: Guarded) -> None:
+    server.metadata = {"authorization_endpoint": "javascript:alert(1)"}
+
+
+def redirects(server: Guarded, other: Guarded) -> None:
+    server.answers[RESOURCE] = (307, f"{other.base}{RESOURCE}")
+    server.answers[WELL_KNOWN] = (307, f"{other.base}{WELL_KNOWN}")
+
+
+def huge(server: Guarded, other: Guarded) -> None:
+    server.answers[WELL_KNOWN] = (200, " " * 2_000_000)
+
+
+def babbles(server: Guarded, other: Guarded) -> None:
+    server.answers["/token"] = (
+        400,
+        json.dumps({"error": "no", "error_description": "{body}" + "\x1b[31m" + "x" * 9000}),
+    )
+
+
+def gives_nothing(server: Guarded, other: Guarded) -> None:
+    server.answers["/token"] = (200, '{"refresh_token": "refresh-secret"}')
+
+
+def gives_a_header(server: Guarded, other: Guarded) -> None:
+    server.answers["/token"] = (200, json.dumps({"access_token": "a\r\nX-Evil: 1", "token_type": "Bearer"}))
+
+
+def never_content(server: Guarded, other: Guarded) -> None:
+    server.answers["/token"] = (200, json.dumps({"access_token": "unknown", "token_type": "Bearer"}))
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return at_home(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def server() -> Iterator[Guarded]:
+    with guarded() as running:
+        yield running
+
+
+@pytest.mark.parametrize(
+    ("odd", "words"),
+    [
+        (elsewhere, "wants the login's code sent elsewhere"),
+        (without_pkce, "does not protect codes with PKCE"),
+        (plain_pkce, "does not protect codes with PKCE"),
+        (other_issuer, "issuer mismatch"),
+        (without_issuer, "does not say whom it is from (iss)"),
+        (without_metadata, "does not say that it protects codes with PKCE; if that is right, name its origin"),
+        (mixed_up, "iss mismatch"),
+        (other_state, "belongs to another login"),
+        (denies, "the login was refused: access_denied: go away"),
+        (other_resource, "does not match"),
+        (cloud_metadata, "leads into a private network: http://169.254.169.254/latest/meta-data/"),
+        (broken_address, "the login makes no sense"),
+        (a_file, "leads to what is no web address"),
+        (script, "does not say how to log in"),
+        (redirects, "does not say that it protects codes with PKCE"),
+        (huge, "answers with more than 1,048,576 bytes"),
+        (babbles, "refuses the login: no"),
+        (gives_nothing, "answers with no token that can be used"),
+        (gives_a_header, "answers with no token that can be used"),
+        (never_content, "the server does not take the token"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+async def test_a_login_that_is_led_astray_ends_in_words(server: Guarded, odd: Odd, words: str) -> None:
+    person = Person()
+    with guarded() as other:
+        odd(server, other)
+        async with DialClient({"docs": {"url": server.url}, "good": raw("Server")}, login=person) as dial:
+            status = dial.servers["docs"]
+            assert (await dial.call("echo", {"text": "hi"})).success
+        assert other.seen == []
+    assert status.state is ServerState.FAILED
+    assert words in (status.error or "")
+    assert "secret" not in (status.error or "")
+    assert "\x1b" not in (status.error or "")
+    assert len(person.asked) <= 1
+
+
+async def test_a_server_that_always_wants_more_rights_gets_an_end(server: Guarded) -> None:
+    person = Person()
+    server.endless = lambda count: f"more-{count}"
+    async with DialClient({"docs": {"url": server.url}}, login=person) as dial:
+        errors = [(await dial.call("admin", {})).error or "" for _ in range(10)]
+        assert all("asks for more rights again and again" in error for error in errors)
+        assert (await dial.call("echo", {})).success
+    assert len(person.asked) <= 6
+
+
+async def test_the_user_can_vouch_for_another_origin(server: Guarded) -> None:
+    with guarded() as other:
+        server.metadata = {"token_endpoint": f"{other.base}/token"}
+        other.codes, other.tokens = server.codes, server.tokens
+        entry = {"url": server.url, "oauth": {"trustedOrigins": [other.base]}}
+        async with DialClient({"docs": entry}, login=Person()) as dial:
+            assert dial.servers["docs"].state is ServerState.READY, dial.servers["docs"].error
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1/",
+        "https://127.0.0.1/",
+        "https://[::1]/",
+        "https://[::ffff:127.0.0.1]/",
+        "https://10.0.0.1/",
+        "https://192.168.1.1/",
+        "https://169.254.169.254/",
+        "https://[fe80::1]/",
+        "https://[fd00::1]/",
+        "https://[64:ff9b::7f00:1]/",
+        "https://0.0.0.0/",
+        "https://100.64.0.1/",
+        "http://8.8.8.8/",
+        "ftp://8.8.8.8/",
+        "https://user@8.8.8.8/",
+        "https:///nowhere",
+    ],
+)
+async def test_a_public_server_leads_to_public_and_encrypted_places_only(url: str) -> None:
+    with pytest.raises(LoginFailed):
+        await UrlPolicy("https://1.1.1.1/mcp").admit(url)
+
+
+@pytest.mark.parametrize(
+    ("server", "url"),
+    [
+        ("https://1.1.1.1/mcp", "https://8.8.8.8/"),
+        ("http://10.0.0.1/mcp", "http://10.0.0.2/"),
+        ("http://127.0.0.1/mcp", "http://127.0.0.1:99/"),
+        ("http://127.0.0.1/mcp", "https://10.0.0.1/"),
+    ],
+)
+async def test_a_server_leads_no_further_inside_than_it_lies_itself(server: str, url: str) -> None:
+    assert await UrlPolicy(server).admit(url)
+
+
+async def test_the_user_can_vouch_for_a_private_place() -> None:
+    assert await UrlPolicy("https://1.1.1.1/mcp", ("https://10.0.0.1",)).admit("https://10.0.0.1/authorize")
+
+
+def test_an_address_for_a_browser_has_nothing_for_a_shell_in_it() -> None:
+    url = for_a_browser("https://a.example/x?a=$(touch /tmp/x)&b=`id`;\"'\\|<>\x1b[2J\n^")
+    assert not set(url) & set("$()`;\"'\\|<>\x1b\n^ ")
+    assert url.startswith("https://a.example/x?a=")
+
+
+@pytest.mark.parametrize("url", ["javascript:alert(1)", "file:///etc/passwd", "https://user:pass@a.example/", "data:x"])
+def test_no_other_address_is_opened(url: str) -> None:
+    with pytest.raises(LoginFailed):
+        for_a_browser(url)

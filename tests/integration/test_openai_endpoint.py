@@ -1,0 +1,355 @@
+"""The OpenAI-compatible endpoint, as the real SDK meets it."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import httpx2
+import openai
+import pytest
+from openai.types.chat import ChatCompletion, ChatCompletionChunk
+
+from dial_client.messages import FilePart, ImagePart, Role, TextPart
+from dial_client.providers.scripted import ScriptedProvider
+from tests.integration.test_conversation_routes import ADD, Maths
+from tests.support.http_service import MODEL, TOKEN, Served, served
+
+pytestmark = pytest.mark.anyio
+
+HI: list[Any] = [{"role": "user", "content": "Hi"}]
+PIXEL = base64.b64encode(b"pixel").decode()
+MINE: list[Any] = [
+    {
+        "type": "function",
+        "function": {
+            "name": "mine",
+            "description": "Mine.",
+            "parameters": {"type": "object", "properties": {"a": {"type": "integer"}}},
+        },
+    }
+]
+CALLS_MINE = {"text": "A moment.", "tool_calls": [{"name": "mine", "arguments": {"a": 1}}]}
+CALLS_BOTH = {
+    "tool_calls": [
+        {"name": "mine", "arguments": {"a": 1}},
+        {"name": "add", "arguments": {"a": 1, "b": 2}},
+        {"name": "mine", "arguments": {"a": 2}},
+    ]
+}
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@asynccontextmanager
+async def client(server: Served) -> AsyncIterator[openai.AsyncOpenAI]:
+    http = httpx2.AsyncClient(trust_env=False, verify=False)
+    async with openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key=TOKEN, max_retries=0, http_client=http) as made:
+        yield made
+
+
+@asynccontextmanager
+async def asked(model: Any, servers: Any = None, **options: Any) -> AsyncIterator[openai.AsyncOpenAI]:
+    async with served(model, servers, **options) as server, client(server) as made:
+        yield made
+
+
+def whole(chunks: list[ChatCompletionChunk]) -> str:
+    return "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+
+
+async def test_an_answer_comes_with_the_tools_behind_it() -> None:
+    usage = {"input_tokens": 10, "output_tokens": 5, "cached_tokens": 2, "reasoning_tokens": 1}
+    replies = [ADD | {"usage": usage}, {"text": "It is 3.", "usage": usage}]
+    async with asked(replies, {"maths": Maths().server}, allow=["*"]) as ai:
+        done = await ai.chat.completions.create(model=MODEL, messages=HI)
+    choice = done.choices[0]
+    assert (choice.message.content, choice.finish_reason, choice.message.tool_calls) == ("It is 3.", "stop", None)
+    assert done.usage is not None
+    assert (done.usage.prompt_tokens, done.usage.completion_tokens, done.usage.total_tokens) == (20, 10, 30)
+    assert done.usage.prompt_tokens_details is not None
+    assert done.usage.prompt_tokens_details.cached_tokens == 4
+    assert done.model == MODEL
+
+
+async def test_an_answer_streams() -> None:
+    replies = [{"text": "Let me see.", **ADD}, {"text": "It is three.", "chunk_size": 3, "usage": {"output_tokens": 7}}]
+    async with asked(replies, {"maths": Maths().server}, allow=["*"]) as ai:
+        stream = await ai.chat.completions.create(
+            model=MODEL, messages=HI, stream=True, stream_options={"include_usage": True}
+        )
+        chunks = [chunk async for chunk in stream]
+    assert whole(chunks) == "Let me see.\n\nIt is three."
+    assert chunks[0].choices[0].delta.role == "assistant"
+    assert chunks[-2].choices[0].finish_reason == "stop"
+    assert (chunks[-1].choices, chunks[-1].usage and chunks[-1].usage.completion_tokens) == ([], 7)
+    assert len({chunk.id for chunk in chunks}) == 1
+    assert [chunk.usage for chunk in chunks[:-1]] == [None] * (len(chunks) - 1)
+
+
+async def test_the_sdk_that_waits_works_as_well() -> None:
+    def talk(url: str) -> tuple[ChatCompletion, list[ChatCompletionChunk], list[str]]:
+        http = httpx2.Client(trust_env=False, verify=False)
+        with openai.OpenAI(base_url=f"{url}/v1", api_key=TOKEN, max_retries=0, http_client=http) as ai:
+            one = ai.chat.completions.create(model=MODEL, messages=HI)
+            chunks = list(ai.chat.completions.create(model=MODEL, messages=HI, stream=True))
+            return one, chunks, [model.id for model in ai.models.list()]
+
+    async with served(["One.", "Two."]) as server:
+        one, chunks, models = await anyio.to_thread.run_sync(talk, server.url)
+    assert (one.choices[0].message.content, whole(chunks), models) == ("One.", "Two.", [MODEL])
+
+
+async def test_models_are_told_and_another_one_is_not_found() -> None:
+    async with asked([]) as ai:
+        assert (await ai.models.retrieve(MODEL)).id == MODEL
+        with pytest.raises(openai.NotFoundError) as other:
+            await ai.models.retrieve("gpt")
+        with pytest.raises(openai.NotFoundError) as refused:
+            await ai.chat.completions.create(model="gpt", messages=HI)
+    assert other.value.code == refused.value.code == "model_not_found"
+
+
+async def test_without_the_token_the_sdk_says_so() -> None:
+    async with asked([]) as ai:
+        with pytest.raises(openai.AuthenticationError):
+            await ai.with_options(api_key="wrong").models.list()
+
+
+async def test_all_kinds_of_messages_reach_the_model() -> None:
+    model = ScriptedProvider(["Fine."])
+    image = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}", "detail": "low"}}
+    file = {"type": "file", "file": {"filename": "a.pdf", "file_data": f"data:application/pdf;base64,{PIXEL}"}}
+    call = {"id": "c1", "type": "function", "function": {"name": "mine", "arguments": '{"a": 1}'}}
+    messages: list[Any] = [
+        {"role": "developer", "content": "Be kind."},
+        {"role": "user", "name": "Ada", "content": [{"type": "text", "text": "Look:"}, image, file]},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": "seen"}]},
+        {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]},
+        {"role": "user", "content": "Well?"},
+    ]
+    async with asked(model) as ai:
+        await ai.chat.completions.create(model=MODEL, messages=messages)
+    said = model.requests[0].messages
+    assert model.requests[0].instruction_text == "Be kind."
+    assert said[0].content == (
+        TextPart("Look:"),
+        ImagePart(PIXEL, "image/png"),
+        FilePart(PIXEL, "application/pdf", "a.pdf"),
+    )
+    assert (said[1].tool_calls[0].name, dict(said[1].tool_calls[0].arguments)) == ("mine", {"a": 1})
+    assert (said[2].role, said[2].text, said[2].tool_call_id, said[2].name) == (Role.TOOL, "seen", "c1", "mine")
+    assert [message.text for message in said[3:]] == ["No.", "Well?"]
+
+
+async def test_a_tool_of_the_callers_is_handed_back_and_its_result_taken_up() -> None:
+    model = ScriptedProvider([ADD, CALLS_MINE, "Both."])
+    async with asked(model, {"maths": Maths().server}, allow=["*"]) as ai:
+        messages = list(HI)
+        done = await ai.chat.completions.create(model=MODEL, messages=messages, tools=MINE)
+        message = done.choices[0].message
+        assert done.choices[0].finish_reason == "tool_calls"
+        assert message.content == "A moment."
+        assert message.tool_calls is not None
+        (call,) = message.tool_calls
+        assert call.type == "function"
+        assert (call.function.name, json.loads(call.function.arguments)) == ("mine", {"a": 1})
+        messages += [message.to_dict(), {"role": "tool", "tool_call_id": call.id, "content": "42"}]
+        last = await ai.chat.completions.create(model=MODEL, messages=messages, tools=MINE)
+    assert last.choices[0].message.content == "Both."
+    assert [tool.name for tool in model.requests[0].tools] == ["add", "wait", "mine"]
+    said = [(message.role.value, message.text) for message in model.requests[2].messages]
+    assert said == [("user", "Hi"), ("assistant", ""), ("tool", "3"), ("assistant", "A moment."), ("tool", "42")]
+
+
+async def test_the_servers_calls_of_the_same_reply_are_made_before_it_is_handed_back() -> None:
+    model = ScriptedProvider([CALLS_BOTH, "All."])
+    async with asked(model, {"maths": Maths().server}, allow=["*"]) as ai:
+        messages = list(HI)
+        stream = await ai.chat.completions.create(model=MODEL, messages=messages, tools=MINE, stream=True)
+        chunks = [chunk async for chunk in stream]
+        deltas = [call for chunk in chunks for call in chunk.choices[0].delta.tool_calls or ()]
+        assert chunks[-1].choices[0].finish_reason == "tool_calls"
+        calls = [{"id": d.id, "type": "function", "function": d.function.to_dict()} for d in deltas if d.function]
+        messages.append({"role": "assistant", "content": "", "tool_calls": calls})
+        messages += [{"role": "tool", "tool_call_id": call["id"], "content": f"r{at}"} for at, call in enumerate(calls)]
+        await ai.chat.completions.create(model=MODEL, messages=messages, tools=MINE)
+    assert [(d.index, d.function and d.function.name) for d in deltas] == [(0, "mine"), (1, "mine")]
+    results = [message for message in model.requests[1].messages if message.role is Role.TOOL]
+    assert [(message.tool_call_id, message.text) for message in results] == [
+        ("call_1", "r0"),
+        ("call_2", "3"),
+        ("call_3", "r1"),
+    ]
+
+
+async def test_the_sdks_own_reader_of_streams_puts_it_together() -> None:
+    async with (
+        asked([CALLS_MINE]) as ai,
+        ai.chat.completions.stream(model=MODEL, messages=HI, tools=MINE) as stream,
+    ):
+        done = await stream.get_final_completion()
+    message = done.choices[0].message
+    assert (message.content, message.tool_calls and message.tool_calls[0].function.arguments) == (
+        "A moment.",
+        '{"a": 1}',
+    )
+
+
+async def test_a_turn_that_was_forgotten_is_gone_on_with_all_the_same() -> None:
+    before, after = ScriptedProvider([CALLS_BOTH]), ScriptedProvider(["All."])
+    maths = {"maths": Maths().server}
+    async with asked(before, maths, allow=["*"]) as ai:
+        done = await ai.chat.completions.create(model=MODEL, messages=HI, tools=MINE)
+    message = done.choices[0].message
+    assert message.tool_calls is not None
+    result = {"role": "tool", "tool_call_id": message.tool_calls[1].id, "content": "r1"}
+    async with asked(after) as ai:
+        messages: list[Any] = [*HI, message.to_dict(), result]
+        await ai.chat.completions.create(model=MODEL, messages=messages, tools=MINE)
+    said = [(message.role.value, message.text) for message in after.requests[0].messages]
+    assert said == [
+        ("user", "Hi"),
+        ("assistant", ""),
+        ("tool", "[no result was sent for this call]"),
+        ("tool", "r1"),
+    ]
+
+
+async def test_a_tool_of_the_callers_hides_a_servers_of_the_same_name() -> None:
+    model = ScriptedProvider([ADD, "Done."])
+    mine = [{"type": "function", "function": {"name": "add"}}]
+    async with asked(model, {"maths": Maths().server}, allow=["*"]) as ai:
+        done = await ai.chat.completions.create(model=MODEL, messages=HI, tools=mine)  # type: ignore[arg-type]
+    assert done.choices[0].finish_reason == "tool_calls"
+    assert [(tool.name, tool.server) for tool in model.requests[0].tools] == [("wait", "maths"), ("add", "")]
+
+
+async def test_tools_may_be_sent_and_not_be_on_offer() -> None:
+    model = ScriptedProvider(["Done."])
+    async with asked(model) as ai:
+        await ai.chat.completions.create(model=MODEL, messages=HI, tools=MINE, tool_choice="none")
+    assert model.requests[0].tools == ()
+
+
+async def test_arguments_that_are_no_json_are_handed_back_as_they_are() -> None:
+    async with asked([{"tool_calls": [{"name": "mine", "arguments": '{"a": '}]}]) as ai:
+        done = await ai.chat.completions.create(model=MODEL, messages=HI, tools=MINE)
+    calls = done.choices[0].message.tool_calls
+    assert calls is not None
+    assert calls[0].type == "function"
+    assert calls[0].function.arguments == '{"a": '
+
+
+async def test_what_is_not_allowed_is_denied_at_once() -> None:
+    model = ScriptedProvider([ADD, "I may not."])
+    async with asked(model, {"maths": Maths().server}) as ai:
+        done = await ai.chat.completions.create(model=MODEL, messages=HI)
+    assert done.choices[0].message.content == "I may not."
+    assert "nobody is there to be asked" in model.requests[1].messages[-1].text
+
+
+async def test_tokens_of_a_reply_are_limited_and_what_has_no_effect_is_named() -> None:
+    model = ScriptedProvider([{"text": "It is", "finish": "length"}])
+    async with asked(model) as ai:
+        raw = await ai.chat.completions.with_raw_response.create(
+            model=MODEL, messages=HI, max_completion_tokens=7, temperature=0.5, stop=["x"]
+        )
+    assert model.requests[0].max_tokens == 7
+    assert raw.headers["x-ignored-parameters"] == "stop, temperature"
+    assert raw.parse().choices[0].finish_reason == "length"
+
+
+WRONG: dict[str, dict[str, Any]] = {
+    "several answers": {"n": 2},
+    "a form of the answer": {"response_format": {"type": "json_object"}},
+    "sound": {"modalities": ["text", "audio"]},
+    "a call that has to be made": {"tool_choice": "required"},
+    "functions": {"functions": []},
+    "no messages": {"messages": []},
+    "a message that is none": {"messages": ["Hi"]},
+    "a role there is not": {"messages": [{"role": "function", "content": "Hi"}]},
+    "a remote image": {"messages": [{"role": "user", "content": [
+        {"type": "image_url", "image_url": {"url": "http://127.0.0.1:1/x.png"}}]}]},
+    "an image that is no base64": {"messages": [{"role": "user", "content": [
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,???"}}]}]},
+    "a part there is not": {"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]},
+    "a result of nothing": {"messages": [{"role": "tool", "content": "42"}]},
+    "a call without arguments": {"messages": [{"role": "assistant", "tool_calls": [
+        {"id": "1", "function": {"name": "a"}}]}]},
+    "no tokens": {"max_tokens": 0},
+    "too many tools": {"tools": [{"type": "function", "function": {"name": f"t{at}"}} for at in range(129)]},
+    "a tool that is none": {"tools": [{"type": "web_search"}]},
+    "a tool's name": {"tools": [{"type": "function", "function": {"name": "a b"}}]},
+    "a tool twice": {"tools": [{"type": "function", "function": {"name": "a"}}] * 2},
+    "a tool's parameters": {"tools": [
+        {"type": "function", "function": {"name": "a", "parameters": {"type": "array"}}}]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+async def test_what_cannot_be_had_is_refused_in_words(name: str) -> None:
+    async with served([]) as server:
+        body = {"model": MODEL, "messages": HI} | WRONG[name]
+        answer = await server.json("POST", "/v1/chat/completions", 400, json=body)
+    assert answer["error"]["type"] == "invalid_request_error"
+    assert answer["error"]["param"]
+
+
+FAILURES: list[tuple[dict[str, Any], type[openai.APIStatusError], int]] = [
+    ({"message": "slow down", "status": 429, "retry_after": 2.5}, openai.RateLimitError, 429),
+    ({"message": "too long", "status": 400, "code": "context_length_exceeded"}, openai.BadRequestError, 400),
+    ({"message": "bad key", "status": 401}, openai.InternalServerError, 502),
+    ({"message": "down", "status": 503}, openai.InternalServerError, 502),
+    ({"message": "nobody there", "code": "timeout"}, openai.InternalServerError, 504),
+]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("error", "kind", "status"), FAILURES, ids=lambda value: str(value)[:40])
+async def test_a_model_that_fails_is_an_error_of_the_sdk(
+    error: dict[str, Any], kind: type[openai.APIStatusError], status: int, stream: bool
+) -> None:
+    async with asked([{"error": error}]) as ai:
+        with pytest.raises(kind) as raised:
+            await ai.chat.completions.create(model=MODEL, messages=HI, stream=stream)
+    assert raised.value.status_code == status
+    assert error["message"] in str(raised.value)
+
+
+async def test_a_model_that_breaks_off_is_an_error_in_the_stream() -> None:
+    async with asked([{"text": "I be", "error": {"message": "broke off", "status": 500}}]) as ai:
+        stream = await ai.chat.completions.create(model=MODEL, messages=HI, stream=True)
+        said: list[ChatCompletionChunk] = []
+        with pytest.raises(openai.APIError, match="broke off"):
+            said.extend([chunk async for chunk in stream])
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_client_that_leaves_cancels_its_turn(stream: bool) -> None:
+    maths = Maths()
+    waits = {"text": "Let me see.", "tool_calls": [{"name": "wait", "arguments": {}}]}
+    async with served([waits], {"maths": maths.server}, allow=["*"]) as server:
+
+        async def ask(leave: anyio.CancelScope) -> None:
+            with leave:
+                async with server.http.stream(
+                    "POST", "/v1/chat/completions", json={"messages": HI, "stream": stream}
+                ) as answer:
+                    await answer.aread()
+
+        async with anyio.create_task_group() as group:
+            leave = anyio.CancelScope()
+            group.start_soon(ask, leave)
+            await maths.gate.begun.wait()
+            leave.cancel()
+        await maths.gate.cancelled.wait()

@@ -1,0 +1,60 @@
+"""A pattern that cannot match anything is said, and one that still may is not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dial_client import DialClient
+from dial_client.settings.config_types import ServerSettings, Transport
+from dial_client.settings.policy_config import policy_from
+from dial_client.tools.pattern_warnings import notes
+from dial_client.tools.policy import PolicyRules
+from tests.support.servers.launch import raw
+
+TIME = ServerSettings("time", Transport.STDIO, "x")
+TOOLS = {"time": ("now", "zones"), "slow": None}
+EXPECTED: list[tuple[dict[str, Any], list[str]]] = [
+    ({"allow": ("time/now", "time/*", "*", "*/now", "slow/anything", "*/anything")}, []),
+    ({"allow": ("now",)}, ["--allow 'now' allows nothing: a pattern is SERVER/TOOL, such as 'time/now'"]),
+    ({"allow": ("time__now",)}, ["--allow 'time__now' allows nothing: a pattern is SERVER/TOOL, such as 'time/now'"]),
+    ({"allow": ("gone",)}, ["--allow 'gone' allows nothing: a pattern is SERVER/TOOL, such as 'SERVER/gone'"]),
+    ({"allow": ("mail/*",)}, ["--allow 'mail/*' matches nothing: there is no server 'mail'"]),
+    ({"allow": ("time/nwo",)}, ["--allow 'time/nwo' matches no tool of 'time'"]),
+    ({"deny": ("time/nwo",)}, ["--deny 'time/nwo' matches no tool of 'time'"]),
+    ({"deny": ("now", "*", "zon*", "read_result", "unknown_as_long_as_one_server_is")}, []),
+    ({"policy": [{"deny": "time/nwo"}, {"ask": "time/now"}]}, ["policy rule 1: 'time/nwo' matches no tool of 'time'"]),
+    ({"policy": [{"deny": "mail/*"}]}, []),
+]
+
+
+@pytest.mark.parametrize(("options", "expected"), EXPECTED, ids=[str(options) for options, _ in EXPECTED])
+def test_a_pattern_that_matches_nothing_is_a_note(options: dict[str, Any], expected: list[str]) -> None:
+    rules = PolicyRules(**(options | {"policy": policy_from(options.get("policy"))}))
+    assert list(notes(rules, TOOLS, {"time": TIME, "slow": None})) == expected
+
+
+def test_once_all_tools_are_known_so_is_a_name_that_none_has() -> None:
+    said = list(notes(PolicyRules(deny=("time__now",)), {"time": ("now",)}, {}))
+    assert said == ["--deny 'time__now' matches no tool: a pattern is SERVER/TOOL, or a tool's own name"]
+
+
+def test_an_entrys_own_patterns_are_held_against_its_tools() -> None:
+    entry = replace(TIME, auto_approve=("*", "nwo", "z*"), untrusted=("fetch",))
+    assert list(notes(PolicyRules(), TOOLS, {"time": entry})) == [
+        "autoApprove of 'time': 'nwo' matches no tool of this server",
+        "untrusted of 'time': 'fetch' matches no tool of this server",
+    ]
+    assert list(notes(PolicyRules(), {"time": None}, {"time": entry})) == []
+
+
+@pytest.mark.anyio
+async def test_a_client_says_so_among_its_notes() -> None:
+    async with DialClient({"it": raw()}, allow=["echo"], deny=["it__echo"]) as dial:
+        said = dial.notes
+    assert said == (
+        "--allow 'echo' allows nothing: a pattern is SERVER/TOOL, such as 'it/echo'",
+        "--deny 'it__echo' matches no tool: a pattern is SERVER/TOOL, or a tool's own name",
+    )

@@ -1,0 +1,130 @@
+"""A store in PostgreSQL: its faults in words, and what other programs do at the same time."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+
+import anyio
+import pytest
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+from dial_client.errors import ConfigError, DialError
+from dial_client.messages import Message
+from dial_client.stores.sql_store import SQLStore
+from tests.support.temporary_stores import MESSAGES, database_url, needs_postgres
+
+pytestmark = pytest.mark.anyio
+
+ANOTHER_PROGRAM = """
+import sys
+import anyio
+from dial_client import Message, SQLStore
+
+async def main(where, both):
+    store = SQLStore(where)
+    await store.warm()
+    print("ready", flush=True)
+    for n in range(20):
+        await store.append(both, [Message.user(f"theirs {n}"), Message.assistant(f"theirs {n}")])
+    await store.aclose()
+
+anyio.run(main, *sys.argv[1:])
+"""
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """A database needs asyncio."""
+    return "asyncio"
+
+
+@pytest.fixture
+async def where(anyio_backend: str) -> AsyncIterator[str]:
+    async with database_url() as url:
+        yield url
+
+
+@needs_postgres
+async def test_two_programs_write_at_once_and_lose_nothing(where: str) -> None:
+    store = SQLStore(where)
+    both = (await store.create("both")).id
+    command = [sys.executable, "-c", ANOTHER_PROGRAM, where, both]
+    async with await anyio.open_process(command, stderr=None) as process:
+        assert process.stdout is not None
+        await BufferedByteReceiveStream(process.stdout).receive_until(b"ready", 10_000)
+        for n in range(20):
+            await store.append(both, [Message.user(f"ours {n}"), Message.assistant(f"ours {n}")])
+        with anyio.fail_after(60):
+            assert await process.wait() == 0
+    texts = [message.text for message in (await store.get(both)).messages]
+    assert texts[::2] == texts[1::2]
+    for who in ("ours", "theirs"):
+        assert [text for text in texts[::2] if text.startswith(who)] == [f"{who} {n}" for n in range(20)]
+    await store.aclose()
+
+
+@needs_postgres
+async def test_programs_that_make_the_tables_at_the_same_moment_do_not_get_in_each_others_way(where: str) -> None:
+    stores = [SQLStore(where) for _ in range(4)]
+    async with anyio.create_task_group() as group:
+        for store in stores:
+            group.start_soon(store.create)
+    assert len(await stores[0].list()) == 4
+    for store in stores:
+        await store.aclose()
+
+
+@needs_postgres
+async def test_a_connection_that_broke_is_replaced(where: str) -> None:
+    import asyncpg
+
+    store = SQLStore(where)
+    made = await store.create()
+    server = await asyncpg.connect(where)
+    others = "datname = current_database() AND pid <> pg_backend_pid()"
+    await server.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}")
+    await server.close()
+    await store.append(made.id, MESSAGES)
+    assert (await store.get(made.id)).messages == MESSAGES
+    await store.aclose()
+
+
+@needs_postgres
+async def test_a_row_that_stays_locked_is_reported_and_can_be_tried_again(where: str) -> None:
+    import asyncpg
+
+    store = SQLStore(where, patience=0.05)
+    made = await store.create()
+    other = await asyncpg.connect(where)
+    async with other.transaction():
+        await other.execute("SELECT * FROM conversations FOR UPDATE")
+        with pytest.raises(DialError, match="another program keeps the database locked"):
+            await store.append(made.id, MESSAGES)
+        assert (await store.get(made.id)).messages == ()
+    await other.close()
+    await store.append(made.id, MESSAGES)
+    assert (await store.get(made.id)).messages == MESSAGES
+    await store.aclose()
+
+
+@needs_postgres
+async def test_a_database_that_is_not_there_is_a_matter_of_configuration(where: str) -> None:
+    store = SQLStore(f"{where}_not")
+    with pytest.raises(ConfigError, match="there is no such database"):
+        await store.list()
+    await store.aclose()
+
+
+async def test_a_server_that_is_not_there_is_reported_without_the_password(free_tcp_port: int) -> None:
+    store = SQLStore(f"postgresql://someone:secret@127.0.0.1:{free_tcp_port}/x")
+    with pytest.raises(DialError, match="cannot be reached") as raised:
+        await store.list()
+    assert "secret" not in str(raised.value)
+    await store.aclose()
+
+
+async def test_a_missing_driver_is_named_with_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "asyncpg", None)
+    with pytest.raises(ConfigError, match=r"asyncpg.*dial-client\[postgres\]"):
+        await SQLStore("postgresql://nobody@nowhere/x").list()

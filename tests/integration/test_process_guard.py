@@ -1,0 +1,107 @@
+"""A host that is killed leaves no server behind, however little that one cares for the end of its input."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from dial_client.servers.transports.process_guard import ProcessGuard, guard
+from dial_client.servers.transports.server_process import ServerProcess
+from tests.support.servers.launch import LONG, is_alive, raw, until
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are looked for in /proc")
+
+HOST = """
+import sys, anyio
+from dial_client import DialClient
+from dial_client.servers.transports.process_guard import guard
+from tests.support.servers.launch import raw
+
+async def main():
+    async with DialClient({"stubborn": raw("Stubborn"), "launcher": raw("LeavesChild"), "polite": raw()}) as dial:
+        pids = [(await dial.call(name, {})).content for name in ("stubborn__echo", "launcher__echo")]
+        print(*pids, guard.pid, flush=True)
+        await anyio.sleep(100)
+
+anyio.run(main)
+"""
+
+
+@contextmanager
+def host(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
+    """Run a host with a stubborn server and one that left a child; give it, their ids, and the guard's."""
+    (tmp_path / "host.py").write_text(HOST)
+    with subprocess.Popen(
+        [sys.executable, "-W", "ignore", str(tmp_path / "host.py")],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+    ) as process:
+        assert process.stdout is not None
+        try:
+            yield process, [int(word) for word in process.stdout.readline().split()]
+        finally:
+            process.kill()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_servers_and_what_they_started_end_when_the_host_is_killed(tmp_path: Path) -> None:
+    with host(tmp_path) as (process, pids):
+        assert len(pids) == 3
+        assert all(map(is_alive, pids))
+        process.send_signal(signal.SIGKILL)
+        await until(lambda: not any(map(is_alive, pids)))
+
+
+@pytest.mark.anyio
+async def test_a_guard_is_there_as_long_as_servers_are() -> None:
+    process = ServerProcess(raw("Stubborn"))
+    shell = guard.pid
+    assert shell is not None
+    assert is_alive(shell)
+    await process.stop()
+    process.close()
+    assert guard.pid is None
+    await until(lambda: not is_alive(shell))
+
+
+@contextmanager
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    """Run a process with a group of its own; it is gone afterwards."""
+    with subprocess.Popen(["sleep", "100"], start_new_session=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_a_guard_that_was_killed_is_followed_by_one_that_knows_all_servers() -> None:
+    own = ProcessGuard()
+    with sleeper() as first, sleeper() as second:
+        own.watch(first.pid)
+        shell = own.pid
+        assert shell is not None
+        os.kill(shell, signal.SIGKILL)
+        os.waitid(os.P_PID, shell, os.WEXITED | os.WNOWAIT)
+        own.watch(second.pid)
+        own.close()
+        assert (first.wait(LONG), second.wait(LONG)) == (-signal.SIGTERM, -signal.SIGTERM)
+
+
+def test_a_group_that_has_ended_is_left_alone() -> None:
+    own = ProcessGuard()
+    with sleeper() as ended, sleeper() as guarded:
+        own.watch(ended.pid)
+        own.watch(guarded.pid)
+        own.forget(ended.pid)
+        own.close()
+        assert guarded.wait(LONG) == -signal.SIGTERM
+        assert ended.poll() is None

@@ -1,0 +1,112 @@
+"""Prompts: listed, filled in, completed, in both eras; what they say becomes messages."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import anyio
+import pytest
+from mcp.server.lowlevel import Server
+
+from dial_client import DialClient, ImagePart, Message, Prompt, PromptArgument, Role, ServerError, ServerGone
+from dial_client.icons import Icon
+from tests.integration.test_resources import asked, books, every_way
+from tests.support.fakes import virtual_time
+from tests.support.servers.launch import LONG as PATIENCE
+from tests.support.servers.launch import raw
+from tests.support.servers.library import PNG, Library, library
+
+pytestmark = pytest.mark.anyio
+
+
+@every_way
+async def test_prompts_are_listed_with_their_arguments(way: str) -> None:
+    async with books(way) as dial:
+        greet, *others = await dial.prompts.list()
+    assert greet == Prompt(
+        "books",
+        "greet",
+        "Greet",
+        "To greet.",
+        (PromptArgument("name", description="Who.", required=True), PromptArgument("how")),
+    )
+    assert [prompt.name for prompt in others] == ["show", "talk"]
+    assert json.loads(json.dumps(greet.to_dict()))["arguments"][0]["required"] is True
+
+
+@every_way
+async def test_a_prompt_gives_messages(way: str) -> None:
+    async with books(way) as dial:
+        assert await dial.prompts.get("books", "greet", {"name": "Ada"}) == (Message.user("Greet Ada kindly."),)
+        assert await dial.prompts.get("books", "show") == (Message(Role.USER, (ImagePart(PNG, "image/png"),)),)
+        talk = await dial.prompts.get("books", "talk", {"name": "Ada"})
+    assert [(message.role.value, message.content) for message in talk] == [
+        ("user", "Greet Ada kindly."),
+        ("assistant", "Which one?"),
+        ("assistant", "[image/png, about 1 kB]"),
+    ]
+
+
+@every_way
+async def test_arguments_of_a_prompt_are_completed_with_regard_to_the_others(way: str) -> None:
+    async with books(way) as dial:
+        assert await dial.prompts.complete("books", "greet", "name", "A") == ("Ada", "Alan")
+        assert await dial.prompts.complete("books", "greet", "how", "", {"name": "Ada"}) == ("like Ada",)
+
+
+@every_way
+async def test_a_prompt_that_was_added_is_listed(way: str) -> None:
+    async with books(way) as dial:
+        assert len(await dial.prompts.list("books")) == 3
+        await dial.call("teach", {"name": "sing"})
+        with anyio.fail_after(PATIENCE):
+            while "sing" not in [prompt.name for prompt in await dial.prompts.list()]:  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+        before = await asked(dial)
+        assert len(await dial.prompts.list()) == 4
+        assert await asked(dial) == before
+
+
+async def test_what_cannot_be_had_is_an_error_in_words() -> None:
+    async with DialClient({"books": library(), "gone": raw("ExitsAtOnce"), "bare": raw()}) as dial:
+        with pytest.raises(ServerError, match="there is no prompt dance"):
+            await dial.prompts.get("books", "dance")
+        with pytest.raises(ServerError, match="the argument name is missing"):
+            await dial.prompts.get("books", "greet")
+        with pytest.raises(ServerGone, match="the database is missing"):
+            await dial.prompts.get("gone", "greet")
+        with pytest.raises(ServerError, match="Method not found"):
+            await dial.prompts.get("bare", "greet")
+        with pytest.raises(ServerError, match="there is no such server"):
+            await dial.prompts.complete("nobody", "greet", "name")
+
+
+@virtual_time
+async def test_completions_that_do_not_come_are_not_waited_for_without_end() -> None:
+    class Slow(Library):
+        async def complete(self, *asked: object) -> Any:  # noqa: ARG002
+            await anyio.sleep_forever()
+
+    async with DialClient({"books": library(Slow())}) as dial:
+        with pytest.raises(ServerError, match="no answer within 10 seconds"):
+            await dial.prompts.complete("books", "greet", "name")
+
+
+async def test_icons_are_those_that_may_be_shown() -> None:
+    import mcp_types as wire
+
+    given = [
+        wire.Icon(src="https://x.test/a.png", mime_type="image/png", sizes=["48x48"]),
+        wire.Icon(src="javascript:alert(1)"),
+        wire.Icon(src="file:///etc/passwd"),
+        wire.Icon(src="data:image/png;base64," + "A" * 200_000),
+        *[wire.Icon(src="data:,x")] * 20,
+    ]
+
+    async def prompts(context: object, params: object) -> wire.ListPromptsResult:
+        return wire.ListPromptsResult(prompts=[wire.Prompt(name="it", icons=given)])
+
+    async with DialClient({"it": Server("it", on_list_prompts=prompts)}) as dial:
+        [prompt] = await dial.prompts.list()
+    assert prompt.icons == (Icon("https://x.test/a.png", "image/png", ("48x48",)), *[Icon("data:,x")] * 7)

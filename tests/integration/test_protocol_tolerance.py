@@ -1,0 +1,197 @@
+"""What is mended, bounded and dropped of what servers send, piece by piece."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import anyio
+import pytest
+from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
+
+from dial_client.servers.notifications import Notifications
+from dial_client.servers.tool_listing import ToolWatch
+from dial_client.servers.transports import jsonrpc_lines
+from dial_client.servers.transports.jsonrpc_lines import answer_in, messages_in
+from dial_client.servers.transports.rate_limit import BURST, RateLimiter
+from dial_client.servers.transports.response_repair import MAX_BLOCKS, ResponseRepairer, mend_content
+from dial_client.servers.transports.stderr_tail import MAX_LINES, StderrTail, telling_line
+from tests.support.fakes import virtual_time
+
+PROGRESS = "notifications/progress"
+
+
+def notification(method: str, **params: Any) -> JSONRPCNotification:
+    return JSONRPCNotification(jsonrpc="2.0", method=method, params=params)
+
+
+def test_a_flood_is_dropped_with_one_note_and_nothing_else_with_it() -> None:
+    notes: list[str] = []
+    sieve = RateLimiter(notes.append)
+    passed = [sieve.passes(notification(PROGRESS, progressToken=1, progress=n)) for n in range(100 * BURST)]
+    assert all(passed[:BURST])
+    assert passed.count(True) < 2 * BURST
+    assert set(notes) == {"it sends a flood of progress; some of them are dropped"}
+    assert sieve.passes(notification("notifications/tools/list_changed"))
+    assert sieve.passes(JSONRPCRequest(jsonrpc="2.0", id=1, method="ping"))
+
+
+def test_no_answer_is_ever_dropped() -> None:
+    sieve = RateLimiter(lambda _: None)
+    assert all(sieve.passes(JSONRPCResponse(jsonrpc="2.0", id=n, result={})) for n in range(10 * BURST))
+
+
+def test_methods_nobody_knows_are_one_flood() -> None:
+    sieve = RateLimiter(lambda _: None)
+    passed = [sieve.passes(notification(f"no/{number}")) for number in range(10 * BURST)]
+    assert passed.count(True) < 2 * BURST
+
+
+@pytest.mark.parametrize("about", [{"progress": 10**400}, {"progress": 1, "total": -(10**400)}])
+def test_progress_the_sdk_would_break_at_is_dropped(about: dict[str, Any]) -> None:
+    assert not RateLimiter(lambda _: None).passes(notification(PROGRESS, progressToken=1, **about))
+
+
+@pytest.mark.parametrize(
+    ("line", "number"),
+    [
+        (b'{"jsonrpc": "2.0", "id": 7, "result": {"a": ' + b'{"a":' * 100_000, 7),
+        (b'{"id":8,"result":{"n":1' + b"0" * 100_000 + b"}}", 8),
+        (b'{"jsonrpc":"2.0","id":9,"error":{"code":1', 9),
+        (b'{"id":1,"result":{"a":' + b'{"a":' * 900 + b"1" + b"}" * 902, 1),
+    ],
+)
+def test_an_answer_that_cannot_be_read_fails_its_request_at_once(line: bytes, number: int) -> None:
+    (message,) = messages_in(line)
+    assert isinstance(message.message, JSONRPCError)
+    assert (message.message.id, message.message.error.message) == (number, "the answer is not valid JSON")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"[" + b"{}," * jsonrpc_lines.MAX_BATCH + b"{}]",
+        b'{"id": 1, "method": "x"',
+        b'{"result": {"id": 1}, "x": [',
+        b'{"id": 1, "other": ',
+    ],
+)
+def test_what_may_be_no_answer_fails_no_request(line: bytes) -> None:
+    assert messages_in(line) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "result"),
+    [
+        ({"id": 5, "result": {"a": 1}}, {"a": 1}),
+        ({"id": 99, "result": {"a": 2}}, {"a": 2}),
+        ([{"id": 4, "result": {}}, {"id": 5, "result": {"a": 3}}], {"a": 3}),
+        ({"id": None, "result": {"a": 4}}, None),
+        ("nothing", None),
+    ],
+)
+def test_over_http_there_is_no_doubt_whose_answer_it_is(body: Any, result: Any) -> None:
+    answer = json.loads(answer_in(json.dumps(body).encode(), 5))
+    assert answer["id"] == 5
+    assert answer.get("result") == result
+    assert ("error" in answer) is (result is None)
+
+
+def test_an_answer_that_needs_no_mending_is_left_as_it_is() -> None:
+    body = b'{"jsonrpc":"2.0","id":5,"result":{"content":[]}}\n'
+    assert answer_in(body, 5) is body
+
+
+def test_a_result_of_far_too_many_blocks_is_cut_with_a_word() -> None:
+    result: dict[str, Any] = {"content": [{"type": "text", "text": "x"}] * (MAX_BLOCKS + 3)}
+    mend_content(result, "2026-07-28")
+    assert len(result["content"]) == MAX_BLOCKS + 1
+    assert result["content"][-1]["text"] == "[3 more blocks were left out]"
+
+
+@pytest.mark.parametrize(
+    ("method", "result", "last"),
+    [
+        (
+            "resources/read",
+            {"contents": [{"uri": "book://1", "blob": ""}] * (MAX_BLOCKS + 3)},
+            {"uri": "book://1", "text": "[3 more contents were left out]"},
+        ),
+        (
+            "resources/read",
+            {"contents": [None] * (MAX_BLOCKS + 3)},
+            {"uri": "", "text": "[3 more contents were left out]"},
+        ),
+        (
+            "prompts/get",
+            {"messages": [{"role": "user", "content": {"type": "text", "text": ""}}] * (MAX_BLOCKS + 3)},
+            {"role": "user", "content": {"type": "text", "text": "[3 more messages were left out]"}},
+        ),
+    ],
+)
+def test_a_resource_or_a_prompt_of_far_too_many_parts_is_cut_with_a_word(
+    method: str, result: dict[str, Any], last: dict[str, Any]
+) -> None:
+    mender = ResponseRepairer(lambda _: None)
+    mender.sent(JSONRPCRequest(jsonrpc="2.0", id=1, method=method))
+    answer = JSONRPCResponse(jsonrpc="2.0", id=1, result=result)
+    mender.received(answer)
+    (items,) = (value for name, value in answer.result.items() if name in ("contents", "messages"))
+    assert len(items) == MAX_BLOCKS + 1
+    assert items[-1] == last
+
+
+def test_a_flood_of_lines_leaves_the_last() -> None:
+    tail = StderrTail()
+    tail.feed(b"begun")
+    tail.feed(b"".join(b"%d\n" % number for number in range(10_000)) + b"un")
+    tail.feed(b"finished")
+    assert tail.lines == (*(str(number) for number in range(10_001 - MAX_LINES, 10_000)), "unfinished")
+
+
+@virtual_time
+@pytest.mark.anyio
+async def test_news_that_is_never_followed_holds_up_one_round_and_no_more() -> None:
+    watch = ToolWatch(lambda _: None, Notifications("it"))
+    watch.news()
+    began = anyio.current_time()
+    for _ in range(3):
+        await watch.settled(2.0)
+        assert anyio.current_time() - began == pytest.approx(2.0)
+
+
+NODE = """node:internal/process/promises:394
+      triggerUncaughtException(err, true /* fromPromise */);
+      ^
+
+Error: getaddrinfo ENOTFOUND mcp.test
+    at GetAddrInfoReqWrap.onlookupall [as oncomplete] (node:dns:122:26) {
+  errno: -3008,
+  code: 'ENOTFOUND',
+  [cause]: undefined,
+  hostname: 'mcp.test'
+}
+
+Node.js v20.20.2
+"""
+NODE_IN_A_ROW = "TypeError [ERR_INVALID_URL]: Invalid URL {\n  code: 'ERR_INVALID_URL',\n  input: 'x'\n}\n"
+PYTHON = "Traceback (most recent call last):\n  File x\nValueError: the key is missing\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "telling"),
+    [
+        (NODE, "Error: getaddrinfo ENOTFOUND mcp.test"),
+        (NODE_IN_A_ROW, "TypeError [ERR_INVALID_URL]: Invalid URL"),
+        (PYTHON, "ValueError: the key is missing"),
+        ("Missing API key\n}\nNode.js v22.1.0\n", "Missing API key"),
+        ("error: port 80 is taken\n", "error: port 80 is taken"),
+        ("}\n", "}"),
+        ("", ""),
+    ],
+)
+def test_of_the_last_words_of_a_program_those_count_that_say_what_is_wrong(text: str, telling: str) -> None:
+    assert telling_line(tuple(line for line in text.splitlines() if line.strip())) == telling
+    tail = StderrTail()
+    tail.feed(text.encode())
+    assert tail.last == telling

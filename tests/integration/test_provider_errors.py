@@ -1,0 +1,344 @@
+"""What goes wrong between here and a model: told in one line, learned from where that helps, and left clean."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from anyio import to_thread
+
+from dial_client.errors import ProviderError
+from dial_client.messages import Message, ToolSpec
+from dial_client.model import FinishReason, ModelRequest, TextChunk
+from dial_client.providers.http import provider_errors
+from dial_client.providers.http.endpoint import Endpoint
+from dial_client.settings.config_types import Wire
+from tests.support.model_endpoint import (
+    ModelEndpoint,
+    Raw,
+    Say,
+    events,
+    hear,
+    model_endpoint,
+    one_json,
+    provider_of,
+    refuse,
+)
+
+pytestmark = pytest.mark.anyio
+
+WIRES = pytest.mark.parametrize("wire", list(Wire))
+NO_RETRY = {"x-should-retry": "false"}
+TOOLS = tuple(ToolSpec(name, "", {"type": "object"}) for name in ("good", "bad", "fine"))
+
+
+async def refusal(answer: Any, wire: Wire = Wire.CHAT, **request: Any) -> tuple[ProviderError, ModelEndpoint]:
+    with model_endpoint([answer]) as endpoint:
+        provider = provider_of(endpoint, wire, api_key="sk-secret")
+        try:
+            with pytest.raises(ProviderError) as caught:
+                await hear(provider, **request)
+        finally:
+            await provider.aclose()
+    return caught.value, endpoint
+
+
+@WIRES
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 422, 429, 500, 503, 529])
+async def test_a_refusal_is_one_line_with_its_status(wire: Wire, status: int) -> None:
+    error, endpoint = await refusal(refuse(status, "no\n way", NO_RETRY, code="a_code"), wire)
+
+    assert error.status == status
+    assert error.code == "a_code"
+    assert f"answered {status}: no way" in str(error)
+    assert "\n" not in str(error)
+    assert len(endpoint.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "expected"),
+    [
+        pytest.param(502, b"<html><head><title>Bad\nGateway</title></head>" + b"x" * 9000, "Bad Gateway", id="a title"),
+        pytest.param(502, b"<html><p>Down for <b>now</b></p></html>", "Down for now", id="a page"),
+        pytest.param(400, b"plain \x1b[31mwords\x07", "plain [31mwords", id="words with escapes"),
+        pytest.param(400, b"", "answered 400", id="nothing"),
+        pytest.param(400, b"\xff\xfe", "answered 400", id="no text"),
+        pytest.param(422, b'{"detail": [{"msg": "wrong"}]}', "wrong", id="as FastAPI does"),
+        pytest.param(400, b'{"message": "wrong"}', "wrong", id="a message"),
+        pytest.param(400, b'[{"error": {"message": "wrong"}}]', "wrong", id="in a list"),
+        pytest.param(400, b'"wrong"', "wrong", id="a string"),
+        pytest.param(401, b'{"error": "key sk-secret is bad"}', "key [key] is bad", id="the key itself"),
+    ],
+)
+async def test_whatever_the_body_of_a_refusal_is_the_error_is_short_and_clean(
+    status: int, body: bytes, expected: str
+) -> None:
+    error, _ = await refusal(Raw((body,), status, NO_RETRY))
+
+    assert expected in str(error)
+    assert str(error).isprintable()
+    assert len(str(error)) < 700
+    assert "sk-secret" not in str(error)
+
+
+@WIRES
+async def test_a_web_page_in_place_of_an_answer_is_an_error(wire: Wire) -> None:
+    error, _ = await refusal(Raw((b"<!doctype html><title>Welcome to Open WebUI</title>",)), wire)
+
+    assert "Welcome to Open WebUI" in str(error)
+    assert "is the address right?" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "code"),
+    [
+        (400, "registry.ollama.ai/library/gemma:2b does not support tools", provider_errors.TOOLS_UNSUPPORTED),
+        (400, '"auto" tool choice requires --enable-auto-tool-choice to be set', provider_errors.TOOLS_UNSUPPORTED),
+        (404, "No endpoints found that support tool use", provider_errors.TOOLS_UNSUPPORTED),
+        (500, "tools param requires --jinja flag", provider_errors.TOOLS_UNSUPPORTED),
+        (400, "`tool calling` is not supported with this model", provider_errors.TOOLS_UNSUPPORTED),
+        (400, "This model's maximum context length is 8192 tokens", provider_errors.CONTEXT_LENGTH_EXCEEDED),
+        (400, "prompt is too long: 210000 tokens > 200000 maximum", provider_errors.CONTEXT_LENGTH_EXCEEDED),
+        (400, "Something else", "an_error"),
+        (429, "too many tokens per minute", "an_error"),
+    ],
+)
+async def test_what_a_caller_can_act_on_has_one_code_at_every_endpoint(status: int, message: str, code: str) -> None:
+    error, _ = await refusal(refuse(status, message, NO_RETRY))
+
+    assert error.code == code
+
+
+@WIRES
+async def test_a_busy_endpoint_is_asked_again(wire: Wire) -> None:
+    with model_endpoint(
+        [refuse(429, headers={"retry-after-ms": "1"}), refuse(503, headers={"retry-after-ms": "1"}), Say("Hi")]
+    ) as endpoint:
+        provider = provider_of(endpoint, wire)
+        heard = await hear(provider)
+        await provider.aclose()
+
+    assert heard.text == "Hi"
+    assert len(endpoint.requests) == 3
+
+
+@WIRES
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(refuse(429, code="insufficient_quota"), id="the money is used up"),
+        pytest.param(refuse(429, headers={"retry-after": "61"}), id="the wait is too long"),
+    ],
+)
+async def test_an_endpoint_is_not_asked_again_where_that_cannot_help(wire: Wire, answer: Raw) -> None:
+    error, endpoint = await refusal(answer, wire)
+
+    assert len(endpoint.requests) == 1
+    assert error.retry_after == (61 if "retry-after" in answer.headers else None)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("7", 7.0),
+        ("0.5", 0.5),
+        ("-3", 0.0),
+        ("nan", None),
+        ("9" * 400, None),
+        ("soon", None),
+        ("Fri, 31 Dec 1999 23:59:59 GMT", 0.0),
+        ("Fri, 31 Dec 99999 23:59:59 GMT", None),
+        ("Fri, 32 Dec 2026 25:59:59 GMT", None),
+    ],
+)
+def test_the_wait_an_endpoint_asks_for_is_read_in_all_its_forms(value: str, expected: float | None) -> None:
+    assert provider_errors.retry_after({"retry-after": value}) == expected
+
+
+@pytest.mark.parametrize(
+    ("error", "says", "code"),
+    [
+        (httpx2.ConnectTimeout(""), "model.test could not be reached in time", "timeout"),
+        (httpx2.ReadTimeout(""), "model.test did not answer in time", "timeout"),
+        (httpx2.ConnectError("refused"), "model.test cannot be reached: refused", "connection"),
+        (httpx2.ReadError(""), "the connection to model.test broke: ReadError", "connection"),
+        (httpx2.DecodingError("bad\x1b data"), "the connection to model.test broke: bad data", "connection"),
+    ],
+)
+def test_what_broke_is_said_in_one_line(error: Exception, says: str, code: str) -> None:
+    told = provider_errors.unreachable(Endpoint("https://model.test/v1"), error)
+
+    assert (str(told), told.code, told.status) == (says, code, None)
+
+
+@WIRES
+async def test_an_endpoint_that_is_not_there_is_named(wire: Wire) -> None:
+    with model_endpoint([Say("Hi")]) as endpoint:
+        url = endpoint.url
+    provider = provider_of(url, wire)
+
+    with pytest.raises(ProviderError) as caught:
+        await hear(provider)
+    await provider.aclose()
+
+    assert caught.value.code == "connection"
+    assert url.removeprefix("http://") in str(caught.value)
+    assert "is the server running?" in str(caught.value)
+
+
+@WIRES
+async def test_a_conversation_is_never_sent_on_to_where_an_endpoint_redirects(wire: Wire) -> None:
+    with model_endpoint([Say("Hi")]) as elsewhere:
+        for status in (301, 302, 307, 308):
+            error, _ = await refusal(Raw((), status, {"location": f"{elsewhere.url}/v1"}), wire)
+            assert error.status == status
+            assert f"{elsewhere.url}/v1" in str(error)
+
+    assert elsewhere.requests == []
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_silence_has_an_end(stream: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dial_client.providers.http.http_provider._ONE_PIECE_TIMEOUT", 0.05)
+    with model_endpoint([Raw(hang=True)]) as endpoint:
+        provider = provider_of(endpoint, quirks={"idle_timeout": 0.05})
+        with pytest.raises(ProviderError, match="did not answer in time") as caught:
+            await hear(provider, stream=stream)
+        await provider.aclose()
+
+    assert caught.value.code == "timeout"
+
+
+async def test_silence_in_the_middle_keeps_what_came() -> None:
+    said = events({"choices": [{"delta": {"content": "Half an"}}]}, done=False, hang=True)
+    with model_endpoint([said]) as endpoint:
+        provider = provider_of(endpoint, quirks={"idle_timeout": 0.5})
+        heard = await hear(provider)
+        await provider.aclose()
+
+    assert heard.text == "Half an"
+    assert heard.completion.finish is FinishReason.CUT
+
+
+FIRST: dict[Wire, list[Any]] = {
+    Wire.CHAT: [{"choices": [{"delta": {"content": "Hi"}}]}],
+    Wire.RESPONSES: [{"type": "response.output_text.delta", "delta": "Hi"}],
+    Wire.MESSAGES: [{"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "Hi"}}],
+}
+
+
+@WIRES
+async def test_leaving_a_stream_early_closes_its_connection(wire: Wire) -> None:
+    with model_endpoint([events(*FIRST[wire], done=False, hang=True)]) as endpoint:
+        provider = provider_of(endpoint, wire)
+        async with aclosing(provider.generate(ModelRequest((Message.user("?"),)))) as deltas:
+            async for delta in deltas:
+                assert delta == TextChunk("Hi")
+                break
+
+        assert await to_thread.run_sync(endpoint.disconnected.wait, 5)
+        await provider.aclose()
+
+
+@WIRES
+@pytest.mark.parametrize("answer", ["the first words", "nothing"])
+async def test_cancelling_closes_the_connection(wire: Wire, answer: str) -> None:
+    raw = events(*FIRST[wire], done=False, hang=True) if answer == "the first words" else Raw(hang=True)
+    with model_endpoint([raw]) as endpoint:
+        provider = provider_of(endpoint, wire)
+        first = anyio.Event()
+
+        async def listen() -> None:
+            async with aclosing(provider.generate(ModelRequest((Message.user("?"),)))) as deltas:
+                async for _ in deltas:
+                    first.set()
+
+        with anyio.fail_after(10):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(listen)
+                if answer == "nothing":
+                    assert await to_thread.run_sync(endpoint.asked.wait, 5)
+                else:
+                    await first.wait()
+                tasks.cancel_scope.cancel()
+
+        assert await to_thread.run_sync(endpoint.disconnected.wait, 5)
+        await provider.aclose()
+
+
+@WIRES
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_cancelling_a_task_of_asyncios_own_closes_the_connection(wire: Wire) -> None:
+    with model_endpoint([Raw(hang=True)]) as endpoint:
+        provider = provider_of(endpoint, wire)
+        with anyio.fail_after(10):
+            task = asyncio.create_task(hear(provider))
+            assert await to_thread.run_sync(endpoint.asked.wait, 5)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+        assert await to_thread.run_sync(endpoint.disconnected.wait, 5)
+        await provider.aclose()
+
+
+@WIRES
+async def test_a_provider_may_be_closed_twice_unused_and_used_again(wire: Wire) -> None:
+    with model_endpoint([Say("Hi")]) as endpoint:
+        provider = provider_of(endpoint, wire)
+        await provider.aclose()
+        await provider.warm()
+        await provider.warm()
+        assert (await hear(provider)).text == "Hi"
+        await provider.aclose()
+        await provider.aclose()
+        assert (await hear(provider)).text == "Hi"
+        await provider.aclose()
+
+
+async def test_a_proxy_is_not_asked_for_what_runs_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    with model_endpoint([Say("Hi")]) as endpoint:
+        provider = provider_of(endpoint)
+        assert (await hear(provider)).text == "Hi"
+        await provider.aclose()
+
+
+def test_an_error_object_in_any_shape_is_told_in_one_line() -> None:
+    values: list[Any] = [
+        None,
+        7,
+        [],
+        {},
+        {"error": {}},
+        {"error": None},
+        {"error": {"message": {"a": 1}}},
+        {"error": [1]},
+    ]
+    for value in values:
+        error = provider_errors.reported(Endpoint("http://127.0.0.1"), value)
+        assert str(error).isprintable()
+
+
+async def test_one_json_text_that_breaks_off_is_an_error() -> None:
+    error, _ = await refusal(Raw((b'{"choices": [',), headers={"content-type": "application/json"}), stream=False)
+
+    assert "sent something that is no JSON" in str(error)
+
+
+@WIRES
+@pytest.mark.parametrize(
+    "value", [{}, {"choices": 7}, {"hello": "world"}, [], [1, 2], 7, "text", {"type": "message_stop"}]
+)
+async def test_json_that_is_no_answer_is_an_error(wire: Wire, value: Any) -> None:
+    if value == {"type": "message_stop"} and wire is Wire.MESSAGES:
+        pytest.skip("there it is the end of an empty message")
+    error, _ = await refusal(one_json(value), wire, stream=False)
+
+    assert error.status is None
+    assert str(error).isprintable()

@@ -1,0 +1,172 @@
+"""Keys stay at home: what a request carries is read from its bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dial_client.messages import ToolSpec
+from dial_client.providers import open_provider
+from dial_client.providers.dial import DialProvider
+from dial_client.providers.endpoint_profile import EndpointProfile
+from dial_client.providers.http.endpoint import Endpoint
+from dial_client.providers.presets import PRESETS
+from dial_client.settings.config_types import Wire
+from tests.integration.test_open_provider import endpoint_of, opened, settings
+from tests.support.model_endpoint import Recorded, Say, hear, model_endpoint
+
+AZURE = EndpointProfile(key_header="api-key", api_version="2026-01-01")
+
+
+SECRETS = {
+    "OPENAI_API_KEY": "leak-1",
+    "OPENAI_ADMIN_KEY": "leak-2",
+    "OPENAI_ORG_ID": "leak-3",
+    "OPENAI_PROJECT_ID": "leak-4",
+    "OPENAI_CUSTOM_HEADERS": "X-Custom: leak-5\nAuthorization: Bearer leak-6\nUser-Agent: leak-7\nHost: leak-8",
+    "ANTHROPIC_API_KEY": "leak-9",
+    "ANTHROPIC_AUTH_TOKEN": "leak-10",
+    "ANTHROPIC_CUSTOM_HEADERS": "X-Custom: leak-11\nX-Api-Key: leak-12\nanthropic-beta: leak-13",
+    "AZURE_OPENAI_API_KEY": "leak-14",
+    "AZURE_OPENAI_AD_TOKEN": "leak-15",
+    "DIAL_API_KEY": "leak-16",
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("model", ["openai:m", "anthropic:m", "chat:m", "ollama:m", "dial:m", "mine"])
+async def test_no_other_key_of_the_users_reaches_a_third_party(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in SECRETS.items():
+        monkeypatch.setenv(name, value)
+    with model_endpoint([Say("Hi")]) as endpoint:
+        provider = open_provider(model, models=settings(api_key="mine"), base_url=endpoint.url)
+        await hear(provider)
+        await provider.aclose()
+
+    sent = endpoint.requests[0]
+    assert b"leak" not in sent.head + sent.body
+    assert sent.headers["host"] == endpoint.url.removeprefix("http://")
+    names = {"host", "accept", "accept-encoding", "user-agent", "content-type", "content-length"}
+    own = {"anthropic": {"authorization", "anthropic-version"}, "dial": {"api-key"}}
+    assert set(sent.headers) == names | own.get(model.partition(":")[0], {"authorization"})
+
+
+async def sent_by(model: str, **options: Any) -> Recorded:
+    with model_endpoint([Say("Hi")]) as endpoint:
+        variables = {"openai": "OPENAI_BASE_URL", "anthropic": "ANTHROPIC_BASE_URL", "dial": "DIAL_URL"}
+        environ = SECRETS | {variables[model.partition(":")[0]]: endpoint.url}
+        provider = open_provider(model, environ=environ, **options)
+        await hear(provider)
+        await provider.aclose()
+    return endpoint.requests[0]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("model", "header", "value", "path"),
+    [
+        ("openai:m", "authorization", "Bearer leak-1", "/responses"),
+        ("anthropic:m", "authorization", "Bearer leak-9", "/v1/messages"),
+        (
+            "dial:applications/abc/my app",
+            "api-key",
+            "leak-16",
+            "/openai/deployments/applications%2Fabc%2Fmy%20app/chat/completions?api-version=2025-04-01-preview",
+        ),
+    ],
+)
+async def test_a_key_reaches_the_address_the_environment_names_for_it(
+    model: str, header: str, value: str, path: str
+) -> None:
+    sent = await sent_by(model)
+
+    assert sent.headers[header] == value
+    assert sent.path == path
+    assert sent.json["model"] == model.partition(":")[2]
+    assert sent.head.count(b"leak") == 1
+
+
+VENDORS_KEYS = {
+    f"{vendor}_API_KEY": f"leak-of-{vendor}"
+    for vendor in ("AZURE", "DEEPSEEK", "GEMINI", "GOOGLE", "GROQ", "KIMI", "MISTRAL", "MOONSHOT", "OPENROUTER", "VLLM")
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("wire", list(Wire))
+@pytest.mark.parametrize("preset", sorted(PRESETS))
+async def test_behind_every_preset_and_wire_the_only_key_is_the_profiles(
+    preset: str, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (SECRETS | VENDORS_KEYS).items():
+        monkeypatch.setenv(name, value)
+    with model_endpoint([Say("Hi")]) as endpoint:
+        for key in ("mine", None):
+            models = settings(preset=preset, wire=wire, base_url=endpoint.url, api_key=key)
+            provider = open_provider("mine", models=models)
+            await hear(provider, tools=(ToolSpec("now", "", {"type": "object"}),))
+            await provider.aclose()
+
+    sent = [*endpoint.requests, *endpoint.lookups]
+    assert not [request for request in sent if b"leak" in request.head + request.body]
+    own = {"api-key"} if preset in ("azure", "dial") else {"authorization"}
+    usual = {"host", "accept", "accept-encoding", "user-agent", "content-type", "content-length", "connection"}
+    version = {"anthropic-version"} if wire is Wire.MESSAGES else set()
+    for request in endpoint.requests:
+        assert set(request.headers) - usual == own | version
+    for request in endpoint.lookups:
+        assert set(request.headers) - usual == own
+    first, second = endpoint.requests
+    assert first.headers[next(iter(own))].endswith("mine")
+    assert second.headers[next(iter(own))].endswith("not-needed")
+
+
+def test_a_vendors_own_variable_is_not_read_where_nobody_promised_it() -> None:
+    profiles = settings(preset="groq", base_url=None)
+
+    assert endpoint_of(opened("mine", SECRETS | VENDORS_KEYS, models=profiles)).key == ""
+
+
+@pytest.mark.parametrize(("preset", "wire", "url"), [("anthropic", Wire.CHAT, None), ("openai", Wire.MESSAGES, None)])
+def test_one_vendors_host_never_gets_what_is_set_for_another(preset: str, wire: Wire, url: None) -> None:
+    headers = endpoint_of(opened("mine", SECRETS, models=settings(preset=preset, wire=wire, base_url=url))).headers
+
+    foreign = {
+        "openai": ("leak-9", "leak-11", "leak-12", "leak-13"),
+        "anthropic": ("leak-1", "leak-3", "leak-4", "leak-5"),
+    }
+    for secret in foreign[preset]:
+        assert not [value for value in headers.values() if value.endswith(secret)]
+
+
+@pytest.mark.anyio
+async def test_dial_is_asked_as_the_azure_client_asks_it() -> None:
+    import openai
+
+    with model_endpoint([Say("Hi")]) as endpoint:
+        client = openai.AsyncAzureOpenAI(azure_endpoint=endpoint.url, api_version=AZURE.api_version, api_key="k")
+        await client.chat.completions.create(model="a/b c", messages=[{"role": "user", "content": "Hi"}])
+        await client.close()
+        profile = Endpoint(endpoint.url, {"api-key": "k"}, {"api-version": AZURE.api_version})
+        provider = DialProvider("a/b c", profile, AZURE)
+        await hear(provider)
+        await provider.aclose()
+
+    theirs, ours = endpoint.requests
+    assert (ours.method, ours.path) == (theirs.method, theirs.path)
+    assert ours.headers["api-key"] == theirs.headers["api-key"]
+    assert "authorization" not in ours.headers
+    assert ours.json["model"] == theirs.json["model"]
+
+
+def test_the_vendors_own_hosts_get_what_the_environment_sets_for_them() -> None:
+    openai_headers = endpoint_of(opened("openai:m", SECRETS)).headers
+    anthropic_headers = endpoint_of(opened("anthropic:m", SECRETS)).headers
+
+    assert openai_headers["authorization"] == "Bearer leak-1"
+    assert openai_headers["openai-organization"] == "leak-3"
+    assert openai_headers["openai-project"] == "leak-4"
+    assert openai_headers["x-custom"] == "leak-5"
+    assert anthropic_headers["x-custom"] == "leak-11"
+    assert "leak" not in repr(endpoint_of(opened("openai:m", SECRETS)))

@@ -1,0 +1,81 @@
+"""Any value of an answer may be of any kind: what is read of it ends in a completion or an error, and nothing else."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from dial_client.errors import ProviderError
+from dial_client.model import Completion, Delta
+from dial_client.providers.http.http_provider import HttpProvider
+from dial_client.providers.http.response_stream import ResponseStream
+from dial_client.providers.tool_call_codec import to_bytes
+from dial_client.settings.config_types import Wire
+from tests.support.model_endpoint import Call, Recorded, Say, _written, provider_of
+
+pytestmark = pytest.mark.anyio
+
+PATHS = {Wire.CHAT: "/chat/completions", Wire.RESPONSES: "/responses", Wire.MESSAGES: "/messages"}
+SAID = Say("Hello", (Call("add", {"a": 1}), Call("now", {}, "call_2")), reasoning="Hm.", pieces=1)
+ODD: list[Any] = [None, True, -1, 1e999, "x", "\ud800", [], [[]], [None], {}, {"x": {}}]
+
+
+def answered(wire: Wire, *, stream: bool) -> list[Any]:
+    """Give the values of an answer in which all has its place."""
+    request = Recorded("POST", PATHS[wire], {}, b"", json.dumps({"stream": stream}).encode())
+    chunks = _written(SAID, request).chunks
+    lines = [chunk.removeprefix(b"data: ") for chunk in chunks if b"[DONE]" not in chunk]
+    return [json.loads(line) for line in lines]
+
+
+def places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Give every place in a value, as what holds it and its key there."""
+    keys = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    for key in keys:
+        yield value, key
+        yield from places(value[key])
+
+
+async def read(provider: HttpProvider, values: list[Any], *, stream: bool) -> None:
+    said = [json.dumps(value) for value in values]
+    body = "".join(f"data: {text}\n\n" for text in said) if stream else said[0]
+
+    async def pieces() -> AsyncGenerator[bytes, None]:
+        yield body.encode()
+
+    async def ask() -> AsyncGenerator[bytes, None]:
+        return pieces()
+
+    deltas: list[Delta] = []
+    reading = ResponseStream(provider.wire, provider._reply(), provider._endpoint, [])
+    try:
+        async with aclosing(reading.deltas(ask)) as coming:
+            deltas += [delta async for delta in coming]
+    except ProviderError as error:
+        assert str(error).isprintable()
+    else:
+        assert isinstance(deltas[-1], Completion)
+        assert to_bytes(deltas[-1].echo)
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("wire", list(Wire))
+async def test_a_value_of_another_kind_is_never_more_than_an_error(wire: Wire, stream: bool) -> None:
+    provider = provider_of("http://127.0.0.1:1", wire)
+    whole = answered(wire, stream=stream)
+    for at, event in enumerate(whole):
+        for number, _ in enumerate(places(event)):
+            for odd in ODD:
+                values = copy.deepcopy(whole)
+                holder, key = list(places(values[at]))[number]
+                holder[key] = odd
+                try:
+                    await read(provider, values, stream=stream)
+                except Exception as error:
+                    raise AssertionError(f"{key!r}: {odd!r} in {json.dumps(event)[:300]}") from error

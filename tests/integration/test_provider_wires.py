@@ -1,0 +1,289 @@
+"""The same turn over all three wires, and what only one of them has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jiter
+import pytest
+
+from dial_client.errors import ProviderError
+from dial_client.messages import ImagePart, Message, Role, TextPart, ToolCallRequest, ToolCallResult, ToolSpec, Usage
+from dial_client.model import FinishReason, ToolChoice
+from dial_client.providers.usage import count
+from dial_client.settings.config_types import Wire
+from tests.support.model_endpoint import (
+    Answer,
+    Call,
+    Heard,
+    Raw,
+    Say,
+    events,
+    hear,
+    model_endpoint,
+    one_json,
+    provider_of,
+)
+
+pytestmark = pytest.mark.anyio
+
+WIRES = pytest.mark.parametrize("wire", list(Wire))
+STREAMED = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+TOOLS = (ToolSpec("time__now", "The time", {"type": "object", "properties": {"tz": {"type": "string"}}}),)
+
+
+async def ask(wire: Wire, answer: Answer, *messages: Message, **request: Any) -> Heard:
+    with model_endpoint([answer]) as endpoint:
+        provider = provider_of(endpoint, wire)
+        try:
+            return await hear(provider, *messages, **request)
+        finally:
+            await provider.aclose()
+
+
+@WIRES
+@STREAMED
+async def test_a_turn_with_two_calls_is_the_same_on_every_wire(wire: Wire, stream: bool) -> None:
+    asks = Say("I look.", (Call("time__now", {"tz": "UTC"}), Call("time__now", {}, "call_2")), reasoning="Hm")
+    question = [Message.system("Be kind"), Message.user("What time is it?")]
+    with model_endpoint([asks, Say("Noon.")]) as endpoint:
+        provider = provider_of(endpoint, wire)
+        first = await hear(provider, *question, tools=TOOLS, stream=stream)
+        results = [Message.tool(call, ToolCallResult(call.id, success=True, content="12:00")) for call in first.calls]
+        second = await hear(provider, *question, first.message(provider), *results, tools=TOOLS, stream=stream)
+        await provider.aclose()
+
+    assert (first.text, first.reasoning) == ("I look.", "Hm")
+    assert first.asked == [("time__now", {"tz": "UTC"}), ("time__now", {})]
+    assert [call.id for call in first.calls] == ["call_1", "call_2"]
+    assert first.completion.finish is FinishReason.TOOL_CALLS
+    assert first.completion.usage == Usage(11, 7)
+    assert second.text == "Noon."
+    assert second.completion.finish is FinishReason.STOP
+    assert [request.json["stream"] for request in endpoint.requests] == [stream, stream]
+    assert [request.json["model"] for request in endpoint.requests] == ["m", "m"]
+    assert endpoint.requests[0].json["tools"] == endpoint.requests[1].json["tools"]
+
+
+@WIRES
+@STREAMED
+async def test_an_answer_cut_at_its_limit_runs_no_calls(wire: Wire, stream: bool) -> None:
+    finish = {Wire.CHAT: "length", Wire.RESPONSES: "max_output_tokens", Wire.MESSAGES: "max_tokens"}[wire]
+
+    heard = await ask(wire, Say("Well", (Call("time__now", '{"tz'),), finish=finish), stream=stream)
+
+    assert heard.text == "Well"
+    assert heard.calls == []
+    assert heard.completion.finish is FinishReason.LENGTH
+    assert heard.completion.echo is None
+    assert heard.completion.notes == ("the reply is not whole: its tool calls are not run",)
+
+
+@WIRES
+async def test_arguments_that_cannot_be_read_are_passed_on_and_never_go_back(wire: Wire) -> None:
+    with model_endpoint([Say("", (Call("time__now", "{'tz': "),)), Say("Sorry")]) as endpoint:
+        provider = provider_of(endpoint, wire)
+        heard = await hear(provider)
+        result = Message.tool(heard.calls[0], ToolCallResult("call_1", success=False, content="no JSON"))
+        await hear(provider, Message.user("Hello?"), heard.message(provider), result)
+        await provider.aclose()
+
+    assert heard.calls == [ToolCallRequest("call_1", "time__now", {}, unreadable="{'tz': ")]
+    assert b"{'tz'" not in endpoint.requests[1].body
+
+
+@WIRES
+async def test_a_stream_that_breaks_keeps_what_came(wire: Wire) -> None:
+    whole = {
+        Wire.CHAT: events({"choices": [{"delta": {"content": "Half an"}}]}, done=False, cut=True),
+        Wire.RESPONSES: events({"type": "response.output_text.delta", "delta": "Half an"}, done=False, cut=True),
+        Wire.MESSAGES: events(
+            {"type": "message_start", "message": {"usage": {"input_tokens": 3}}},
+            {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+            {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Half an"}},
+            done=False,
+            cut=True,
+        ),
+    }
+
+    heard = await ask(wire, whole[wire])
+
+    assert heard.text == "Half an"
+    assert heard.completion.finish is FinishReason.CUT
+    assert "broke off" in heard.completion.notes[0]
+
+
+@WIRES
+async def test_a_stream_that_breaks_before_it_says_anything_is_an_error(wire: Wire) -> None:
+    with pytest.raises(ProviderError) as caught:
+        await ask(wire, Raw(cut=True))
+
+    assert caught.value.code == "connection"
+
+
+@WIRES
+async def test_an_answer_without_anything_is_an_error(wire: Wire) -> None:
+    with pytest.raises(ProviderError, match="sent nothing that is an answer"):
+        await ask(wire, Raw())
+
+
+@WIRES
+async def test_an_error_in_the_stream_is_an_error(wire: Wire) -> None:
+    said = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
+
+    with pytest.raises(ProviderError, match="Overloaded") as caught:
+        await ask(wire, events(said, done=False))
+
+    assert caught.value.code == "overloaded_error"
+
+
+@WIRES
+async def test_images_reach_the_model_from_people_and_from_tools(wire: Wire) -> None:
+    pixel = ImagePart("aGVsbG8=", "image/png")
+    call = ToolCallRequest("a", "screenshot", {})
+    shown = ToolCallResult("a", success=True, content=(TextPart("Here"), pixel))
+    conversation = [
+        Message(Role.USER, (TextPart("Look"), pixel)),
+        Message.assistant("", [call]),
+        Message.tool(call, shown),
+    ]
+    with model_endpoint([Say("I see")]) as endpoint:
+        provider = provider_of(endpoint, wire)
+        await hear(provider, *conversation)
+        await provider.aclose()
+
+    assert endpoint.requests[0].body.count(b"aGVsbG8=") == 2
+
+
+@WIRES
+async def test_the_last_word_is_asked_for_without_calls(wire: Wire) -> None:
+    with model_endpoint([Say("Fine")]) as endpoint:
+        provider = provider_of(endpoint, wire)
+        await hear(provider, tools=TOOLS, tool_choice=ToolChoice.NONE)
+        await provider.aclose()
+
+    sent = endpoint.requests[0].json
+    assert sent["tool_choice"] == ({"type": "none"} if wire is Wire.MESSAGES else "none")
+    assert len(sent["tools"]) == 1
+
+
+@WIRES
+async def test_another_providers_echo_is_not_sent(wire: Wire) -> None:
+    with model_endpoint([Say("I look.", (Call("time__now"),), reasoning="SECRET"), Say("Fine")]) as endpoint:
+        one, other = provider_of(endpoint, wire), provider_of(endpoint, wire)
+        other.name = "another"
+        heard = await hear(one)
+        await hear(other, Message.user("Hello?"), heard.message(one))
+        await one.aclose()
+        await other.aclose()
+
+    assert heard.completion.echo is not None
+    assert b"SECRET" not in endpoint.requests[1].body
+    assert b"time__now" in endpoint.requests[1].body
+
+
+@WIRES
+async def test_strict_tools_are_for_whoever_asks_for_them(wire: Wire) -> None:
+    with model_endpoint([Say("Fine")]) as endpoint:
+        for strict in (False, True):
+            provider = provider_of(endpoint, wire, quirks={"strict": strict})
+            await hear(provider, tools=TOOLS)
+            await provider.aclose()
+
+    loose, strict_ = (request.json["tools"][0] for request in endpoint.requests)
+    assert loose.get("function", loose).get("strict") is (False if wire is Wire.RESPONSES else None)
+    assert strict_.get("function", strict_)["strict"] is True
+
+
+# The Responses API.
+
+
+async def test_all_items_go_back_as_they_came_before_the_results() -> None:
+    with model_endpoint(
+        [Say("I look.", (Call("time__now", {"tz": "UTC"}),), reasoning="Hm"), Say("Noon.")]
+    ) as endpoint:
+        provider = provider_of(endpoint, Wire.RESPONSES)
+        heard = await hear(provider, Message.system("Be kind"), Message.user("Time?"), tools=TOOLS)
+        result = Message.tool(heard.calls[0], ToolCallResult("call_1", success=True, content="12:00"))
+        await hear(provider, Message.user("Time?"), heard.message(provider), result, tools=TOOLS)
+        await provider.aclose()
+
+    first, second = (request.json for request in endpoint.requests)
+    assert first["store"] is False
+    assert first["include"] == ["reasoning.encrypted_content"]
+    assert first["instructions"] == "Be kind"
+    assert first["tools"][0]["strict"] is False
+    assert second["input"][1:4] == heard.completion.echo
+    assert second["input"][1]["encrypted_content"] == "c2VjcmV0"
+    assert second["input"][4] == {"type": "function_call_output", "call_id": "call_1", "output": "12:00"}
+
+
+@pytest.mark.parametrize(
+    ("last", "finish"),
+    [
+        pytest.param(
+            {"type": "response.completed", "response": {"status": "completed"}}, FinishReason.STOP, id="completed"
+        ),
+        pytest.param(
+            {
+                "type": "response.incomplete",
+                "response": {"status": "incomplete", "incomplete_details": {"reason": "content_filter"}},
+            },
+            FinishReason.REFUSED,
+            id="filtered",
+        ),
+        pytest.param(
+            {"type": "response.incomplete", "response": {"status": "incomplete"}}, FinishReason.LENGTH, id="incomplete"
+        ),
+        pytest.param(
+            {"type": "response.cancelled", "response": {"status": "cancelled"}}, FinishReason.CUT, id="cancelled"
+        ),
+        pytest.param({"type": "response.in_progress"}, FinishReason.CUT, id="no last event"),
+        pytest.param(
+            {
+                "type": "response.completed",
+                "response": {"status": "completed", "output": [{"type": "message", "content": [{"type": "refusal"}]}]},
+            },
+            FinishReason.REFUSED,
+            id="refused",
+        ),
+    ],
+)
+async def test_the_ends_of_a_response_are_told_apart(last: Any, finish: FinishReason) -> None:
+    heard = await ask(Wire.RESPONSES, events({"type": "response.output_text.delta", "delta": "Hi"}, last, done=False))
+
+    assert heard.text == "Hi"
+    assert heard.completion.finish is finish
+
+
+@STREAMED
+async def test_a_failed_response_is_an_error_that_says_why(stream: bool) -> None:
+    response = {"object": "response", "status": "failed", "error": {"code": "server_error", "message": "Out of luck"}}
+    answer = events({"type": "response.failed", "response": response}, done=False) if stream else one_json(response)
+
+    with pytest.raises(ProviderError, match="Out of luck") as caught:
+        await ask(Wire.RESPONSES, answer, stream=stream)
+
+    assert caught.value.code == "server_error"
+
+
+async def test_a_response_is_whole_when_its_last_event_has_come() -> None:
+    said = {"type": "response.completed", "response": {"status": "completed", "output": []}}
+
+    heard = await ask(Wire.RESPONSES, events(said, done=False, hang=True))
+
+    assert heard.completion.finish is FinishReason.STOP
+
+
+async def test_two_messages_of_one_response_do_not_run_into_each_other() -> None:
+    said = [{"type": "response.output_text.delta", "output_index": at, "delta": text} for at, text in enumerate("ab")]
+    last = {"type": "response.completed", "response": {"status": "completed"}}
+
+    assert (await ask(Wire.RESPONSES, events(*said, last, done=False))).text == "a\n\nb"
+
+
+@pytest.mark.parametrize("value", ["1e999", "-1", "NaN", "true", "9" * 400, '"7"', "null", "[]"])
+def test_tokens_that_are_no_number_count_as_none(value: str) -> None:
+    said = jiter.from_json(f'{{"prompt_tokens": {value}, "completion_tokens": 7.0}}'.encode())
+
+    assert count(said) == Usage(0, 7)

@@ -1,0 +1,384 @@
+"""A conversation that was recorded is played again: offline, without its servers, and with the same end."""
+
+from __future__ import annotations
+
+import json
+import signal
+import stat
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dial_client import DialClient, Message, Turn
+from dial_client.errors import ConfigError, ProviderError
+from dial_client.limits import Limits
+from dial_client.messages import ToolCallRequest, Usage
+from dial_client.model import CallChunk, Completion, FinishReason, ReasoningChunk, TextChunk
+from dial_client.providers.scripted import ScriptedProvider
+from dial_client.settings.config_types import ModelSettings, Wire
+from dial_client.tools.approval import Approval, Decision
+from tests.support.fakes import Model
+from tests.support.model_endpoint import Call, Raw, Say, events, hear, model_endpoint, refuse
+from tests.support.program import dial_chat, entry, started, write_config
+
+SDK = {"command": sys.executable, "args": [str(Path(__file__).parents[1] / "support" / "servers" / "sdk.py"), "stdio"]}
+QUESTION = [Message.user("Hello?")]
+FAILS = {
+    "say": '{"jsonrpc": "2.0", "id": ID, "result": {"content": [{"type": "text", "text": "no"}], "isError": true}}'
+}
+BREAKS = {"say": '{"jsonrpc": "2.0", "id": ID, "error": {"code": -32603, "message": "out of cheese"}}'}
+
+pytestmark = pytest.mark.anyio
+
+
+def without_times(turn: Turn | Mapping[str, Any]) -> dict[str, Any]:
+    said = dict(turn.to_dict() if isinstance(turn, Turn) else turn)
+    said["tool_calls"] = [{**call, "duration_s": 0.0} for call in said["tool_calls"]]
+    return said
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+async def played(path: Path, servers: Mapping[str, Any] | None = None, **options: Any) -> Turn:
+    async with DialClient(servers or {}, f"scripted:{path}", **options) as dial:
+        return await dial.run(QUESTION)
+
+
+def calling(*calls: ToolCallRequest) -> list[Any]:
+    """Give what a model says that makes these calls."""
+    return [*(CallChunk(call) for call in calls), Completion(FinishReason.TOOL_CALLS)]
+
+
+def saying(text: str) -> list[Any]:
+    return [TextChunk(text), Completion(FinishReason.STOP)]
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize("wire", list(Wire))
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "in-one-piece"])
+async def test_a_recorded_conversation_comes_to_the_same_turn_in_a_folder_without_servers(
+    wire: Wire, stream: bool, tmp_path: Path
+) -> None:
+    file, empty = tmp_path / "bug.json", tmp_path / "empty"
+    empty.mkdir()
+    first = (
+        Call("sdk__echo", {"text": "\u00e4"}, "c1"),
+        Call("sdk__echo", {"text": "b"}, "c2"),
+        Call("big", {"size": "many"}, "c3"),  # its arguments do not fit
+        Call("nowhere", {}, "c4"),
+    )
+    second = (Call("odd__echo", FAILS, "c5"), Call("odd__echo", BREAKS, "c6"), Call("sdk__echo", {"text": "b"}, "c7"))
+    replies = [Say("I look.", first, "Hm, how?"), Say("", second, "Again."), Say("That was all.", usage=(5, 9))]
+    servers = {"sdk": SDK, "odd": entry("BadAnswers"), "not": entry("Refuses")}
+    with model_endpoint(replies) as endpoint:
+        profile = ModelSettings("m", wire=wire, base_url=endpoint.url, model="m")
+        async with DialClient(servers, "m", models={"m": profile}, record=file) as dial:
+            recorded = await dial.start(QUESTION, stream=stream, watched=False).result()
+    words = ["--no-save", "--output", "json", "-m", f"scripted:{file}", "Hello?"]
+    ran = dial_chat(empty, *words, *([] if stream else ["--no-stream"]))
+    expected = without_times(recorded)
+    # The replay says nothing of servers that were not there, and had to ask nobody what the tokens cost.
+    expected["notes"] = [note for note in expected["notes"] if "'not'" not in note]
+
+    assert ran.stderr == ""
+    assert without_times(json.loads(ran.stdout)) == expected
+    assert ran.returncode == 0
+    assert recorded.text == "That was all."
+    assert [record.result.success for record in recorded.tool_calls] == [True, True, False, False, False, False, True]
+
+
+async def test_a_provider_without_a_wire_is_recorded_by_what_it_said(tmp_path: Path) -> None:
+    file = tmp_path / "r.json"
+    call = ToolCallRequest("c", "echo", {}, unreadable="{not")
+    busy = ProviderError("busy", status=503, code="overloaded", retry_after=2.5)
+    model = Model(
+        [
+            ReasoningChunk("Hm"),
+            TextChunk("I "),
+            TextChunk("look"),
+            CallChunk(call),
+            Completion(FinishReason.TOOL_CALLS),
+        ],
+        [TextChunk("It"), Completion(FinishReason.LENGTH, Usage(3, 4), {"signature": "x"}, ("odd",))],
+        [TextChunk("Half"), busy],
+    )
+    async with DialClient({"it": entry("Server")}, model, record=file) as dial:
+        turn = await dial.run(QUESTION)
+        with pytest.raises(ProviderError):
+            await dial.run(QUESTION)
+    async with DialClient({}, f"scripted:{file}") as dial:
+        assert without_times(await dial.run(QUESTION)) == without_times(turn)
+        with pytest.raises(ProviderError, match="busy") as caught:
+            await dial.run(QUESTION)
+
+    assert (caught.value.status, caught.value.code, caught.value.retry_after) == (503, "overloaded", 2.5)
+    assert [message.text for message in caught.value.messages] == ["Half"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(Raw(events({"choices": [{"delta": {"content": "Half"}}]}, done=False).chunks, cut=True), id="cut"),
+        pytest.param(events({"choices": [{"delta": {"content": "\udc80"}}]}, "{no", {"error": "x"}), id="told"),
+        pytest.param(Raw((b'data: {"choices": [{"delta": {"content": "caf\xe9"}}]}\n\n',)), id="not UTF-8"),
+        pytest.param(refuse(400, "no such model"), id="refused"),
+        pytest.param(Raw((b"<html><title>Hi</title>",)), id="a web page"),
+        pytest.param(Raw(()), id="nothing"),
+    ],
+)
+async def test_a_reply_that_went_wrong_goes_wrong_again(answer: Raw, tmp_path: Path) -> None:
+    async def outcome(dial: DialClient) -> Any:
+        async with dial:
+            try:
+                return without_times(await dial.run(QUESTION))
+            except ProviderError as error:
+                return str(error), error.status, error.code, error.messages
+
+    file = tmp_path / "r.json"
+    with model_endpoint([answer]) as endpoint:
+        profile = ModelSettings("m", wire=Wire.CHAT, base_url=endpoint.url, model="m")
+        recorded = await outcome(DialClient({}, "m", models={"m": profile}, record=file))
+
+    assert await outcome(DialClient({}, f"scripted:{file}")) == recorded
+
+
+async def test_a_reply_that_paused_goes_on_in_the_replay(tmp_path: Path) -> None:
+    file = tmp_path / "r.json"
+    with model_endpoint([Say("One", finish="pause_turn"), Say("two")]) as endpoint:
+        profile = ModelSettings("m", wire=Wire.MESSAGES, base_url=endpoint.url, model="m")
+        async with DialClient({}, "m", models={"m": profile}, record=file) as dial:
+            recorded = await dial.run(QUESTION)
+
+    assert without_times(await played(file)) == without_times(recorded)
+    assert recorded.text == "Onetwo"
+
+
+async def test_a_server_that_died_in_a_call_dies_again_in_the_same_words(tmp_path: Path) -> None:
+    file = tmp_path / "r.json"
+    model = Model(calling(ToolCallRequest("c", "echo", {})), saying("It died."))
+    async with DialClient({"frail": entry("DiesInCall")}, model, record=file) as dial:
+        recorded = await dial.run(QUESTION)
+    turn = await played(file)
+
+    assert "not available" in str(recorded.tool_calls[0].result.content)
+    assert turn.tool_calls[0].result == recorded.tool_calls[0].result
+
+
+async def test_a_call_without_a_result_has_none_in_the_replay_either(tmp_path: Path) -> None:
+    file = tmp_path / "r.json"
+    short = Limits(tool_timeout=0.2)
+    model = Model(calling(ToolCallRequest("c", "echo", {})), saying("It is slow."))
+    async with DialClient({"slow": entry("NeverAnswers")}, model, record=file, limits=short) as dial:
+        recorded = await dial.run(QUESTION)
+
+    assert "no result within" in str(recorded.tool_calls[0].result.content)
+    assert without_times(await played(file, limits=short)) == without_times(recorded)
+
+
+async def test_what_was_denied_is_denied_again(tmp_path: Path) -> None:
+    async def approve(*asked: Any) -> Approval:
+        return Approval(Decision.DENY, "not today")
+
+    file = tmp_path / "r.json"
+    model = Model(calling(ToolCallRequest("c", "echo", {})), saying("Pity."))
+    async with DialClient({"raw": entry("Server")}, model, record=file, approve=approve) as dial:
+        recorded = await dial.run(QUESTION)
+    ran = dial_chat(tmp_path, "--no-save", "--output", "json", "-m", f"scripted:{file}", "Hello?")
+
+    assert without_times(json.loads(ran.stdout)) == without_times(recorded)
+    assert ran.returncode == 5
+
+
+async def test_calls_are_answered_in_their_order_and_others_say_that_they_were_never_recorded(tmp_path: Path) -> None:
+    file = tmp_path / "r.json"
+    tool = {"name": "roll", "inputSchema": {"type": "object", "properties": {"n": {"type": "integer"}}}}
+    called = {"server": "dice", "tool": "roll", "arguments": {"n": 6}}
+    results = [{"content": [{"type": "text", "text": text}]} for text in ("one", "two")]
+    head: list[Any] = [{"recording": 1}, {"server": "dice", "tools": [tool]}]
+    file.write_text(
+        "\n".join(json.dumps(line) for line in [*head, *({"called": called, "result": r} for r in results)])
+    )
+    async with DialClient({}, f"scripted:{file}") as dial:
+        said = [await dial.call("roll", {"n": n}) for n in (6, 6, 6, 7)]
+
+    assert [result.content for result in said[:2]] == ["one", "two"]
+    assert [result.success for result in said] == [True, True, False, False]
+    assert "not recorded as often" in str(said[2].content)
+    assert "never recorded" in str(said[3].content)
+
+
+async def test_tools_are_offered_as_the_servers_told_of_them(tmp_path: Path) -> None:
+    file = tmp_path / "r.json"
+    async with DialClient({"sdk": SDK | {"disabledTools": ["slow"]}}, Model(saying("Hi")), record=file) as dial:
+        await dial.run(QUESTION)
+        offered = dial.tools
+    async with DialClient({}, f"scripted:{file}") as dial:
+        assert dial.tools == offered
+        assert "slow" not in {tool.name for tool in dial.tools}
+
+
+async def test_no_server_of_the_configuration_is_started_beside_a_recording(tmp_path: Path) -> None:
+    file, log = tmp_path / "r.json", tmp_path / "log"
+    file.write_text(json.dumps({"recording": 1}) + "\n" + json.dumps({"replies": ["Hi"]}) + "\n")
+    write_config(tmp_path, {"raw": entry("Server", "--log", str(log))})
+    async with DialClient.from_config(tmp_path / "servers.json", f"scripted:{file}") as dial:
+        assert (await dial.run(QUESTION)).text == "Hi"
+        assert not dial.servers
+    ran = dial_chat(tmp_path, "--no-save", "-m", "scripted:r.json", "Hello?")
+
+    assert (ran.stdout, ran.stderr) == ("Hi\n", "")
+    assert not log.exists()
+
+
+async def test_a_server_given_in_python_stands_before_the_recorded_one_of_its_name(tmp_path: Path) -> None:
+    file = tmp_path / "r.json"
+    call = ToolCallRequest("c", "echo", {})
+    two = {"one": entry("Server"), "two": entry("Server")}
+    model = Model(calling(replace(call, name="one__echo"), replace(call, id="d", name="two__echo")), saying("Done."))
+    async with DialClient(two, model, record=file) as dial:
+        recorded = await dial.run(QUESTION)
+    turn = await played(file, {"one": entry("BadText")})
+
+    assert [str(record.result.content) for record in recorded.tool_calls] == ["{}", "{}"]
+    assert [str(record.result.content)[:3] for record in turn.tool_calls] == ["caf", "{}"]
+
+
+async def test_how_calls_rode_is_known_to_the_replay(tmp_path: Path) -> None:
+    file = tmp_path / "r.json"
+    model = Model(saying('Thought: go\nAction: echo\nAction Input: {"a": 1}'), saying("Final Answer: done"))
+    async with DialClient({"raw": entry("Server")}, model, tool_format="react", record=file) as dial:
+        recorded = await dial.run(QUESTION)
+    turn = await played(file)
+
+    assert len(recorded.tool_calls) == 1
+    assert turn.text == recorded.text == "done"
+    assert turn.tool_calls[0].result.content == recorded.tool_calls[0].result.content
+
+
+async def test_no_secret_gets_into_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "r.json"
+    key, token = "sk-very-secret-key", "tok-very-secret"
+    server = entry("ShowsItself", env={"MY_TOKEN": token})
+    with model_endpoint([Say(f"Your key is {key}.", (Call("echo"),)), Say("Bye.")]) as endpoint:
+        profile = ModelSettings("m", wire=Wire.CHAT, base_url=endpoint.url, model="m", api_key=key)
+        async with DialClient({"raw": server}, "m", models={"m": profile}, record=file) as dial:
+            turn = await dial.run([Message.user(f"Is {key} my key?")])
+    written = file.read_text(encoding="utf-8")
+
+    assert "[secret of raw]" in str(turn.tool_calls[0].result.content), "the server shows its environment"
+    assert key in turn.messages[0].text
+    assert [secret for secret in (key, token, "Bearer", server["args"][-2]) if secret in written] == []
+    assert "Your key is [secret]." in written
+
+
+async def test_what_is_too_long_is_cut_with_a_mark(tmp_path: Path) -> None:
+    file = tmp_path / "r.json"
+    call = ToolCallRequest("c", "big", {"size": 5_000_000})
+    async with DialClient({"sdk": SDK}, Model(calling(call), saying("Much.")), record=file) as dial:
+        await dial.run(QUESTION)
+    with model_endpoint([Say("x" * 5_000_000)]) as endpoint:
+        profile = ModelSettings("m", wire=Wire.CHAT, base_url=endpoint.url, model="m")
+        async with DialClient({}, "m", models={"m": profile}, record=tmp_path / "long.json") as dial:
+            await dial.start(QUESTION, watched=False).result()
+
+    [said] = [line for line in lines_of(file) if "called" in line]
+    assert "more characters are not recorded" in said["result"]["content"][0]["text"]
+    assert len((tmp_path / "long.json").read_bytes()) < 5_000_000
+    assert "is not recorded" in "".join((await played(tmp_path / "long.json")).notes)
+
+
+async def test_the_file_says_what_was_asked_once(tmp_path: Path) -> None:
+    file = tmp_path / "r.json"
+    model = Model(calling(ToolCallRequest("c", "echo", {})), saying("Done."))
+    async with DialClient({"raw": entry("Server")}, model, record=file, system="Be brief.") as dial:
+        await dial.run(QUESTION)
+    head, server, first, call, second = lines_of(file)
+
+    assert head["provider"] == "stand-in"
+    assert [tool["name"] for tool in server["tools"]] == ["echo"]
+    assert [message["role"] for message in first["asked"]["messages"]] == ["user"]
+    sources = [instruction["source"] for instruction in first["asked"]["instructions"]]
+    assert sources == ["conversation", "servers"]
+    assert (first["asked"]["tools"], first["asked"]["tool_choice"]) == (["echo"], "auto")
+    assert call["called"] == {"server": "raw", "tool": "echo", "arguments": {}}
+    assert second["asked"]["after"] == 1
+    assert "instructions" not in second["asked"]
+    assert [message["role"] for message in second["asked"]["messages"]] == ["assistant", "tool"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has neither SIGKILL nor modes")
+async def test_whoever_is_killed_leaves_what_was_finished(tmp_path: Path) -> None:
+    say = [{"text": "I look.", "tool_calls": [{"name": "echo"}]}, {"text": "Half", "hang": True}]
+    write_config(tmp_path, {"raw": entry("Server", autoApprove=["*"])}, say)
+    with started(tmp_path, "--no-save", "--record", "r.json", "Hello?") as process:
+        assert process.stdout is not None
+        said = ""
+        while not said.endswith("Half") and (char := process.stdout.read(1)):
+            said += char
+        assert said.endswith("Half")
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    file = tmp_path / "r.json"
+    with file.open("ab") as torn:
+        torn.write(b'{"asked": {"aft')
+
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    provider = ScriptedProvider.from_file(file)
+    assert provider.servers is not None
+    assert len(provider.servers["raw"].calls) == 1
+    assert (await hear(provider)).text == "I look."
+
+
+async def test_a_turn_goes_on_when_its_recording_cannot(tmp_path: Path) -> None:
+    file = tmp_path / "r.json"
+    echo: list[Any] = []
+    for _ in range(5000):
+        echo = [echo]
+    model = Model([TextChunk("Hi"), Completion(FinishReason.STOP, echo=echo)], saying("Hello"))
+    async with DialClient({}, model, record=file) as dial:
+        said = [(await dial.run(QUESTION)).text for _ in range(2)]
+
+    assert said == ["Hi", "Hello"]
+    assert len(lines_of(file)) == 1, "what comes behind a gap would be played wrong"
+
+
+async def test_only_a_recording_is_replaced(tmp_path: Path) -> None:
+    file, other = tmp_path / "r.json", tmp_path / "servers.json"
+    other.write_text("{}")
+    for _ in range(2):
+        async with DialClient({}, Model(saying("Hi")), record=file) as dial:
+            await dial.run(QUESTION)
+    with pytest.raises(ConfigError, match="is there already, and is no recording"):
+        await DialClient({}, Model(), record=other).open()
+    with pytest.raises(ConfigError, match="cannot be written"):
+        await DialClient({}, Model(), record=tmp_path / "nowhere" / "r.json").open()
+    with pytest.raises(ConfigError, match="is not recorded"):
+        DialClient({}, f"scripted:{file}", record=tmp_path / "again.json")
+
+    assert len(lines_of(file)) == 2
+    assert other.read_text() == "{}"
+
+
+@pytest.mark.parametrize(
+    ("lines", "problem"),
+    [
+        pytest.param('{"recording": 2}', "line 1.recording: this cannot be (expected version 1)", id="a newer one"),
+        pytest.param('{"recording": 1}\n{no\n{}\n', "r.json:2:2: this is no JSON", id="a line that is no JSON"),
+        pytest.param('{"recording": 1}\n{"what": 1}\n', "line 2.what", id="an unknown line"),
+        pytest.param('{"recording": 1}\n{"called": {}}\n', "line 2.server", id="a call of nobody"),
+        pytest.param('{"recording": 1}\n{"replies": [7]}\n', "line 2.replies[0]", id="a reply that is none"),
+    ],
+)
+async def test_what_is_wrong_in_a_recording_is_said_with_its_place(lines: str, problem: str, tmp_path: Path) -> None:
+    (tmp_path / "r.json").write_text(lines)
+
+    with pytest.raises(ConfigError) as caught:
+        ScriptedProvider.from_file(tmp_path / "r.json")
+
+    assert problem in str(caught.value)

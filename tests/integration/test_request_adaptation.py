@@ -1,0 +1,335 @@
+"""What a refused request teaches: the turn goes on without what the endpoint does not take."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dial_client.errors import ProviderError
+from dial_client.messages import FilePart, ImagePart, Message, Role, TextPart, ToolCallRequest, ToolSpec
+from dial_client.model import ToolChoice
+from dial_client.settings.config_types import Wire
+from tests.integration.test_provider_errors import refusal
+from tests.support.model_endpoint import Raw, Say, hear, model_endpoint, one_json, provider_of, refuse
+
+pytestmark = pytest.mark.anyio
+
+WIRES = pytest.mark.parametrize("wire", list(Wire))
+TOOLS = tuple(ToolSpec(name, "", {"type": "object"}) for name in ("good", "bad", "fine"))
+
+
+IMAGE = Message(Role.USER, (TextPart("Look"), ImagePart("aGVsbG8=", "image/png")))
+CALLED = Message.assistant("", [ToolCallRequest("a", "good", {})])
+
+
+@pytest.mark.parametrize(
+    ("message", "request_", "settings", "sent", "then", "note"),
+    [
+        pytest.param(
+            "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.",
+            {"max_tokens": 9},
+            {},
+            {"max_tokens": 9},
+            {"max_tokens": None, "max_completion_tokens": 9},
+            "max_completion_tokens",
+            id="max_completion_tokens",
+        ),
+        pytest.param(
+            "max_tokens is too large: 9. This model supports at most 4 completion tokens",
+            {"max_tokens": 9},
+            {},
+            {"max_tokens": 9},
+            {"max_tokens": None, "max_completion_tokens": None},
+            "max_tokens",
+            id="max_tokens is too large",
+        ),
+        pytest.param(
+            "Unsupported value: 'temperature' does not support 0.5 with this model.",
+            {},
+            {"temperature": 0.5},
+            {"temperature": 0.5},
+            {"temperature": None},
+            "temperature",
+            id="temperature",
+        ),
+        pytest.param(
+            "body -> stream_options: Extra inputs are not permitted",
+            {},
+            {},
+            {"stream_options": {"include_usage": True}},
+            {"stream_options": None},
+            "stream_options",
+            id="stream_options",
+        ),
+        pytest.param(
+            "Unrecognized request argument supplied: parallel_tool_calls",
+            {"tools": TOOLS},
+            {"quirks": {"parallel": "send_true"}},
+            {"parallel_tool_calls": True},
+            {"parallel_tool_calls": None},
+            "parallel_tool_calls",
+            id="parallel_tool_calls",
+        ),
+        pytest.param(
+            "tool_choice 'none' is not supported",
+            {"tools": TOOLS, "tool_choice": ToolChoice.NONE},
+            {},
+            {"tool_choice": "none"},
+            {"tool_choice": None, "tools": None},
+            "tool_choice",
+            id="tool_choice",
+        ),
+        pytest.param(
+            "Function tools with reasoning_effort are not supported for this model in /v1/chat/completions. "
+            "To use function tools, use /v1/responses or set reasoning_effort to 'none'.",
+            {"tools": TOOLS},
+            {},
+            {"reasoning_effort": None},
+            {"reasoning_effort": "none"},
+            "reason",
+            id="no tools beside reasoning",
+        ),
+    ],
+)
+async def test_a_parameter_the_endpoint_refuses_is_dropped_or_changed_and_that_is_remembered(
+    message: str, request_: Any, settings: Any, sent: Any, then: Any, note: str
+) -> None:
+    with model_endpoint([refuse(400, message), Say("Hi")]) as endpoint:
+        provider = provider_of(endpoint, **settings)
+        first = await hear(provider, **request_)
+        second = await hear(provider, **request_)
+        await provider.aclose()
+
+    bodies = [request.json for request in endpoint.requests]
+    assert {name: bodies[0].get(name) for name in sent} == sent
+    assert [{name: body.get(name) for name in then} for body in bodies[1:]] == [then, then]
+    assert first.text == second.text == "Hi"
+    assert len(first.completion.notes) == 1
+    assert note in first.completion.notes[0]
+    assert second.completion.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("wire", "answer"),
+    [
+        pytest.param(
+            Wire.CHAT, refuse(400, "Invalid schema for function 'bad': no", param="tools[1].function"), id="index"
+        ),
+        pytest.param(Wire.CHAT, refuse(400, "Invalid schema for function 'bad': In context=()"), id="name"),
+        pytest.param(Wire.RESPONSES, refuse(400, "no", param="tools[1].parameters"), id="param"),
+        pytest.param(Wire.MESSAGES, refuse(400, "tools.1.custom.input_schema: JSON schema is invalid"), id="Anthropic"),
+    ],
+)
+async def test_a_tool_one_endpoint_refuses_is_left_out_and_the_turn_goes_on(wire: Wire, answer: Raw) -> None:
+    with model_endpoint([answer, Say("Hi")]) as endpoint:
+        provider = provider_of(endpoint, wire)
+        first = await hear(provider, tools=TOOLS)
+        await hear(provider, tools=TOOLS)
+        await provider.aclose()
+
+    offered = [[tool.get("name") or tool["function"]["name"] for tool in r.json["tools"]] for r in endpoint.requests]
+    assert offered == [["good", "bad", "fine"], ["good", "fine"], ["good", "fine"]]
+    assert first.completion.notes == ("the endpoint does not take the tool bad: it is left out",)
+
+
+@pytest.mark.parametrize(
+    ("message", "dialect"),
+    [
+        (
+            "* Request.tools[0].function_declarations[1].parameters.properties: should be non-empty for OBJECT type",
+            "gemini",
+        ),
+        ("tools.function.parameters is not a valid moonshot flavored json schema, details: <At path 'root'>", "openai"),
+    ],
+)
+async def test_an_endpoint_that_takes_only_a_part_of_json_schema_is_told_in_that(message: str, dialect: str) -> None:
+    with model_endpoint([refuse(400, message), Say("Hi")]) as endpoint:
+        provider = provider_of(endpoint)
+        heard = await hear(provider, tools=TOOLS)
+        await hear(provider, tools=TOOLS)
+        await provider.aclose()
+
+    told = f"the endpoint takes only a part of JSON Schema: tools are described in that ({dialect})"
+    assert heard.completion.notes == (told,)
+    assert [len(request.json["tools"]) for request in endpoint.requests] == [3, 3, 3]
+    has_parameters = ["parameters" in request.json["tools"][0]["function"] for request in endpoint.requests]
+    assert has_parameters == [True, dialect != "gemini", dialect != "gemini"]
+
+
+async def test_the_tool_gemini_names_is_the_one_that_is_left_out() -> None:
+    message = "GenerateContentRequest.tools[0].function_declarations[1].name: Invalid function name"
+    with model_endpoint([refuse(400, message), Say("Hi")]) as endpoint:
+        provider = provider_of(endpoint, quirks={"schema_dialect": "gemini"})
+        heard = await hear(provider, tools=TOOLS)
+        await provider.aclose()
+
+    assert heard.completion.notes == ("the endpoint does not take the tool bad: it is left out",)
+
+
+async def test_too_many_tools_are_cut_to_what_the_endpoint_takes() -> None:
+    message = "Invalid 'tools': array too long. Expected an array with maximum length 2, but got one with length 3."
+    with model_endpoint([refuse(400, message), Say("Hi")]) as endpoint:
+        provider = provider_of(endpoint)
+        heard = await hear(provider, tools=TOOLS)
+        await provider.aclose()
+
+    assert len(endpoint.requests[1].json["tools"]) == 2
+    assert heard.completion.notes == ("the endpoint takes 2 tools at most: the last 1 left out",)
+
+
+async def test_a_limit_of_tokens_is_learned() -> None:
+    message = "max_tokens: 8192 > 4096, which is the maximum allowed number of output tokens for m"
+    with model_endpoint([refuse(400, message), Say("Hi")]) as endpoint:
+        provider = provider_of(endpoint, Wire.MESSAGES)
+        await hear(provider)
+        await hear(provider, max_tokens=99)
+        await provider.aclose()
+
+    assert [request.json["max_tokens"] for request in endpoint.requests] == [8192, 4096, 99]
+
+
+@WIRES
+async def test_a_model_without_eyes_is_told_what_there_was(wire: Wire) -> None:
+    with model_endpoint([refuse(400, "This model does not support image input"), Say("Hi")]) as endpoint:
+        provider = provider_of(endpoint, wire)
+        heard = await hear(provider, IMAGE)
+        await provider.aclose()
+
+    assert heard.text == "Hi"
+    assert b"aGVsbG8=" in endpoint.requests[0].body
+    assert b"aGVsbG8=" not in endpoint.requests[1].body
+    assert b"image/png" in endpoint.requests[1].body
+
+
+@WIRES
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Invalid value: 'file'. Supported values are: 'text', 'image_url', 'input_audio' and 'refusal'.",
+        "messages.0.content.1: Input tag 'document' found using 'type' does not match any of the expected tags",
+        "messages.0.content.1.document.source.base64.data: The PDF specified is password protected.",
+        "Unknown parameter: 'input[0].content[1].file_data'.",
+    ],
+)
+async def test_a_refused_document_is_told_in_words_and_images_stay(wire: Wire, message: str) -> None:
+    report = FilePart("JVBERi0xLjcK", "application/pdf", "report.pdf")
+    asked = Message(Role.USER, (*IMAGE.content, report))
+    with model_endpoint([refuse(400, message), Say("Hi")]) as endpoint:
+        provider = provider_of(endpoint, wire, quirks={"documents": True})
+        heard = await hear(provider, asked)
+        await provider.aclose()
+
+    assert heard.text == "Hi"
+    assert b"JVBERi0xLjcK" in endpoint.requests[0].body
+    assert b"JVBERi0xLjcK" not in endpoint.requests[1].body
+    assert b"report.pdf, application/pdf" in endpoint.requests[1].body
+    assert b"aGVsbG8=" in endpoint.requests[1].body
+    assert "refused a document" in heard.completion.notes[0]
+    assert heard.completion.notes[1].startswith("report.pdf, application/pdf")
+
+
+@WIRES
+async def test_of_a_request_that_is_too_large_documents_are_left_out_and_then_images(wire: Wire) -> None:
+    report = FilePart("JVBERi0xLjcK", "application/pdf", "report.pdf")
+    asked = Message(Role.USER, (*IMAGE.content, report))
+    too_large = refuse(413, "Request entity too large")
+    with model_endpoint([too_large, too_large, Say("Hi"), too_large]) as endpoint:
+        provider = provider_of(endpoint, wire, quirks={"documents": True})
+        heard = await hear(provider, asked)
+        with pytest.raises(ProviderError, match="too large"):
+            await hear(provider, Message.user("Hi"))
+        await provider.aclose()
+
+    shown = [(b"JVBERi0xLjcK" in sent.body, b"aGVsbG8=" in sent.body) for sent in endpoint.requests]
+    assert shown == [(True, True), (False, True), (False, False), (False, False)]
+    assert [note for note in heard.completion.notes if "too large" in note] == [
+        "the request is too large for the endpoint: the model is told what documents there were",
+        "the request is too large for the endpoint: the model is told what images there were",
+    ]
+
+
+@WIRES
+async def test_reasoning_the_endpoint_no_longer_takes_is_left_out_for_this_request(wire: Wire) -> None:
+    says = Say("I look.", reasoning="SECRET-THOUGHT")
+    with model_endpoint([says, refuse(400, "Invalid signature in thinking block"), Say("Hi")]) as endpoint:
+        provider = provider_of(endpoint, wire, quirks={"echo_reasoning": "always"})
+        heard = await hear(provider)
+        again = await hear(provider, Message.user("?"), heard.message(provider), Message.user("?"))
+        await provider.aclose()
+
+    assert again.text == "Hi"
+    assert b"SECRET-THOUGHT" in endpoint.requests[1].body
+    assert b"SECRET-THOUGHT" not in endpoint.requests[2].body
+
+
+async def test_a_fault_of_the_endpoint_teaches_nothing() -> None:
+    broken = refuse(500, "thinking signature reasoning: invalid tools[0]", {"x-should-retry": "false"})
+    with model_endpoint([Say("Hm", reasoning="Well"), broken]) as endpoint:
+        provider = provider_of(endpoint)
+        heard = await hear(provider, tools=TOOLS)
+        with pytest.raises(ProviderError):
+            await hear(provider, Message.user("?"), heard.message(provider), Message.user("?"), tools=TOOLS)
+        await provider.aclose()
+
+    assert len(endpoint.requests) == 2
+
+
+async def test_reasoning_the_endpoint_wants_back_is_sent_even_where_there_is_none() -> None:
+    message = "Missing `reasoning_content` field in the assistant message: it must be passed back"
+    with model_endpoint([refuse(400, message), Say("Hi")]) as endpoint:
+        provider = provider_of(endpoint)
+        await hear(provider, Message.user("?"), CALLED)
+        await provider.aclose()
+
+    assert endpoint.requests[1].json["messages"][1]["reasoning_content"] == ""
+
+
+EXTRA = {"type": "extra_forbidden", "loc": ["body", "messages", 1, "assistant", "reasoning_content"], "msg": "Extra"}
+
+
+@pytest.mark.parametrize(
+    "refusal_",
+    [
+        pytest.param(refuse(422, "messages.1.reasoning_content: Extra inputs are not permitted"), id="pydantic"),
+        pytest.param(one_json({"object": "error", "message": {"detail": [EXTRA]}}, 422), id="Mistral"),
+        pytest.param(one_json({"detail": [EXTRA]}, 422), id="Mistral, bare"),
+        pytest.param(
+            refuse(
+                400,
+                "'messages.1' : for 'role:assistant' the following must be satisfied"
+                "[('messages.1' : property 'reasoning_content' is unsupported)]",
+            ),
+            id="Groq",
+        ),
+        pytest.param(
+            one_json({"message": "messages.1.assistant.reasoning_content: property is unsupported"}, 400), id="Cerebras"
+        ),
+    ],
+)
+async def test_reasoning_the_endpoint_never_takes_is_not_sent_again(refusal_: Raw) -> None:
+    with model_endpoint([Say("Hm", reasoning="SECRET-THOUGHT"), refusal_, Say("Hi")]) as endpoint:
+        provider = provider_of(endpoint, quirks={"echo_reasoning": "always"})
+        conversation = [Message.user("?"), (await hear(provider)).message(provider), Message.user("?")]
+        await hear(provider, *conversation)
+        await hear(provider, *conversation)
+        await provider.aclose()
+
+    assert [b"SECRET-THOUGHT" in request.body for request in endpoint.requests] == [False, True, False, False]
+
+
+@WIRES
+async def test_an_endpoint_that_refuses_whatever_is_done_is_an_error(wire: Wire) -> None:
+    error, endpoint = await refusal(
+        refuse(400, "Invalid schema for function 'bad': tools[0] is invalid"), wire, tools=TOOLS
+    )
+
+    assert error.status == 400
+    assert len(endpoint.requests) == 4
+
+
+async def test_no_lesson_is_drawn_from_a_refusal_that_teaches_none() -> None:
+    error, endpoint = await refusal(refuse(400, "You are not supported: thinking about images is invalid"), tools=TOOLS)
+
+    assert error.status == 400
+    assert len(endpoint.requests) == 1

@@ -1,0 +1,333 @@
+"""Resources: listed, read, completed and subscribed to, in both eras; a server that fails harms nobody."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+from mcp.server.lowlevel import Server
+
+from dial_client import DialClient, Resource, ResourceContent, ServerError, ServerGone, ServerState
+from dial_client.servers import notifications as following
+from dial_client.servers.list_cache import KEPT_SECONDS
+from dial_client.settings.configuration import Protocol
+from tests.support.fakes import virtual_time
+from tests.support.servers.launch import LONG as PATIENCE
+from tests.support.servers.launch import raw, script, web, web_server
+from tests.support.servers.library import LONG, PNG, TEMPLATE, Library, library
+
+pytestmark = pytest.mark.anyio
+
+EVERY_WAY = [("here", "asyncio"), ("here", "trio"), ("modern", "asyncio"), ("legacy", "trio")]
+"""How the server is reached, and on which event loop."""
+LISTED = ["book://1", "book://2", "book://long", "book://cover", "book://paper", "book://sound"]
+
+
+@asynccontextmanager
+async def books(way: str = "modern", **others: Any) -> AsyncIterator[DialClient]:
+    """Give a client with the server of books, reached in a way of `EVERY_WAY`, and with other servers."""
+    protocol = {"legacy": Protocol.LEGACY, "pinned": Protocol.MODERN}.get(way, Protocol.AUTO)
+    target = library() if way == "here" else script("library.py", "stdio", protocol=protocol)
+    async with DialClient({"books": target, **others}) as dial:
+        yield dial
+
+
+every_way = pytest.mark.parametrize(("way", "anyio_backend"), EVERY_WAY)
+
+
+async def asked(dial: DialClient) -> list[str]:
+    """Give what the server of books was asked for."""
+    return str((await dial.call("asked", {})).content).splitlines()
+
+
+async def write(dial: DialClient, uri: str, text: str = "new") -> None:
+    assert (await dial.call("write", {"uri": uri, "text": text})).success
+
+
+async def until_listed(dial: DialClient, uri: str) -> None:
+    """Wait until a resource is listed, which happens when its server's news has come."""
+    with anyio.fail_after(PATIENCE):
+        while uri not in [resource.uri for resource in await dial.resources.list()]:  # noqa: ASYNC110
+            await anyio.sleep(0.01)
+
+
+# Listing
+
+
+@every_way
+async def test_resources_are_listed_however_many_pages_they_fill(way: str) -> None:
+    async with books(way) as dial:
+        listed = await dial.resources.list()
+        [template] = await dial.resources.templates("books")
+    assert [resource.uri for resource in listed] == LISTED
+    assert listed[0] == Resource("books", "book://1", "1", "A book", mime_type="text/plain", size=15)
+    assert (template.uri_template, template.variables) == (TEMPLATE, ("shelf", "number"))
+    assert template.expand({"shelf": "a b", "number": "7"}) == "book://a%20b/7"
+
+
+async def test_a_server_of_a_pinned_protocol_is_asked_though_nobody_knows_what_it_can() -> None:
+    async with books("pinned") as dial:
+        assert [resource.uri for resource in await dial.resources.list()] == LISTED
+
+
+@pytest.mark.parametrize("bare", [raw, lambda: raw("Server", protocol=Protocol.MODERN), lambda: Server("bare")])
+async def test_a_server_without_resources_or_prompts_has_empty_lists(bare: Callable[[], Any]) -> None:
+    async with DialClient({"bare": bare()}) as dial:
+        assert await dial.resources.list("bare") == ()
+        assert await dial.resources.templates("bare") == ()
+        assert await dial.prompts.list("bare") == ()
+
+
+@pytest.mark.parametrize(("era", "version"), [("legacy", "2025-11-25"), ("modern", "2026-07-28")])
+async def test_of_a_list_only_what_is_malformed_is_left_out(era: str, version: str) -> None:
+    async with DialClient({"odd": script("odd_lists.py", era)}) as dial:
+        assert dial.servers["odd"].era == version
+        assert [one.name for one in await dial.resources.list("odd")] == ["good"]
+        assert [one.name for one in await dial.resources.templates("odd")] == ["good"]
+        assert [one.name for one in await dial.prompts.list("odd")] == ["good"]
+        assert [one.text for one in await dial.resources.read("odd", "a://b")] == ["Read."]
+        notes = "\n".join(dial.servers["odd"].notes)
+    assert "malformed resources are left out\nmalformed resourceTemplates" in notes
+
+
+async def test_a_server_that_is_not_there_costs_its_own_lists_only() -> None:
+    async with books(gone=raw("ExitsAtOnce"), off=raw(enabled=False)) as dial:
+        assert len(await dial.resources.list()) == len(LISTED)
+        assert len(await dial.prompts.list()) == 3
+        with pytest.raises(ServerGone, match="the database is missing"):
+            await dial.resources.list("gone")
+        with pytest.raises(ServerGone, match="it is disabled"):
+            await dial.resources.read("off", "book://1")
+        with pytest.raises(ServerError, match="there is no such server"):
+            await dial.resources.list("nobody")
+
+
+@every_way
+async def test_a_list_is_read_once_and_again_when_it_has_changed(way: str) -> None:
+    async with books(way) as dial:
+        await dial.resources.list()
+        await write(dial, "book://new")
+        await until_listed(dial, "book://new")
+        before = (await asked(dial)).count("resources/list")
+        await dial.resources.list("books")
+        await dial.resources.list()
+        assert (await asked(dial)).count("resources/list") == before
+        await write(dial, "book://newer")
+        await until_listed(dial, "book://newer")
+
+
+@virtual_time
+async def test_where_changes_are_not_told_a_list_is_not_kept_for_long() -> None:
+    it = Library()
+    quiet = Server("quiet", on_list_resources=it.list_resources)
+    async with DialClient({"books": quiet}) as dial:
+        for _ in range(2):
+            await dial.resources.list()
+        read_once = len(it.requests)
+        await anyio.sleep(KEPT_SECONDS + 1)
+        await dial.resources.list()
+    assert (read_once, len(it.requests)) == (3, 6)
+
+
+async def test_a_server_that_takes_the_name_of_another_has_its_own_list() -> None:
+    it = Library()
+    it.texts = {"book://other": "Another book."}
+    async with books("here") as dial:
+        assert len(await dial.resources.list("books")) == len(LISTED)
+        await dial.remove_server("books")
+        assert await dial.resources.list() == ()
+        await dial.add_server("books", library(it))
+        assert (await dial.resources.list("books"))[0].uri == "book://other"
+
+
+async def test_a_client_that_is_not_open_is_not_waited_for() -> None:
+    dial = DialClient({"books": library()})
+    assert await dial.resources.list() == ()
+    with pytest.raises(ServerGone, match="it is still starting"):
+        await dial.prompts.get("books", "greet")
+
+
+async def test_after_a_restart_the_list_is_read_anew() -> None:
+    async with books() as dial:
+        await write(dial, "book://new")
+        await until_listed(dial, "book://new")
+        await dial.call("die", {})
+        await dial.resources.read("books", "book://1")
+        assert [resource.uri for resource in await dial.resources.list()] == LISTED
+
+
+# Reading
+
+
+@every_way
+async def test_texts_and_bytes_are_read_listed_or_not(way: str) -> None:
+    async with books(way) as dial:
+        assert await dial.resources.read("books", "book://1") == (
+            ResourceContent("book://1", "text/plain", "The first book."),
+        )
+        assert [one.text for one in await dial.resources.read("books", "book://all")] == [
+            "The first book.",
+            "The second book.",
+        ]
+        assert await dial.resources.read("books", "book://cover") == (
+            ResourceContent("book://cover", "image/png", blob=PNG),
+        )
+        [long] = await dial.resources.read("books", "book://long")
+        assert long.text == LONG
+        [filled] = await dial.resources.read("books", "book://shelf/7")
+        assert filled.text == "Book 7 of the shelf."
+        with pytest.raises(ServerError, match="there is no book book://none"):
+            await dial.resources.read("books", "book://none")
+
+
+async def test_a_server_that_dies_while_it_reads_is_an_error_and_then_there_again() -> None:
+    async with books(other=library()) as dial:
+        with pytest.raises(ServerGone, match="exit code 7"):
+            await dial.resources.read("books", "book://dies")
+        [text] = await dial.resources.read("other", "book://1")
+        assert text.text == "The first book."
+        assert dial.servers["books"].restarts > 0
+
+
+@virtual_time
+async def test_a_resource_that_does_not_come_is_not_waited_for_without_end() -> None:
+    async with books("here") as dial:
+        with pytest.raises(ServerError, match="no answer within 60 seconds"):
+            await dial.resources.read("books", "book://hangs")
+        assert len(await dial.resources.read("books", "book://1")) == 1
+
+
+@every_way
+async def test_variables_of_a_template_are_completed(way: str) -> None:
+    async with books(way) as dial:
+        assert await dial.resources.complete("books", TEMPLATE, "shelf", "s") == ("shelf", "sofa")
+        given = {"shelf": "sofa"}
+        assert await dial.resources.complete("books", TEMPLATE, "number", "", given) == ("sofa-1", "sofa-2")
+
+
+async def test_a_server_that_does_not_complete_completes_nothing() -> None:
+    async with DialClient({"bare": raw()}) as dial:
+        assert await dial.resources.complete("bare", TEMPLATE, "shelf", "s") == ()
+        assert await dial.prompts.complete("bare", "greet", "name", "A") == ()
+
+
+# Subscribing
+
+
+@every_way
+async def test_a_subscription_tells_of_changes_and_of_no_others(way: str) -> None:
+    async with books(way) as dial:
+        with anyio.fail_after(PATIENCE):
+            async with dial.resources.subscribe("books", "book://1") as changes:
+                await write(dial, "book://2")
+                await write(dial, "book://1")
+                assert await anext(changes) == "book://1"
+            [text] = await dial.resources.read("books", "book://1")
+    assert text.text == "new"
+
+
+@pytest.mark.parametrize("way", ["here", "legacy"])
+async def test_a_change_of_what_lies_below_is_told_as_that(way: str) -> None:
+    async with books(way) as dial:
+        with anyio.fail_after(PATIENCE):
+            async with dial.resources.subscribe("books", "book://2") as changes:
+                changes.changed("book://2/page/1")
+                changes.changed("book://22")
+                assert await anext(changes) == "book://2/page/1"
+                changes.changed("book://2/")
+                assert await anext(changes) == "book://2"
+
+
+# The SDK leaves the stream of an answer with a session to the garbage collector, of which trio warns (mcp 2.3).
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize("protocol", [Protocol.AUTO, Protocol.LEGACY])
+async def test_an_argument_that_a_tool_wants_as_a_header_too_is_sent_as_one(protocol: Protocol) -> None:
+    with web_server("library.py", "http") as url:
+        async with DialClient({"books": web(f"{url}/mcp", protocol=protocol)}) as dial:
+            said = await dial.call("region", {"region": "us-west1"})
+    assert said.content == f"us-west1, {'us-west1' if protocol is Protocol.AUTO else None}"
+
+
+# The SDK leaves the stream of an answer with a session to the garbage collector, of which trio warns (mcp 2.3).
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize("protocol", [Protocol.AUTO, Protocol.LEGACY])
+async def test_over_http_it_is_the_same(protocol: Protocol) -> None:
+    with web_server("library.py", "http") as url, anyio.fail_after(PATIENCE):
+        async with DialClient({"books": web(f"{url}/mcp", protocol=protocol)}) as dial:
+            assert [resource.uri for resource in await dial.resources.list()] == LISTED
+            async with dial.resources.subscribe("books", "book://1") as changes:
+                await write(dial, "book://1")
+                assert await anext(changes) == "book://1"
+            await write(dial, "book://new")
+            await until_listed(dial, "book://new")
+
+
+async def test_two_may_hear_of_the_same_resource_and_the_server_is_asked_once() -> None:
+    async with books("legacy") as dial:
+        with anyio.fail_after(PATIENCE):
+            async with dial.resources.subscribe("books", "book://1") as one:
+                async with dial.resources.subscribe("books", "book://1") as other:
+                    await write(dial, "book://1")
+                    assert await anext(one) == await anext(other) == "book://1"
+                await write(dial, "book://1")
+                assert await anext(one) == "book://1"
+            while "unsubscribe book://1" not in (log := await asked(dial)):  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+    assert [line for line in log if "subscribe" in line] == ["subscribe book://1", "unsubscribe book://1"]
+
+
+@pytest.mark.parametrize("way", ["modern", "legacy"])
+async def test_a_subscription_outlives_its_server_and_says_that_something_may_have_changed(way: str) -> None:
+    async with books(way) as dial:
+        with anyio.fail_after(PATIENCE):
+            async with dial.resources.subscribe("books", "book://1") as changes:
+                await dial.call("die", {})
+                assert await anext(changes) == "book://1"
+                await write(dial, "book://1")
+                assert await anext(changes) == "book://1"
+
+
+async def test_a_subscription_that_is_refused_or_not_possible_says_so() -> None:
+    async with DialClient({"bare": raw(), "modern": Server("bare"), "gone": raw("ExitsAtOnce")}) as dial:
+        for server in ("bare", "modern"):
+            with pytest.raises(ServerError, match="it tells no changes of 'book://1'"):
+                async with dial.resources.subscribe(server, "book://1"):
+                    raise AssertionError
+        with pytest.raises(ServerGone, match="the database is missing"):
+            async with dial.resources.subscribe("gone", "book://1"):
+                raise AssertionError
+
+
+async def test_a_subscription_ends_with_its_server() -> None:
+    dial = DialClient({"books": library()})
+    async with dial:
+        subscription = await dial.resources.subscribe("books", "book://1").__aenter__()
+    with pytest.raises(ServerGone, match="it was stopped"):
+        await anext(subscription)
+    assert dial.servers["books"].state is ServerState.STOPPED
+
+
+async def test_subscriptions_and_pending_changes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, "MAX_SUBSCRIPTIONS", 1)
+    monkeypatch.setattr(following, "MAX_PENDING", 2)
+    async with books("here") as dial, dial.resources.subscribe("books", "book://1") as changes:
+        for number in range(100):
+            changes.changed(f"book://1/{number}")
+        assert [await anext(changes) for _ in range(3)] == ["book://1/0", "book://1/1", "book://1"]
+        with pytest.raises(ServerError, match="more than 1 of its resources"):
+            async with dial.resources.subscribe("books", "book://2"):
+                raise AssertionError
+
+
+async def test_what_is_said_of_a_resource_is_safe_and_its_address_is_kept() -> None:
+    it = Library()
+    it.texts = {"book://\x1b[2J": "text"}
+    async with DialClient({"books": Server("it", on_list_resources=it.list_resources)}) as dial:
+        first = (await dial.resources.list())[0]
+    assert first.uri == "book://\x1b[2J"
+    assert first.name == ""
+    assert json.loads(json.dumps(first.to_dict()))["uri"] == first.uri

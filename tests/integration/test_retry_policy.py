@@ -1,0 +1,353 @@
+"""When an endpoint is asked again, after how long, and when not."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import socket
+import ssl
+from contextlib import aclosing
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from anyio import to_thread
+
+from dial_client import DialClient
+from dial_client.errors import ProviderError
+from dial_client.events import RoundStarted, StatusChanged
+from dial_client.limits import Limits, StopReason
+from dial_client.messages import Message
+from dial_client.model import FinishReason
+from dial_client.providers.http import provider_errors, retry_policy
+from dial_client.providers.http.endpoint import Endpoint
+from dial_client.providers.http.retry_policy import MARGIN, RetryClass, after_break, after_refusal, pause
+from dial_client.settings.config_types import Wire
+from dial_client.turns import status_text
+from tests.support.model_endpoint import Answer, Bytes, Raw, Say, hear, model_endpoint, one_json, provider_of, refuse
+
+WIRES = pytest.mark.parametrize("wire", list(Wire))
+SOON = {"retry-after-ms": "1"}
+LOADING = one_json({"error": {"code": 503, "message": "Loading model", "type": "unavailable_error"}}, 503, SOON)
+MISREAD = "Failed to parse input at pos 17: <tool_call>"
+
+
+@pytest.mark.parametrize(
+    ("attempts", "asked", "left", "chance", "expected"),
+    [
+        (1, None, math.inf, 0.0, 0.5),
+        (2, None, math.inf, 0.0, 1.0),
+        (3, None, math.inf, 0.0, 2.0),
+        (4, None, math.inf, 0.0, None),
+        (1, None, math.inf, 1.0, 0.375),
+        (3, None, math.inf, 0.5, 1.75),
+        (1, 7.0, math.inf, 1.0, 7.0),
+        (1, 60.0, math.inf, 0.0, 60.0),
+        (1, 60.5, math.inf, 0.0, None),
+        (1, 0.0, math.inf, 0.0, 0.5),
+        (1, 7.0, 7.0 + MARGIN, 0.0, 7.0),
+        (1, 7.0, 6.9 + MARGIN, 0.0, None),
+        (1, None, 0.4 + MARGIN, 0.0, None),
+        (1, None, -math.inf, 0.0, None),
+    ],
+)
+def test_a_wait_grows_is_what_was_asked_for_and_fits_in_the_time_left(
+    attempts: int, asked: float | None, left: float, chance: float, expected: float | None
+) -> None:
+    assert pause(RetryClass.BUSY, attempts, asked=asked, left=left, chance=chance) == expected
+
+
+@pytest.mark.parametrize(
+    ("again", "waits"),
+    [
+        (RetryClass.NEVER, []),
+        (RetryClass.ABSENT, [0.1]),
+        (RetryClass.MISREAD, [0.0]),
+        (RetryClass.DROPPED, [0.0, 1.0, 2.0]),
+        (RetryClass.UNREACHED, [0.5, 1.0, 2.0]),
+        (RetryClass.BUSY, [0.5, 1.0, 2.0]),
+    ],
+)
+def test_how_often_is_asked_again_depends_on_what_was_the_matter(again: RetryClass, waits: list[float]) -> None:
+    given = [pause(again, attempts, asked=None, left=math.inf, chance=0.0) for attempts in range(1, len(waits) + 2)]
+
+    assert given == [*waits, None]
+
+
+def test_a_model_that_is_loading_is_waited_for_longer_but_not_for_ever() -> None:
+    waits = [pause(RetryClass.LOADING, attempts, asked=None, left=math.inf, chance=0.0) for attempts in range(1, 61)]
+
+    assert waits[:6] == [0.5, 1.0, 2.0, 4.0, 8.0, 8.0]
+    assert waits[-2:] == [8.0, None]
+    assert pause(RetryClass.LOADING, 40, asked=None, left=8.0, chance=0.0) is None
+
+
+def refusal(status: int, headers: dict[str, str] | None = None, **error: Any) -> RetryClass:
+    endpoint = Endpoint("http://127.0.0.1:1")
+    told = provider_errors.reported(endpoint, {"error": error}, status=status)
+    return after_refusal(told, headers or {}, json.dumps({"error": error}).encode())
+
+
+@pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 504, 529])
+def test_a_status_that_passes_is_asked_again_unless_the_endpoint_says_no(status: int) -> None:
+    assert refusal(status, message="no") is RetryClass.BUSY
+    assert refusal(status, {"x-should-retry": "false"}, message="no") is RetryClass.NEVER
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422])
+def test_what_was_refused_for_what_it_is_is_never_asked_again(status: int) -> None:
+    assert refusal(status, message="no") is RetryClass.NEVER
+    assert refusal(status, {"x-should-retry": "true"}, message="no") is RetryClass.NEVER
+
+
+def test_an_endpoint_may_ask_to_be_asked_again() -> None:
+    assert refusal(418, message="no") is RetryClass.NEVER
+    assert refusal(418, {"x-should-retry": "true"}, message="no") is RetryClass.BUSY
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "expected"),
+    [
+        pytest.param(429, {"code": "insufficient_quota"}, RetryClass.NEVER, id="the quota is used up"),
+        pytest.param(429, {"code": "429", "type": "insufficient_quota"}, RetryClass.NEVER, id="the same as a type"),
+        pytest.param(429, {"code": "billing_hard_limit_reached"}, RetryClass.NEVER, id="a limit of money"),
+        pytest.param(429, {"message": "Your credit balance is too low"}, RetryClass.NEVER, id="no credit"),
+        pytest.param(500, {"message": "tools param requires --jinja flag"}, RetryClass.NEVER, id="no tools"),
+        pytest.param(500, {"message": "context length exceeded"}, RetryClass.NEVER, id="too long"),
+        pytest.param(503, {"message": "Loading model"}, RetryClass.LOADING, id="llama.cpp is starting"),
+        pytest.param(500, {"message": MISREAD}, RetryClass.MISREAD, id="llama.cpp cannot read its model"),
+        pytest.param(500, {"message": "The peg-native parser gave up"}, RetryClass.MISREAD, id="in other words"),
+    ],
+)
+def test_the_words_of_a_refusal_say_whether_asking_again_helps(
+    status: int, error: dict[str, str], expected: RetryClass
+) -> None:
+    assert refusal(status, None, **error) is expected
+
+
+def caused(error: Exception, cause: Exception) -> Exception:
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        pytest.param(httpx2.ConnectError("refused"), RetryClass.UNREACHED, id="nobody there"),
+        pytest.param(httpx2.ConnectTimeout(""), RetryClass.ABSENT, id="no answer from there"),
+        pytest.param(
+            caused(httpx2.ConnectError("x"), socket.gaierror(socket.EAI_NONAME, "no such host")),
+            RetryClass.NEVER,
+            id="no such name",
+        ),
+        pytest.param(
+            caused(httpx2.ConnectError("x"), socket.gaierror(socket.EAI_AGAIN, "try again")),
+            RetryClass.UNREACHED,
+            id="names cannot be looked up",
+        ),
+        pytest.param(
+            caused(httpx2.ConnectError("x"), ssl.SSLCertVerificationError("self-signed")),
+            RetryClass.NEVER,
+            id="a false name",
+        ),
+        pytest.param(httpx2.ReadError("reset"), RetryClass.DROPPED, id="reset"),
+        pytest.param(httpx2.WriteError("broken pipe"), RetryClass.DROPPED, id="closed while it was asked"),
+        pytest.param(
+            httpx2.RemoteProtocolError("Server disconnected without sending a response."),
+            RetryClass.DROPPED,
+            id="closed",
+        ),
+        pytest.param(httpx2.RemoteProtocolError("illegal status line"), RetryClass.NEVER, id="that is not HTTP"),
+        pytest.param(httpx2.ReadTimeout(""), RetryClass.NEVER, id="it may be at work"),
+        pytest.param(httpx2.WriteTimeout(""), RetryClass.NEVER, id="it does not listen"),
+        pytest.param(httpx2.PoolTimeout(""), RetryClass.NEVER, id="too many at once"),
+        pytest.param(httpx2.ProxyError("407"), RetryClass.NEVER, id="the proxy says no"),
+        pytest.param(httpx2.LocalProtocolError("illegal header"), RetryClass.NEVER, id="our own fault"),
+    ],
+)
+def test_what_broke_says_whether_asking_again_helps(error: Exception, expected: RetryClass) -> None:
+    assert after_break(error, is_local=False) is expected
+
+
+def test_what_does_not_run_on_this_machine_is_asked_once_more_only() -> None:
+    assert after_break(httpx2.ConnectError("refused"), is_local=True) is RetryClass.ABSENT
+
+
+@pytest.mark.anyio
+@WIRES
+@pytest.mark.parametrize("stream", [True, False])
+async def test_the_waits_for_a_busy_endpoint_are_told_and_logged(
+    wire: Wire, stream: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "dial_client")
+    with model_endpoint(
+        [refuse(429, headers=SOON), refuse(429, headers=SOON), refuse(529, headers=SOON), Say("Hi")]
+    ) as (endpoint):
+        provider = provider_of(endpoint, wire)
+        heard = await hear(provider, stream=stream)
+        await provider.aclose()
+
+    host = endpoint.url.removeprefix("http://")
+    assert heard.text == "Hi"
+    assert heard.completion.notes == (
+        f"{host} was busy (429): asked again 2 times, after 0 s",
+        f"{host} was busy (529): asked again after 0 s",
+    )
+    assert len({request.body for request in endpoint.requests}) == 1
+    assert [record.levelname for record in caplog.records if "asked_again" in record.getMessage()] == ["INFO"] * 3
+
+
+@pytest.mark.anyio
+async def test_a_person_who_waits_for_a_busy_endpoint_is_told_so_in_the_meantime() -> None:
+    with model_endpoint([refuse(429, headers={"retry-after": "29.1"})]) as endpoint:
+        async with (
+            DialClient({}, provider_of(endpoint)) as dial,
+            aclosing(dial.stream([Message.user("Hi")])) as events,
+        ):
+            said = [await anext(events) for _ in range(3)]
+
+    assert said == [
+        RoundStarted(0),
+        StatusChanged(status_text.ANALYZING),
+        StatusChanged("The model's endpoint was busy; trying again in 30 s…"),
+    ]
+
+
+@pytest.mark.anyio
+async def test_a_wait_is_told_if_it_is_worth_it_and_so_is_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = []
+    for least in (retry_policy.WORTH_TELLING, 0.0):
+        monkeypatch.setattr(retry_policy, "WORTH_TELLING", least)
+        with model_endpoint([refuse(429, headers=SOON), Say("Hi")]) as endpoint:
+            async with DialClient({}, provider_of(endpoint)) as dial:
+                events = [event async for event in dial.stream([Message.user("Hi")])]
+        told.append([event.text for event in events if isinstance(event, StatusChanged)])
+
+    again = "The model's endpoint was busy; trying again in 1 s…"
+    assert told == [
+        [status_text.ANALYZING, status_text.FORMULATING],
+        [status_text.ANALYZING, again, status_text.ANALYZING, status_text.FORMULATING],
+    ]
+
+
+@pytest.mark.anyio
+async def test_a_busy_endpoint_is_given_up_after_the_fourth_time() -> None:
+    with model_endpoint([refuse(503, headers=SOON)]) as endpoint:
+        provider = provider_of(endpoint)
+        with pytest.raises(ProviderError, match="503"):
+            await hear(provider)
+        await provider.aclose()
+
+    assert len(endpoint.requests) == 4
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("dropped", [Bytes(), Bytes(reset=True)], ids=["closed", "reset"])
+async def test_a_connection_dropped_without_a_byte_is_opened_anew_at_once(dropped: Bytes) -> None:
+    with model_endpoint([Say("Hi"), dropped, Say("RetryClass")]) as endpoint:
+        provider = provider_of(endpoint)
+        first = await hear(provider)
+        second = await hear(provider)
+        await provider.aclose()
+
+    assert (first.text, second.text) == ("Hi", "RetryClass")
+    assert endpoint.connections == 2
+    assert "closed the connection without an answer: asked again after 0 s" in str(second.completion.notes)
+
+
+@pytest.mark.anyio
+async def test_an_endpoint_that_is_not_running_here_is_asked_twice(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "dial_client")
+    with model_endpoint([Say("Hi")]) as endpoint:
+        url = endpoint.url
+    provider = provider_of(url)
+    with pytest.raises(ProviderError, match="is the server running"):
+        await hear(provider)
+    await provider.aclose()
+
+    assert sum("asked_again" in record.getMessage() for record in caplog.records) == 1
+
+
+@pytest.mark.anyio
+async def test_a_model_that_is_loading_is_waited_for() -> None:
+    with model_endpoint([*[LOADING] * 9, Say("Hi")]) as endpoint:
+        provider = provider_of(endpoint)
+        heard = await hear(provider)
+        await provider.aclose()
+
+    assert heard.text == "Hi"
+    assert "was loading its model: asked again 9 times" in str(heard.completion.notes)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "misread",
+    [
+        pytest.param(refuse(500, MISREAD), id="llama.cpp"),
+        pytest.param(
+            refuse(400, "Failed to call a function", code="tool_use_failed", failed_generation="<tool_call>{"),
+            id="Groq",
+        ),
+    ],
+)
+async def test_what_an_endpoint_could_not_read_of_its_own_model_is_drawn_once_more(misread: Raw) -> None:
+    with model_endpoint([misread, Say("Hi")]) as endpoint:
+        provider = provider_of(endpoint)
+        heard = await hear(provider)
+        await provider.aclose()
+    with model_endpoint([misread]) as endpoint_that_never_can:
+        provider = provider_of(endpoint_that_never_can)
+        with pytest.raises(ProviderError, match="Failed to"):
+            await hear(provider)
+        await provider.aclose()
+
+    assert heard.text == "Hi"
+    assert heard.completion.finish is FinishReason.STOP
+    assert "could not read" in str(heard.completion.notes)
+    assert len(endpoint_that_never_can.requests) == 2
+
+
+@pytest.mark.anyio
+async def test_a_wait_that_does_not_fit_in_the_time_left_is_not_begun() -> None:
+    with model_endpoint([refuse(429, headers={"retry-after": "30"})]) as endpoint:
+        provider = provider_of(endpoint)
+        with anyio.move_on_after(20) as scope, pytest.raises(ProviderError) as caught:
+            await hear(provider)
+        await provider.aclose()
+
+    assert caught.value.retry_after == 30
+    assert not scope.cancelled_caught
+    assert len(endpoint.requests) == 1
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_turn_has_no_time_for_a_wait_longer_than_itself(stream: bool) -> None:
+    answers: list[Answer] = [refuse(429, headers={"retry-after": "30"})]
+    with model_endpoint(answers) as endpoint:
+        async with DialClient({}, provider_of(endpoint), limits=Limits(timeout=20)) as dial:
+            with pytest.raises(ProviderError) as caught:
+                if stream:
+                    async for _ in dial.stream([Message.user("Hi")]):
+                        pass
+                else:
+                    await dial.run([Message.user("Hi")])
+
+    assert (caught.value.status, caught.value.retry_after) == (429, 30)
+    assert len(endpoint.requests) == 1
+
+
+@pytest.mark.anyio
+async def test_a_turn_may_be_cancelled_while_it_waits() -> None:
+    with model_endpoint([refuse(429, headers={"retry-after": "30"}), Say("Hi")]) as endpoint:
+        async with DialClient({}, provider_of(endpoint)) as dial:
+            running = dial.start([Message.user("Hi")], watched=False)
+            assert await to_thread.run_sync(endpoint.asked.wait, 10)
+            running.cancel()
+            turn = await running.result()
+
+            assert turn.stop_reason is StopReason.CANCELLED
+            assert len(endpoint.requests) == 1
+            assert (await dial.run([Message.user("Hi")])).text == "Hi"

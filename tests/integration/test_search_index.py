@@ -1,0 +1,320 @@
+"""A few words find the tools that fit, whatever servers call them and however they are spelled."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from itertools import permutations
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from benchmarks.search import KeywordSearch, as_wire, hit_rates
+from benchmarks.search_data import questions, tools
+from dial_client.messages import Message, ToolSpec
+from dial_client.providers.chat_api import ChatProvider
+from dial_client.providers.endpoint_profile import CHAT
+from dial_client.providers.http.endpoint import Endpoint
+from dial_client.tools.search_index import MAX_QUERY, MAX_SCHEMAS, SearchIndex
+from tests.support.fakes import unhurried
+from tests.support.model_endpoint import Say, hear, model_endpoint
+
+ROOT = Path(__file__).parents[2]
+
+
+def spec(name: str, description: str = "", *, server: str = "", tool: str = "", title: str = "", **of: Any) -> ToolSpec:
+    schema = {"type": "object", "properties": of}
+    return ToolSpec(name, description, schema, server=server, tool=tool or name, title=title or None)
+
+
+def found(offered: Sequence[ToolSpec], query: str, limit: int = 5) -> list[str]:
+    return [tool.name for tool in SearchIndex(offered).search(query, limit)]
+
+
+ISSUES = spec("create_issue", "Create a new issue in a repository.", server="github")
+TICKETS = spec("createJiraTicket", "Create a ticket in a project.", server="jira")
+FORECAST = spec("get-forecast", "Weather of the coming days.", server="weather", city={"type": "string"})
+DELETE = spec("delete_file", "Delete a file from the disk.", server="filesystem", path={"type": "string"})
+LIST = spec("list_directory", "The files of a directory.", server="filesystem", path={"type": "string"})
+OFFERED = [ISSUES, TICKETS, FORECAST, DELETE, LIST]
+
+
+# --- what finds a tool ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        ("create an issue", "create_issue"),
+        ("create_issue", "create_issue"),
+        ("CREATE ISSUE", "create_issue"),
+        ("createIssue", "create_issue"),
+        ("create-issue!", "create_issue"),
+        ("jira ticket", "createJiraTicket"),
+        ("create jira ticket", "createJiraTicket"),
+        ("createjiraticket", "createJiraTicket"),
+        ("deleting files", "delete_file"),
+        ("remove a document", "delete_file"),
+        ("what is in this folder?", "list_directory"),
+        ("wether forcast", "get-forecast"),
+        ("show the direcotry", "list_directory"),
+    ],
+)
+def test_words_find_the_tool_they_are_about(query: str, first: str) -> None:
+    assert found(OFFERED, query)[0] == first
+
+
+def test_the_tool_that_is_named_comes_first_whatever_else_is_said() -> None:
+    noisy = [spec(f"issue_{at}", "create an issue in a repository " * 3) for at in range(9)]
+    asked = "create an issue in a repository, as get-forecast does"
+    assert found([*OFFERED, *noisy], asked)[0] == "get-forecast"
+    assert found([*OFFERED, *noisy], "Use createJiraTicket.")[0] == "createJiraTicket"
+
+
+def test_a_tool_is_named_by_its_servers_name_for_it_as_well() -> None:
+    offered = [spec(f"{server}__pages_read", server=server, tool="pages.read") for server in ("a", "b")]
+    assert found([*OFFERED, *offered], "call pages.read")[:2] == ["a__pages_read", "b__pages_read"]
+
+
+def test_a_name_of_one_plain_word_is_a_word_like_others() -> None:
+    query = spec("query", "Run a statement.")
+    logs = spec("search_logs", "Search logs by a query.")
+    assert found([query, logs], "search the logs by a query")[0] == "search_logs"
+    assert found([query, logs], "query")[0] == "query"
+
+
+def test_the_server_decides_between_tools_of_the_same_name() -> None:
+    offered = [
+        spec(f"{server}__delete_file", "Delete a file.", server=server, tool="delete_file")
+        for server in ("box", "drive", "disk")
+    ]
+    for server in ("box", "drive", "disk"):
+        assert found(offered, f"delete a file on {server}")[0] == f"{server}__delete_file"
+
+
+@pytest.mark.parametrize(
+    ("schema", "query"),
+    [
+        ({"dueDate": {"type": "string"}}, "due date"),
+        ({"x": {"description": "The colour of the label."}}, "colour"),
+        ({"x": {"enum": ["squash", "rebase"]}}, "rebase"),
+        ({"x": {"type": "array", "items": {"properties": {"recipient": {}}}}}, "recipient"),
+        ({"x": {"anyOf": [{"enum": ["urgent"]}, {"type": "null"}]}}, "urgent"),
+    ],
+)
+def test_parameters_count(schema: dict[str, Any], query: str) -> None:
+    assert found([*OFFERED, spec("a1"), spec("z9", **schema)], query)[0] == "z9"
+
+
+def test_shared_definitions_count() -> None:
+    schema = {"properties": {"x": {"$ref": "#/$defs/Level"}}, "$defs": {"Level": {"enum": ["critical"]}}}
+    assert found([*OFFERED, ToolSpec("z9", "", MappingProxyType(schema))], "critical") == ["z9"]
+
+
+def test_a_title_counts() -> None:
+    assert found([*OFFERED, spec("z9", title="Archive Mailbox")], "mailbox") == ["z9"]
+
+
+def test_a_word_in_the_name_says_more_than_one_in_a_long_description() -> None:
+    talker = spec("a1", "Does this and that, and can be used where an invoice is wanted. " * 5)
+    assert found([talker, spec("void_invoice", "Void it.")], "invoice")[0] == "void_invoice"
+
+
+def test_a_word_repeated_without_end_gains_little() -> None:
+    stuffed = spec("a1", "invoice " * 2_000)
+    assert found([stuffed, spec("send_invoice", "Send an invoice.")], "send an invoice")[0] == "send_invoice"
+
+
+def test_the_word_that_was_said_comes_before_one_that_means_the_same() -> None:
+    erase, remove = spec("a_erase", "Erase a row."), spec("z_remove", "Remove a row.")
+    assert found([erase, remove], "remove") == ["z_remove", "a_erase"]
+
+
+def test_an_abbreviation_is_understood_both_ways() -> None:
+    pull, short = spec("merge_pull_request"), spec("close_pr")
+    assert found([*OFFERED, pull], "merge the PR")[0] == "merge_pull_request"
+    assert "close_pr" in found([*OFFERED, short], "close my pull request")
+
+
+def test_a_question_is_more_likely_about_reading() -> None:
+    offered = [spec("create_event", "An event."), spec("list_events", "Events."), spec("update_event", "An event.")]
+    assert found(offered, "Which events are there?")[0] == "list_events"
+
+
+@pytest.mark.parametrize(
+    ("name", "description", "query"),
+    [
+        ("z9", "Zeigt das Wetter für München", "wetter munchen"),
+        ("z9", "Cree una reunión", "reunion"),
+        ("z9", "Показать погоду", "ПОГОДУ"),
+        ("z9", "天气 预报", "天气"),
+        ("z9", "Straße", "STRASSE"),
+        ("z9", "ﬁnal report", "final"),
+    ],
+)
+def test_words_of_any_language_are_words(name: str, description: str, query: str) -> None:
+    assert found([*OFFERED, spec(name, description)], query)[0] == "z9"
+
+
+# --- what finds nothing, and how much is found --------------------------------------------------------
+
+
+@pytest.mark.parametrize("query", ["", " \n\t", "?!…", "the of and", "qzxv", "\0", "\ud800", "🙂", "_" * 600, "7"])
+def test_what_says_nothing_finds_nothing(query: str) -> None:
+    assert found(OFFERED, query) == []
+
+
+def test_nothing_is_found_where_nothing_is() -> None:
+    assert found([], "create an issue") == []
+
+
+@pytest.mark.parametrize(("limit", "count"), [(-1, 0), (0, 0), (1, 1), (2, 2), (99, 2)])
+def test_no_more_is_given_than_was_asked_for(limit: int, count: int) -> None:
+    assert len(found(OFFERED, "create", limit)) == count
+
+
+def test_only_the_beginning_of_a_long_query_is_read() -> None:
+    assert found(OFFERED, "x" * MAX_QUERY + " weather forecast") == []
+    assert found(OFFERED, "weather forecast " + "x " * 1_000_000)[0] == "get-forecast"
+
+
+def test_a_schema_without_end_is_read_only_so_far() -> None:
+    wide: dict[str, Any] = {f"p{at}": {"type": "string"} for at in range(MAX_SCHEMAS)} | {"recipient": {}}
+    deep: dict[str, Any] = {"properties": {"recipient": {}}}
+    for _ in range(5_000):
+        deep = {"items": deep}
+    assert found([spec("a", **wide), spec("b", x=deep)], "recipient") == []
+    assert found([spec("a", **wide), spec("b", x=deep)], "p7") == ["a"]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {},
+        {"properties": None},
+        {"properties": []},
+        {"properties": {"x": True}},
+        {"properties": {"x": {"enum": [{}, [], None, 1]}}},
+        {"properties": {"x": {"enum": "abc", "description": 7}}},
+        {"anyOf": {"a": 1}, "items": True, "$defs": "x", "allOf": [None]},
+    ],
+)
+def test_a_schema_may_be_odd(schema: Any) -> None:
+    assert found([ToolSpec("send_mail", "", schema)], "mail") == ["send_mail"]
+
+
+# --- order --------------------------------------------------------------------------------------------
+
+
+def test_equals_are_ordered_by_name_however_they_came() -> None:
+    offered = [spec(name, "Water the plants.") for name in ("c", "a", "b")]
+    for order in permutations(offered):
+        assert found(order, "plants") == ["a", "b", "c"]
+
+
+def test_of_two_tools_with_one_name_the_first_counts() -> None:
+    one, two = spec("same", "Water the plants."), spec("same", "Feed the plants.")
+    assert SearchIndex([one, two]).search("plants") == (one,)
+
+
+def test_the_order_is_the_same_in_every_process() -> None:
+    program = (
+        "from benchmarks.search_data import questions, tools; from dial_client.tools.search_index import ToolIndex; "
+        "index = ToolIndex(tools()); "
+        "print([tool.name for q in questions('tuning') for tool in index.search(q.text.replace('e', 'a'), 9)])"
+    )
+    printed = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            check=True,
+            capture_output=True,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(printed) == 1
+
+
+# --- anything -----------------------------------------------------------------------------------------
+
+WORDS = st.sampled_from(["create", "issue", "createIssue", "files", "fiel", "Größe", "pull request", "\ud800", "PR"])
+TEXTS = st.lists(WORDS | st.text(max_size=6), max_size=6).map(" ".join)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | TEXTS,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["properties", "items", "anyOf", "enum", "description", "$defs"]) | TEXTS, inner, max_size=4
+        )
+    ),
+    max_leaves=12,
+)
+SPECS = st.builds(
+    ToolSpec,
+    name=TEXTS,
+    description=TEXTS,
+    input_schema=st.dictionaries(st.sampled_from(["properties", "items", "$defs", "oneOf"]), JSON, max_size=3),
+    server=TEXTS,
+    tool=TEXTS,
+    title=st.none() | TEXTS,
+)
+
+
+@unhurried
+@given(st.lists(SPECS, max_size=8), TEXTS, st.integers(-2, 20))
+@example([ToolSpec("", "", {})], "", 5)
+def test_any_query_finds_some_of_the_tools_each_once_and_always_the_same(
+    offered: list[ToolSpec], query: str, limit: int
+) -> None:
+    results = SearchIndex(offered).search(query, limit)
+    names = [tool.name for tool in results]
+    assert all(any(tool is one for one in offered) for tool in results)
+    assert len(set(names)) == len(names) <= max(limit, 0)
+    assert SearchIndex(offered).search(query, limit) == results
+
+
+# --- the benchmark ------------------------------------------------------------------------------------
+
+
+def test_the_benchmark_has_the_tools_and_the_questions_it_says() -> None:
+    offered, reported, tuning = tools(), questions("reported"), questions("tuning")
+    assert (len(offered), len({tool.server for tool in offered})) == (300, 10)
+    assert (len(reported), len(tuning)) == (50, 100)
+    assert {question.asks for question in (*reported, *tuning)} == {"model", "person"}
+    assert not {question.text.lower() for question in reported} & {question.text.lower() for question in tuning}
+    assert all(set(tool.input_schema.get("required", ())) <= set(tool.input_schema["properties"]) for tool in offered)
+
+
+def test_questions_nobody_tuned_on_find_their_tool_more_often_than_by_plain_keywords() -> None:
+    offered, asked = tools(), questions("reported")
+    ours, plain = hit_rates(SearchIndex(offered).search, asked), hit_rates(KeywordSearch(offered).search, asked)
+    assert all(ours[depth] > plain[depth] for depth in ours)
+    as_models_ask = [question for question in asked if question.asks == "model"]
+    assert hit_rates(SearchIndex(offered).search, as_models_ask)[5] >= 0.95
+    assert ours[5] >= 0.8
+
+
+@pytest.mark.anyio
+async def test_the_benchmark_counts_tools_as_they_are_sent() -> None:
+    offered = tools()[:20]
+    with model_endpoint([Say("Fine")]) as endpoint:
+        provider = ChatProvider("m", Endpoint(endpoint.url), CHAT)
+        await hear(provider, Message.user("Hello?"), tools=offered)
+        await provider.aclose()
+    assert endpoint.requests[0].json["tools"] == [as_wire(tool) for tool in offered]
+
+
+def test_the_benchmark_prints_its_tables() -> None:
+    command = [sys.executable, "-m", "benchmarks.search", "--repeat", "1"]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT, timeout=110).stdout
+    assert printed.startswith("50 questions (reported set), 300 tools of 10 servers")
+    assert "ToolIndex, model (25)" in printed
+    assert "tokens: all tools" in printed
+    assert " 2000 tools: build" in printed

@@ -1,0 +1,399 @@
+"""Several servers over one database are one service: whichever a client comes to, it finds the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from mcp.server import MCPServer
+
+from dial_client.messages import Message
+from dial_client.model import Provider
+from dial_client.providers.scripted import ScriptedProvider
+from dial_client.serve.cluster import peers, remote_turns
+from dial_client.serve.cluster.peers import events as events_of
+from dial_client.stores.sql_store import SQLStore
+from tests.integration.test_conversation_routes import Maths
+from tests.integration.test_human_input import ASKS, CALL, Pen, results, talking, until
+from tests.support.http_service import MODEL, Heard, Served, heard, served, text_of
+from tests.support.program import LONG
+from tests.support.servers.launch import raw
+from tests.support.temporary_stores import query
+
+pytestmark = pytest.mark.anyio
+
+WAITS = {"text": "Let me see.", "tool_calls": [{"name": "wait", "arguments": {}}]}
+OTHER_CALL = {"tool_calls": [{"name": "write", "arguments": {"what": "b"}}]}
+ONCE, SESSION = {"decision": "once"}, {"decision": "session"}
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@asynccontextmanager
+async def two(
+    folder: Path,
+    here: Sequence[Any] | Provider = (),
+    there: Sequence[Any] | Provider = (),
+    servers: dict[str, Any] | None = None,
+    **options: Any,
+) -> AsyncIterator[tuple[Served, Served]]:
+    """Serve twice over one database."""
+    async with AsyncExitStack() as stack:
+        both = [
+            await stack.enter_async_context(
+                served(replies, servers, store=SQLStore(folder / "both.db"), **options)  # each as a process has it
+            )
+            for replies in (here, there)
+        ]
+        yield both[0], both[1]
+
+
+@asynccontextmanager
+async def reading(
+    server: Served, where: str, turn: str, last: str = ""
+) -> AsyncIterator[tuple[AsyncIterator[Heard], httpx2.Response]]:
+    headers = {"last-event-id": last} if last else {}
+    async with server.http.stream("GET", f"{where}/turns/{turn}/events", headers=headers) as answer:
+        assert answer.status_code == 200, await answer.aread()
+        yield heard(answer), answer
+
+
+async def next_text(events: AsyncIterator[Heard]) -> Heard:
+    async for event in events:
+        if not event.name and event.data != "[DONE]" and event.data["choices"][0]["delta"].get("content"):
+            return event
+    raise AssertionError("no text")
+
+
+def notes(folder: Path) -> list[str]:
+    """Look at the board behind everybody's back."""
+    return [row[0] for row in query(folder / "both.db", "SELECT topic FROM notes")]
+
+
+async def test_a_turn_is_read_at_one_server_while_it_runs_at_the_other(tmp_path: Path) -> None:
+    maths = Maths()
+    async with two(tmp_path, [WAITS, "Done."], servers={"maths": maths.server}, allow=["*"]) as (here, there):
+        where = await here.conversation()
+        async with talking(here, where) as (events, answer):
+            turn = answer.headers["x-turn-id"]
+            await maths.gate.begun.wait()
+            async with reading(there, where, turn) as (foreign, again):
+                await next_text(foreign)
+                maths.gate.open.set()
+                told = [event async for event in foreign]
+            told_here = [event async for event in events]
+    assert again.headers["x-turn-id"] == turn
+    assert told[-1].data == "[DONE]"
+    assert told[-2].data["stop_reason"] == "answered"
+    assert [event for event in told_here if event.name == "tool_result"] == [e for e in told if e.name == "tool_result"]
+    assert text_of(told) == "Done."
+
+
+async def test_who_comes_back_goes_on_where_it_was_even_if_the_turn_is_over_by_then(tmp_path: Path) -> None:
+    maths = Maths()
+    async with two(tmp_path, [WAITS, "Done."], servers={"maths": maths.server}, allow=["*"]) as (here, there):
+        where = await here.conversation()
+        async with talking(here, where) as (events, answer):
+            turn = answer.headers["x-turn-id"]
+            await maths.gate.begun.wait()
+            async with reading(there, where, turn) as (foreign, _):
+                last = (await next_text(foreign)).id
+            maths.gate.open.set()
+            told_here = [event async for event in events]
+        async with reading(there, where, turn, last) as (foreign, _):
+            rest = [event async for event in foreign]
+        async with reading(there, where, turn) as (foreign, _):
+            whole = [event async for event in foreign]
+        await there.json("GET", f"{where}/turns/another/events", 404)
+    assert [event.id for event in whole] == [event.id for event in told_here]
+    assert rest == [event for event in whole if not event.id or int(event.id.split(":")[1]) > int(last.split(":")[1])]
+    assert len(rest) < len(whole)
+
+
+async def test_what_nobody_reads_elsewhere_is_not_written_down(tmp_path: Path) -> None:
+    async with two(tmp_path, ["Hello."]) as (here, there):
+        where = await here.conversation()
+        async with talking(here, where) as (events, answer):
+            assert text_of([event async for event in events]) == "Hello."
+        missing = await there.json("GET", f"{where}/turns/{answer.headers['x-turn-id']}/events", 404)
+        assert notes(tmp_path) == []
+    assert missing["error"]["code"] == "turn_not_found"
+
+
+async def test_a_turn_of_many_events_is_written_down_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peers, "MOST", 3)
+    maths = Maths()
+    many = {**WAITS, "text": "word " * 50}
+    async with two(tmp_path, [many, "Done."], servers={"maths": maths.server}, allow=["*"]) as (here, there):
+        where = await here.conversation()
+        async with talking(here, where) as (events, answer):
+            await maths.gate.begun.wait()
+            async with reading(there, where, answer.headers["x-turn-id"]) as (foreign, _):
+                maths.gate.open.set()
+                told = [event async for event in foreign]
+            told_here = [event async for event in events]
+    assert [event.id for event in told] == [event.id for event in told_here]
+    assert text_of(told) == text_of(told_here)
+
+
+async def test_who_comes_at_the_very_end_of_a_turn_reads_it_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peers, "LOOK", 0.6)  # the turn ends before it is looked what others wish
+    maths = Maths()
+    async with two(tmp_path, [WAITS, "Done."], servers={"maths": maths.server}, allow=["*"]) as (here, there):
+        where = await here.conversation()
+        async with talking(here, where) as (events, answer), anyio.create_task_group() as group:
+            turn = answer.headers["x-turn-id"]
+            await maths.gate.begun.wait()
+            told: list[Heard] = []
+
+            async def read() -> None:
+                async with reading(there, where, turn) as (foreign, _):
+                    told.extend([event async for event in foreign])
+
+            group.start_soon(read)
+            while not notes(tmp_path):  # noqa: ASYNC110 - the other server's wish
+                await anyio.sleep(0.01)
+            maths.gate.open.set()
+            told_here = [event async for event in events]
+    assert [event.id for event in told] == [event.id for event in told_here]
+
+
+async def test_a_turn_is_stopped_at_the_other_server(tmp_path: Path) -> None:
+    maths = Maths()
+    async with two(tmp_path, [WAITS], ["Well?"], {"maths": maths.server}, allow=["*"]) as (here, there):
+        where = await here.conversation()
+        async with talking(here, where) as (events, _):
+            await maths.gate.begun.wait()
+            await there.json("POST", f"{where}/stop", 204)
+            assert (await until(events, "done")).data["stop_reason"] == "cancelled"
+        await maths.gate.cancelled.wait()
+        await there.json("POST", f"{where}/stop", 204)
+        kept = await there.json("GET", where)
+        async with talking(there, where) as (events, _):
+            assert text_of([event async for event in events]) == "Well?"
+    assert [message["role"] for message in kept["messages"]] == ["user", "assistant", "tool"]
+    assert notes(tmp_path) == []
+
+
+async def test_a_call_is_allowed_at_the_other_server_by_whoever_is_first(tmp_path: Path) -> None:
+    pen = Pen()
+    async with two(tmp_path, [CALL, "Done."], servers={"pen": pen.server}) as (here, there):
+        async with talking(here, await here.conversation()) as (events, _):
+            asked = (await until(events, "approval")).data
+            pending = [await server.json("GET", "/approvals") for server in (here, there)]
+            await there.json("POST", f"/approvals/{asked['id']}", 400, json={"decision": "perhaps"})
+            assert pen.written == []
+            codes: list[int] = []
+
+            async def decide(server: Served) -> None:
+                codes.append((await server.http.post(f"/approvals/{asked['id']}", json=ONCE)).status_code)
+
+            async with anyio.create_task_group() as group:
+                for server in (here, there, here, there):
+                    group.start_soon(decide, server)
+            told = await until(events, "approval_done")
+            assert await results(events) == ["written: a"]
+        late = await there.json("POST", f"/approvals/{asked['id']}", 404, json=ONCE)
+        left = [(await server.json("GET", "/approvals"))["approvals"] for server in (here, there)]
+    assert pending == [{"approvals": [asked]}] * 2
+    assert sorted(codes) == [204, 404, 404, 404]
+    assert told.data == {"id": asked["id"], "decision": "once"}
+    assert (late["error"]["code"], left) == ("not_found", [[], []])
+
+
+async def test_why_a_call_is_denied_at_the_other_server_is_what_the_model_reads(tmp_path: Path) -> None:
+    denied = {"decision": "deny", "reason": "not on a Sunday"}
+    async with (
+        two(tmp_path, [CALL, "Done."], servers={"pen": Pen().server}) as (here, there),
+        talking(here, await here.conversation()) as (events, _),
+    ):
+        asked = (await until(events, "approval")).data["id"]
+        await there.json("POST", f"/approvals/{asked}", 204, json=denied)
+        assert await results(events) == ["The user did not allow this call: not on a Sunday."]
+
+
+async def test_a_question_is_answered_at_the_other_server_which_looks_at_the_form(tmp_path: Path) -> None:
+    async with (
+        two(tmp_path, [ASKS, "Done."], servers={"pen": Pen().server}, allow=["*"]) as (here, there),
+        talking(here, await here.conversation()) as (events, _),
+    ):
+        asked = (await until(events, "question")).data
+        pending = await there.json("GET", "/questions")
+        wrong = {"action": "accept", "content": {"age": "old"}}
+        refused = await there.json("POST", f"/questions/{asked['id']}", 400, json=wrong)
+        right = {"action": "accept", "content": {"age": 7}}
+        await there.json("POST", f"/questions/{asked['id']}", 204, json=right)
+        told = await until(events, "question_done")
+        assert await results(events) == ["accept: 7"]
+    assert pending["questions"] == [asked]
+    assert "age" in refused["error"]["message"]
+    assert told.data["action"] == "accept"
+
+
+async def test_what_nobody_answers_waits_nowhere_any_more(tmp_path: Path) -> None:
+    async with (
+        two(tmp_path, [CALL, "Done."], servers={"pen": Pen().server}, patience=0.0) as (here, there),
+        talking(here, await here.conversation()) as (events, _),
+    ):
+        assert (await until(events, "approval_done")).data["decision"] == "deny"
+        assert (await there.json("GET", "/approvals"))["approvals"] == []
+        assert await results(events) == ["The user did not allow this call: nobody answered whether it may run."]
+
+
+async def test_a_stopped_turn_asks_no_more_at_the_other_server_either(tmp_path: Path) -> None:
+    async with two(tmp_path, [CALL], servers={"pen": Pen().server}) as (here, there):
+        where = await here.conversation()
+        async with talking(here, where) as (events, _):
+            await until(events, "approval")
+            await there.json("POST", f"{where}/stop", 204)
+            await until(events, "approval_done")
+            assert (await there.json("GET", "/approvals"))["approvals"] == []
+
+
+async def test_what_is_allowed_for_the_session_is_allowed_at_all_servers_and_all_that_wait_run(tmp_path: Path) -> None:
+    pen = Pen()
+    async with two(tmp_path, [CALL, "Done."], [OTHER_CALL, "Done.", CALL, "Done."], {"pen": pen.server}) as (
+        here,
+        there,
+    ):
+        where = await there.conversation()
+        async with talking(here, await here.conversation()) as (ours, _), talking(there, where) as (theirs, _):
+            asked = (await until(ours, "approval")).data["id"]
+            await until(theirs, "approval")
+            await here.json("POST", f"/approvals/{asked}", 204, json=SESSION)
+            assert (await results(ours), await results(theirs)) == (["written: a"], ["written: b"])
+        async with talking(there, where) as (theirs, _):
+            named = [event.name async for event in theirs]
+    assert "tool_result" in named
+    assert "approval" not in named
+    assert len(pen.written) == 3
+
+
+async def test_a_grant_is_for_the_tool_as_it_was_and_ends_with_the_server_it_was_asked_at(tmp_path: Path) -> None:
+    pen, changed = Pen(), MCPServer("pen")
+
+    @changed.tool(title="Write it down")
+    def write(what: str) -> str:
+        """Writes, and tells everybody."""
+        return f"told: {what}"
+
+    async def asks(server: Served) -> bool:
+        async with talking(server, await server.conversation()) as (events, _):
+            async for event in events:
+                if event.name in ("approval", "tool_result"):
+                    return event.name == "approval"
+        raise AssertionError("no call")
+
+    store = SQLStore(tmp_path / "both.db")
+    async with served([CALL, "Done."] * 2, {"pen": pen.server}, store=store) as there:
+        async with two(tmp_path, [CALL, "Done."], servers={"pen": pen.server}) as (here, _):
+            async with talking(here, await here.conversation()) as (events, _):
+                asked = (await until(events, "approval")).data["id"]
+                await there.json("POST", f"/approvals/{asked}", 204, json=SESSION)
+                assert await results(events) == ["written: a"]
+            assert not await asks(there)
+            async with served([CALL], {"pen": changed}, store=SQLStore(tmp_path / "both.db")) as other:
+                assert await asks(other)
+        assert await asks(there)
+
+
+async def test_a_grant_does_not_hold_for_a_server_that_is_started_in_another_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    echo = {"tool_calls": [{"name": "echo", "arguments": {}}]}
+    asked: list[str] = []
+    async with AsyncExitStack() as stack:
+        for name in ("one", "other"):
+            (tmp_path / name).mkdir()
+            monkeypatch.chdir(tmp_path / name)  # of the server it is not said where it is started: here
+            store = SQLStore(tmp_path / "both.db")
+            server = await stack.enter_async_context(served([echo, "Done."], {"it": raw("Server")}, store=store))
+            async with talking(server, await server.conversation()) as (events, _):
+                asked.append((await until(events, "approval")).data["id"])
+                await server.json("POST", f"/approvals/{asked[-1]}", 204, json=SESSION)
+                await until(events, "done")
+    assert len(asked) == 2
+
+
+async def test_what_a_turn_did_before_it_handed_calls_back_is_known_at_the_other_server(tmp_path: Path) -> None:
+    adds = {"tool_calls": [{"name": "add", "arguments": {"a": 1, "b": 2}}]}
+    mine = {"tool_calls": [{"name": "mine", "arguments": {}}], "text": "A moment."}
+    model = ScriptedProvider(["Both."])
+    tools = [{"type": "function", "function": {"name": "mine", "parameters": {"type": "object"}}}]
+    asked: dict[str, Any] = {"model": MODEL, "tools": tools, "messages": [{"role": "user", "content": "Hi"}]}
+    async with two(tmp_path, [adds, mine], model, {"maths": Maths().server}, allow=["*"]) as (here, there):
+        handed = await here.json("POST", "/v1/chat/completions", json=asked)
+        message = handed["choices"][0]["message"]
+        result = {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "42"}
+        asked["messages"] += [message, result]
+        last = await there.json("POST", "/v1/chat/completions", json=asked)
+    assert last["choices"][0]["message"]["content"] == "Both."
+    said = [(m.role.value, m.text) for m in model.requests[0].messages]
+    assert said == [("user", "Hi"), ("assistant", ""), ("tool", "3"), ("assistant", "A moment."), ("tool", "42")]
+
+
+async def test_a_program_that_serves_nobody_hears_nothing_and_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_turns, "HEARD", 0.0)
+    async with two(tmp_path) as (here, _):
+        made = await here.store.create()
+        await here.store.begin(made.id, "a-turn", [Message.user("Hi")], behind=0, seconds=LONG, title="")
+        where = f"/conversations/{made.id}"
+        assert (await here.json("GET", f"{where}/turns/a-turn/events", 404))["error"]["code"] == "turn_not_found"
+        assert (await here.json("POST", f"{where}/stop", 409))["error"]["code"] == "runs_elsewhere"
+        await here.json("GET", "/conversations/none/turns/a-turn/events", 404)
+        await here.json("POST", "/conversations/none/stop", 404)
+        assert notes(tmp_path) == []
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+async def test_a_stream_whose_server_is_gone_ends_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_deleted: bool
+) -> None:
+    monkeypatch.setattr(remote_turns, "GRACE", 0.0)
+    monkeypatch.setattr(remote_turns, "SILENCE", 0.1)
+    async with two(tmp_path) as (here, _):
+        store = here.store
+        assert isinstance(store, SQLStore)
+        made = await store.create()
+        await store.begin(made.id, "a-turn", [Message.user("Hi")], behind=0, seconds=LONG, title="")
+        await store.board.pin([(events_of(made.id, "a-turn"), json.dumps([[1, "id: a-turn:1\ndata: 1\n\n"]]))], LONG)
+        async with reading(here, f"/conversations/{made.id}", "a-turn") as (events, _):
+            first = await anext(events)
+            if is_deleted:
+                await store.delete(made.id)
+            else:
+                await store.renew(made.id, "a-turn", 0.0)
+            rest = [event async for event in events]
+    assert (first.id, first.data) == ("a-turn:1", 1)
+    assert [event.name for event in rest] == ["error", ""]
+    assert rest[0].data["type"] == "TurnLost"
+    assert "the conversation has what was done" in rest[0].data["message"]
+    assert rest[1].data == "[DONE]"
+
+
+async def test_a_server_that_is_told_to_leave_says_how_its_turns_ended(tmp_path: Path) -> None:
+    maths = Maths()
+    async with AsyncExitStack() as stack:
+        there = await stack.enter_async_context(served([], store=SQLStore(tmp_path / "both.db")))
+        leaving = served([WAITS], {"maths": maths.server}, allow=["*"], store=SQLStore(tmp_path / "both.db"), grace=0.0)
+        async with leaving as here:
+            where = await here.conversation()
+            async with talking(here, where) as (_, answer):
+                await maths.gate.begun.wait()
+                events, _ = await stack.enter_async_context(reading(there, where, answer.headers["x-turn-id"]))
+                await next_text(events)
+        rest = [event async for event in events]
+    assert (rest[-2].data["stop_reason"], rest[-1].data) == ("cancelled", "[DONE]")

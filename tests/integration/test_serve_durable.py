@@ -1,0 +1,186 @@
+"""``dial-chat serve --durable``: what was accepted is answered, whichever process is killed or told to stop."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import anyio
+import httpx2
+import pytest
+
+from dial_client.cli.commands import run
+from dial_client.conversations.history import INTERRUPTED
+from dial_client.durable import workflows as durable_turns
+from dial_client.messages import Message
+from dial_client.stores.sql_store import SQLStore
+from tests.integration.test_conversation_routes import Maths, chat
+from tests.integration.test_durable import new_enough
+from tests.integration.test_serve_shutdown import ask, no_signals, serving
+from tests.support.http_service import Heard, served, text_of
+from tests.support.program import LONG, entry, environment, write_config
+from tests.support.temporary_stores import database_url, needs_postgres, query
+
+WAITS = {"text": "Let me see.", "tool_calls": [{"name": "wait", "arguments": {}}]}
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@new_enough
+@pytest.mark.anyio
+async def test_a_durable_conversation_is_talked_in_as_any_other(tmp_path: Path) -> None:
+    maths, store = Maths(), SQLStore(tmp_path / "kept.db")
+    async with served(
+        ["Hello you.", WAITS, "Done."], {"maths": maths.server}, allow=["*"], store=store, durable=True
+    ) as server:
+        where = await server.conversation()
+        assert text_of(await chat(server, where)) == "Hello you."
+        async with anyio.create_task_group() as group:
+            group.start_soon(chat, server, where, "Go!")
+            await maths.gate.begun.wait()
+            refused = await server.json("POST", f"{where}/chat", 409, json={"text": "Hi"})
+            maths.gate.open.set()
+        read = await server.json("GET", where)
+    assert refused["error"]["code"] == "conversation_busy"
+    assert [message["content"] for message in read["messages"] if message["role"] == "user"] == ["Hello?", "Go!"]
+    assert (tmp_path / "kept.db-turns").stat().st_mode & 0o077 == 0 or sys.platform == "win32"
+
+
+@new_enough
+@pytest.mark.anyio
+async def test_a_turn_that_does_not_end_in_time_is_left_to_the_next_process(tmp_path: Path) -> None:
+    maths = Maths()
+    events: list[Heard] = []
+    async with served(
+        [WAITS], {"maths": maths.server}, allow=["*"], store=SQLStore(tmp_path / "kept.db"), grace=0.0, durable=True
+    ) as server:
+        where = await server.conversation()
+
+        async def talk() -> None:
+            events.extend(await chat(server, where, "Go!"))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(talk)
+            await maths.gate.begun.wait()
+            server.listener.leave()
+    assert (events[-2].name, events[-2].data["type"], events[-1].data) == ("error", "ConversationBusy", "[DONE]")
+    async with served([], store=SQLStore(tmp_path / "kept.db"), durable=True, look_every=LONG) as server:
+        assert (await server.json("GET", where))["running"]
+        refused = await server.json("POST", f"{where}/stop", 409)
+        assert refused["error"]["code"] == "not_running_yet"
+    async with served(["Here I am."], store=SQLStore(tmp_path / "kept.db"), durable=True) as server:
+        read = await server.json("GET", where)
+        assert read["running"]
+        while (read := await server.json("GET", where))["running"]:  # noqa: ASYNC110 - another's turn
+            await anyio.sleep(0.05)
+    said = [message["content"] for message in read["messages"]]
+    assert said == ["Go!", "Let me see.", INTERRUPTED, "Here I am."]
+
+
+@new_enough
+@pytest.mark.anyio
+@pytest.mark.parametrize("is_locked", [False, True])
+async def test_a_database_of_durable_turns_that_fails_is_told_in_words_and_waited_for_with_a_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_locked: bool
+) -> None:
+    monkeypatch.setattr(durable_turns, "_WRITE", 0.3)
+    file = tmp_path / "kept.db-turns"
+    async with served([], store=SQLStore(tmp_path / "kept.db"), durable=True) as server:
+        made = await server.store.create()
+        await server.store.begin(made.id, "killed.1", [Message.user("Hi")], behind=0, seconds=0.0, title="")
+        with broken(file, is_locked=is_locked):
+            read = await server.json("GET", f"/conversations/{made.id}", 500)
+            said = await server.json("POST", f"/conversations/{made.id}/chat", 500, json={"text": "Hello?"})
+        assert (await server.json("GET", f"/conversations/{made.id}"))["running"] is None
+    assert (read["error"]["code"], said["error"]["code"]) == ("failed", "failed")
+    assert "the database for durable turns failed" in read["error"]["message"]
+
+
+@contextmanager
+def broken(file: Path, *, is_locked: bool) -> Iterator[None]:
+    if is_locked:
+        with closing(sqlite3.connect(file, isolation_level=None)) as other:
+            other.execute("BEGIN EXCLUSIVE")
+            yield
+            other.execute("ROLLBACK")
+    else:
+        query(file, "ALTER TABLE workflow_status RENAME TO away")
+        yield
+        query(file, "ALTER TABLE away RENAME TO workflow_status")
+
+
+@needs_postgres
+@no_signals
+@pytest.mark.anyio
+async def test_what_a_killed_process_was_answering_is_answered_by_another(tmp_path: Path) -> None:
+    calls = {"tool_calls": [{"name": "echo", "arguments": {}}]}
+    one, two = tmp_path / "one", tmp_path / "two"
+    for folder, server, replies in ((one, "NeverAnswers", [calls]), (two, "Server", [calls, "Done after all."])):
+        folder.mkdir()
+        write_config(folder, {"it": entry(server)}, replies)
+    async with database_url() as store:
+        words = ("--durable", "--store", store)
+        with serving(one, *words, "-y") as (killed, url, token), serving(two, *words) as (other, url2, token2):
+            where = "/conversations/" + ask(url, token, "/conversations", "POST").json()["id"]
+            begun = until_it_is_called(url, token, where)
+            killed.kill()
+
+            while not (waiting := ask(url2, token2, "/approvals").json()["approvals"]):  # noqa: ASYNC110 - for the lease to end
+                await anyio.sleep(0.2)
+            running = ask(url2, token2, where).json()["running"]
+            assert waiting[0]["turn"] == running != begun
+            ask(url2, token2, f"/approvals/{waiting[0]['id']}", "POST", json={"decision": "once"})
+            read = ask(url2, token2, f"{where}/turns/{running}/events").text
+            messages = ask(url2, token2, where).json()["messages"]
+            other.send_signal(signal.SIGTERM)
+            assert other.wait(LONG) == 0
+            assert other.stderr is not None
+            assert other.stderr.read() == ""
+    assert "Done after all." in read
+    assert [(message["role"], message["content"]) for message in messages] == [
+        ("user", "Go!"),
+        ("assistant", ""),
+        ("tool", INTERRUPTED),
+        ("assistant", ""),
+        ("tool", "{}"),
+        ("assistant", "Done after all."),
+    ]
+
+
+def until_it_is_called(url: str, token: str, where: str) -> str:
+    """Say something, and give the id of the turn that answers as soon as a tool is at work."""
+    with (
+        httpx2.Client(
+            base_url=url, headers={"Authorization": f"Bearer {token}"}, trust_env=False, verify=False
+        ) as http,
+        http.stream("POST", f"{where}/chat", json={"text": "Go!"}, timeout=LONG) as answer,
+    ):
+        assert any("tool_progress" in line for line in answer.iter_lines())
+        return answer.headers["x-turn-id"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [([], "pip install 'dial-client[durable]'"), (["--no-save"], "--durable does not go with --no-save")],
+)
+def test_what_it_lacks_is_told(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    said: str,
+) -> None:
+    write_config(tmp_path, {}, ["Hello."])
+    monkeypatch.chdir(tmp_path)
+    for name, value in environment(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setitem(sys.modules, "dbos", None)
+    assert run(["serve", "--durable", "--port", "0", *words]) == 2
+    assert said in capsys.readouterr().err

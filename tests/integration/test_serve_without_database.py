@@ -1,0 +1,214 @@
+"""Serving goes on where the database is away, or what is in it or goes into it cannot be read or written."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from dial_client.client import DialClient
+from dial_client.events import InputRequested
+from dial_client.limits import StopReason
+from dial_client.messages import Message, ToolCallRequest, ToolCallResult, Usage
+from dial_client.providers.scripted import ScriptedProvider
+from dial_client.serve import human_input
+from dial_client.serve.cluster import handoffs, peers, remote_turns
+from dial_client.serve.cluster.handoffs import HandoffStore
+from dial_client.serve.cluster.peers import LOOK, PeerBus
+from dial_client.serve.cluster.peers import events as events_of
+from dial_client.serve.turn_registry import TurnRegistry
+from dial_client.sinks.sse_encoder import DONE
+from dial_client.stores.mailbox import Mailbox
+from dial_client.stores.sql_store import SQLStore
+from dial_client.turn_result import Turn
+from tests.integration.test_conversation_routes import Maths
+from tests.integration.test_human_input import CALL, Pen, results, talk, talking, until
+from tests.integration.test_serve_cluster import WAITS, next_text, reading, two
+from tests.support.http_service import LONG, MODEL, served
+from tests.support.temporary_stores import locked, query
+
+ONCE = {"decision": "once"}
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.mark.anyio
+async def test_a_question_is_answered_here_though_its_time_is_over_for_other_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(human_input, "_LATE", 0.1)
+    pen, file = Pen(), tmp_path / "kept.db"
+    async with talk([CALL, "Done."], {"pen": pen.server}, store=SQLStore(file)) as (server, events):
+        asked = (await until(events, "approval")).data["id"]
+        query(file, "DELETE FROM notes")  # the machine slept, or the database was away, and another process cleared it
+        await server.json("POST", f"/approvals/{asked}", 204, json=ONCE)
+        assert await results(events) == ["written: a"]
+        await server.json("POST", f"/approvals/{asked}", 404, json=ONCE)
+
+
+@pytest.mark.anyio
+async def test_what_another_version_has_pinned_is_not_listed_and_hides_nothing(tmp_path: Path) -> None:
+    store = SQLStore(tmp_path / "kept.db")
+    async with talk([CALL, "Done."], {"pen": Pen().server}, store=store) as (server, events):
+        asked = (await until(events, "approval")).data
+        await store.board.pin([("asked:approval", '{"form": 2}'), ("asked:approval", "[]")], LONG)
+        assert (await server.json("GET", "/approvals"))["approvals"] == [asked]
+        await server.json("POST", f"/approvals/{asked['id']}", 204, json=ONCE)
+        assert await results(events) == ["written: a"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("body", ['{"form": 2}', '{"messages": []}'])
+async def test_a_turn_that_another_version_handed_back_is_gone_on_with_as_one_that_is_forgotten(
+    tmp_path: Path, body: str
+) -> None:
+    call = f"call_{'0' * 32}"
+    function = {"name": "mine", "arguments": "{}"}
+    said: list[dict[str, Any]] = [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": None, "tool_calls": [{"id": call, "type": "function", "function": function}]},
+        {"role": "tool", "tool_call_id": call, "content": "42"},
+    ]
+    store = SQLStore(tmp_path / "kept.db")
+    async with served(["42 it is."], store=store) as server:
+        await store.board.pin([(f"thread:{call}", body)], LONG)
+        answer = await server.json("POST", "/v1/chat/completions", json={"model": MODEL, "messages": said})
+    assert answer["choices"][0]["message"]["content"] == "42 it is."
+
+
+@pytest.mark.anyio
+async def test_of_more_turns_that_were_handed_back_than_are_remembered_the_latest_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handoffs, "MAX_TURNS", 2)
+    store = SQLStore(tmp_path / "kept.db")
+    here, there = HandoffStore(store.board), HandoffStore(store.board)
+    said: list[Message] = []
+    for at in range(4):
+        call = ToolCallRequest("mine", "mine", {})
+        inner = (Message.assistant(f"hidden {at}"), Message.assistant("A moment.", [call]))
+        turn = Turn(inner[-1], inner, StopReason.HANDED_BACK, 0, Usage(), handed_back=(call,))
+        (out,) = await here.hand_out(turn)
+        said += [
+            Message.assistant("A moment.", [out]),
+            Message.tool(out, ToolCallResult(out.id, success=True, content="42")),
+        ]
+    hidden = [
+        [message.text for message in await one.taken_up(said) if message.text.startswith("hidden")]
+        for one in (here, here, there, there)
+    ]
+    await store.aclose()
+    assert hidden == [["hidden 2", "hidden 3"]] * 4
+
+
+@pytest.mark.anyio
+async def test_who_reads_a_silent_turn_of_another_process_reads_on_when_the_database_is_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_turns, "SILENCE", 0.05)
+    store, file = SQLStore(tmp_path / "kept.db"), tmp_path / "kept.db"
+    async with served([], store=store) as server:
+        made = await store.create()
+        await store.begin(made.id, "a-turn", [Message.user("Hi")], behind=0, seconds=LONG, title="")
+        topic = events_of(made.id, "a-turn")
+        await store.board.pin([(topic, json.dumps([[1, "id: a-turn:1\ndata: 1\n\n"]]))], LONG)
+        async with reading(server, f"/conversations/{made.id}", "a-turn") as (events, _):
+            await anext(events)
+            query(file, "ALTER TABLE conversations RENAME TO away")
+            await anyio.sleep(0.3)  # it is looked now whether the turn still runs
+            query(file, "ALTER TABLE away RENAME TO conversations")
+            await store.board.pin([(topic, json.dumps([[2, "id: a-turn:2\ndata: 2\n\n"], [None, DONE]]))], LONG)
+            rest = [event.data async for event in events]
+    assert rest == [2, "[DONE]"]
+
+
+@pytest.mark.anyio
+async def test_what_cannot_be_renewed_is_tried_again_after_a_pause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peers, "LIFE", 0.3)
+    tried: list[float] = []
+
+    class Watched(Mailbox):
+        async def renew(self, ids: Iterable[int], seconds: float) -> None:
+            tried.append(anyio.current_time())
+            await super().renew(ids, seconds)
+
+    store = SQLStore(tmp_path / "kept.db")
+    await store.warm()
+    query(tmp_path / "kept.db", "DROP TABLE notes")
+    process = PeerBus(store, TurnRegistry(), MODEL)
+    process.board = Watched(store._database)
+    with anyio.fail_after(LONG):
+        async with anyio.create_task_group() as group:
+            group.start_soon(process.run)
+            process.hold(1)
+            while len(tried) < 3:  # noqa: ASYNC110 - it is another task's
+                await anyio.sleep(0.01)
+            group.cancel_scope.cancel()
+    await store.aclose()
+    assert tried[2] - tried[0] > LOOK
+
+
+@pytest.mark.anyio
+async def test_an_event_that_cannot_be_written_ends_its_own_stream_elsewhere_and_no_other(tmp_path: Path) -> None:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    maths = Maths()
+    async with two(tmp_path, [WAITS, WAITS], servers={"maths": maths.server}, allow=["*"]) as (here, there):
+        wrong, fine = await here.conversation(), await here.conversation()
+        async with talking(here, wrong) as (_, answer), talking(here, fine) as (_, other):
+            await maths.gate.begun.wait()
+            async with (
+                reading(there, wrong, answer.headers["x-turn-id"]) as (broken, _),
+                reading(there, fine, other.headers["x-turn-id"]) as (whole, _),
+            ):
+                await next_text(broken)
+                (turn,) = (talk for talk in here.turns.talks if talk.id == answer.headers["x-turn-id"])
+                turn.announce(InputRequested("a", "question", {"deep": deep}))
+                rest = [event async for event in broken]
+                maths.gate.open.set()
+                await until(whole, "tool_result")
+    assert ([event.name for event in rest[-2:]], rest[-1].data) == (["error", ""], "[DONE]")
+
+
+@pytest.mark.anyio
+async def test_a_turn_that_was_being_started_when_the_others_were_ended_is_ended_too() -> None:
+    turns = TurnRegistry()
+    with anyio.fail_after(LONG):
+        async with DialClient({}, ScriptedProvider([{"hang": True}])) as dial:
+            with turns.place():
+                await turns.end(0.0)
+                turn = dial.start([Message.user("Hi")], watched=False)
+                turns.keep(turn)
+            assert (await turn.result()).stop_reason is StopReason.CANCELLED
+
+
+def test_what_waited_when_its_event_loop_ended_is_not_stored_by_the_next(tmp_path: Path) -> None:
+    file = tmp_path / "kept.db"
+    store = SQLStore(file, patience=0.2)
+
+    async def ends_too_soon(conversation: str) -> None:
+        for text in ("first", "second"):
+            asyncio.get_running_loop().create_task(store.append(conversation, [Message.user(text)]))
+            await anyio.wait_all_tasks_blocked()
+
+    async def goes_on(conversation: str) -> list[str]:
+        await store.append(conversation, [Message.user("third")])
+        said = [message.text for message in (await store.get(conversation)).messages]
+        await store.aclose()
+        return said
+
+    made = asyncio.run(store.create())
+    with locked(file):
+        asyncio.run(ends_too_soon(made.id))
+    assert asyncio.run(goes_on(made.id)) == ["third"]

@@ -1,0 +1,273 @@
+"""What is remembered of servers: their era and their tools, and never anything that stands in the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp_types import Tool
+
+from dial_client import DialClient
+from dial_client.servers import json_cache
+from dial_client.servers.json_cache import MAX_BYTES, JsonCache, identity
+from dial_client.servers.server_cache import REPROBE_SECONDS, ServerCache
+from dial_client.servers.status import ServerState
+from dial_client.settings.config_types import Protocol, ServerSettings, Transport
+from tests.support.fakes import tool_named
+from tests.support.servers.launch import LONG
+from tests.support.servers.tool_changes import changing, tool
+
+CLOCK = ServerSettings("clock", Transport.STDIO, "clock-server", ("--zone", "UTC"), {"KEY": "s3cr3t"})
+TOOLS = (Tool(name="now", description="Tells the time.", input_schema={"type": "object", "x-odd": [1, {"a": None}]}),)
+
+
+def memory(folder: Path, server: ServerSettings = CLOCK, at: float = 1_000.0) -> ServerCache:
+    """Give what another run of the program would make of the same folder, at another time."""
+    return ServerCache(server, JsonCache(folder), lambda: at)
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(folder.iterdir())
+
+
+# --- the drawer -------------------------------------------------------------------------------------
+
+OTHERS = {
+    "command": replace(CLOCK, command="other"),
+    "args": replace(CLOCK, args=("--zone", "CET")),
+    "cwd": replace(CLOCK, cwd="/tmp"),
+    "url": replace(CLOCK, command=None, url="https://example.test/mcp"),
+    "names of env": replace(CLOCK, env={"OTHER": "s3cr3t"}),
+    "names of headers": replace(CLOCK, headers={"Authorization": "x"}),
+}
+SAME = {
+    "name": replace(CLOCK, name="watch"),
+    "a value of env": replace(CLOCK, env={"KEY": "new"}),
+    "approvals": replace(CLOCK, auto_approve=("*",), lazy=True, protocol=Protocol.LEGACY),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS.values(), ids=list(OTHERS))
+def test_a_server_is_another_one_where_it_is_reached_otherwise(other: ServerSettings) -> None:
+    assert identity(other) != identity(CLOCK)
+
+
+@pytest.mark.parametrize("same", SAME.values(), ids=list(SAME))
+def test_a_server_is_the_same_whatever_it_is_called_and_however_it_is_used(same: ServerSettings) -> None:
+    assert identity(same) == identity(CLOCK)
+
+
+def test_no_secret_is_written(tmp_path: Path) -> None:
+    server = replace(CLOCK, args=("--token", "hunter22"), headers={"Authorization": "Bearer t0ken"})
+    memory(tmp_path, server).met(TOOLS, version="1", is_legacy=True)
+    [path] = files(tmp_path)
+    assert not [word for word in ("s3cr3t", "hunter22", "t0ken") if word in path.read_text() + path.name]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no modes")
+def test_what_is_remembered_is_its_owners_only(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        memory(tmp_path / "new").met(TOOLS, version="1", is_legacy=True)
+    finally:
+        os.umask(before)
+    [file] = files(tmp_path / "new")
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (file.parent, file)] == [0o700, 0o600]
+
+
+GARBAGE = {
+    "nothing": b"",
+    "half a file": b'{"form": 1, "legacy": true, "tools": [{"na',
+    "bytes": b"\xff\xfe\x00",
+    "another form": b'{"form": 99, "legacy": true, "tools": []}',
+    "a list": b"[]",
+    "a deep one": b"[" * 100_000,
+    "a large one": b'{"form": 1, "legacy": true, "tools": [' + b" " * MAX_BYTES + b"]}",
+}
+
+
+@pytest.mark.parametrize("garbage", GARBAGE.values(), ids=list(GARBAGE))
+def test_a_file_that_cannot_be_read_is_as_good_as_none(tmp_path: Path, garbage: bytes) -> None:
+    (tmp_path / f"{identity(CLOCK)}.json").write_bytes(garbage)
+    known = memory(tmp_path)
+    assert (known.is_legacy(), known.tools()) == (False, None)
+    known.met(TOOLS, version="1", is_legacy=True)
+    assert (known.is_legacy(), known.tools()) == (True, TOOLS), "and it is replaced"
+
+
+ODD: list[dict[str, Any]] = [
+    {"legacy": "yes", "since": 1.0},
+    {"legacy": True},
+    {"legacy": True, "since": "1"},
+    {"legacy": True, "since": True},
+    {"legacy": True, "since": 5_000.0},
+    {"tools": {}},
+    {"tools": "echo"},
+]
+
+
+@pytest.mark.parametrize("said", ODD, ids=str)
+def test_what_is_odd_in_a_file_is_not_believed(tmp_path: Path, said: dict[str, Any]) -> None:
+    JsonCache(tmp_path).write(CLOCK, said)
+    known = memory(tmp_path)
+    assert (known.is_legacy(), known.tools()) == (False, None)
+    known.met(TOOLS, version="1", is_legacy=True)
+    assert known.is_legacy()
+
+
+def test_a_tool_that_cannot_be_read_costs_no_other(tmp_path: Path) -> None:
+    JsonCache(tmp_path).write(CLOCK, {"tools": [7, {"name": "bad"}, tool("good")]})
+    known = memory(tmp_path).tools()
+    assert known is not None
+    assert [one.name for one in known] == ["good"]
+
+
+def test_a_disk_that_cannot_be_written_harms_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    known = memory(tmp_path / "file" / "below")
+    known.met(TOOLS, version="1", is_legacy=True)
+    assert not known.guess()
+    assert not known.was_wrong(LONG)
+    assert (known.is_legacy(), known.tools()) == (False, None)
+
+
+def test_the_folder_is_bounded_and_the_oldest_goes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_cache, "MAX_FILES", 3)
+    servers = [replace(CLOCK, command=f"server{n}") for n in range(5)]
+    for age, server in enumerate(servers):
+        memory(tmp_path, server).met(TOOLS, version="1", is_legacy=True)
+        os.utime(tmp_path / f"{identity(server)}.json", (age, age))
+    assert [memory(tmp_path, server).is_legacy() for server in servers] == [False, False, True, True, True]
+
+
+def test_tools_too_large_to_be_kept_cost_only_themselves(tmp_path: Path) -> None:
+    known = memory(tmp_path)
+    known.met([tool_named("big", description="x" * MAX_BYTES)], version="1", is_legacy=True)
+    assert (known.is_legacy(), known.tools()) == (True, None)
+
+
+WRITER = """
+import sys
+from dial_client.servers.drawer import Drawer
+from dial_client.settings.entries import ServerSettings, Transport
+drawer, server = Drawer(sys.argv[1]), ServerSettings("it", Transport.STDIO, "it")
+for n in range(100):
+    assert drawer.write(server, {"by": sys.argv[2], "n": n, "text": sys.argv[2] * 50_000})
+    said = drawer.read(server)
+    assert set(said["text"]) == {said["by"]}, "half of one, half of the other"
+"""
+
+
+def test_several_programs_that_write_at_once_spoil_nothing(tmp_path: Path) -> None:
+    writers = [
+        subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path), name], stderr=subprocess.PIPE, text=True)
+        for name in "abc"
+    ]
+    assert [(writer.communicate(timeout=LONG)[1], writer.returncode) for writer in writers] == [("", 0)] * 3
+    assert len(files(tmp_path)) == 1, "no file that was being written is left"
+
+
+# --- eras -------------------------------------------------------------------------------------------
+
+
+def test_a_legacy_server_is_asked_for_the_newer_era_again_after_a_week(tmp_path: Path) -> None:
+    memory(tmp_path, at=1_000.0).met(TOOLS, version="1", is_legacy=True)
+    last = 1_000.0 + REPROBE_SECONDS
+    assert memory(tmp_path, at=last - 1).is_legacy()
+    memory(tmp_path, at=last - 1).met(TOOLS, version="1", is_legacy=True)
+    assert not memory(tmp_path, at=last).is_legacy(), "being used does not make it younger"
+
+
+def test_a_server_that_was_upgraded_is_asked_the_next_time(tmp_path: Path) -> None:
+    memory(tmp_path).met(TOOLS, version="1", is_legacy=True)
+    memory(tmp_path).met(TOOLS, version="2", is_legacy=True)
+    assert not memory(tmp_path).is_legacy()
+    memory(tmp_path).met(TOOLS, version="2", is_legacy=True)
+    assert memory(tmp_path).is_legacy()
+
+
+def test_an_era_that_was_chosen_by_hand_is_not_remembered(tmp_path: Path) -> None:
+    memory(tmp_path, replace(CLOCK, protocol=Protocol.LEGACY)).met(TOOLS, version="1", is_legacy=True)
+    assert not memory(tmp_path).is_legacy()
+
+
+def test_what_is_known_already_is_not_written_again(tmp_path: Path) -> None:
+    memory(tmp_path, at=1_000.0).met(TOOLS, version="1", is_legacy=True)
+    before = files(tmp_path)[0].read_text()
+    memory(tmp_path, at=2_000.0).met(TOOLS, version="1", is_legacy=True)
+    assert files(tmp_path)[0].read_text() == before
+    memory(tmp_path, at=1_000.0 + 2 * 24 * 3600).met(TOOLS, version="1", is_legacy=True)
+    assert json.loads(files(tmp_path)[0].read_text())["written"] > 1_000.0, "but it is kept from growing old"
+
+
+async def era_of(server: ServerSettings, folder: Path | None) -> str | None:
+    """Run a server with what is remembered in a folder, and say which protocol version it spoke."""
+    with anyio.fail_after(LONG):
+        async with DialClient({"it": server}, remember=folder or False) as dial:
+            assert dial.servers["it"].state is ServerState.READY, dial.servers["it"].error
+            assert dial.servers["it"].restarts == 0
+            return dial.servers["it"].era
+
+
+def test_a_guess_that_was_wrong_is_made_once(tmp_path: Path) -> None:
+    memory(tmp_path).met(TOOLS, version="1", is_legacy=True)
+    known = memory(tmp_path)
+    assert (known.guess(), known.was_wrong(LONG), known.was_wrong(LONG)) == (True, True, False)
+    assert not memory(tmp_path).guess()
+    assert memory(tmp_path).tools() == TOOLS, "its tools are remembered all the same"
+
+
+def test_a_guess_that_used_up_the_time_to_start_is_made_good_the_next_time(tmp_path: Path) -> None:
+    memory(tmp_path).met(TOOLS, version="1", is_legacy=True)
+    known = memory(tmp_path)
+    assert (known.guess(), known.was_wrong(0.0)) == (True, False)
+    assert not memory(tmp_path).guess()
+
+
+@pytest.mark.anyio
+async def test_probing_is_paid_once(tmp_path: Path) -> None:
+    server = changing(tmp_path)
+    for asked in (["start", "server/discover", "initialize", "tools/list"], ["start", "initialize", "tools/list"]):
+        assert await era_of(server.entry(), tmp_path / "memory") == "2025-11-25"
+        assert server.asked() == asked
+
+
+@pytest.mark.anyio
+async def test_nothing_is_remembered_unasked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    server = changing(tmp_path)
+    for _ in range(2):
+        await era_of(server.entry(), None)
+        assert "server/discover" in server.asked()
+    assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.anyio
+async def test_an_era_that_no_longer_fits_heals_by_itself(tmp_path: Path) -> None:
+    server = changing(tmp_path)
+    await era_of(server.entry(), tmp_path / "memory")
+    server.be(era="new", version="2")
+    server.asked()
+    assert await era_of(server.entry(), tmp_path / "memory") == "2026-07-28"
+    assert server.asked()[:4] == ["start", "initialize", "start", "server/discover"]
+    assert await era_of(server.entry(), tmp_path / "memory") == "2026-07-28"
+    assert server.asked()[:2] == ["start", "server/discover"], "and stays healed"
+
+
+@pytest.mark.anyio
+async def test_a_server_that_does_not_start_any_more_is_said_to_be_broken(tmp_path: Path) -> None:
+    server = changing(tmp_path)
+    await era_of(server.entry(), tmp_path / "memory")
+    server.be(dies=True)
+    async with DialClient({"it": server.entry()}, remember=tmp_path / "memory") as dial:
+        assert dial.servers["it"].state is ServerState.FAILED
+        assert "no license" in (dial.servers["it"].error or "")

@@ -1,0 +1,281 @@
+"""Servers are added, removed and restarted while the client is open, and turns run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp.server import MCPServer
+
+from dial_client import Approval, DialClient, Message
+from dial_client.errors import ConfigError
+from dial_client.events import ServerChanged
+from dial_client.messages import Failure, ToolCallRequest, ToolSpec, text_of
+from dial_client.model import CallChunk, Completion, FinishReason, TextChunk
+from dial_client.servers.status import ServerState
+from dial_client.turn_result import Turn
+from tests.support.fakes import Model, Step
+from tests.support.servers.launch import LONG, is_alive, raw, until
+from tests.support.servers.tool_changes import changing, tool
+
+pytestmark = pytest.mark.anyio
+
+CALLS, STOP = Completion(FinishReason.TOOL_CALLS), Completion(FinishReason.STOP)
+ANSWER: list[Step] = [TextChunk("Done."), STOP]
+
+
+def says(word: str, *names: str) -> MCPServer:
+    """Give a server in this process whose tools answer with a word."""
+    server = MCPServer(word, log_level="CRITICAL")
+    for name in names or ("now",):
+        server.add_tool(lambda: word, name=name, structured_output=False)
+    return server
+
+
+def call(name: str, **arguments: Any) -> list[Step]:
+    return [CallChunk(ToolCallRequest(f"id_{name}", name, arguments)), CALLS]
+
+
+def meanwhile(does: Callable[[], Awaitable[object]], reply: list[Step]) -> list[Step]:
+    """Let something happen while the model is replying, when it has seen the tools already."""
+    return [does, *reply]
+
+
+async def run(dial: DialClient) -> Turn:
+    with anyio.fail_after(LONG):
+        return await dial.run([Message.user("Go")])
+
+
+def said(turn: Turn) -> list[str]:
+    return [text_of(done.result.content) for done in turn.tool_calls]
+
+
+# --- adding -----------------------------------------------------------------------------------------
+
+
+async def test_a_server_that_is_added_is_there_with_its_tools() -> None:
+    async with DialClient({"a": says("a")}) as dial:
+        status = await dial.add_server("b", says("b", "later"))
+        assert (status.state, status.tools) == (ServerState.READY, ("later",))
+        assert list(dial.servers) == ["a", "b"]
+        assert [spec.name for spec in dial.tools] == ["later", "now"]
+        assert dial.tool_name_client_map["later"].name == "b"
+        assert text_of((await dial.call("later", {})).content) == "b"
+
+
+async def test_a_server_that_is_added_in_a_turn_is_on_offer_in_its_next_round() -> None:
+    model = Model()
+    async with DialClient({"a": says("a")}, model) as dial:
+        added = meanwhile(lambda: dial.add_server("b", says("b", "later")), call("now"))
+        model.replies = [added, call("later"), ANSWER]
+        turn = await run(dial)
+    offered = [[spec.name for spec in request.tools] for request in model.requests]
+    assert offered == [["now"], ["later", "now"], ["later", "now"]]
+    assert said(turn) == ["a", "b"]
+
+
+async def test_one_that_does_not_start_says_why_and_stays_to_be_restarted(tmp_path: Path) -> None:
+    server = changing(tmp_path, dies=True)
+    with anyio.fail_after(LONG):
+        async with DialClient({}) as dial:
+            status = await dial.add_server("it", server.entry())
+            assert status.state is ServerState.FAILED
+            assert "no license" in (status.error or "")
+            assert "no license" in dial.notes[0]
+            server.be(tools=[tool("echo")])
+            assert (await dial.restart_server("it")).state is ServerState.READY
+            assert [spec.name for spec in dial.tools] == ["echo"]
+            assert dial.notes == ()
+
+
+async def test_what_cannot_be_added_removed_or_restarted_is_an_error_in_words() -> None:
+    async with DialClient({"a": says("a")}) as dial:
+        for attempt, words in (
+            (dial.add_server("a", says("b")), "already"),
+            (dial.add_server("b", {"comand": "x"}), "command"),
+            (dial.remove_server("b"), "no server 'b'"),
+            (dial.restart_server("b"), "no server 'b'"),
+        ):
+            with pytest.raises(ConfigError, match=words):
+                await attempt
+        assert list(dial.servers) == ["a"]
+        assert text_of((await dial.call("now", {})).content) == "a"
+
+
+async def test_being_cancelled_takes_the_new_server_back() -> None:
+    async with DialClient({}) as dial:
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as group:
+                group.start_soon(dial.add_server, "slow", raw("Hangs"))
+                await until(lambda: "slow" in dial.servers)
+                scope.cancel()
+        assert dict(dial.servers) == {}
+
+
+async def test_the_client_can_be_closed_while_one_is_being_added() -> None:
+    dial = DialClient({})
+    await dial.open()
+    with anyio.fail_after(LONG):
+        async with anyio.create_task_group() as group:
+            group.start_soon(dial.add_server, "slow", raw("Hangs"))
+            await until(lambda: "slow" in dial.servers)
+            await dial.aclose()
+    assert dial.servers["slow"].state is ServerState.STOPPED
+
+
+# --- removing ---------------------------------------------------------------------------------------
+
+
+async def test_calls_in_flight_fail_as_results_and_nothing_is_left_behind(tmp_path: Path) -> None:
+    results: list[str] = []
+    with anyio.fail_after(LONG):
+        async with DialClient({"it": raw("NeverAnswers", "--log", tmp_path / "log")}) as dial:
+
+            async def calls() -> None:
+                result = await dial.call("echo", {})
+                assert result.failure is Failure.SERVER
+                results.append(text_of(result.content))
+
+            async with anyio.create_task_group() as group:
+                group.start_soon(calls)
+                await until(lambda: (tmp_path / "log").exists() and "tools/call" in (tmp_path / "log").read_text())
+                await dial.remove_server("it")
+            assert "'it' is not available" in results[0]
+            assert (dict(dial.servers), dial.tools, dict(dial.tool_name_client_map)) == ({}, (), {})
+
+
+async def test_the_process_of_a_server_that_was_removed_is_gone() -> None:
+    with anyio.fail_after(LONG):
+        async with DialClient({"it": raw("ShowsItself")}) as dial:
+            pid = json.loads(text_of((await dial.call("echo", {})).content))["pid"]
+            assert is_alive(pid)
+            await dial.remove_server("it")
+            assert not is_alive(pid)
+
+
+async def test_a_turn_goes_on_without_the_server_that_was_removed_and_says_so() -> None:
+    model = Model()
+    async with DialClient({"a": says("a"), "b": says("b", "later")}, model) as dial:
+        model.replies = [meanwhile(lambda: dial.remove_server("b"), call("later")), call("now"), ANSWER]
+        turn = await run(dial)
+    assert [done.result.failure for done in turn.tool_calls] == [Failure.UNKNOWN_TOOL, None]
+    assert [spec.name for spec in model.requests[1].tools] == ["now"]
+
+
+async def test_whoever_watches_is_told_of_comings_and_goings() -> None:
+    model = Model()
+    with anyio.fail_after(LONG):
+        async with DialClient({}, model) as dial:
+
+            async def come_and_go() -> None:
+                await dial.add_server("b", says("b"))
+                await dial.remove_server("b")
+
+            model.replies = [meanwhile(come_and_go, ANSWER)]
+            events = [event async for event in dial.stream([Message.user("Go")])]
+    told = [(event.name, event.status) for event in events if isinstance(event, ServerChanged)]
+    assert told == [("b", "ready"), ("b", "stopped")]
+
+
+# --- names ------------------------------------------------------------------------------------------
+
+
+async def test_a_name_that_changes_in_a_turn_leads_where_it_led_when_the_model_read_it() -> None:
+    model = Model()
+    async with DialClient({"a": says("a")}, model) as dial:
+        model.replies = [meanwhile(lambda: dial.add_server("b", says("b")), call("now")), call("b__now"), call("now")]
+        model.replies.append(ANSWER)
+        turn = await run(dial)
+    assert [spec.name for spec in model.requests[1].tools] == ["a__now", "b__now"]
+    assert said(turn) == ["a", "b", "a"], "the old name goes on working, for a model that remembers it"
+
+
+async def test_a_name_that_another_server_takes_over_in_a_turn_is_not_called_by_mistake() -> None:
+    model = Model()
+    async with DialClient({"a": says("a")}, model) as dial:
+
+        async def swap() -> None:
+            await dial.remove_server("a")
+            await dial.add_server("b", says("b"))
+
+        model.replies = [meanwhile(swap, call("now")), call("now"), ANSWER]
+        turn = await run(dial)
+    assert [done.result.failure for done in turn.tool_calls] == [Failure.UNKNOWN_TOOL, None]
+    assert said(turn)[1] == "b", "once the model was told that the name is another tool's"
+
+
+# --- permission -------------------------------------------------------------------------------------
+
+
+async def refuse(call: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:
+    return Approval("deny")
+
+
+async def test_what_the_entry_of_an_added_server_approves_runs_and_goes_with_it(tmp_path: Path) -> None:
+    server = changing(tmp_path)
+    with anyio.fail_after(LONG):
+        async with DialClient({}, approve=refuse) as dial:
+            await dial.add_server("it", server.entry(auto_approve=("echo",)))
+            assert (await dial.call("echo", {})).success
+            await dial.remove_server("it")
+            await dial.add_server("it", server.entry())
+            assert (await dial.call("echo", {})).failure is Failure.DENIED
+
+
+async def test_a_grant_goes_with_the_server_it_was_given_to() -> None:
+    asked: list[str] = []
+
+    async def approve(call: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:
+        asked.append(server)
+        return Approval("session")
+
+    async with DialClient({"a": says("a")}, approve=approve) as dial:
+        for _ in range(2):
+            await dial.call("now", {})
+        await dial.restart_server("a")
+        await dial.call("now", {})
+        assert asked == ["a"], "the same server, started anew"
+        await dial.remove_server("a")
+        await dial.add_server("a", says("other"))
+        await dial.call("now", {})
+    assert asked == ["a", "a"]
+
+
+async def test_the_secrets_of_an_added_server_are_not_recorded(tmp_path: Path) -> None:
+    entry = replace(raw("ShowsItself"), env={"API_TOKEN": "very-secret-token"})
+    model = Model()
+    async with DialClient({}, model, record=tmp_path / "rec.jsonl") as dial:
+        model.replies = [meanwhile(lambda: dial.add_server("it", entry), call("nothing")), call("echo"), ANSWER]
+        turn = await run(dial)
+    assert '"API_TOKEN": "[secret of it]"' in said(turn)[1]
+    assert "very-secret-token" not in (tmp_path / "rec.jsonl").read_text()
+
+
+# --- restarting -------------------------------------------------------------------------------------
+
+
+async def test_a_restart_brings_a_new_process_and_what_it_offers_now(tmp_path: Path) -> None:
+    server = changing(tmp_path)
+    with anyio.fail_after(LONG):
+        async with DialClient({"it": server.entry(), "a": says("a")}) as dial:
+            server.be(tools=[tool("new")])
+            status = await dial.restart_server("it")
+            assert (status.state, status.tools, status.restarts) == (ServerState.READY, ("new",), 0)
+            assert list(dial.servers) == ["it", "a"]
+            assert [spec.name for spec in dial.tools] == ["new", "now"]
+    assert server.asked().count("start") == 2
+
+
+async def test_a_server_may_be_removed_while_it_is_restarted(tmp_path: Path) -> None:
+    with anyio.fail_after(LONG):
+        async with DialClient({"it": raw("Stubborn")}) as dial, anyio.create_task_group() as group:
+            group.start_soon(dial.restart_server, "it")
+            await anyio.wait_all_tasks_blocked()
+            await dial.remove_server("it")
+            await dial.ready()
+            assert dict(dial.servers) == {}

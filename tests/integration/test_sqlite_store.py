@@ -1,0 +1,400 @@
+"""A store in a file: its modes, its faults, what other programs do to it at the same time, and older ones."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+import time
+import traceback
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+from dial_client.errors import ConfigError, DialError
+from dial_client.messages import Message
+from dial_client.stores import migrations
+from dial_client.stores.sql_store import SQLStore
+from tests.support.temporary_stores import MESSAGES, locked, query
+
+pytestmark = pytest.mark.anyio
+posix_only = pytest.mark.skipif(os.name != "posix", reason="there are no modes")
+
+ANOTHER_PROGRAM = """
+import sys
+import anyio
+from dial_client.messages import Message
+from dial_client.stores.sql import SQLStore
+
+async def main(file, both):
+    store = SQLStore.sqlite(file)
+    theirs = (await store.create("theirs")).id
+    print("ready", flush=True)
+    for n in range(40):
+        for conversation in (theirs, both):
+            await store.append(conversation, [Message.user(f"theirs {n}"), Message.assistant(f"theirs {n}")])
+    await store.aclose()
+
+anyio.run(main, *sys.argv[1:])
+"""
+
+
+@pytest.fixture
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    """A database needs asyncio; one test shows what it says without."""
+    return str(getattr(request, "param", "asyncio"))
+
+
+@pytest.fixture
+async def sql(tmp_path: Path, anyio_backend: str) -> AsyncIterator[SQLStore]:
+    made = SQLStore.sqlite(tmp_path / "talk.db")
+    yield made
+    await made.aclose()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "talk.db"
+
+
+async def test_another_store_on_the_same_file_reads_what_was_appended(file: Path) -> None:
+    one, other = SQLStore.sqlite(file), SQLStore.sqlite(str(file))
+    try:
+        made = await one.create()
+        await one.append(made.id, MESSAGES)
+        assert (await other.get(made.id)).messages == MESSAGES
+        assert await other.list() == await one.list()
+    finally:
+        await one.aclose()
+        await other.aclose()
+
+
+async def test_a_closed_store_leaves_one_file_and_no_thread(sql: SQLStore, file: Path) -> None:
+    before = set(threading.enumerate())
+    async with anyio.create_task_group() as group:
+        for _ in range(8):
+            group.start_soon(sql.create)
+    await sql.aclose()
+    assert [thread for thread in set(threading.enumerate()) - before if "AnyIO" not in thread.name] == []
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
+
+
+async def test_every_append_is_forced_to_the_disk(sql: SQLStore) -> None:
+    await sql.warm()
+
+    async def setting(name: str) -> Any:
+        async def work(connection: Any) -> Any:
+            return (await connection.exec_driver_sql(f"PRAGMA {name}")).scalar_one()
+
+        return await sql._database.run(work, writes=False)
+
+    assert await setting("journal_mode") == "wal"
+    assert await setting("synchronous") == 2
+    assert await setting("foreign_keys") == 1
+
+
+async def test_an_append_is_all_or_nothing(sql: SQLStore, file: Path) -> None:
+    made = await sql.create()
+    await sql.append(made.id, MESSAGES[:1])
+    query(file, "INSERT INTO messages SELECT conversation_id, 3, created_at, message, words FROM messages")
+    with pytest.raises(DialError):
+        await sql.append(made.id, MESSAGES[1:])
+    query(file, "DELETE FROM messages WHERE position = 3")
+    assert (await sql.get(made.id)).messages == MESSAGES[:1]
+    await sql.append(made.id, MESSAGES[1:])
+    assert (await sql.get(made.id)).messages == MESSAGES
+    assert query(file, "SELECT position FROM messages ORDER BY position") == [(0,), (1,), (2,), (3,)]
+
+
+async def test_deleting_leaves_no_message_in_the_file(sql: SQLStore, file: Path) -> None:
+    made = await sql.create()
+    await sql.append(made.id, MESSAGES)
+    await sql.delete(made.id)
+    assert query(file, "SELECT count(*) FROM messages") == [(0,)]
+
+
+async def test_what_one_of_many_writers_does_wrong_harms_no_other(sql: SQLStore, file: Path) -> None:
+    wrong, fine = await sql.create(), [await sql.create() for _ in range(5)]
+    await sql.append(wrong.id, MESSAGES[:1])
+    query(file, "INSERT INTO messages SELECT conversation_id, 1, created_at, message, words FROM messages")
+    failed: list[str] = []
+
+    async def append(conversation_id: str) -> None:
+        try:
+            await sql.append(conversation_id, MESSAGES)
+        except DialError:
+            failed.append(conversation_id)
+
+    async with anyio.create_task_group() as group:
+        for made in (fine[0], wrong, *fine[1:]):
+            group.start_soon(append, made.id)
+    assert failed == [wrong.id]
+    assert [(await sql.get(made.id)).messages for made in fine] == [MESSAGES] * 5
+
+
+async def test_an_append_that_waits_for_another_program_is_finished_though_cancelled(file: Path) -> None:
+    store = SQLStore.sqlite(file)
+    made = await store.create()
+    with closing(sqlite3.connect(file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        async with anyio.create_task_group() as group:
+            group.start_soon(store.append, made.id, MESSAGES)
+            await anyio.wait_all_tasks_blocked()
+            group.cancel_scope.cancel()
+            other.execute("ROLLBACK")
+    assert (await store.get(made.id)).messages == MESSAGES
+    await store.aclose()
+
+
+async def test_a_writer_that_is_cancelled_takes_nobody_with_it(file: Path) -> None:
+    store = SQLStore.sqlite(file)
+    made = [await store.create() for _ in range(3)]
+    with closing(sqlite3.connect(file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        tasks = [asyncio.create_task(store.append(one.id, MESSAGES)) for one in made]
+        await anyio.wait_all_tasks_blocked()
+        tasks[0].cancel()
+        await asyncio.wait(tasks[:1])
+        assert tasks[0].cancelled()
+        other.execute("ROLLBACK")
+        await asyncio.gather(*tasks[1:])
+    await store.aclose()
+    assert [len((await store.get(one.id)).messages) for one in made] == [4, 4, 4]
+    await store.aclose()
+
+
+async def test_a_lock_that_lasts_is_reported_and_can_be_tried_again(file: Path) -> None:
+    store = SQLStore(file, patience=0.05)
+    made = await store.create()
+    with locked(file):
+        with pytest.raises(DialError, match="another program keeps the database locked"):
+            await store.append(made.id, MESSAGES)
+        assert (await store.get(made.id)).messages == ()
+    await store.append(made.id, MESSAGES)
+    assert (await store.get(made.id)).messages == MESSAGES
+    await store.aclose()
+
+
+async def test_two_programs_write_at_once_and_lose_nothing(sql: SQLStore, file: Path) -> None:
+    ours, both = await sql.create("ours"), await sql.create("both")
+    async with await anyio.open_process(
+        [sys.executable, "-c", ANOTHER_PROGRAM, str(file), both.id], stderr=None
+    ) as process:
+        assert process.stdout is not None
+        await BufferedByteReceiveStream(process.stdout).receive_until(b"ready", 10_000)
+        for n in range(40):
+            for conversation in (ours, both):
+                said = [Message.user(f"ours {n}"), Message.assistant(f"ours {n}")]
+                await sql.append(conversation.id, said)
+        with anyio.fail_after(60):
+            assert await process.wait() == 0
+    assert {one.title: one.message_count for one in await sql.list()} == {"ours": 80, "theirs": 80, "both": 160}
+    texts = [message.text for message in (await sql.get(both.id)).messages]
+    assert texts[::2] == texts[1::2]
+    for who in ("ours", "theirs"):
+        assert [text for text in texts[::2] if text.startswith(who)] == [f"{who} {n}" for n in range(40)]
+
+
+async def test_programs_that_make_the_file_at_the_same_moment_do_not_get_in_each_others_way(tmp_path: Path) -> None:
+    for attempt in range(10):
+        stores = [SQLStore.sqlite(tmp_path / f"{attempt}.db") for _ in range(4)]
+        async with anyio.create_task_group() as group:
+            for store in stores:
+                group.start_soon(store.create)
+        assert len(await stores[0].list()) == 4
+        for store in stores:
+            await store.aclose()
+
+
+async def test_a_file_that_another_program_is_just_making_is_waited_for(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(sqlite3.connect(file, isolation_level=None, check_same_thread=False)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        monkeypatch.setattr(time, "sleep", lambda _seconds: other.execute("ROLLBACK"))
+        store = SQLStore.sqlite(file)
+        await store.create()
+        await store.aclose()
+        assert not other.in_transaction
+
+
+async def test_errors_do_not_repeat_what_was_said(sql: SQLStore, file: Path) -> None:
+    made = await sql.create()
+    secret = uuid.uuid4().hex
+    query(file, "DROP TABLE messages")
+    with pytest.raises(DialError) as raised:
+        await sql.append(made.id, [Message.user(secret)])
+    assert secret not in "".join(traceback.format_exception(raised.value))
+
+
+@pytest.fixture(params=[0, 0o022, 0o777])
+def umask(request: pytest.FixtureRequest) -> Iterator[None]:
+    before = os.umask(request.param)
+    yield
+    os.umask(before)
+
+
+@posix_only
+@pytest.mark.usefixtures("umask")
+async def test_files_and_folders_are_for_their_owner_whatever_the_umask(tmp_path: Path) -> None:
+    store = SQLStore.sqlite(tmp_path / "new" / "er" / "talk.db")
+    await store.create()
+    folder = tmp_path / "new" / "er"
+    assert {path.name: mode(path) for path in folder.iterdir()} == {
+        "talk.db": 0o600,
+        "talk.db-wal": 0o600,
+        "talk.db-shm": 0o600,
+    }
+    assert [mode(folder), mode(folder.parent)] == [0o700, 0o700]
+    await store.aclose()
+
+
+@posix_only
+async def test_a_file_that_others_could_read_is_shut_and_its_folder_left_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "open"
+    folder.mkdir()
+    folder.chmod(0o755)
+    file = folder / "talk.db"
+    file.touch()
+    file.chmod(0o644)
+    store = SQLStore.sqlite(file)
+    await store.create()
+    assert mode(file) == 0o600
+    assert mode(folder) == 0o755
+    await store.aclose()
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("folder", "this is not a file"),
+        ("text.db", "this is not a database"),
+        ("text.db/under/a/file.db", "conversations cannot be kept here"),
+        ("zero\0.db", "conversations cannot be kept here"),
+        ("foreign.db", "this is not a database of conversations"),
+        ("newer.db", "made by a newer version of this program"),
+    ],
+)
+async def test_a_file_that_is_no_store_is_reported(tmp_path: Path, name: str, problem: str) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "text.db").write_text("Dear diary, " * 500)
+    query(tmp_path / "foreign.db", "CREATE TABLE conversations (name TEXT)")
+    query(tmp_path / "newer.db", "CREATE TABLE schema_version (version INTEGER)")
+    query(tmp_path / "newer.db", "INSERT INTO schema_version VALUES (1000)")
+    store = SQLStore.sqlite(tmp_path / name)
+    for _ in range(2):
+        with pytest.raises(ConfigError, match=problem) as raised:
+            await store.warm()
+        assert raised.value.path == str(tmp_path / name)
+    assert (tmp_path / "text.db").read_text() == "Dear diary, " * 500
+    await store.aclose()
+
+
+async def test_a_damaged_file_is_reported_and_others_can_still_be_used(tmp_path: Path) -> None:
+    store, fine = SQLStore.sqlite(tmp_path / "damaged.db"), SQLStore.sqlite(tmp_path / "fine.db")
+    made = await store.create()
+    await store.append(made.id, [Message.user("x" * 100_000)])
+    await store.aclose()
+    content = bytearray((tmp_path / "damaged.db").read_bytes())
+    content[4096:] = b"\xff" * len(content[4096:])
+    (tmp_path / "damaged.db").write_bytes(content)
+    with pytest.raises(ConfigError, match=r"damaged\.db: the database is damaged"):
+        await store.get(made.id)
+    await fine.create()
+    await store.aclose()
+    await fine.aclose()
+
+
+async def test_a_file_can_be_named_by_a_url(file: Path) -> None:
+    by_url, by_path = SQLStore(f"sqlite:///{file}"), SQLStore.sqlite(file)
+    made = await by_url.create()
+    assert await by_path.get(made.id) == made
+    await by_url.aclose()
+    await by_path.aclose()
+
+
+@pytest.mark.parametrize(
+    "where", ["nonsense", "sqlite://", "sqlite:///:memory:", "oracle+nothing://me:secret@nowhere/x"]
+)
+async def test_a_url_that_is_no_use_is_reported_without_its_password(where: str) -> None:
+    with pytest.raises(ConfigError, match=r"no database that can be used|has no file") as raised:
+        await SQLStore(where).list()
+    assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize("anyio_backend", ["trio"], indirect=True)
+async def test_a_database_under_trio_is_refused_in_words(file: Path) -> None:
+    with pytest.raises(ConfigError, match="needs asyncio"):
+        await SQLStore.sqlite(file).list()
+    assert list(file.parent.iterdir()) == []
+
+
+async def test_a_database_of_the_first_version_is_brought_up_to_date_and_keeps_what_it_holds(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = '{"role": "user", "content": [{"type": "text", "text": "Where is Köln?"}]}'
+    for statement in migrations.MIGRATIONS[0]:
+        assert isinstance(statement, str)
+        query(file, statement)
+    query(file, "UPDATE schema_version SET version = 1")
+    time_text = "2026-01-01T00:00:00.000000+00:00"
+    query(file, "INSERT INTO conversations VALUES ('a', 'Città', ?, ?, 2)", time_text, time_text)
+    for position, message in enumerate((said, "{damaged")):
+        query(file, "INSERT INTO messages VALUES ('a', ?, ?, ?)", position, time_text, message)
+    store = SQLStore.sqlite(file)
+    for search in ("KÖLN", "CITTÀ"):
+        assert [one.id for one in await store.list(search=search)] == ["a"]
+    assert [message.text for message in (await store.get("a")).messages] == ["Where is Köln?"]
+    assert await store.begin("a", "one", MESSAGES, behind=2, seconds=10.0, title="")
+    await store.aclose()
+
+
+async def test_a_change_of_the_schema_that_fails_changes_nothing(
+    sql: SQLStore, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = await sql.create()
+    await sql.append(made.id, MESSAGES)
+    await sql.aclose()
+    older = migrations.MIGRATIONS
+    broken = ("CREATE TABLE half (x INTEGER)", "this is not SQL")
+    monkeypatch.setattr(migrations, "MIGRATIONS", (*older, broken))
+    with pytest.raises(ConfigError):
+        await sql.list()
+    assert query(
+        file, "SELECT version, (SELECT count(*) FROM sqlite_master WHERE name = 'half') FROM schema_version"
+    ) == [(len(older), 0)]
+    monkeypatch.setattr(migrations, "MIGRATIONS", (*older, ("ALTER TABLE conversations ADD COLUMN parent TEXT",)))
+    assert (await sql.get(made.id)).messages == MESSAGES
+    assert query(file, "SELECT version FROM schema_version") == [(len(older) + 1,)]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the folder is named by the environment on Linux only")
+async def test_without_a_path_the_users_data_folder_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    store = SQLStore.sqlite()
+    await store.create()
+    await store.aclose()
+    assert mode(tmp_path / "data" / "dial-client" / "conversations.db") == 0o600
+
+
+def test_importing_the_store_loads_no_database() -> None:
+    program = (
+        "import sys; from dial_client.stores.sql_store import SQLStore; SQLStore.sqlite('x.db');"
+        "print([name for name in ('sqlalchemy', 'aiosqlite', 'sqlite3', 'platformdirs') if name in sys.modules])"
+    )
+    printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert printed.strip() == "[]"

@@ -1,0 +1,128 @@
+"""A model says what a running call does: beside the call, and never in its way."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import anyio
+import pytest
+from mcp.server import MCPServer
+
+from dial_client import ConfigError, DialClient, Finished, Message, ScriptedProvider, StatusChanged, StopReason
+from dial_client.errors import ProviderError
+from dial_client.events import Emit, ToolCallFinished, ToolCallStarted
+from dial_client.messages import ToolCallRequest, ToolCallResult, Usage
+from dial_client.model import Completion, FinishReason, TextChunk
+from dial_client.prices import Billing, cost_usd
+from dial_client.turns.status_model import MAX_TOKENS, StatusModel
+from tests.support.fakes import Heard, Model, virtual_time
+
+pytestmark = pytest.mark.anyio
+
+STARTED = ToolCallStarted(ToolCallRequest("1", "look_up", {"city": "Paris"}), "weather", "look_up")
+FINISHED = ToolCallFinished(ToolCallResult("1", success=True, content="sun"), "weather", 1.0)
+END = Completion(FinishReason.STOP, Usage(30, 8))
+
+
+def running(call: Callable[[], Awaitable[object]]) -> Callable[[Emit], Awaitable[str]]:
+    async def work(emit: Emit) -> str:
+        await emit(STARTED)
+        await call()
+        await emit(FINISHED)
+        return "done"
+
+    return work
+
+
+async def nothing() -> None:
+    """A call that needs no time at all."""
+
+
+@virtual_time
+async def test_the_sentence_is_said_while_the_call_runs() -> None:
+    heard, used = Heard(), list[Usage]()
+    model = Model([TextChunk('"Looking up the weather'), TextChunk(' in Paris."\n'), END])
+    done = await StatusModel(model, used.append).beside(running(lambda: anyio.sleep(5)), heard.emit)
+    assert done == "done"
+    assert heard == [STARTED, StatusChanged("Looking up the weather in Paris…"), FINISHED]
+    assert used == [Usage(30, 8)]
+    [request] = model.requests
+    assert (request.max_tokens, request.tools, request.stream) == (MAX_TOKENS, (), False)
+    assert "look_up" in request.messages[0].text
+    assert "Paris" in request.messages[0].text
+
+
+async def test_a_call_that_is_over_is_not_narrated_and_waits_for_nothing() -> None:
+    model = Model([anyio.sleep_forever])
+    heard = Heard()
+    await StatusModel(model, lambda _: None).beside(running(nothing), heard.emit)
+    assert heard == [STARTED, FINISHED]
+    assert model.open_streams == 0
+
+
+@virtual_time
+async def test_whoever_is_slow_is_not_waited_for() -> None:
+    model = Model([lambda: anyio.sleep(3), TextChunk("Looking"), END])
+    heard = Heard()
+    await StatusModel(model, lambda _: None).beside(running(lambda: anyio.sleep(10)), heard.emit)
+    assert heard == [STARTED, FINISHED]
+    assert model.open_streams == 0
+
+
+@virtual_time
+@pytest.mark.parametrize(
+    "said", ["", "  \n ", '{"sentence": "x"}', "<think>The user", "word " * 50, "a\x1b[31mred"], ids=repr
+)
+async def test_what_is_no_sentence_is_not_shown(said: str) -> None:
+    heard = Heard()
+    model = Model([TextChunk(said), END])
+    await StatusModel(model, lambda _: None).beside(running(lambda: anyio.sleep(5)), heard.emit)
+    assert heard == [STARTED, FINISHED]
+
+
+@virtual_time
+async def test_a_model_that_fails_changes_nothing() -> None:
+    heard = Heard()
+    model = Model([ProviderError("busy", status=429)])
+    await StatusModel(model, lambda _: None).beside(running(lambda: anyio.sleep(5)), heard.emit)
+    assert heard == [STARTED, FINISHED]
+
+
+class Billed(ScriptedProvider):
+    billing = Billing("gpt-5.4", "https://api.openai.com/v1")
+
+
+async def test_in_a_turn_the_template_stands_until_the_model_has_found_its_words() -> None:
+    said = anyio.Event()
+    server = MCPServer("weather")
+
+    @server.tool()
+    async def look_up(city: str) -> str:
+        """Look up the weather."""
+        await said.wait()
+        return f"sun in {city}"
+
+    used = {"usage": {"input_tokens": 100}}
+    call = {"tool_calls": [{"name": "look_up", "arguments": {"city": "Paris"}}]}
+    model = Billed([call | used, {"text": "Sun."} | used])
+    words = Billed([{"text": "Looking up the weather in Paris", "usage": {"input_tokens": 9}}])
+    statuses: list[str] = []
+    turn = None
+    async with DialClient({"weather": server}, model, status="model", status_model=words) as dial:
+        async for event in dial.stream([Message.user("Weather?")]):
+            if isinstance(event, StatusChanged):
+                statuses.append(event.text)
+                if event.text.startswith("Looking"):
+                    said.set()
+            elif isinstance(event, Finished):
+                turn = event.turn
+    assert statuses[2:4] == ["Using Look Up…", "Looking up the weather in Paris…"]
+    assert turn is not None
+    assert turn.stop_reason is StopReason.ANSWERED
+    assert turn.usage.input_tokens == 209
+    assert turn.cost_usd == pytest.approx(cost_usd(Usage(209), Billed.billing)), "the sentence has its price too"
+
+
+def test_there_are_two_ways_to_word_it() -> None:
+    with pytest.raises(ConfigError, match="status"):
+        DialClient({}, ScriptedProvider([]), status="poem")  # type: ignore[arg-type]  # what is tested

@@ -1,0 +1,132 @@
+"""How a turn holds its conversation, in every store."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from dial_client.errors import ConversationBusy, ConversationNotFound
+from dial_client.messages import Message
+from dial_client.stores.conversation_store import ConversationStore
+from tests.support.temporary_stores import MESSAGES
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend(kept: tuple[str, str]) -> str:
+    return kept[0]
+
+
+ASKED, CALLS, RESULT, SAID = MESSAGES
+LONG = 1000.0
+
+
+async def begin(
+    store: ConversationStore, conversation_id: str, turn: str, behind: int = 0, seconds: float = LONG
+) -> bool:
+    return await store.begin(conversation_id, turn, [ASKED], behind=behind, seconds=seconds, title=ASKED.text)
+
+
+async def test_a_turn_begins_with_its_question_and_ends_with_its_answer(store: ConversationStore) -> None:
+    made = await store.create()
+    assert await begin(store, made.id, "one")
+    held = await store.get(made.id)
+    assert (held.messages, held.running, held.turn, held.title) == ((ASKED,), True, "one", "What time is it?")
+    assert [one.running for one in await store.list()] == [True]
+    await store.append(made.id, [CALLS], turn="one")
+    await store.append(made.id, [RESULT], turn="one")
+    await store.end(made.id, "one", [SAID])
+    over = await store.get(made.id)
+    assert (over.messages, over.running, over.turn, over.message_count) == (MESSAGES, False, "", 4)
+    assert [one.running for one in await store.list()] == [False]
+
+
+async def test_only_one_turn_holds_a_conversation(store: ConversationStore) -> None:
+    made, other = await store.create(), await store.create()
+    assert await begin(store, made.id, "one")
+    assert not await begin(store, made.id, "two", behind=1)
+    assert await begin(store, other.id, "two")
+    assert (await store.get(made.id)).messages == (ASKED,)
+    await store.end(made.id, "one")
+    assert await begin(store, made.id, "two", behind=1)
+
+
+async def test_of_many_that_begin_at_once_one_does(store: ConversationStore) -> None:
+    made = await store.create()
+    begun: list[str] = []
+
+    async def attempt(turn: str) -> None:
+        if await begin(store, made.id, turn):
+            begun.append(turn)
+
+    async with anyio.create_task_group() as group:
+        for n in range(10):
+            group.start_soon(attempt, str(n))
+    assert len(begun) == 1
+    held = await store.get(made.id)
+    assert (held.turn, held.messages) == (begun[0], (ASKED,))
+
+
+async def test_a_turn_begins_only_where_it_has_read_everything(store: ConversationStore) -> None:
+    made = await store.create()
+    await store.append(made.id, [SAID])
+    assert not await begin(store, made.id, "one", behind=0)
+    assert await begin(store, made.id, "one", behind=1)
+
+
+async def test_what_is_unfinished_is_there_until_it_is_whole(store: ConversationStore) -> None:
+    made = await store.create()
+    await begin(store, made.id, "one")
+    assert await store.renew(made.id, "one", LONG, [RESULT, Message.assistant("It is")])
+    assert (await store.get(made.id)).unfinished == (RESULT, Message.assistant("It is"))
+    assert await store.renew(made.id, "one", LONG)
+    assert (await store.get(made.id)).unfinished == (RESULT, Message.assistant("It is"))
+    await store.append(made.id, [SAID], turn="one")
+    assert (await store.get(made.id)).unfinished == ()
+
+
+async def test_what_was_unfinished_outlives_its_turn_and_goes_with_the_next(store: ConversationStore) -> None:
+    made = await store.create()
+    await begin(store, made.id, "one")
+    await store.renew(made.id, "one", 0.0, [SAID])
+    dead = await store.get(made.id)
+    assert (dead.running, dead.turn, dead.unfinished) == (False, "one", (SAID,))
+    await store.append(made.id, [RESULT])
+    assert (await store.get(made.id)).unfinished == (SAID,)
+    assert await begin(store, made.id, "two", behind=2)
+    held = await store.get(made.id)
+    assert (held.running, held.turn, held.unfinished) == (True, "two", ())
+
+
+async def test_a_turn_that_was_silent_for_too_long_loses_the_conversation_to_the_next(store: ConversationStore) -> None:
+    made = await store.create()
+    await begin(store, made.id, "one", seconds=0.0)
+    assert await begin(store, made.id, "two", behind=1)
+    assert not await store.renew(made.id, "one", LONG, [SAID])
+    for attempt in (store.append(made.id, [SAID], turn="one"), store.end(made.id, "one", [SAID])):
+        with pytest.raises(ConversationBusy, match="taken over"):
+            await attempt
+    held = await store.get(made.id)
+    assert (held.turn, held.messages, held.unfinished) == ("two", (ASKED, ASKED), ())
+
+
+async def test_a_turn_that_was_silent_holds_on_where_nobody_else_came(store: ConversationStore) -> None:
+    made = await store.create()
+    await begin(store, made.id, "one", seconds=0.0)
+    assert await store.renew(made.id, "one", LONG)
+    assert not await begin(store, made.id, "two", behind=1)
+    await store.end(made.id, "one", [SAID])
+    assert (await store.get(made.id)).messages == (ASKED, SAID)
+
+
+async def test_of_a_conversation_that_is_gone_nothing_is_held(store: ConversationStore) -> None:
+    made = await store.create()
+    await begin(store, made.id, "one")
+    await store.delete(made.id)
+    assert not await store.renew(made.id, "one", LONG, [SAID])
+    await store.end(made.id, "one", [SAID])
+    for attempt in (begin(store, made.id, "two"), store.append(made.id, [SAID], turn="one")):
+        with pytest.raises(ConversationNotFound):
+            await attempt
+    assert await store.list() == ()

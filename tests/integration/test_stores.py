@@ -1,0 +1,198 @@
+"""What every store has to stand: one contract for memory, SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import anyio
+import pytest
+
+from dial_client.errors import ConfigError, ConversationNotFound
+from dial_client.messages import Message, ToolCallResult
+from dial_client.stores.conversation_store import ConversationStore
+from tests.support.temporary_stores import CALL, MESSAGES
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend(kept: tuple[str, str]) -> str:
+    return kept[0]
+
+
+async def test_a_new_conversation_is_empty_and_can_be_read_back(store: ConversationStore) -> None:
+    before = datetime.now(UTC)
+    made = await store.create("About time")
+    assert made.title == "About time"
+    assert made.messages == ()
+    assert before <= made.created_at == made.updated_at <= datetime.now(UTC)
+    assert await store.get(made.id) == made
+
+
+async def test_messages_come_back_in_the_order_in_which_they_were_appended(store: ConversationStore) -> None:
+    made = await store.create()
+    await store.append(made.id, MESSAGES[:1])
+    await store.append(made.id, MESSAGES[1:3])
+    await store.append(made.id, [])
+    await store.append(made.id, MESSAGES[3:])
+    read = await store.get(made.id)
+    assert read.messages == MESSAGES
+    assert read.notes == ()
+    assert read.created_at == made.created_at
+    assert read.updated_at.tzinfo is not None
+    assert read.updated_at > made.updated_at
+
+
+async def test_conversations_do_not_see_each_others_messages(store: ConversationStore) -> None:
+    one, other = await store.create(), await store.create()
+    await store.append(one.id, [Message.user("one")])
+    await store.append(other.id, [Message.user("other")])
+    assert (await store.get(one.id)).messages == (Message.user("one"),)
+    assert (await store.get(other.id)).messages == (Message.user("other"),)
+
+
+async def test_the_title_is_given_once(store: ConversationStore) -> None:
+    made = await store.create()
+    assert made.title == ""
+    await store.append(made.id, MESSAGES[:1], title="What time\nis it?")
+    await store.append(made.id, MESSAGES[3:], title="something else")
+    assert (await store.get(made.id)).title == "What time is it?"
+
+
+async def test_the_list_begins_with_what_changed_last(store: ConversationStore) -> None:
+    assert await store.list() == ()
+    assert await store.latest() is None
+    first, second, third = [await store.create(title) for title in ("first", "second", "third")]
+    await store.append(first.id, MESSAGES)
+    listed = await store.list()
+    assert listed.cursor is None
+    assert [one.title for one in listed] == ["first", "third", "second"]
+    assert [one.message_count for one in listed] == [4, 0, 0]
+    assert listed[0].created_at == first.created_at
+    assert listed[0].updated_at > first.updated_at
+    assert listed[2].id == second.id
+    assert [one.id for one in await store.list(2)] == [first.id, third.id]
+    assert await store.latest() == listed[0]
+
+
+async def test_what_is_deleted_is_gone(store: ConversationStore) -> None:
+    kept, gone = await store.create(), await store.create()
+    for made in (kept, gone):
+        await store.append(made.id, MESSAGES)
+    await store.delete(gone.id)
+    assert [one.id for one in await store.list()] == [kept.id]
+    assert (await store.get(kept.id)).messages == MESSAGES
+    for attempt in (store.get(gone.id), store.append(gone.id, MESSAGES), store.delete(gone.id)):
+        with pytest.raises(ConversationNotFound, match=gone.id):
+            await attempt
+
+
+@pytest.mark.parametrize("unknown", ["", "nobody", "\ud800", "a\0b", "x" * 1000, "' OR 1=1 --"])
+async def test_an_unknown_conversation_is_said_to_be_unknown(store: ConversationStore, unknown: str) -> None:
+    await store.create()
+    for attempt in (store.get(unknown), store.append(unknown, MESSAGES), store.delete(unknown)):
+        with pytest.raises(ConversationNotFound):
+            await attempt
+    assert len(await store.list()) == 1
+
+
+async def test_appends_side_by_side_all_arrive_and_stay_whole(store: ConversationStore) -> None:
+    conversations = [await store.create() for _ in range(8)]
+
+    async def talk(conversation_id: str, who: int) -> None:
+        for n in range(5):
+            await store.append(conversation_id, [Message.user(f"{who} {n}"), Message.assistant(f"{who} {n}")])
+
+    async with anyio.create_task_group() as group:
+        for conversation in conversations:
+            for who in range(3):
+                group.start_soon(talk, conversation.id, who)
+    for conversation in conversations:
+        texts = [message.text for message in (await store.get(conversation.id)).messages]
+        assert len(texts) == 30
+        assert texts[::2] == texts[1::2]
+        for who in range(3):
+            assert [text for text in texts[::2] if text[0] == str(who)] == [f"{who} {n}" for n in range(5)]
+
+
+async def test_closing_twice_is_closing(store: ConversationStore) -> None:
+    await store.create()
+    await store.aclose()
+    await store.aclose()
+
+
+async def test_a_conversation_can_begin_with_messages(store: ConversationStore) -> None:
+    made = await store.create("taken over", MESSAGES)
+    assert made.messages == MESSAGES
+    assert await store.get(made.id) == made
+    await store.append(made.id, MESSAGES[:1])
+    assert (await store.get(made.id)).messages == (*MESSAGES, MESSAGES[0])
+
+
+async def test_another_title_changes_no_order(store: ConversationStore) -> None:
+    first, second = await store.create("first"), await store.create("second")
+    await store.rename(first.id, "  another\nname ")
+    assert [(one.id, one.title) for one in await store.list()] == [(second.id, "second"), (first.id, "another name")]
+    with pytest.raises(ConversationNotFound):
+        await store.rename("nobody", "x")
+
+
+async def test_pages_give_every_conversation_once_though_others_change_meanwhile(store: ConversationStore) -> None:
+    made = [(await store.create(str(n))).id for n in range(7)]
+    seen: list[str] = []
+    cursor: str | None = None
+    while True:
+        page = await store.list(3, cursor=cursor)
+        seen += [one.id for one in page]
+        cursor = page.cursor
+        if cursor is None:
+            break
+        await store.append(made[-1], MESSAGES)
+        await store.create("new")
+    assert seen == made[::-1]
+    full = await store.list(100)
+    assert (len(full), full.cursor) == (9, None)
+
+
+@pytest.mark.parametrize("cursor", ["", "nonsense", "ÿ", "bm90aGluZw==", "bm8gdGltZQ=="])
+async def test_a_cursor_that_is_none_is_refused(store: ConversationStore, cursor: str) -> None:
+    with pytest.raises(ConfigError, match="no cursor"):
+        await store.list(cursor=cursor)
+
+
+@pytest.mark.parametrize(
+    ("search", "found"),
+    [
+        ("", ["c", "b", "a"]),
+        ("  ", ["c", "b", "a"]),
+        ("tokyo", ["b", "a"]),
+        ("TOKYO noon", ["a"]),
+        ("über straSSe", ["c"]),
+        ("100%", ["c"]),
+        ("100_", []),
+        ("!", ["c"]),
+        ("\\", []),
+        ("the tool said", []),
+        ("nowhere", []),
+        ("'; DROP TABLE messages; --", []),
+        ("\0 x\ud800y", []),
+    ],
+)
+async def test_a_search_finds_words_of_title_and_text(store: ConversationStore, search: str, found: list[str]) -> None:
+    a = await store.create("About Tokyo")
+    await store.append(a.id, [Message.user("What time is it?"), Message.assistant("It is noon.")])
+    b = await store.create("Elsewhere")
+    said = Message.assistant("Tokyo it is.", [CALL])
+    await store.append(b.id, [said, Message.tool(CALL, ToolCallResult(CALL.id, success=True, content="the tool said"))])
+    c = await store.create("Sum")
+    await store.append(c.id, [Message.user("Über die Straße: 100% sure! a\0b")])
+    names = {a.id: "a", b.id: "b", c.id: "c"}
+    assert [names[one.id] for one in await store.list(search=search)] == found
+
+
+async def test_a_search_has_pages(store: ConversationStore) -> None:
+    made = [(await store.create(f"even {n}" if n % 2 == 0 else f"odd {n}")).id for n in range(6)]
+    first = await store.list(2, search="even")
+    second = await store.list(2, search="even", cursor=first.cursor)
+    assert [one.id for one in (*first, *second)] == [made[4], made[2], made[0]]
+    assert second.cursor is None

@@ -1,0 +1,155 @@
+"""Servers behind a URL: what goes wrong stays with the request it belongs to, and is said in words."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import anyio
+import pytest
+
+from dial_client.errors import ServerError, ServerGone
+from dial_client.servers.status import ServerState
+from dial_client.servers.transports import streamable_http
+from dial_client.settings.configuration import Transport
+from tests.support.servers.launch import LONG, connection, connections, raw, said, state, until, web, web_server
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(scope="module")
+def sdk_http() -> Iterator[str]:
+    with web_server("sdk.py", "http") as address:
+        yield f"{address}/mcp"
+
+
+@pytest.fixture(scope="module")
+def raw_http() -> Iterator[str]:
+    with web_server("raw_http.py", "Handler") as address:
+        yield f"{address}/mcp"
+
+
+async def test_streamable_http_works_and_takes_large_results(sdk_http: str) -> None:
+    async with connection(web(sdk_http)) as server:
+        assert server.status.era == "2026-07-28"
+        assert await said(server, text="hello") == "hello"
+        assert len(await said(server, "big", size=5_000_000)) == 5_000_000
+
+
+async def test_an_answer_in_plain_json_works_and_the_headers_are_sent(raw_http: str) -> None:
+    async with connection(web(raw_http, headers={"Authorization": "Bearer abc"})) as server:
+        assert server.status.era == "2025-11-25"
+        assert await said(server, "token") == "Bearer abc"
+        assert len(await said(server, "huge")) == 5_000_000
+
+
+@pytest.mark.parametrize("transport", [Transport.SSE, Transport.HTTP])
+async def test_http_sse_works_when_it_is_named_and_when_it_is_not(transport: Transport) -> None:
+    with web_server("sdk.py", "sse") as address:
+        async with connection(web(f"{address}/sse", transport=transport)) as server:
+            assert state(server) is ServerState.READY, server.status.error
+            assert await said(server, text="hello") == "hello"
+            with pytest.raises(ServerGone), anyio.fail_after(LONG):
+                await server.call("die", {})
+            assert state(server) is ServerState.RESTARTING
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "error"),
+    [
+        ("401", "it needs a login: run `dial-chat servers login it`"),
+        ("403", "HTTP 403 (Forbidden)"),
+        ("404", "HTTP 404 (Not Found): there is nothing at this URL"),
+        ("405", "HTTP 405 (Method Not Allowed)"),
+        ("500", "HTTP 500 (Internal Server Error)"),
+        ("799", "HTTP 799"),
+        ("LoginPage", "the URL leads to a web page"),
+        ("Cuts", "the connection broke: Server disconnected"),
+    ],
+)
+async def test_a_url_that_is_no_server_says_why(behaviour: str, error: str) -> None:
+    with web_server("raw_http.py", behaviour) as address:
+        async with connection(web(f"{address}/mcp?key=secret")) as server:
+            assert state(server) is ServerState.FAILED
+            assert error in (server.status.error or "")
+            assert "secret" not in (server.status.error or "")
+
+
+async def test_a_port_nobody_listens_at_says_so() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        async with connection(web(f"http://127.0.0.1:{taken.getsockname()[1]}/mcp")) as server:
+            assert (server.status.error or "").startswith("the server cannot be reached")
+
+
+@pytest.mark.parametrize("tool", ["cut", "half"])
+async def test_a_network_fault_in_a_call_harms_that_call_alone(raw_http: str, tool: str) -> None:
+    async with connections({"web": web(raw_http), "local": raw()}) as servers:
+        with pytest.raises(ServerGone, match="the connection broke"):
+            await said(servers["web"], tool)
+        assert await said(servers["web"], a=1) == '{"a": 1}'
+        assert await said(servers["local"], a=2) == '{"a": 2}'
+
+
+async def test_a_server_that_is_killed_in_a_call_leaves_the_others_and_us_alone() -> None:
+    with web_server("sdk.py", "http") as address:
+        async with connections({"web": web(f"{address}/mcp"), "local": raw()}) as servers:
+            with pytest.raises(ServerGone):
+                await said(servers["web"], "die")
+            with pytest.raises(ServerGone, match=r"cannot be reached|connection broke"):
+                await said(servers["web"], text="hello")
+            assert await said(servers["local"], a=2) == '{"a": 2}'
+
+
+async def test_a_call_no_session_is_good_enough_for_opens_one_more_and_fails(raw_http: str) -> None:
+    async with connection(web(raw_http)) as server:
+        with pytest.raises(ServerError, match="HTTP 404"):
+            await said(server, "forget")
+        assert (state(server), server.status.restarts) == (ServerState.READY, 1)
+        assert await said(server, a=1) == '{"a": 1}'
+
+
+async def test_a_message_beyond_the_limit_fails_its_call(raw_http: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with connection(web(raw_http)) as server:
+        monkeypatch.setattr(streamable_http, "MAX_MESSAGE_BYTES", 1_000_000)
+        with pytest.raises(ServerError, match="more than 1,000,000 bytes"):
+            await said(server, "huge")
+        assert await said(server, a=1) == '{"a": 1}'
+
+
+async def test_progress_and_cancellation_pass_through_http() -> None:
+    heard: list[tuple[float, float | None, str | None]] = []
+
+    async def progress(now: float, total: float | None, message: str | None) -> None:
+        heard.append((now, total, message))
+
+    with web_server("sdk.py", "http") as address:
+        async with connection(web(f"{address}/mcp")) as server:
+            async with anyio.create_task_group() as group:
+                group.start_soon(server.call, "slow", {}, progress)
+                await until(lambda: heard)
+                group.cancel_scope.cancel()
+            assert heard == [(1.0, 4.0, "a quarter")]
+            assert await said(server, "what_was_stopped") == "slow"
+
+
+async def test_a_tool_announced_over_http_is_on_offer() -> None:
+    with web_server("sdk.py", "http") as address:
+        async with connection(web(f"{address}/mcp")) as server:
+            before = server.revision
+            await said(server, "grow")
+            await until(lambda: server.revision > before)
+            assert "grown" in server.status.tools
+
+
+async def test_a_server_that_does_not_say_goodbye_is_left_all_the_same() -> None:
+    with web_server("raw_http.py", "SlowGoodbye") as address, anyio.fail_after(LONG):
+        async with connection(web(f"{address}/mcp")) as server:
+            assert state(server) is ServerState.READY
+
+
+async def test_a_token_of_the_users_own_that_is_not_taken_is_named() -> None:
+    with web_server("raw_http.py", "401") as address:
+        async with connection(web(f"{address}/mcp", headers={"authorization": "Bearer abc"})) as server:
+            assert "is there a valid token in `headers`?" in (server.status.error or "")
+            assert "abc" not in (server.status.error or "")

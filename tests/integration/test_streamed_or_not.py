@@ -1,0 +1,81 @@
+"""Streamed or in one piece: the same script comes to the same `Turn`, whatever the model does."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from dial_client import DialClient, Message
+from dial_client.errors import ProviderError
+from dial_client.events import Finished, TextDelta
+from dial_client.providers.scripted import ScriptedProvider
+from tests.support.deviations import CASES, Case
+
+pytestmark = pytest.mark.anyio
+
+_NEVER_SHOWN = ("Traceback", "<tool_call", '"arguments"', "httpx2", "Error(", "\x1b")
+
+
+def server(ran: list[tuple[str, dict[str, Any]]]) -> Any:
+    from mcp.server import MCPServer
+
+    made = MCPServer("it", log_level="CRITICAL")
+
+    @made.tool()
+    def echo(text: str) -> str:
+        ran.append(("echo", {"text": text}))
+        return text
+
+    @made.tool()
+    def now() -> str:
+        ran.append(("now", {}))
+        return "noon"
+
+    return made
+
+
+async def outcome(case: Case, *, stream: bool) -> dict[str, Any]:
+    """Play a script to its end, and give all that came of it, apart from what chance and time decide."""
+    replies = case.streamed if stream else case.whole or case.streamed
+    provider = ScriptedProvider(replies, after="repeat" if case.repeats else "error")
+    ran: list[tuple[str, dict[str, Any]]] = []
+    came: dict[str, Any] = {}
+    shown = ""
+    async with DialClient({"it": server(ran)}, provider, limits=case.limits) as dial:
+        try:
+            async for event in dial.start([Message.user("Hello?")], stream=stream).events():
+                match event:
+                    case TextDelta(text):
+                        shown += text
+                    case Finished(turn):
+                        came = turn.to_dict()
+        except ProviderError as error:
+            said = [message.to_dict() for message in error.messages]
+            came = {"error": str(error), "status": error.status, "code": error.code, "messages": said}
+    calls = [{**call, "duration_s": 0.0} for call in came.get("tool_calls", [])]
+    # Parallel calls may reach the server in any order.
+    return _with_ids_counted(came | {"tool_calls": calls, "shown": shown, "ran": sorted(map(repr, ran))})
+
+
+def _with_ids_counted(came: dict[str, Any]) -> dict[str, Any]:
+    """Put numbers in the places of ids: where the model gave none, they are made up."""
+    text = json.dumps(came)
+    for at, call in enumerate(came["tool_calls"]):
+        text = text.replace(json.dumps(call["id"]), f'"id {at}"')
+    said: dict[str, Any] = json.loads(text)
+    return said
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+async def test_a_script_comes_to_the_same_turn_streamed_or_not(case: Case) -> None:
+    streamed, whole = await outcome(case, stream=True), await outcome(case, stream=False)
+
+    assert streamed == whole
+    assert streamed["ran"] == sorted(map(repr, case.ran)), "a call runs once, whole, or not at all"
+    assert streamed.get("stop_reason") == (case.stop.value if case.stop else None)
+    said = streamed["text"] if case.stop else streamed["error"]
+    assert said.startswith(case.text) if case.stop else case.text in said
+    assert [sign for sign in _NEVER_SHOWN if sign in streamed["shown"] + said] == []
+    assert "\n" not in streamed.get("error", "")

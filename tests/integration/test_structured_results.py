@@ -1,0 +1,71 @@
+"""Structured results that break what a tool promises: it has run, so the text is kept and the model is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from mcp_types import CallToolResult
+
+from dial_client import DialClient, Message, ScriptedProvider
+from dial_client.deadline import Deadline
+from dial_client.limits import Limits
+from dial_client.messages import ToolCallRequest, ToolCallResult
+from dial_client.servers.session import OnProgress
+from dial_client.tools.approval import ApprovalChecker, PolicyRules
+from dial_client.tools.catalog import catalog_of
+from dial_client.tools.executor import ToolExecutor
+from tests.support.fakes import Heard, server, tool_named
+from tests.support.program import entry
+
+pytestmark = pytest.mark.anyio
+
+COUNT = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+async def result_of(schema: Any, *, text: str = "three", structured: Any = None, fails: bool = False) -> ToolCallResult:
+    async def call(tool: str, arguments: Any, on_progress: OnProgress) -> CallToolResult:
+        said = {"content": [{"type": "text", "text": text}] if text else [], "isError": fails}
+        return CallToolResult.model_validate(said | ({} if structured is None else {"structuredContent": structured}))
+
+    catalog = catalog_of([server("maths", tool_named("count", output_schema=schema), call=call)])
+    executor = ToolExecutor(lambda: catalog, ApprovalChecker(PolicyRules(), None), Limits())
+    return await executor.execute(ToolCallRequest("1", "count", {}), Heard().emit, Deadline(5))
+
+
+async def test_a_broken_promise_is_told_behind_the_text() -> None:
+    result = await result_of(COUNT, structured={"n": "three"})
+    assert result.success
+    text, _, remark = str(result.content).partition("\n")
+    assert text == "three"
+    assert remark.startswith("[The structured result does not fit what the tool promises: n:")
+
+
+@pytest.mark.parametrize(
+    ("schema", "structured", "fails"),
+    [
+        (COUNT, {"n": 3}, False),
+        (COUNT, None, False),
+        (COUNT, {"n": "x"}, True),
+        (None, {"n": "x"}, False),
+        ({"type": "nonsense"}, {"n": "x"}, False),
+        ({"$ref": "http://127.0.0.1:9/schema"}, {"n": "x"}, False),
+    ],
+    ids=["kept", "nothing structured", "a failure", "no promise", "a promise nobody can read", "a promise elsewhere"],
+)
+async def test_otherwise_nothing_is_added(schema: Any, structured: Any, fails: bool) -> None:
+    assert (await result_of(schema, structured=structured, fails=fails)).content == "three"
+
+
+async def test_without_text_the_structured_part_is_read_with_the_remark() -> None:
+    content = str((await result_of(COUNT, text="", structured={"n": "x"})).content)
+    assert content.startswith('{"n": "x"}\n[The structured result')
+
+
+async def test_a_real_server_that_breaks_its_promise_is_still_answered_from() -> None:
+    model = ScriptedProvider([{"tool_calls": [{"name": "echo", "arguments": {}}]}, "Done."])
+    async with DialClient({"raw": entry("BrokenOutput")}, model) as dial:
+        turn = await dial.run([Message.user("go on")])
+    [record] = turn.tool_calls
+    assert record.result.success
+    assert turn.text == "Done."

@@ -1,0 +1,61 @@
+"""What Tab proposes in a conversation."""
+
+from __future__ import annotations
+
+import pytest
+
+from dial_client import DialClient
+from dial_client.cli.tab_completion import proposals
+from tests.support.servers.launch import raw
+from tests.support.servers.library import Library, library
+
+pytestmark = pytest.mark.anyio
+
+COMMANDS = ("/tools", "/talk", "/help")
+
+
+async def ways(dial: DialClient, text: str) -> list[str]:
+    """Give the whole lines that the proposals make of a text."""
+    found = await proposals(dial, text, COMMANDS)
+    return [text[: len(text) - one.replaced] + one.text for one in found]
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("", []),
+        ("What is @", ["What is @books:", "What is @bookshop:"]),
+        ("What is @books", ["What is @books:", "What is @bookshop:"]),
+        ("What is @bookso", []),
+        ("mail ada@b", []),
+        ("@books:book://l", ["@books:book://long"]),
+        ("@books:book://1", []),
+        ("@books:bo", [f"@books:book://{one}" for one in ("1", "2", "long", "cover", "paper", "sound", "")]),
+        ("@books:book://s", ["@books:book://sound", "@books:book://shelf", "@books:book://sofa"]),
+        ("@books:book://sofa/", ["@books:book://sofa/sofa-1", "@books:book://sofa/sofa-2"]),
+        ("@books:book://sofa/sofa-2", []),
+        ("see @books:book://1 and @books:book://c", ["see @books:book://1 and @books:book://cover"]),
+        ("@gone:", []),
+        ("/t", ["/tools", "/talk"]),
+        ("/books:", ["/books:greet ", "/books:show", "/books:talk"]),
+        ("/books:greet ", ["/books:greet name=", "/books:greet how="]),
+        ("/books:greet h", ["/books:greet how="]),
+        ("/books:greet name=A", ["/books:greet name=Ada", "/books:greet name=Alan"]),
+        ("/books:greet name=Ada how=", ["/books:greet name=Ada how='like Ada'"]),
+        ("/books:greet name=Ada ", ["/books:greet name=Ada how="]),
+        ("/books:greet other=", []),
+        ("/nobody:x ", []),
+    ],
+)
+async def test_what_follows(text: str, lines: list[str]) -> None:
+    servers = {"books": library(), "bookshop": library(), "gone": raw("ExitsAtOnce"), "bare": raw()}
+    async with DialClient(servers) as dial:
+        assert await ways(dial, text) == lines
+
+
+async def test_what_is_not_safe_to_show_is_not_proposed() -> None:
+    it = Library()
+    it.texts = {"book://\x1b[2J": "", "book://a\nb": "", "book://good": ""}
+    async with DialClient({"books": library(it)}) as dial:
+        assert await ways(dial, "@books:book://g") == ["@books:book://good"]
+        assert not [line for line in await ways(dial, "@books:") if "\x1b" in line or "\n" in line]

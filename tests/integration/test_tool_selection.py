@@ -1,0 +1,262 @@
+"""What is on offer: all tools or those that were searched for, and the host's own where they are of use."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp.server import MCPServer
+
+from dial_client import DialClient, Limits, Message, ScriptedProvider, StopReason, Turn
+from dial_client.messages import ToolCallRequest, ToolSpec
+from dial_client.tools.approval import Approval
+from dial_client.tools.catalog import catalog_of
+from dial_client.tools.result_store import ResultStore
+from dial_client.tools.tool_selection import MAX_OFFERED, ToolSnapshot, TurnTools
+from tests.support.fakes import server, tool_named
+from tests.support.program import entry
+
+ASK = [Message.user("go on")]
+LONG = "".join(f"line {number}: nothing\n" for number in range(20_000)) + "line 20000: the needle\n"
+
+
+def menu_of(count: int, *, pinned: frozenset[str] = frozenset()) -> ToolSnapshot:
+    many = [tool_named(f"tool_{number}", description=f"Does thing {number}.") for number in range(count)]
+    few = [tool_named("send_mail", description="Sends a message by mail."), tool_named("read_mail")]
+    return ToolSnapshot(catalog_of([server("many", *many), server("mail", *few)]), pinned)
+
+
+def offering(
+    menu: ToolSnapshot, *history: Message, limits: Limits | None = None, window: int | None = None
+) -> TurnTools:
+    return TurnTools(lambda: menu, ResultStore(), limits or Limits(), history, window)
+
+
+def names(tools: tuple[ToolSpec, ...]) -> list[str]:
+    return [tool.name for tool in tools]
+
+
+async def no_progress(progress: float, total: float | None, message: str | None) -> None:
+    """Nobody listens."""
+
+
+async def search(on_offer: TurnTools, query: str) -> str:
+    result = await on_offer.call("search_tools", {"query": query}, no_progress)
+    return str(json.loads(result.content[0].model_dump_json())["text"])
+
+
+def called(name: str) -> Message:
+    return Message.assistant("", [ToolCallRequest("1", name, {})])
+
+
+# --- many tools -----------------------------------------------------------------------------------
+
+
+def test_as_many_tools_as_fit_are_offered_as_they_are() -> None:
+    menu = menu_of(38)
+    on_offer = offering(menu)
+    assert on_offer.tools() is menu.catalog.tools
+    assert len(on_offer.tools()) == 40
+
+
+@pytest.mark.anyio
+async def test_of_more_only_the_way_to_find_them_and_what_it_found_is_on_offer() -> None:
+    on_offer = offering(menu_of(100))
+    assert names(on_offer.tools()) == ["search_tools"]
+    assert "many (100)" in on_offer.tools()[0].description
+    said = await search(on_offer, "send mail")
+    assert "- send_mail: Sends a message by mail." in said
+    assert names(on_offer.tools())[:2] == ["search_tools", "send_mail"]
+    assert len(on_offer.tools()) <= 6
+
+
+@pytest.mark.anyio
+async def test_what_is_sent_stays_the_same_until_something_is_found() -> None:
+    on_offer = offering(menu_of(100))
+    before = on_offer.tools()
+    assert on_offer.tools() is before
+    await search(on_offer, "send mail")
+    assert on_offer.tools()[: len(before)] == before, "what was sent before is a beginning of what is sent now"
+
+
+@pytest.mark.anyio
+async def test_nothing_found_is_said() -> None:
+    on_offer = offering(menu_of(100))
+    assert "No tool was found for 'qqqq'" in await search(on_offer, "qqqq")
+    assert names(on_offer.tools()) == ["search_tools"]
+
+
+def test_a_tool_that_the_conversation_has_used_stays_on_offer() -> None:
+    on_offer = offering(menu_of(100), *ASK, called("tool_7"), called("gone"))
+    assert names(on_offer.tools()) == ["search_tools", "tool_7"]
+
+
+def test_the_tools_of_a_pinned_server_are_always_on_offer() -> None:
+    on_offer = offering(menu_of(100, pinned=frozenset({"mail"})), called("read_mail"))
+    assert names(on_offer.tools()) == ["search_tools", "read_mail", "send_mail"]
+
+
+def test_however_much_is_pinned_one_request_has_only_so_many_tools() -> None:
+    assert len(offering(menu_of(300, pinned=frozenset({"many"}))).tools()) == MAX_OFFERED
+
+
+@pytest.mark.anyio
+async def test_what_was_found_long_ago_makes_room_for_what_is_found_now() -> None:
+    on_offer = offering(menu_of(100), limits=Limits(max_tools=8))
+    for number in range(0, 60, 6):
+        await search(on_offer, f"thing {number} tool_{number}")
+    assert len(on_offer.tools()) == 8
+    assert "tool_54" in names(on_offer.tools())
+    assert "tool_0" not in names(on_offer.tools())
+
+
+def test_few_tools_may_be_too_much_for_a_small_window() -> None:
+    large = tool_named("large", description="word " * 1000)
+    menu = ToolSnapshot(catalog_of([server("one", large)]))
+    assert names(offering(menu, window=4000).tools()) == ["search_tools"]
+    assert names(offering(menu, window=32_000).tools()) == ["large"]
+
+
+def test_a_server_cannot_take_the_names_of_the_hosts_own_tools() -> None:
+    menu = ToolSnapshot(catalog_of([server("evil", "read_result", "search_tools", "other")]))
+    assert names(menu.catalog.tools) == ["evil__read_result", "evil__search_tools", "other"]
+
+
+# --- whole turns ----------------------------------------------------------------------------------
+
+
+def library() -> MCPServer:
+    made = MCPServer("library")
+
+    @made.tool()
+    def long_text() -> str:
+        """Give a long text."""
+        return LONG
+
+    for number in range(60):
+        made.add_tool(lambda: "did it", name=f"thing_{number}", description=f"Does thing {number}.")
+    return made
+
+
+def small() -> MCPServer:
+    made = MCPServer("small")
+    made.add_tool(lambda: LONG, name="long_text", description="Gives a long text.")
+    return made
+
+
+def calling(name: str, **arguments: Any) -> dict[str, Any]:
+    return {"tool_calls": [{"name": name, "arguments": arguments}]}
+
+
+class Reader(ScriptedProvider):
+    """Calls for a long text, then reads on in it under the id that the text came with."""
+
+    def __init__(self, replies: list[Any], wanted: dict[str, Any]) -> None:
+        super().__init__(replies)
+        self.wanted = wanted
+
+    async def generate(self, request: Any) -> Any:
+        if len(self.requests) == 1:
+            key = request.messages[-1].text.split('read_result(id="')[1][:12]
+            again = ScriptedProvider([calling("read_result", id=key, **self.wanted)])
+            self.requests.append(request)
+            async for delta in again.generate(request):
+                yield delta
+            return
+        async for delta in super().generate(request):
+            yield delta
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [({"offset": 37_500}, LONG[37_500:37_600]), ({"search": "NEEDLE"}, "line 20000: the needle")],
+    ids=["by offset", "by words"],
+)
+async def test_a_result_that_is_too_long_is_cut_and_can_be_read_on(wanted: dict[str, Any], expected: str) -> None:
+    model = Reader([calling("long_text"), "in its place it reads on", "Found it."], wanted)
+    asked: list[str] = []
+
+    async def approve(call: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:
+        asked.append(call.name)
+        return Approval("once")
+
+    async with DialClient({"small": small()}, model, approve=approve) as dial:
+        turn = await dial.run(ASK)
+    assert turn.stop_reason is StopReason.ANSWERED
+    first, second = turn.tool_calls
+    assert len(str(first.result.content)) < 51_000
+    assert f"of {len(LONG):,} characters are left out here; read_result(id=" in str(first.result.content)
+    assert expected in str(second.result.content)
+    assert second.result.success
+    assert asked == ["long_text"], "reading on needs nobody's permission"
+    assert names(model.requests[0].tools) == ["long_text"]
+    assert names(model.requests[1].tools) == ["long_text", "read_result"]
+
+
+@pytest.mark.anyio
+async def test_a_result_is_read_on_in_the_next_turn_too_and_is_gone_with_the_client() -> None:
+    model = ScriptedProvider([calling("long_text"), "Done.", "Again."])
+    async with DialClient({"small": small()}, model) as dial:
+        turn = await dial.run(ASK)
+        await dial.run([*ASK, *turn.messages, Message.user("and now?")])
+        assert names(model.requests[2].tools) == ["long_text", "read_result"]
+    other = ScriptedProvider(["Again."])
+    async with DialClient({"small": small()}, other) as dial:
+        await dial.run([*ASK, *turn.messages, Message.user("and now?")])
+    assert names(other.requests[0].tools) == ["long_text"]
+
+
+@pytest.mark.anyio
+async def test_a_conversation_without_long_results_is_not_offered_to_read_on() -> None:
+    model = ScriptedProvider([calling("long_text"), "Done.", "Hello."])
+    async with DialClient({"small": small()}, model) as dial:
+        await dial.run(ASK)
+        await dial.run([Message.user("hi")])
+    assert names(model.requests[2].tools) == ["long_text"]
+
+
+@pytest.mark.anyio
+async def test_among_many_tools_the_model_searches_and_calls_what_it_found() -> None:
+    model = ScriptedProvider([calling("search_tools", query="do thing_42"), calling("thing_42"), "Done."])
+    async with DialClient({"library": library()}, model) as dial:
+        turn: Turn = await dial.run(ASK)
+        assert len(dial.tools) == 61
+    assert [str(record.result.content) for record in turn.tool_calls][1] == "did it"
+    assert turn.text == "Done."
+    assert names(model.requests[0].tools) == ["search_tools"]
+    assert names(model.requests[1].tools)[:2] == ["search_tools", "thing_42"]
+
+
+@pytest.mark.anyio
+async def test_a_result_nobody_has_kept_is_said_to_be_gone() -> None:
+    model = ScriptedProvider([calling("long_text"), calling("read_result", id="0" * 12), "Done."])
+    async with DialClient({"small": small()}, model) as dial:
+        turn = await dial.run(ASK)
+    assert "call the tool again" in str(turn.tool_calls[1].result.content)
+    assert not turn.tool_calls[1].result.success
+
+
+@pytest.mark.anyio
+async def test_a_server_is_pinned_in_its_entry(tmp_path: Path) -> None:
+    pinned = {**entry("Server"), "pinned": True}
+    model = ScriptedProvider(["Hello."])
+    async with DialClient({"library": library(), "raw": pinned}, model) as dial:
+        await dial.run(ASK)
+    assert names(model.requests[0].tools) == ["search_tools", "echo"]
+
+
+@pytest.mark.anyio
+async def test_the_hosts_own_tools_are_called_as_they_are_described_or_not_at_all() -> None:
+    wrong = [
+        calling("search_tools"),
+        calling("search_tools", query={"a": 1}),
+        calling("read_result", id="0", offset="x"),
+    ]
+    model = ScriptedProvider([calling("long_text"), *wrong, "Done."])
+    async with DialClient({"library": library()}, model, limits=Limits(max_consecutive_errors=9)) as dial:
+        turn = await dial.run(ASK)
+    said = [str(record.result.content) for record in turn.tool_calls[1:]]
+    assert all(text.startswith("The arguments do not fit") for text in said), said

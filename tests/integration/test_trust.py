@@ -1,0 +1,294 @@
+"""What the user trusts is one file, in one place, as it was when they looked at it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dial_client.cli import config_summary
+from dial_client.cli.trust_prompt import changes_since, trust_now
+from dial_client.errors import ConfigError
+from dial_client.settings import configuration
+from dial_client.settings.config_locations import is_user_config, real_location
+from dial_client.settings.config_trust import MAX_BYTES, EnvFiles, TrustedFile, TrustStore, read_found
+from tests.support.program import dial_chat
+
+SERVER: dict[str, Any] = {"command": "serve", "args": ["--port", "1"], "env": {"A": "1"}, "cwd": "sub"}
+posix_only = pytest.mark.skipif(sys.platform == "win32", reason="links and modes are those of POSIX")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder, and a data folder of the user that lies elsewhere."""
+    monkeypatch.setattr("platformdirs.user_data_dir", lambda name: str(tmp_path / "data" / name))
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    return tmp_path / "work"
+
+
+def written(folder: Path, *, name: str = "servers.json", **changes: Any) -> Path:
+    path = folder / name
+    path.write_text(json.dumps({"mcpServers": {"s": {**SERVER, **changes}}}, indent=1))
+    return path
+
+
+def trusted(path: Path) -> TrustedFile:
+    return trust_now(read_found(path), EnvFiles())
+
+
+def changes(path: Path) -> list[str] | None:
+    found = read_found(path)
+    before = TrustStore().find(found.location)
+    return None if before is None else [" ".join(row) for row in changes_since(before, found, EnvFiles())]
+
+
+def test_a_file_is_trusted_where_it_was_trusted_and_as_it_was(folder: Path) -> None:
+    path = written(folder)
+    assert changes(path) is None
+    trusted(path)
+    assert changes(path) == []
+    elsewhere = folder / "elsewhere"
+    elsewhere.mkdir()
+    assert changes(written(elsewhere)) is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"command": "other"},
+        {"args": ["--port", "2"]},
+        {"env": {"A": "2"}},
+        {"cwd": "other"},
+        {"autoApprove": ["*"]},
+        {"url": "http://127.0.0.1:1", "command": None},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_every_change_is_shown_as_a_difference(folder: Path, change: dict[str, Any]) -> None:
+    path = written(folder)
+    trusted(path)
+    written(folder, **change)
+    shown = changes(path)
+    assert shown
+    key = next(iter(change))
+    assert any(line.startswith("  | +") and (key in line or "2" in line) for line in shown)
+    written(folder)
+    assert changes(path) == []
+
+
+def test_a_file_of_variables_is_part_of_what_is_trusted(folder: Path) -> None:
+    path = written(folder, envFile=".env")
+    (folder / ".env").write_text("A=1\n")
+    trusted(path)
+    assert changes(path) == []
+    for text, word in (("A=2\n", "has changed"), (None, "is gone")):
+        (folder / ".env").unlink() if text is None else (folder / ".env").write_text(text)
+        assert [word in line and ".env" in line for line in changes(path) or []] == [True]
+
+
+def test_a_file_of_variables_that_appears_later_is_not_trusted(folder: Path) -> None:
+    path = written(folder, envFile=".env")
+    trusted(path)
+    (folder / ".env").write_text("LD_PRELOAD=./evil.so\n")
+    assert ["is new" in line for line in changes(path) or []] == [True]
+
+
+def test_a_file_of_variables_is_read_once(folder: Path) -> None:
+    path = written(folder, envFile=".env")
+    (folder / ".env").write_text("A=shown\n")
+    found, env_files = read_found(path), EnvFiles()
+    list(config_summary.rows(configuration.outline(found.data), env_files, folder))
+    (folder / ".env").write_text("A=changed\n")
+    path.write_text("{}")
+    settings = configuration.parse(found.data, path=str(path), read=env_files.read)
+    assert settings.servers["s"].env == {"A": "1"}
+    assert env_files.read(folder / ".env") == b"A=shown\n"
+
+
+@posix_only
+@pytest.mark.parametrize("named", ["../outside.env", "${HOME}/x.env", "~/x.env", "linked.env", "/etc/hosts", "pipe"])
+def test_before_consent_only_files_of_variables_inside_the_folder_are_read(folder: Path, named: str) -> None:
+    (folder.parent / "outside.env").write_text("A=1\n")
+    (folder / "linked.env").symlink_to(folder.parent / "outside.env")
+    os.mkfifo(folder / "pipe")
+    assert EnvFiles().peek(named, folder) is None
+    (folder / "inside.env").write_text("A=1\n")
+    assert EnvFiles().peek("inside.env", folder) == b"A=1\n"
+
+
+@posix_only
+def test_a_link_that_leads_elsewhere_now_is_not_trusted(folder: Path) -> None:
+    for name in ("one.json", "two.json"):
+        written(folder, name=name)
+    path = folder / "servers.json"
+    path.symlink_to("one.json")
+    trusted(path)
+    assert changes(path) == []
+    path.unlink()
+    path.symlink_to("two.json")
+    assert any("two.json" in line for line in changes(path) or [])
+
+
+@posix_only
+def test_a_link_to_the_users_own_file_is_not_the_users_own_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = folder.parent / "own"
+    own.mkdir()
+    monkeypatch.setattr("platformdirs.user_config_dir", lambda *_: str(own))
+    (folder / "servers.json").symlink_to(written(own))
+    assert not is_user_config(folder / "servers.json")  # its relative paths begin in this folder
+    assert is_user_config(own / "servers.json")
+    (folder / "link").symlink_to(own)
+    assert real_location(folder / "link" / "servers.json") == real_location(own / "servers.json")
+
+
+@posix_only
+def test_what_is_no_regular_file_or_too_large_is_not_read(folder: Path) -> None:
+    os.mkfifo(folder / "servers.json")
+    with pytest.raises(ConfigError, match="not a regular file"):
+        read_found(folder / "servers.json")
+    (folder / "large.json").write_text(" " * (MAX_BYTES + 1))
+    with pytest.raises(ConfigError, match="at most"):
+        read_found(folder / "large.json")
+
+
+@posix_only
+def test_what_is_kept_is_for_the_user_only(folder: Path) -> None:
+    trusted(written(folder))
+    [file] = (folder.parent / "data").rglob("*.json")
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert [path.stat().st_mode & 0o777 for path in (file.parent, file.parent.parent)] == [0o700, 0o700]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: text[:-5],
+        lambda _: "[" * 100_000,
+        lambda _: "null",
+        lambda text: text.replace('"form": 1', '"form": 2'),
+        lambda text: text.replace('"env_files": {}', '"env_files": []'),
+        lambda text: text.replace('"digest": "', '"digest": 1, "more": "'),
+        lambda text: text.replace("servers.json", "others.json"),
+    ],
+)
+def test_what_is_not_in_order_in_the_store_is_not_trusted(folder: Path, damage: Any) -> None:
+    path = written(folder)
+    trusted(path)
+    [file] = (folder.parent / "data").rglob("*.json")
+    before = file.read_text()
+    assert damage(before) != before
+    file.write_text(damage(before))
+    assert changes(path) is None
+    assert TrustStore().list() == []
+    trusted(path)
+    assert changes(path) == []
+
+
+def test_many_may_trust_at_once(folder: Path) -> None:
+    paths = []
+    for number in range(4):
+        (folder / str(number)).mkdir()
+        paths.append(written(folder / str(number), command=str(number)))
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(trusted, paths * 25))
+    assert [changes(path) for path in paths] == [[], [], [], []]
+    assert len(TrustStore().list()) == len(list((folder.parent / "data").rglob("*.*"))) == 4
+
+
+def test_only_the_named_file_of_a_store_is_read_as_its_place(folder: Path) -> None:
+    trusted(written(folder))
+    [file] = (folder.parent / "data").rglob("*.json")
+    file.rename(file.with_name("0" * 32 + ".json"))
+    assert TrustStore().list() == []
+
+
+def test_trust_is_given_listed_and_taken_back_without_a_terminal(tmp_path: Path) -> None:
+    path = written(tmp_path, command="no-such-program-anywhere", args=["x" * 400])
+    assert dial_chat(tmp_path, "tools").returncode == 2
+    given = dial_chat(tmp_path, "trust", "servers.json")
+    assert given.returncode == 0
+    assert "x" * 400 in given.stdout
+    assert f"trusted, until it changes: {path}" in given.stdout
+    assert dial_chat(tmp_path, "tools").returncode == 0
+    listed = json.loads(dial_chat(tmp_path, "trust", "--list", "--json").stdout)
+    assert [(one["path"], one["state"]) for one in listed] == [(str(path), "unchanged")]
+    written(tmp_path, command="another")
+    assert "changed" in dial_chat(tmp_path, "trust", "--list").stdout
+    changed = dial_chat(tmp_path, "tools")
+    assert changed.returncode == 2
+    assert "has changed since you trusted it" in changed.stderr
+    assert dial_chat(tmp_path, "trust", ".").returncode == 0
+    assert f"not trusted any more: {path}" in dial_chat(tmp_path, "trust", "--revoke").stdout
+    assert dial_chat(tmp_path, "tools").returncode == 2
+
+
+@pytest.mark.parametrize(
+    "words", [["trust", "--list", "x"], ["trust", "--list", "--revoke"], ["trust", "missing.json"], ["trust"]]
+)
+def test_what_trust_cannot_do_is_said(tmp_path: Path, words: list[str]) -> None:
+    done = dial_chat(tmp_path, *words)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_file_in_use_is_named(tmp_path: Path) -> None:
+    path = written(tmp_path, command="no-such-program-anywhere")
+    done = dial_chat(tmp_path, "servers", "--trust", "--json")
+    assert [one["config"] for one in json.loads(done.stdout)] == [str(path)]
+    assert f"configuration: {path}" in dial_chat(tmp_path, "servers", "-c", "servers.json").stderr
+    assert f"configuration: {path}" in dial_chat(tmp_path, "tools", "-v", "--trust").stderr
+
+
+def test_a_named_file_needs_no_trust(tmp_path: Path) -> None:
+    written(tmp_path, command="no-such-program-anywhere")
+    assert dial_chat(tmp_path, "tools", "-c", "servers.json").returncode == 0
+
+
+def said_of(server: dict[str, Any]) -> str:
+    outline = configuration.outline(json.dumps({"mcpServers": {"s": server}}))
+    return config_summary.rendered(config_summary.rows(outline, EnvFiles(), Path()), None)
+
+
+@pytest.mark.parametrize(
+    ("words", "is_marked"),
+    [
+        (["npx", "-y", "@scope/server"], True),
+        (["/usr/bin/npx", "server@latest"], True),
+        (["npx.cmd", "-y", "@scope/server@1.2.3"], False),
+        (["uvx", "server"], True),
+        (["uvx", "server==1.2"], False),
+        (["pipx", "run", "server"], True),
+        (["python", "-m", "server"], False),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_program_that_is_fetched_in_its_newest_version_is_marked(words: list[str], is_marked: bool) -> None:
+    assert ("whatever version is newest" in said_of({"command": words[0], "args": words[1:]})) == is_marked
+
+
+@pytest.mark.parametrize(
+    "name", ["LD_PRELOAD", "PYTHONPATH", "PYTHONINSPECT", "NODE_OPTIONS", "BASH_ENV", "DYLD_INSERT_LIBRARIES", "Path"]
+)
+def test_a_variable_that_changes_what_programs_run_is_marked(name: str) -> None:
+    assert f'"{name}" = ***  (!)' in said_of({"command": "x", "env": {name: "hidden"}})
+
+
+def test_a_login_shows_its_addresses_and_hides_its_secrets() -> None:
+    oauth = {"issuer": "https://stranger.example", "client_secret": "hidden", "privateKey": "${THE_KEY}"}
+    said = said_of({"url": "https://far.example", "oauth": oauth})
+    assert '"issuer" = "https://stranger.example"' in said
+    assert '"privateKey" = ${THE_KEY}' in said
+    assert "hidden" not in said
+
+
+def test_keys_of_other_spellings_and_unknown_ones_are_shown_too() -> None:
+    said = said_of({"httpUrl": "https://far.example", "always_allow": ["*"], "whatever": {"a": [1]}})
+    assert 'connects to            "https://far.example"' in said
+    assert 'runs without asking    "*"' in said
+    assert '"whatever"             {"a": [1]}' in said

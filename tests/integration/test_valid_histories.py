@@ -1,0 +1,104 @@
+"""What is stored of a conversation becomes a valid history, whatever was lost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dial_client.conversations.history import CUT_OFF, INTERRUPTED, as_it_stands, missing, valid_history
+from dial_client.messages import Message, Role, ToolCallRequest, ToolCallResult
+from dial_client.stores.conversation_store import Conversation
+from tests.support.managed_conversations import assert_valid, dialogue
+
+A, B = ToolCallRequest("a", "add", {}), ToolCallRequest("b", "add", {})
+
+
+def answer(call: ToolCallRequest, text: str) -> Message:
+    return Message.tool(call, ToolCallResult(call.id, success=not text.startswith("["), content=text))
+
+
+@pytest.mark.parametrize(
+    ("stored", "history"),
+    [
+        ([], []),
+        (dialogue("hi", "ho"), dialogue("hi", "ho")),
+        (
+            [Message.assistant("", [A, B]), answer(A, "1"), answer(B, "2"), Message.assistant("3")],
+            [Message.assistant("", [A, B]), answer(A, "1"), answer(B, "2"), Message.assistant("3")],
+        ),
+        (
+            [Message.assistant("", [A, B])],
+            [Message.assistant("", [A, B]), answer(A, INTERRUPTED), answer(B, INTERRUPTED)],
+        ),
+        (
+            [Message.assistant("", [A, B]), answer(B, "2"), Message.user("and?")],
+            [Message.assistant("", [A, B]), answer(A, INTERRUPTED), answer(B, "2"), Message.user("and?")],
+        ),
+        (
+            [Message.assistant("", [A]), Message.user("another program"), answer(A, "1")],
+            [Message.assistant("", [A]), answer(A, "1"), Message.user("another program")],
+        ),
+        (
+            [Message.assistant("", [A]), Message.assistant("", [A]), answer(A, "1")],
+            [Message.assistant("", [A]), answer(A, INTERRUPTED), Message.assistant("", [A]), answer(A, "1")],
+        ),
+        ([answer(A, "0"), *dialogue("hi")], dialogue("hi")),
+        (
+            [Message.assistant("", [A]), answer(A, "1"), answer(A, "2")],
+            [Message.assistant("", [A]), answer(A, "1")],
+        ),
+    ],
+)
+def test_a_history_is_made_valid_and_nothing_else(stored: Sequence[Message], history: Sequence[Message]) -> None:
+    assert valid_history(stored) == tuple(history)
+
+
+some_messages = st.lists(
+    st.sampled_from([Message.user("hi"), Message.assistant("ho"), answer(A, "1"), answer(B, "2")])
+    | st.builds(Message.assistant, st.just(""), st.lists(st.sampled_from([A, B]), unique_by=lambda call: call.id))
+)
+
+
+@given(some_messages, some_messages)
+def test_any_history_becomes_valid_and_stays_so(stored: list[Message], later: list[Message]) -> None:
+    history = valid_history(stored)
+    assert_valid(history)
+    assert valid_history(history) == history
+    assert [one for one in history if one.role is not Role.TOOL] == [one for one in stored if one.role is not Role.TOOL]
+    assert_valid(valid_history([*stored, *later]))
+
+
+def of(stored: Sequence[Message], unfinished: Sequence[Message], *, running: bool = False) -> Conversation:
+    now = datetime.now(UTC)
+    return Conversation("c", "", now, now, tuple(stored), running=running, turn="t", unfinished=tuple(unfinished))
+
+
+CUT = Message.assistant(f"It is\n\n{CUT_OFF}")
+
+
+@pytest.mark.parametrize(
+    ("stored", "unfinished", "added"),
+    [
+        ([], [], []),
+        (dialogue("hi"), [], []),
+        (dialogue("hi"), [CUT], [CUT]),
+        (dialogue("hi", "ho"), [], []),
+        ([Message.assistant("", [A, B])], [answer(B, "2")], [answer(A, INTERRUPTED), answer(B, "2")]),
+        ([Message.assistant("", [A, B]), answer(A, "1"), answer(B, "2")], [answer(A, "1")], []),
+        ([Message.assistant("", [A]), answer(A, "1")], [CUT], [CUT]),
+    ],
+)
+def test_what_a_killed_turn_left_is_completed_and_then_shown(
+    stored: Sequence[Message], unfinished: Sequence[Message], added: Sequence[Message]
+) -> None:
+    dead = of(stored, unfinished)
+    assert missing(dead) == tuple(added)
+    read = as_it_stands(dead)
+    assert read.messages == (*stored, *added)
+    answered = stored == dialogue("hi", "ho")
+    assert len(read.notes) == (0 if answered else 1)
+    assert as_it_stands(of(stored, unfinished, running=True)).notes == ()

@@ -1,0 +1,1 @@
+"""What several tests share: servers, endpoints, browsers, stores, and data."""

@@ -1,0 +1,44 @@
+"""A program that is killed: says something in a conversation and prints what happens, a line of JSON each.
+
+``python -m tests.support.conversation_program JSON``: what it is to do, under the names that `main` reads. After
+``reads`` events it reads no more, and waits to be killed.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from dial_client import ConversationManager, DialClient, ScriptedProvider, SQLStore
+from dial_client.events import to_dict
+
+LIFETIME = 100.0
+
+
+def server(ran: str) -> dict[str, Any]:
+    """Give the entry of the server that writes into `ran` what it does."""
+    return {"command": sys.executable, "args": [str(Path(__file__).parent / "servers" / "call_counter.py"), ran]}
+
+
+async def main(wanted: dict[str, Any]) -> None:
+    store = SQLStore(wanted["store"])
+    async with DialClient({"counting": server(wanted["ran"])}, ScriptedProvider(wanted["replies"])) as dial:
+        manager = ConversationManager(dial, store, lease=wanted["lease"])
+        async with aclosing(manager.stream_chat(wanted["conversation"], "Do it!")) as events:
+            read = 0
+            async for event in events:
+                print(json.dumps(to_dict(event)), flush=True)
+                read += 1
+                if read >= wanted["reads"]:
+                    break
+            with anyio.move_on_after(LIFETIME):
+                await anyio.sleep_forever()
+
+
+if __name__ == "__main__":
+    anyio.run(main, json.loads(sys.argv[1]))

@@ -1,0 +1,71 @@
+"""How a reply of the Messages API ends, and what may be in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from tests.support.deviations.case import CALLS, DONE, REFUSED, TRUNCATED, A, Case, cut, same
+from tests.support.model_endpoint import Say
+
+
+def blocks(*sent: dict[str, Any], finish: str = "end_turn", deltas: Sequence[Any] = (), **more: Any) -> Case:
+    """Give a message of these blocks, in both forms; `deltas` is the stop's delta in place of the usual."""
+    stop = {"stop_reason": finish, **more}
+    begin = {"type": "message_start", "message": {"content": [], "usage": {"input_tokens": 3}}}
+    starts = [{"type": "content_block_start", "index": at, "content_block": block} for at, block in enumerate(sent)]
+    end = [{"type": "message_delta", "delta": stop, "usage": {"output_tokens": 2}}, {"type": "message_stop"}]
+    usage = {"input_tokens": 3, "output_tokens": 2}
+    whole = {"type": "message", "content": list(sent), "usage": usage, **stop}
+    return Case(
+        [{"wire": "messages", "events": [begin, *starts, *deltas, *end]}, DONE],
+        [{"wire": "messages", "body": whole}, DONE],
+    )
+
+
+_HALF = {"type": "text", "text": "Half"}
+_USE = {"type": "tool_use", "id": "a", "name": "echo", "input": {"text": "a"}}
+_OVERLOADED = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
+
+MESSAGES: dict[str, Case] = {
+    "a refusal with its reason": replace(
+        blocks(_HALF, finish="refusal", stop_details={"explanation": "not this"}), text="Half", stop=REFUSED
+    ),
+    "model_context_window_exceeded": replace(
+        blocks(_HALF, _USE, finish="model_context_window_exceeded"), text="Half", stop=TRUNCATED
+    ),
+    "an unknown stop reason": replace(blocks(_HALF, _USE, finish="tired"), text="Half", stop=TRUNCATED),
+    "end_turn with a call": replace(blocks(_USE), ran=(A,)),
+    "a block nobody knows": replace(blocks({"type": "future", "data": 1}, _HALF), text="Half"),
+    "a delta nobody knows": replace(
+        blocks(
+            _HALF, deltas=[{"type": "content_block_delta", "index": 0, "delta": {"type": "future"}}, {"type": "new"}]
+        ),
+        text="Half",
+    ),
+    "a pause": Case(
+        [*blocks(_HALF, finish="pause_turn").streamed[:1], *blocks({"type": "text", "text": " more"}).streamed[:1]],
+        [*blocks(_HALF, finish="pause_turn").whole[:1], *blocks({"type": "text", "text": " more"}).whole[:1]],
+        text="Half more",
+    ),
+    "a pause without an end": Case(blocks(_HALF, finish="pause_turn").streamed[:1], text="script ends", stop=None),
+    "an error": Case(
+        [{"wire": "messages", "events": [_OVERLOADED]}],
+        [{"wire": "messages", "body": _OVERLOADED}],
+        text="Overloaded",
+        stop=None,
+    ),
+    "an error in the middle": same(
+        {
+            "wire": "messages",
+            "events": [{"type": "content_block_start", "index": 0, "content_block": _HALF}, _OVERLOADED],
+        },
+        text="Overloaded",
+        stop=None,
+    ),
+    "cut in the text": same(cut("messages", Say("Half", pieces=1), 4), text="Half", stop=TRUNCATED),
+    "cut in a call": same(cut("messages", Say("Half", CALLS), 9), text="Half", stop=TRUNCATED),
+    "cut behind whole calls": same(cut("messages", Say("Half", CALLS, pieces=1), 11), text="Half", stop=TRUNCATED),
+    "cut before a word": same(cut("messages", Say("Half"), 2), text="broke", stop=None),
+}

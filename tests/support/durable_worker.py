@@ -1,0 +1,89 @@
+"""A worker that may be killed: ``python -m tests.support.durable_worker JSON``; it ends with its standard input.
+
+Each turn takes three calls, one after the other. The model and the tool write into ``log`` what they do, a line each:
+``asked TURN ROUND``, ``called TURN ROUND``.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import anyio
+from anyio import to_thread
+from mcp.server import MCPServer
+
+from dial_client import DialClient, Limits, SQLStore, ToolCallRequest
+from dial_client.durable import DurableTurns
+from dial_client.messages import Role
+from dial_client.model import CallChunk, Completion, Delta, FinishReason, ModelRequest, TextChunk
+
+ROUNDS = 3
+LEASE = 1.5
+"""Seconds: what a killed worker held is free after these."""
+
+
+class Steps:
+    """A model that calls ``step`` three times, whatever comes of it, and then says so."""
+
+    name = "steps"
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+
+    async def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        asked = max(at for at, message in enumerate(request.messages) if message.role is Role.USER)
+        turn = request.messages[asked].text
+        number = sum(message.role is Role.TOOL for message in request.messages[asked:])
+        await anyio.sleep(0.02)
+        write(self._log, f"asked {turn} {number}")
+        if number < ROUNDS:
+            yield CallChunk(ToolCallRequest(f"call_{number}", "step", {"turn": turn, "number": number}))
+            yield Completion(FinishReason.TOOL_CALLS)
+        else:
+            yield TextChunk(f"Done {turn}.")
+            yield Completion(FinishReason.STOP)
+
+    async def aclose(self) -> None:
+        pass
+
+
+def write(log: Path, line: str) -> None:
+    """Add a line; whole, whoever else writes."""
+    with log.open("a", encoding="utf-8") as file:
+        file.write(f"{line}\n")
+
+
+def steps(log: Path) -> MCPServer:
+    """Make the server whose tool counts."""
+    server = MCPServer("steps")
+
+    @server.tool()
+    async def step(turn: str, number: int) -> str:
+        write(log, f"called {turn} {number}")
+        await anyio.sleep(0.1)
+        return "stepped"
+
+    return server
+
+
+async def main(wanted: dict[str, Any]) -> None:
+    log, store = Path(wanted["log"]), SQLStore(wanted["store"])
+    limits = Limits(timeout=600, max_repeats=99)
+    async with (
+        DialClient({"steps": steps(log)}, Steps(log), limits=limits) as dial,
+        DurableTurns(dial, store, wanted["database"], look_every=0.5, not_begun=3.0, lease=LEASE) as turns,
+    ):
+        async with anyio.create_task_group() as group:
+            for number, conversation in enumerate(wanted["conversations"]):
+                group.start_soon(turns.start, conversation, f"{wanted['name']}{number}")
+        print("started", flush=True)
+        await to_thread.run_sync(sys.stdin.read, abandon_on_cancel=True)
+    await store.aclose()
+
+
+if __name__ == "__main__":
+    anyio.run(main, json.loads(sys.argv[1]))

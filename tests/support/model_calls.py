@@ -1,0 +1,66 @@
+"""One exchange with a stand-in model, for tests of how it is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dial_client.deadline import Deadline
+from dial_client.formats import NativeFormatHandler
+from dial_client.formats.format_selection import ActiveFormat
+from dial_client.limits import Limits
+from dial_client.messages import Message, ToolSpec
+from dial_client.model import Completion, FinishReason, ToolFormatHandler, separate_instructions
+from dial_client.turns.context_window import ContextWindow
+from dial_client.turns.conversation_context import ConversationContext
+from dial_client.turns.instructions import TurnInstructions
+from dial_client.turns.model_call import ModelCaller
+from dial_client.turns.resolution import Reply
+from dial_client.turns.turn_recorder import TurnRecorder
+from tests.support.fakes import Heard, Model, Step
+
+QUESTION = Message.user("What time is it?")
+NOW = ToolSpec("now", "Tells the time.", {"type": "object", "properties": {}}, server="clock", tool="now")
+STOP = Completion(FinishReason.STOP)
+
+
+class Exchange:
+    """An asker, its model, and what was heard of it."""
+
+    def __init__(
+        self,
+        *replies: Sequence[Step],
+        handler: ToolFormatHandler | None = None,
+        stream: bool = True,
+        seconds: float = 60,
+        automatic: bool = False,
+        guidance: str | None = "",
+        context_window: int | None = None,
+    ) -> None:
+        self.model = Model(*replies)
+        self.heard = Heard()
+        self.recorder = TurnRecorder()
+        self.tools: tuple[ToolSpec, ...] = (NOW,)
+        handler = handler or NativeFormatHandler()
+        deadline = Deadline(seconds)
+        self.window = ContextWindow(context_window)
+        chosen = ActiveFormat(handler, automatic=automatic)
+        self.asker = ModelCaller(
+            self.model,
+            chosen,
+            self.window,
+            lambda: self.tools,
+            deadline,
+            self.recorder,
+            Limits(),
+            stream,
+            TurnInstructions(guidance=guidance),
+        )
+
+    async def ask(self, depth: int = 0, *messages: Message) -> Reply:
+        instructions, conversation = separate_instructions(messages or (QUESTION,))
+        asker = replace(self.asker, instructions=replace(self.asker.instructions, conversation=instructions))
+        return await asker(ConversationContext(conversation, 5, depth), self.heard.emit)
+
+    async def in_words(self, depth: int = 0) -> Reply:
+        return await self.asker.in_words(ConversationContext((QUESTION,), 5, depth), self.heard.emit)

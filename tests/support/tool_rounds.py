@@ -1,0 +1,60 @@
+"""A round of calls: an executor, servers that do what they are told to, and what was heard of it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from mcp_types import CallToolResult
+
+from dial_client.deadline import Deadline
+from dial_client.limits import Limits
+from dial_client.messages import ToolCallRequest, ToolCallResult
+from dial_client.servers.connection import Connection
+from dial_client.servers.session import OnProgress
+from dial_client.tools.approval import ApprovalChecker, Approver, PolicyRules
+from dial_client.tools.catalog import catalog_of
+from dial_client.tools.executor import ToolExecutor
+from tests.support.fakes import Behaviour, Heard, text_result
+
+STRICT = {
+    "type": "object",
+    "properties": {"count": {"type": "integer"}, "unit": {"type": "string"}},
+    "required": ["count"],
+}
+
+
+class Round:
+    """An executor with servers, and what was heard of the calls."""
+
+    def __init__(
+        self, *servers: Connection, approve: Approver | None = None, rules: PolicyRules | None = None, **limits: Any
+    ) -> None:
+        catalog = catalog_of(servers)
+        checker = ApprovalChecker(rules or PolicyRules(), approve)
+        self.executor = ToolExecutor(lambda: catalog, checker, Limits(**limits))
+        self.heard = Heard()
+
+    async def run(self, *calls: ToolCallRequest, seconds: float = 1000) -> tuple[ToolCallResult, ...]:
+        return await self.executor.execute_all(calls, self.heard.emit, Deadline(seconds))
+
+
+def call(name: str, /, *, id_: str = "1", **arguments: Any) -> ToolCallRequest:
+    return ToolCallRequest(id_, name, arguments)
+
+
+def runs(behaviour: Callable[[], Awaitable[object]], said: str = "done") -> Behaviour:
+    """Make a server's behaviour of something that takes neither a name nor arguments."""
+
+    async def answer(tool: str, arguments: Mapping[str, Any], on_progress: OnProgress) -> CallToolResult:
+        await behaviour()
+        return text_result(said)
+
+    return answer
+
+
+def fails(error: Exception) -> Behaviour:
+    async def answer(tool: str, arguments: Mapping[str, Any], on_progress: OnProgress) -> CallToolResult:
+        raise error
+
+    return answer

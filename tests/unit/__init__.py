@@ -1,0 +1,1 @@
+"""Tests of single modules: no process, no network, no SDK; see `conftest`."""

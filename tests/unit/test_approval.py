@@ -1,0 +1,284 @@
+"""Who may call what: a deny wins, then what is allowed, then a person; and whatever goes wrong is a no."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from dial_client.messages import ToolCallRequest, ToolSpec
+from dial_client.settings.policy_config import policy_from
+from dial_client.tools.approval import Approval, ApprovalChecker, Decision, PolicyRules
+from dial_client.tools.catalog import offered_names
+from tests.support.fakes import unhurried
+
+CALL = ToolCallRequest("1", "now", {})
+
+
+def spec(server: str = "clock", tool: str = "now", name: str | None = None) -> ToolSpec:
+    return ToolSpec(tool if name is None else name, "", {}, server=server, tool=tool)
+
+
+class Person:
+    """Answers as told, and remembers what was asked."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+        self.asked: list[tuple[ToolCallRequest, ToolSpec, str]] = []
+
+    async def __call__(self, call: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:
+        self.asked.append((call, tool, server))
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer  # type: ignore[no-any-return]  # programs give what they like
+
+
+# --- rules ----------------------------------------------------------------------------------------
+
+HITS = ["*", "clock/now", "clock/*", "*/now", "c?ock/n?w", "*/*"]
+MISSES = [
+    "NOW",
+    "no",
+    "w",
+    "",
+    "clock",
+    "clock__now",
+    "clock__*",
+    "clock.now",
+    "other/*",
+    "clock/NOW",
+    "/now",
+    "clock/",
+]
+OWN_NAMES = ["now", "n?w", "no*"]
+
+
+@pytest.mark.parametrize(("pattern", "matches"), [(p, True) for p in HITS] + [(p, False) for p in MISSES])
+def test_a_tool_is_named_with_its_server(pattern: str, matches: bool) -> None:
+    assert PolicyRules(allow=(pattern,)).allows(spec()) == matches
+    assert PolicyRules(deny=(pattern,)).denies(spec()) == matches
+
+
+@pytest.mark.parametrize("pattern", OWN_NAMES)
+def test_a_deny_without_a_server_means_the_tools_own_name_and_such_an_allow_means_nothing(pattern: str) -> None:
+    assert PolicyRules(deny=(pattern,)).denies(spec())
+    assert PolicyRules(deny=(pattern,)).denies(spec("other", "now", "other__now"))
+    assert not PolicyRules(allow=(pattern,)).allows(spec())
+
+
+RENAMED = spec("clock", "now.utc", "clock__now_utc")
+
+
+@pytest.mark.parametrize("pattern", ["now.utc", "now*", "clock/now.utc", "*/now.*"])
+def test_a_deny_holds_whatever_the_tool_is_offered_as(pattern: str) -> None:
+    assert PolicyRules(deny=(pattern,)).denies(RENAMED)
+
+
+def test_the_first_slash_ends_the_servers_name() -> None:
+    odd = spec("git", "evil/x")
+    assert PolicyRules(allow=("git/*",)).allows(odd)
+    assert PolicyRules(allow=("git/evil/*",)).allows(odd)
+    assert not PolicyRules(allow=("git/*",)).allows(spec("git/evil", "x"))
+    assert not PolicyRules(allow=("g*/x",)).allows(odd)
+
+
+def test_what_a_servers_configuration_approves_is_approved_at_that_server_only() -> None:
+    rules = PolicyRules(auto_approve={"clock": ("now", "get_*")})
+    assert rules.allows(spec("clock", "now"))
+    assert rules.allows(spec("clock", "get_zone"))
+    assert not rules.allows(spec("other", "now"))
+    assert not rules.allows(spec("clock", "set_zone"))
+
+
+SERVERS = st.sampled_from(["clock", "evil", "a", "a__b", "a b", "b"])
+TOOLS = st.sampled_from(["now", "clock__now", "b__now", "clock/now", "a_b__x", "clock__now_0123456789"])
+
+
+@unhurried
+@given(st.sets(st.tuples(SERVERS, TOOLS), min_size=1, max_size=5), st.sampled_from(["clock", "a", "b", "a__b", "a_b"]))
+@example({("clock", "now"), ("evil", "clock__now")}, "clock")
+@example({("a", "b__now"), ("a__b", "now")}, "a__b")
+def test_no_tool_borrows_what_was_allowed_to_another_server(keys: set[tuple[str, str]], trusted: str) -> None:
+    """Somebody allows all of one server: a tool elsewhere must not be let through because of what it calls itself."""
+    servers = {"clock", "a", "b", "a__b", "a b", *(server for server, _ in keys)}
+    for (server, tool), name in offered_names(keys).items():
+        rules = PolicyRules(allow=(f"{trusted}/*",), auto_approve=dict.fromkeys(servers, ()))
+        assert rules.allows(spec(server, tool, name)) == (server == trusted)
+
+
+# --- decisions ------------------------------------------------------------------------------------
+
+
+def test_a_deny_wins_over_every_allow() -> None:
+    rules = PolicyRules(allow=("*",), deny=("now",), auto_approve={"clock": ("*",)})
+    known = ApprovalChecker(rules, None).decided(spec())
+    assert known is not None
+    assert not known.allowed
+    assert known.reason
+
+
+def test_without_an_approver_all_the_rest_is_let_through() -> None:
+    known = ApprovalChecker(PolicyRules(), None).decided(spec())
+    assert known is not None
+    assert known.allowed
+
+
+def test_with_an_approver_nothing_is_known_that_no_rule_says() -> None:
+    person = Person()
+    assert ApprovalChecker(PolicyRules(), person).decided(spec()) is None
+    assert ApprovalChecker(PolicyRules(allow=("clock/now",)), person).decided(spec()) == Approval("once")
+    assert person.asked == []
+
+
+DECIDED: list[tuple[PolicyRules, bool, str | None]] = [
+    (PolicyRules(deny=("now",)), True, "--deny now"),
+    (PolicyRules(allow=("clock/*",)), True, "--allow clock/*"),
+    (PolicyRules(auto_approve={"clock": ("*",)}), True, "autoApprove of clock"),
+    (PolicyRules(policy=policy_from([{"allow": "clock/*"}])), True, "policy rule 1"),
+    (PolicyRules(policy=policy_from([{"deny": "clock/*"}])), False, "policy rule 1"),
+    (PolicyRules(policy=policy_from([{"ask": "clock/*"}])), False, "no approver"),
+    (PolicyRules(policy=policy_from([{"ask": "clock/*"}])), True, None),
+    (PolicyRules(), False, "no approver"),
+    (PolicyRules(), True, None),
+]
+
+
+@pytest.mark.parametrize(("rules", "asks", "decided_by"), DECIDED, ids=str)
+def test_a_decision_says_what_it_comes_from(rules: PolicyRules, asks: bool, decided_by: str | None) -> None:
+    known = ApprovalChecker(rules, Person() if asks else None).decided(spec())
+    assert (None if known is None else known.decided_by) == decided_by
+
+
+@pytest.mark.anyio
+async def test_an_answer_is_the_users_unless_the_approver_says_otherwise() -> None:
+    approvals = ApprovalChecker(
+        PolicyRules(), Person(Approval("once"), Approval("once", decided_by="--yes"), None, Approval("session"))
+    )
+    assert [(await approvals.ask(CALL, spec())).decided_by for _ in range(5)] == [
+        "the user",
+        "--yes",
+        "no approver",
+        "the user",
+        "grant for the session",
+    ]
+
+
+def test_a_decision_that_is_none_is_an_error() -> None:
+    with pytest.raises(ValueError, match="maybe"):
+        Approval("maybe")
+    assert Approval("deny") == Approval(Decision.DENY)
+
+
+@pytest.mark.anyio
+async def test_a_person_is_asked_with_the_call_the_tool_and_the_server() -> None:
+    person = Person(Approval("once"))
+    tool = spec()
+    assert (await ApprovalChecker(PolicyRules(), person).ask(CALL, tool)).allowed
+    assert person.asked == [(CALL, tool, "clock")]
+
+
+@pytest.mark.anyio
+async def test_a_no_comes_with_its_reason() -> None:
+    answer = await ApprovalChecker(PolicyRules(), Person(Approval("deny", "too dear"))).ask(CALL, spec())
+    assert (answer.allowed, answer.reason) == (False, "too dear")
+
+
+HOW_LONG = [("once", 2), ("session", 1), ("always", 1), ("deny", 2)]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("decision", "questions"), HOW_LONG, ids=[decision for decision, _ in HOW_LONG])
+async def test_an_answer_holds_for_as_long_as_it_says(decision: str, questions: int) -> None:
+    person = Person(Approval(decision), Approval(decision))
+    approvals = ApprovalChecker(PolicyRules(), person)
+    for _ in range(2):
+        await approvals.ask(CALL, spec())
+    assert len(person.asked) == questions
+    assert (approvals.decided(spec()) is not None) == (decision in ("session", "always"))
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("other", [spec("other", "now"), spec("clock", "set"), spec("other", "x", "now")], ids=str)
+async def test_what_was_granted_is_granted_to_that_tool_of_that_server_only(other: ToolSpec) -> None:
+    approvals = ApprovalChecker(PolicyRules(), Person(Approval("session")))
+    await approvals.ask(CALL, spec())
+    assert approvals.decided(other) is None
+    assert approvals.decided(spec(name="clock__now")) is not None, "the same tool, offered under another name"
+
+
+BROKEN: list[tuple[str, Any]] = [
+    ("raises", OSError("no terminal")),
+    ("gives nothing", None),
+    ("gives True", True),
+    ("gives a word", "once"),
+]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("answer", [answer for _, answer in BROKEN], ids=[name for name, _ in BROKEN])
+async def test_an_approver_that_breaks_is_a_no(answer: Any) -> None:
+    approvals = ApprovalChecker(PolicyRules(), Person(answer, Approval("once")))
+    refused = await approvals.ask(CALL, spec())
+    assert not refused.allowed
+    assert "terminal" not in refused.reason, "what broke is nothing for the model"
+    assert (await approvals.ask(CALL, spec())).allowed, "and the next question is asked all the same"
+
+
+@pytest.mark.anyio
+async def test_questions_come_one_after_the_other_and_one_answer_can_settle_the_rest() -> None:
+    asking = 0
+    asked = 0
+
+    async def person(call: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:
+        nonlocal asking, asked
+        asking, asked = asking + 1, asked + 1
+        await anyio.wait_all_tasks_blocked()
+        assert asking == 1
+        asking -= 1
+        return Approval("session")
+
+    approvals = ApprovalChecker(PolicyRules(), person)
+    answers: list[Approval] = []
+
+    async def ask(tool: ToolSpec) -> None:
+        answers.append(await approvals.ask(CALL, tool))
+
+    async with anyio.create_task_group() as group:
+        for tool in [spec(), spec(), spec(), spec(tool="other")]:
+            group.start_soon(ask, tool)
+    assert asked == 2
+    assert [answer.allowed for answer in answers] == [True] * 4
+
+
+@pytest.mark.anyio
+async def test_a_question_that_is_cancelled_does_not_block_the_next() -> None:
+    began = anyio.Event()
+
+    async def person(call: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:
+        if not began.is_set():
+            began.set()
+            await anyio.sleep_forever()
+        return Approval("once")
+
+    approvals = ApprovalChecker(PolicyRules(), person)
+    async with anyio.create_task_group() as group:
+        group.start_soon(approvals.ask, CALL, spec())
+        await began.wait()
+        group.cancel_scope.cancel()
+    with anyio.fail_after(20):
+        assert (await approvals.ask(CALL, spec())).allowed
+
+
+@pytest.fixture
+def made_early() -> ApprovalChecker:
+    """Made as a program makes it: before there is an event loop."""
+    return ApprovalChecker(PolicyRules(), Person(Approval("once")))
+
+
+@pytest.mark.anyio
+async def test_an_approver_can_be_given_before_there_is_an_event_loop(made_early: ApprovalChecker) -> None:
+    assert (await made_early.ask(CALL, spec())).allowed

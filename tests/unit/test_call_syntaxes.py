@@ -1,0 +1,158 @@
+"""Calls printed as text where the wire has its own: they run if they fit what is on offer, and nothing else does."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dial_client.formats import NativeFormatHandler, handler_for
+from dial_client.formats.call_syntaxes import HIDDEN
+from dial_client.formats.special_tokens import CONTROL
+from dial_client.formats.stream_parser import ReplyParser
+from dial_client.messages import ToolSpec
+from dial_client.model import ReplyReader, ToolFormat
+from tests.support.call_syntax_cases import DECOYS, EVERY, OFFERED, ROWS, WHOLE, Row
+
+CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
+
+
+def heard(reader: ReplyReader, pieces: list[str]) -> Row:
+    shown, reasoning = [], []
+    for piece in pieces:
+        shown.append(reader.feed(piece))
+        reasoning.append(reader.reasoning())
+    rest, calls = reader.finish()
+    assert all(call.unreadable is None for call in calls)
+    said = [(call.name, dict(call.arguments)) for call in calls]
+    return Row("".join(pieces), said, "".join(shown) + rest, "".join(reasoning) + reader.reasoning())
+
+
+def native() -> ReplyReader:
+    return NativeFormatHandler().reader(OFFERED)
+
+
+@pytest.mark.parametrize("row", EVERY.values(), ids=EVERY)
+def test_a_printed_call_runs_if_and_only_if_it_fits(row: Row) -> None:
+    assert heard(native(), [row.text]) == row
+
+
+@pytest.mark.parametrize("row", EVERY.values(), ids=EVERY)
+def test_it_is_the_same_character_by_character(row: Row) -> None:
+    assert heard(native(), list(row.text)) == row
+
+
+@pytest.mark.parametrize("row", EVERY.values(), ids=EVERY)
+@settings(deadline=None, max_examples=25)
+@given(cuts=st.lists(st.integers(0, 1000), max_size=8))
+def test_it_is_the_same_wherever_a_stream_is_cut(row: Row, cuts: list[int]) -> None:
+    places = sorted({0, len(row.text), *(cut % (len(row.text) + 1) for cut in cuts)})
+    pieces = [row.text[begin:end] for begin, end in pairwise(places)]
+    assert heard(native(), pieces) == row
+
+
+@pytest.mark.parametrize("row", EVERY.values(), ids=EVERY)
+def test_nobody_sees_a_marker_outside_code(row: Row) -> None:
+    seen = CODE.sub("", heard(native(), list(row.text)).shown)
+    assert not any(tag in seen for tag in HIDDEN)
+    assert not re.search(CONTROL, seen)
+
+
+@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
+def test_nothing_runs_where_nothing_is_on_offer(row: Row) -> None:
+    assert heard(NativeFormatHandler().reader(()), [row.text]).calls == []
+
+
+@pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.calls and name not in WHOLE])
+def test_words_around_a_call_are_shown_and_it_runs(name: str) -> None:
+    row = ROWS[name]
+    around = heard(native(), list(f"Let me look.\n{row.text}"))
+    assert around.calls == row.calls
+    assert around.shown.startswith("Let me look.\n")
+
+
+@pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.calls])
+@pytest.mark.parametrize("format_", [ToolFormat.REACT, ToolFormat.XML])
+def test_the_text_formats_know_the_dialects_too(format_: ToolFormat, name: str) -> None:
+    row = ROWS[name]
+    read = heard(handler_for(format_).reader(OFFERED), list(row.text))
+    assert read.calls == (row.calls[:1] if format_ is ToolFormat.REACT else row.calls)
+
+
+@pytest.mark.parametrize("row", DECOYS.values(), ids=DECOYS)
+def test_what_follows_a_decoy_still_runs(row: Row) -> None:
+    read = heard(native(), list(f"{row.text}\n\n<tool_call>{{'name': 'list_all', 'arguments': {{}}}}</tool_call>"))
+    assert [name for name, _ in read.calls] == ["list_all"]
+
+
+def test_sanitizing_takes_out_calls_of_any_tool() -> None:
+    known = {name: row for name, row in ROWS.items() if name != "glm, nothing to say"}  # a word like any other
+    for row in known.values():
+        assert NativeFormatHandler().sanitize_response(row.text) == row.shown.strip()
+    assert NativeFormatHandler().parse_response(ROWS["hermes"].text) == ((), "I'll look. ")
+
+
+def test_the_end_of_a_thought_without_its_beginning_makes_all_before_it_one() -> None:
+    whole = heard(native(), ["Let me think.</think>\n\nIt rains."])
+    assert (whole.shown, whole.reasoning) == ("It rains.", "Let me think.")
+    streamed = heard(native(), ["Let me", " think</think>It rains."])
+    assert (streamed.shown, streamed.reasoning) == ("Let me thinkIt rains.", "")
+
+
+def test_what_a_model_thinks_of_calling_is_not_called() -> None:
+    row = ROWS["hermes"]
+    assert heard(native(), [f"{row.text}</think>", "It rains."]).calls == []
+
+
+def test_reasoning_that_nobody_asks_for_is_not_kept_without_end() -> None:
+    reader = ReplyParser(OFFERED, careful=True)
+    reader.feed("<think>")
+    for _ in range(100):
+        reader.feed("lorem ipsum " * 5_000)
+    assert 1_000_000 <= len(reader.reasoning()) <= 1_100_000
+
+
+def test_a_model_that_goes_on_as_somebody_else_is_not_heard() -> None:
+    text = "<|channel|>final<|message|>It rains.<|end|><|start|>user<|message|>Thanks!<|end|>"
+    assert heard(native(), [text]).shown == "It rains."
+
+
+@pytest.mark.parametrize("broken", [{"type": 7}, {"$ref": "https://example.com/schema.json"}])
+def test_where_a_schema_cannot_be_checked_what_is_required_decides(broken: dict[str, Any]) -> None:
+    tool = ToolSpec("f", "", {"type": "object", "properties": {"a": {}}, "required": ["a"]}, original_schema=broken)
+
+    def calls(text: str) -> list[tuple[str, dict[str, Any]]]:
+        return heard(NativeFormatHandler().reader([tool]), [text]).calls
+
+    assert calls("[f(a=1)]") == [("f", {"a": 1})]
+    assert calls("[f(b=1)]") == []
+
+
+def test_the_schema_of_the_server_decides_where_the_offered_one_was_made_fit() -> None:
+    original = {"type": "object", "properties": {"a": {"type": "integer"}}, "additionalProperties": False}
+    tool = ToolSpec("f", "", {"type": "object", "properties": {}}, original_schema=original)
+    reader = NativeFormatHandler().reader([tool])
+    assert heard(reader, ["[TOOL_CALLS]f[ARGS]{'a': '17'}[TOOL_CALLS]f[ARGS]{'b': 1}"]).calls == [("f", {"a": 17})]
+
+
+def test_what_is_no_json_fits_nothing() -> None:
+    tool = ToolSpec("f", "", {"type": "object", "properties": {"a": {"enum": ["b"]}}})
+    reader = NativeFormatHandler().reader([tool])
+    assert heard(reader, ['{"name": "f", "arguments": {"a": "\\ud800"}}']).calls == []
+
+
+def test_text_flows_while_it_cannot_be_markup() -> None:
+    reader = native()
+    pieces = ("Use <tool_call> and ", "then [", "TOOL", "S], or ", '{"name": "list_', 'all"}')
+    assert [reader.feed(piece) for piece in pieces] == [
+        "Use  and ",
+        "then ",
+        "",
+        "[TOOLS], or ",
+        '{"name": "list_',
+        'all"}',
+    ]

@@ -1,0 +1,99 @@
+"""A conversation made to fit the model's context window."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dial_client.messages import ImagePart, Message, Role, TextPart, ToolCallRequest, ToolCallResult, ToolSpec
+from dial_client.model import Instruction, InstructionSource
+from dial_client.turns.context_window import ContextWindow
+from tests.support.fakes import unhurried
+
+NOW = ToolSpec("now", "Tells the time.", {"type": "object", "properties": {}})
+BRIEF = (Instruction(InstructionSource.CONVERSATION, "Be brief."),)
+
+
+def turn(number: int, size: int = 300) -> tuple[Message, ...]:
+    call = ToolCallRequest(f"call_{number}", "now", {})
+    return (
+        Message.user(f"question {number}"),
+        Message(Role.ASSISTANT, "", tool_calls=(call,)),
+        Message.tool(call, ToolCallResult(call.id, success=True, content="x" * size)),
+        Message.assistant(f"answer {number}"),
+    )
+
+
+def test_without_a_known_window_nothing_is_left_out() -> None:
+    messages = tuple(message for number in range(100) for message in turn(number))
+    assert ContextWindow().fit(messages, ()) is messages
+
+
+def test_what_fits_is_left_as_it_is() -> None:
+    messages = turn(1)
+    assert ContextWindow(1000).fit(messages, ()) is messages
+
+
+def test_old_turns_are_left_out_whole() -> None:
+    messages = (*turn(1), *turn(2), *turn(3), Message.user("and now?"))
+    assert ContextWindow(400).fit(messages, (), BRIEF) == (*turn(3), Message.user("and now?"))
+
+
+def test_where_the_cut_is_does_not_move_with_every_message() -> None:
+    window = ContextWindow(1000)
+    conversation: tuple[Message, ...] = ()
+    beginnings = []
+    for number in range(40):
+        conversation += turn(number)
+        beginnings.append(window.fit(conversation, ())[0].text)
+    assert len(set(beginnings)) < 12
+    assert beginnings == sorted(beginnings, key=lambda text: int(text.split()[1]))
+
+
+def test_results_of_the_turn_itself_are_cut_when_there_is_nothing_old_to_leave_out() -> None:
+    small, large = turn(1, 50)[2], turn(2, 200_000)[2]
+    messages = (*turn(2, 200_000)[:2], large, *turn(1, 50)[1:2], small)
+    kept = ContextWindow(4000).fit(messages, ())
+    assert [message.role for message in kept] == [message.role for message in messages]
+    assert kept[4] == small
+    assert len(kept[2].text) < 12_000
+    assert "characters are left out here" in kept[2].text
+
+
+def test_a_result_that_is_cut_keeps_its_images() -> None:
+    image = ImagePart("aGk=", "image/png")
+    call = ToolCallRequest("1", "now", {})
+    shown = Message.tool(call, ToolCallResult("1", success=True, content=(TextPart("x" * 50_000), image)))
+    kept = ContextWindow(3000).fit((Message.user("?"), Message(Role.ASSISTANT, "", tool_calls=(call,)), shown), ())
+    assert kept[2].content[-1] == image
+    assert len(kept[2].text) < 10_000
+
+
+def test_the_tools_on_offer_take_room_too() -> None:
+    messages = (*turn(1), *turn(2))
+    large = ToolSpec("large", "d" * 2000, {"type": "object"})
+    assert ContextWindow(1000).fit(messages, (NOW,)) is messages
+    assert ContextWindow(1000).fit(messages, (large,)) == turn(2)
+
+
+def test_a_refusal_makes_the_window_smaller_than_what_was_sent() -> None:
+    window = ContextWindow()
+    messages = (*turn(1), *turn(2), *turn(3))
+    window.refused(messages, ())
+    assert window.fit(messages, ()) == turn(3)
+
+
+ANY_TURN = st.builds(turn, st.integers(0, 99), st.integers(0, 3000))
+
+
+@unhurried
+@given(st.lists(ANY_TURN, min_size=1, max_size=12), st.integers(50, 3000), st.booleans())
+def test_what_is_sent_is_always_a_tail_of_whole_turns(
+    turns: list[tuple[Message, ...]], tokens: int, instructed: bool
+) -> None:
+    messages = tuple(message for one in turns for message in one)
+    rest = ContextWindow(tokens).fit(messages, (), BRIEF if instructed else ())
+    assert rest
+    assert rest[0].role is Role.USER
+    assert [message.role for message in rest] == [message.role for message in messages[-len(rest) :]]
+    assert [message.tool_call_id for message in rest] == [message.tool_call_id for message in messages[-len(rest) :]]

@@ -1,0 +1,126 @@
+"""The calls of one round run side by side, and none of them takes another with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+from mcp_types import CallToolResult
+
+from dial_client.errors import ServerError, ServerGone
+from dial_client.events import ToolCallFinished, ToolCallStarted
+from dial_client.messages import Failure
+from dial_client.servers.session import OnProgress
+from dial_client.tools.approval import PolicyRules
+from tests.support.fakes import server, text_result, tool_named
+from tests.support.tool_rounds import STRICT, Round, call, fails, runs
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_results_stand_in_the_order_of_the_calls_whichever_ended_first() -> None:
+    last_done = anyio.Event()
+
+    async def answer(tool: str, arguments: Mapping[str, Any], on_progress: OnProgress) -> CallToolResult:
+        if tool == "last":
+            last_done.set()
+        else:
+            await last_done.wait()
+        return text_result(tool)
+
+    one = Round(server("s", "first", "last", call=answer))
+    with anyio.fail_after(20):
+        results = await one.run(call("first", id_="1"), call("last", id_="2"))
+    assert [(result.tool_call_id, result.content) for result in results] == [("1", "first"), ("2", "last")]
+    assert [event.result.tool_call_id for event in one.heard.of(ToolCallFinished)] == ["2", "1"]
+
+
+@pytest.mark.parametrize(("calls", "max_parallel"), [(8, 8), (7, 3), (5, 1)])
+async def test_as_many_calls_as_may_be_run_at_once_and_never_more(calls: int, max_parallel: int) -> None:
+    inside, most = 0, 0
+    left = calls
+    full = anyio.Event()
+
+    async def meet() -> None:
+        nonlocal inside, most, left
+        inside += 1
+        most = max(most, inside)
+        if inside == min(max_parallel, left):
+            full.set()
+        await full.wait()
+        await anyio.lowlevel.checkpoint()
+        inside, left = inside - 1, left - 1
+
+    one = Round(server("s", "meet", call=runs(meet)), max_parallel=max_parallel)
+    with anyio.fail_after(20):
+        results = await one.run(*(call("meet", id_=str(at)) for at in range(calls)))
+    assert [result.tool_call_id for result in results] == [str(at) for at in range(calls)]
+    assert most == min(calls, max_parallel)
+
+
+FAULTS: list[tuple[str, Exception, Failure, str]] = [
+    ("gone", ServerGone("bad", "it was killed"), Failure.SERVER, "The server 'bad' is not available: it was killed"),
+    ("refused", ServerError("bad", "no such tool"), Failure.SERVER, "The call failed: no such tool"),
+    ("a mistake of our own", KeyError("secret"), Failure.SERVER, "KeyError"),
+    ("several at once", ExceptionGroup("secret", [ValueError("secret")]), Failure.SERVER, "ExceptionGroup"),
+]
+
+
+@pytest.mark.parametrize(("error", "failure", "words"), [c[1:] for c in FAULTS], ids=[c[0] for c in FAULTS])
+async def test_a_call_that_fails_does_not_take_the_others_with_it(
+    error: Exception, failure: Failure, words: str
+) -> None:
+    others = anyio.Event()
+    one = Round(server("good", "slow", call=runs(others.wait)), server("bad", "broken", call=fails(error)))
+
+    async def let_the_other_go_on() -> None:
+        await anyio.wait_all_tasks_blocked()
+        others.set()
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+            group.start_soon(let_the_other_go_on)
+            slow, broken = await one.run(call("slow", id_="1"), call("broken", id_="2"))
+    assert slow.content == "done"
+    assert (broken.success, broken.failure) == (False, failure)
+    assert words in str(broken.content)
+    assert "secret" not in str(broken.content)
+
+
+async def test_begin_and_end_are_told_of_every_call_whatever_came_of_it() -> None:
+    one = Round(
+        server("good", "now", tool_named("add", input_schema=STRICT)),
+        server("bad", "broken", call=fails(ServerGone("bad", "it was killed"))),
+        rules=PolicyRules(deny=("now",)),
+    )
+    names = ["now", "add", "broken", "nowhere"]
+    await one.run(*(call(name, id_=name) for name in names))
+    assert sorted(event.call.id for event in one.heard.of(ToolCallStarted)) == sorted(names)
+    assert sorted(event.result.tool_call_id for event in one.heard.of(ToolCallFinished)) == sorted(names)
+
+
+async def test_the_same_call_twice_has_two_results() -> None:
+    results = await Round(server("s", "now")).run(call("now", id_="1"), call("now", id_="2"))
+    assert [result.tool_call_id for result in results] == ["1", "2"]
+
+
+async def test_cancelling_the_round_cancels_its_calls_at_their_servers() -> None:
+    running: list[int] = []
+    ended: list[int] = []
+
+    async def hang() -> None:
+        running.append(1)
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.append(1)
+
+    one = Round(server("s", "hang", call=runs(hang)))
+    async with anyio.create_task_group() as group:
+        group.start_soon(one.run, call("hang", id_="1"), call("hang", id_="2"))
+        await anyio.wait_all_tasks_blocked()
+        group.cancel_scope.cancel()
+    assert (running, ended) == ([1, 1], [1, 1])

@@ -1,0 +1,213 @@
+"""How long a call may take, what it tells meanwhile, and that nobody pays for the time a person takes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+from mcp_types import CallToolResult
+
+from dial_client.events import ToolCallFinished, ToolCallProgress
+from dial_client.messages import Failure, ToolCallRequest, ToolSpec
+from dial_client.servers.connection import Connection
+from dial_client.servers.session import OnProgress
+from dial_client.settings.config_types import ServerSettings, Transport
+from dial_client.tools.approval import Approval, PolicyRules
+from tests.support.fakes import Behaviour, server, text_result, virtual_time
+from tests.support.tool_rounds import Round, call, runs
+
+pytestmark = pytest.mark.anyio
+
+
+# --- progress -------------------------------------------------------------------------------------
+
+
+def reports(*steps: tuple[float, float | None, str | None], pause: float = 0) -> Behaviour:
+    async def answer(tool: str, arguments: Mapping[str, Any], on_progress: OnProgress) -> CallToolResult:
+        for step in steps:
+            await anyio.sleep(pause)
+            await on_progress(*step)
+        return text_result("done")
+
+    return answer
+
+
+async def test_progress_is_told_between_begin_and_end() -> None:
+    one = Round(server("s", "work", call=reports((1, 2, "half"), (2, 2, None))))
+    await one.run(call("work"))
+    assert one.heard[1:-1] == [ToolCallProgress("1", 1, 2, "half"), ToolCallProgress("1", 2, 2, None)]
+
+
+async def test_progress_that_is_no_number_is_not_told_as_one() -> None:
+    one = Round(server("s", "work", call=reports((math.nan, math.inf, "half"), (1, math.nan, None))))
+    await one.run(call("work"))
+    told = one.heard.of(ToolCallProgress)
+    assert all(math.isfinite(event.progress) for event in told)
+    assert {event.total for event in told} == {None}
+    assert "half" in [event.message for event in told]
+
+
+async def test_progress_that_comes_when_the_call_is_over_is_not_told() -> None:
+    kept: list[OnProgress] = []
+
+    async def answer(tool: str, arguments: Mapping[str, Any], on_progress: OnProgress) -> CallToolResult:
+        kept.append(on_progress)
+        return text_result("done")
+
+    one = Round(server("s", "work", call=answer))
+    await one.run(call("work"))
+    await kept[0](1, 2, "late")
+    assert one.heard.of(ToolCallProgress) == []
+
+
+# --- time -----------------------------------------------------------------------------------------
+
+
+def sleeps(seconds: float) -> Behaviour:
+    return runs(lambda: anyio.sleep(seconds))
+
+
+def slow_server(tool_timeout: float | None, seconds: float) -> Connection:
+    settings = ServerSettings("s", Transport.STDIO, "x", tool_timeout=tool_timeout)
+    return server("s", "work", settings=settings, call=sleeps(seconds))
+
+
+TIMES: list[tuple[str, Connection, bool]] = [
+    ("in time", server("s", "work", call=sleeps(9)), True),
+    ("too late", server("s", "work", call=sleeps(11)), False),
+    ("in time for this server", slow_server(20, 19), True),
+    ("too late for this server", slow_server(5, 6), False),
+    ("a server without a limit of its own", slow_server(None, 11), False),
+]
+
+
+@virtual_time
+@pytest.mark.parametrize(("slow", "in_time"), [c[1:] for c in TIMES], ids=[c[0] for c in TIMES])
+async def test_a_call_has_the_time_of_its_server_or_else_of_all(slow: Connection, in_time: bool) -> None:
+    [result] = await Round(slow, tool_timeout=10).run(call("work"))
+    assert result.success == in_time
+    assert result.failure is (None if in_time else Failure.TIMEOUT)
+
+
+@virtual_time
+async def test_a_call_that_takes_too_long_is_cancelled_at_its_server_and_the_others_go_on() -> None:
+    ended: list[float] = []
+
+    async def hang() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.append(anyio.current_time())
+
+    began = anyio.current_time()
+    one = Round(server("s", "hang", call=runs(hang)), server("t", "work", call=sleeps(9)), tool_timeout=10)
+    late, good = await one.run(call("hang", id_="1"), call("work", id_="2"))
+    assert (late.failure, late.content) == (Failure.TIMEOUT, "The tool gave no result within 10 seconds.")
+    assert good.success
+    assert ended == [pytest.approx(began + 10)]
+
+
+@virtual_time
+async def test_progress_starts_the_time_of_a_call_anew() -> None:
+    one = Round(server("s", "work", call=reports(*[(1, None, None)] * 20, pause=9)), tool_timeout=10)
+    [result] = await one.run(call("work"))
+    assert result.success
+
+
+@virtual_time
+async def test_progress_without_end_has_one() -> None:
+    began = anyio.current_time()
+    endless = reports(*[(1, None, None)] * 1000, pause=9)
+    [result] = await Round(server("s", "work", call=endless), tool_timeout=10, tool_timeout_max=100).run(call("work"))
+    assert result.failure is Failure.TIMEOUT
+    assert anyio.current_time() - began == pytest.approx(100)
+
+
+@virtual_time
+async def test_progress_of_one_call_gives_no_time_to_another() -> None:
+    busy = server("s", "busy", call=reports(*[(1, None, None)] * 10, pause=5))
+    lazy = server("t", "lazy", call=sleeps(11))
+    first, second = await Round(busy, lazy, tool_timeout=10).run(call("busy", id_="1"), call("lazy", id_="2"))
+    assert (first.success, second.failure) == (True, Failure.TIMEOUT)
+
+
+@virtual_time
+async def test_when_the_turns_time_is_over_its_calls_are_stopped_and_what_was_done_is_kept() -> None:
+    ended: list[float] = []
+
+    async def hang() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.append(anyio.current_time())
+
+    began = anyio.current_time()
+    one = Round(server("s", "hang", call=runs(hang)), server("t", "work", call=sleeps(3)))
+    late, good = await one.run(call("hang", id_="1"), call("work", id_="2"), seconds=5)
+    assert (late.failure, late.content) == (Failure.TIMEOUT, "Stopped: the time for this turn is over.")
+    assert good.content == "done"
+    assert ended == [pytest.approx(began + 5)]
+    assert len(one.heard.of(ToolCallFinished)) == 2
+
+
+@virtual_time
+async def test_no_call_is_begun_when_the_turns_time_is_over() -> None:
+    begun: list[float] = []
+
+    async def hang() -> None:
+        begun.append(anyio.current_time())
+        await anyio.sleep_forever()
+
+    one = Round(server("s", "hang", call=runs(hang)), max_parallel=2)
+    results = await one.run(*(call("hang", id_=str(at)) for at in range(5)), seconds=5)
+    assert [result.failure for result in results] == [Failure.TIMEOUT] * 5
+    assert len(begun) == 2
+
+
+@virtual_time
+async def test_neither_the_turn_nor_the_tool_pays_for_the_time_a_person_takes() -> None:
+    async def thinks(*_: object) -> Approval:
+        await anyio.sleep(500)
+        return Approval("once")
+
+    one = Round(server("s", "work", call=sleeps(4)), approve=thinks, tool_timeout=5)
+    results = await one.run(call("work", id_="1"), call("work", id_="2"), seconds=10)
+    assert [result.success for result in results] == [True, True]
+
+
+@virtual_time
+async def test_behind_a_persons_answer_the_turns_time_goes_on() -> None:
+    async def thinks(*_: object) -> Approval:
+        await anyio.sleep(500)
+        return Approval("once")
+
+    began = anyio.current_time()
+    one = Round(server("s", "work", call=runs(anyio.sleep_forever)), approve=thinks, tool_timeout=900)
+    [result] = await one.run(call("work"), seconds=10)
+    assert result.failure is Failure.TIMEOUT
+    assert anyio.current_time() - began == pytest.approx(510)
+
+
+@virtual_time
+async def test_a_call_that_runs_while_a_person_thinks_about_another_has_its_own_time_all_the_same() -> None:
+    async def thinks(asked: ToolCallRequest, tool: ToolSpec, name: str) -> Approval:
+        await anyio.sleep(500)
+        return Approval("deny")
+
+    one = Round(
+        server("s", "work", call=runs(anyio.sleep_forever)),
+        server("t", "other"),
+        approve=thinks,
+        rules=PolicyRules(allow=("*/work",)),
+        tool_timeout=5,
+    )
+    began = anyio.current_time()
+    late, denied = await one.run(call("work", id_="1"), call("other", id_="2"), seconds=10)
+    assert (late.failure, denied.failure) == (Failure.TIMEOUT, Failure.DENIED)
+    finished = one.heard.of(ToolCallFinished)
+    assert [event.result.tool_call_id for event in finished] == ["1", "2"]
+    assert anyio.current_time() - began == pytest.approx(500)

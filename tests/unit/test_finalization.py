@@ -1,0 +1,274 @@
+"""Every turn ends in words, whatever stopped it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import anyio
+import pytest
+
+from dial_client.deadline import Deadline
+from dial_client.errors import ProviderError
+from dial_client.events import Event, MessageCompleted, TextDelta
+from dial_client.formats import NativeFormatHandler
+from dial_client.formats.format_selection import ActiveFormat
+from dial_client.limits import Limits, StopReason
+from dial_client.messages import Message, Role, ToolCallRequest, ToolSpec
+from dial_client.model import CallChunk, Completion, FinishReason, TextChunk, ToolChoice
+from dial_client.turn_result import Turn
+from dial_client.turns.context_window import ContextWindow
+from dial_client.turns.conversation_context import ConversationContext
+from dial_client.turns.finalization import land
+from dial_client.turns.instructions import TurnInstructions
+from dial_client.turns.model_call import ModelCaller
+from dial_client.turns.resolution import Outcome, Reply
+from dial_client.turns.turn_recorder import TurnRecorder
+from tests.support.fakes import Heard, Model, Step, virtual_time
+
+pytestmark = pytest.mark.anyio
+
+QUESTION = Message.user("What time is it?")
+CALL = ToolCallRequest("1", "now", {})
+RESULT = Message(Role.TOOL, "noon", tool_call_id="1", name="now")
+STOP = Completion(FinishReason.STOP)
+TOO_DEEP = "[Unable to complete task: too many rounds of tool calls]"
+NO_ANSWER = "[Unable to complete task: the model gave no answer]"
+OUT_OF_TIME = "[Unable to complete task: the time for this turn is over]"
+SLOW = lambda: anyio.sleep(100)  # noqa: E731 - a step of a script
+
+
+class Landing:
+    """Lands an outcome with a model that says what it is told to, and records what comes of it."""
+
+    def __init__(self, *replies: Sequence[Step]) -> None:
+        self.model = Model(*replies)
+        self.heard = Heard()
+        self.recorder = TurnRecorder()
+
+    async def emit(self, event: Event) -> None:
+        self.recorder.record(event)
+        self.heard.append(event)
+
+    async def land(self, outcome: Outcome, *, ask_again: bool = True) -> Turn:
+        tools = (ToolSpec("now", "", {}),)
+        asker = ModelCaller(
+            self.model,
+            ActiveFormat(NativeFormatHandler()),
+            ContextWindow(),
+            lambda: tools,
+            Deadline(5),
+            self.recorder,
+            Limits(),
+            stream=True,
+            instructions=TurnInstructions(guidance=""),
+        )
+        if outcome.reply.message.tool_calls:
+            await self.emit(MessageCompleted(outcome.reply.message))
+        return self.recorder.turn(await land(outcome, asker, self.emit, ask_again=ask_again))
+
+    @property
+    def shown(self) -> str:
+        return "".join(event.text for event in self.heard.of(TextDelta))
+
+
+def ended(text: str, reason: StopReason) -> Outcome:
+    reply = Reply(Message.assistant(text), reason)
+    return Outcome(ConversationContext((QUESTION, reply.message), 2), reply, reason)
+
+
+def too_deep(text: str = "", *, before: str = "", calls: Sequence[ToolCallRequest] = (CALL,)) -> Outcome:
+    """One round lies behind, in which the model said `before`; the reply with more calls says `text`."""
+    context = ConversationContext((QUESTION, Message.assistant(before, [CALL]), RESULT), 1, 1)
+    return Outcome(context, Reply(Message.assistant(text, calls), None), StopReason.MAX_DEPTH)
+
+
+async def test_an_answer_is_passed_on_as_it_is() -> None:
+    landing = Landing()
+    turn = await landing.land(ended("It is noon.", StopReason.ANSWERED))
+    assert (turn.text, turn.stop_reason) == ("It is noon.", StopReason.ANSWERED)
+    assert landing.heard == [MessageCompleted(Message.assistant("It is noon."))]
+
+
+@pytest.mark.parametrize("reason", [StopReason.TRUNCATED, StopReason.REFUSED])
+async def test_what_a_provider_cut_or_refused_is_kept_with_its_reason(reason: StopReason) -> None:
+    landing = Landing()
+    turn = await landing.land(ended("It is", reason))
+    assert (turn.text, turn.stop_reason, landing.shown) == ("It is", reason, "")
+
+
+WITHOUT_WORDS = [
+    (StopReason.TRUNCATED, "[Unable to complete task: the model's answer was cut off]"),
+    (StopReason.REFUSED, "[Unable to complete task: the model refused to answer]"),
+    (StopReason.TIMEOUT, OUT_OF_TIME),
+]
+
+
+@pytest.mark.parametrize(("reason", "text"), WITHOUT_WORDS, ids=[reason for reason, _ in WITHOUT_WORDS])
+async def test_a_turn_that_ends_without_words_says_why(reason: StopReason, text: str) -> None:
+    landing = Landing()
+    turn = await landing.land(ended(" \n", reason))
+    assert (turn.text, turn.stop_reason, landing.shown) == (text, reason, text)
+    assert landing.model.requests == []
+
+
+async def test_when_the_time_is_over_what_was_said_is_kept_and_the_reason_stands_behind_it() -> None:
+    landing = Landing()
+    turn = await landing.land(ended("It is about", StopReason.TIMEOUT))
+    assert (turn.text, turn.stop_reason) == (f"It is about\n\n{OUT_OF_TIME}", StopReason.TIMEOUT)
+    assert landing.shown == f"\n\n{OUT_OF_TIME}", "what was shown already is not shown again"
+
+
+# --- an empty answer ------------------------------------------------------------------------------
+
+
+async def test_an_empty_answer_is_asked_for_once_more() -> None:
+    landing = Landing([TextChunk("It is noon."), STOP])
+    turn = await landing.land(ended("", StopReason.ANSWERED))
+    assert (turn.text, turn.stop_reason) == ("It is noon.", StopReason.ANSWERED)
+    [request] = landing.model.requests
+    assert request.messages == (QUESTION,), "an empty message is nothing to go on from"
+    assert request.tool_choice is ToolChoice.NONE
+    assert turn.messages == (Message.assistant("It is noon."),)
+
+
+NO_ANSWERS: list[tuple[str, list[Step]]] = [
+    ("empty again", [STOP]),
+    ("blank", [TextChunk(" \n"), STOP]),
+    ("only calls", [CallChunk(CALL), STOP]),
+    ("the model is gone", [ProviderError("gone")]),
+]
+
+
+@pytest.mark.parametrize("reply", [reply for _, reply in NO_ANSWERS], ids=[name for name, _ in NO_ANSWERS])
+async def test_a_model_that_gives_no_answer_twice_is_not_asked_a_third_time(reply: list[Step]) -> None:
+    landing = Landing(reply)
+    turn = await landing.land(ended("", StopReason.ANSWERED))
+    assert turn.text == NO_ANSWER
+    assert turn.stop_reason is not StopReason.ANSWERED
+    assert len(landing.model.requests) == 1
+
+
+SECOND_ENDS: list[tuple[str, list[Step], str, StopReason]] = [
+    ("cut", [TextChunk("It is"), Completion(FinishReason.LENGTH)], "It is", StopReason.TRUNCATED),
+    ("refused", [TextChunk("I will not."), Completion(FinishReason.REFUSED)], "I will not.", StopReason.REFUSED),
+    ("late", [TextChunk("It is"), SLOW], f"It is\n\n{OUT_OF_TIME}", StopReason.TIMEOUT),
+    ("too late", [SLOW], OUT_OF_TIME, StopReason.TIMEOUT),
+]  # fmt: skip
+
+
+@virtual_time
+@pytest.mark.parametrize(("reply", "text", "reason"), [c[1:] for c in SECOND_ENDS], ids=[c[0] for c in SECOND_ENDS])
+async def test_the_second_answer_tells_how_the_turn_ended(reply: list[Step], text: str, reason: StopReason) -> None:
+    turn = await Landing(reply).land(ended("", StopReason.ANSWERED))
+    assert (turn.text, turn.stop_reason) == (text, reason)
+
+
+# --- too deep -------------------------------------------------------------------------------------
+
+
+async def test_too_deep_the_calls_are_refused_and_the_model_is_asked_for_words() -> None:
+    calls = (CALL, ToolCallRequest("2", "later", {}))
+    landing = Landing([TextChunk("About noon."), STOP])
+    outcome = too_deep("One more look.", calls=calls)
+    turn = await landing.land(outcome)
+    assert (turn.text, turn.stop_reason, turn.depth) == ("About noon.", StopReason.MAX_DEPTH, 1)
+    asked, first, second, answer = turn.messages
+    assert asked.tool_calls == calls
+    assert [(one.tool_call_id, one.name, one.is_error) for one in (first, second)] == [
+        ("1", "now", True),
+        ("2", "later", True),
+    ]
+    assert first.text.startswith("Not run: too many rounds of tool calls")
+    assert answer == Message.assistant("About noon.")
+    [request] = landing.model.requests
+    assert request.messages == (*outcome.context.messages, asked, first, second)
+    assert request.tool_choice is ToolChoice.NONE
+
+
+FAILING: list[tuple[str, list[Step], str, StopReason]] = [
+    ("empty", [STOP], TOO_DEEP, StopReason.MAX_DEPTH),
+    ("calls again", [CallChunk(CALL), STOP], TOO_DEEP, StopReason.MAX_DEPTH),
+    ("the model is gone", [ProviderError("gone")], TOO_DEEP, StopReason.MAX_DEPTH),
+    ("cut at once", [Completion(FinishReason.LENGTH)], TOO_DEEP, StopReason.MAX_DEPTH),
+    ("too late", [SLOW], OUT_OF_TIME, StopReason.TIMEOUT),
+]
+
+
+@virtual_time
+@pytest.mark.parametrize("said", ["", "Let me look."], ids=["silent before", "spoke before"])
+@pytest.mark.parametrize(("reply", "why", "reason"), [c[1:] for c in FAILING], ids=[c[0] for c in FAILING])
+async def test_too_deep_and_without_words_the_reason_stands_behind_what_was_said(
+    reply: list[Step], why: str, reason: StopReason, said: str
+) -> None:
+    landing = Landing(reply)
+    turn = await landing.land(too_deep(said))
+    assert turn.text == (f"{said}\n\n{why}" if said else why)
+    assert turn.stop_reason is reason
+    assert landing.shown.endswith(why)
+
+
+async def test_what_was_said_rounds_ago_is_what_was_said_last() -> None:
+    turn = await Landing([STOP]).land(too_deep("", before="It is past eleven."))
+    assert turn.text == f"It is past eleven.\n\n{TOO_DEEP}"
+
+
+async def test_what_was_said_in_an_earlier_turn_is_not_said_again() -> None:
+    outcome = too_deep()
+    context = ConversationContext((QUESTION, Message.assistant("Eleven."), *outcome.context.messages), 1, 1)
+    turn = await Landing([STOP]).land(Outcome(context, outcome.reply, StopReason.MAX_DEPTH))
+    assert turn.text == TOO_DEEP
+
+
+CUT: list[tuple[str, list[Step]]] = [
+    ("broke off", [TextChunk("It is about"), ProviderError("gone")]),
+    ("ended without an end", [TextChunk("It is about")]),
+    ("too long", [TextChunk("It is about"), Completion(FinishReason.LENGTH)]),
+]
+
+
+@pytest.mark.parametrize("reply", [reply for _, reply in CUT], ids=[name for name, _ in CUT])
+async def test_too_deep_words_that_were_cut_are_kept_and_the_reason_stands_behind_them(reply: list[Step]) -> None:
+    landing = Landing(reply)
+    turn = await landing.land(too_deep("Let me look."))
+    assert (turn.text, turn.stop_reason) == (f"It is about\n\n{TOO_DEEP}", StopReason.MAX_DEPTH)
+    assert landing.shown == turn.text
+
+
+async def test_a_second_answer_that_breaks_off_is_kept_as_one_that_was_cut() -> None:
+    turn = await Landing([TextChunk("It is about"), ProviderError("gone")]).land(ended("", StopReason.ANSWERED))
+    assert (turn.text, turn.stop_reason) == ("It is about", StopReason.TRUNCATED)
+
+
+@virtual_time
+async def test_words_that_were_shown_before_the_time_was_over_are_kept() -> None:
+    turn = await Landing([TextChunk("It is about"), SLOW]).land(too_deep())
+    assert (turn.text, turn.stop_reason) == (f"It is about\n\n{OUT_OF_TIME}", StopReason.TIMEOUT)
+
+
+async def test_a_caller_who_wants_limits_raised_is_not_kept_waiting_for_words() -> None:
+    landing = Landing()
+    turn = await landing.land(too_deep("Let me look."), ask_again=False)
+    assert (turn.text, turn.stop_reason) == (f"Let me look.\n\n{TOO_DEEP}", StopReason.MAX_DEPTH)
+    assert landing.model.requests == []
+    assert [message.role for message in turn.messages] == [Role.ASSISTANT, Role.TOOL, Role.ASSISTANT]
+
+
+async def test_the_last_message_of_a_turn_that_failed_has_nothing_for_its_provider_only() -> None:
+    turn = await Landing([Completion(FinishReason.STOP, echo={"k": 1})]).land(too_deep())
+    assert turn.message.echo is None
+    assert turn.message.tool_calls == ()
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [ended("noon", StopReason.ANSWERED), ended("", StopReason.ANSWERED), ended("", StopReason.TIMEOUT), too_deep()],
+    ids=["an answer", "an empty one", "out of time", "too deep"],
+)
+@pytest.mark.parametrize(
+    "reply", [[TextChunk("noon"), STOP], [STOP], [ProviderError("gone")]], ids=["says it", "is silent", "is gone"]
+)
+async def test_a_turn_always_ends_with_one_message_of_the_model_in_words(outcome: Outcome, reply: list[Step]) -> None:
+    turn = await Landing(reply).land(outcome)
+    assert turn.text.strip()
+    assert turn.messages[-1] == turn.message
+    assert turn.message.role is Role.ASSISTANT

@@ -1,0 +1,104 @@
+"""A schema becomes a grammar: what fits it can be written, and nothing else of its form."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from dial_client.schema.gbnf import MAX_OPTIONAL, Grammar, literal
+from tests.support.gbnf_acceptor import accepts
+
+
+def grammar_of(schema: dict[str, Any]) -> str:
+    rules = Grammar()
+    return rules.text(rules.object(schema, "it"))
+
+
+def object_of(properties: dict[str, Any], *required: str) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(required)}
+
+
+def one(schema: dict[str, Any]) -> dict[str, Any]:
+    return object_of({"x": schema}, "x")
+
+
+STRING: dict[str, Any] = {"type": "string"}
+NESTED = object_of({"a": {"type": "integer"}, "b": STRING}, "a")
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "is_accepted"),
+    [
+        (one(STRING), 'with "quotes" and \\ and \n', True),
+        (one(STRING), "Grüße, 東京 \N{GRINNING FACE}", True),
+        (one(STRING), 3, False),
+        (one({"type": "integer"}), -17, True),
+        (one({"type": "integer"}), 1.5, False),
+        (one({"type": "number"}), 0.25, True),
+        (one({"type": "number"}), 123456, True),
+        (one({"type": "boolean"}), True, True),
+        (one({"type": "boolean"}), "true", False),
+        (one({"enum": ["km", "mi", 3, None]}), "mi", True),
+        (one({"enum": ["km", "mi", 3, None]}), None, True),
+        (one({"enum": ["km", "mi"]}), "ft", False),
+        (one({"const": 'say "hi"'}), 'say "hi"', True),
+        (one({"const": "a"}), "b", False),
+        (one({"anyOf": [STRING, {"type": "null"}]}), None, True),
+        (one({"anyOf": [STRING, {"type": "null"}]}), 1, False),
+        (one({"oneOf": [NESTED, {"type": "integer"}]}), {"a": 1}, True),
+        (one({"type": ["string", "null"]}), None, True),
+        (one({"type": ["string", "null"]}), True, False),
+        (one({"type": "array", "items": {"type": "integer"}}), [], True),
+        (one({"type": "array", "items": {"type": "integer"}}), [1, 2, 3], True),
+        (one({"type": "array", "items": {"type": "integer"}}), ["a"], False),
+        (one({"type": "array", "items": STRING, "minItems": 1}), [], False),
+        (one({"type": "array"}), [1, {"b": [None]}], True),
+        (one(NESTED), {"a": 1}, True),
+        (one(NESTED), {"a": 1, "b": "c"}, True),
+        (one(NESTED), {"b": "c"}, False),
+        (one({"type": "object"}), {"any": [1, 2]}, True),
+        (one({"$ref": "#/$defs/x"}), {"whatever": True}, True),
+        (one({}), None, True),
+    ],
+)
+def test_a_value_is_written_as_its_schema_says(schema: dict[str, Any], value: Any, is_accepted: bool) -> None:
+    assert accepts(grammar_of(schema), json.dumps({"x": value}, ensure_ascii=False)) is is_accepted
+
+
+def test_what_is_required_comes_first_and_the_rest_may_be_left_out() -> None:
+    grammar = grammar_of(object_of({"a": STRING, "b": STRING, "c": STRING}, "b"))
+    for text in ('{"b": "1"}', '{"b": "1", "a": "2"}', '{"b": "1", "c": "3"}', '{"b": "1", "a": "2", "c": "3"}'):
+        assert accepts(grammar, text), text
+    for text in ("{}", '{"a": "2"}', '{"a": "2", "b": "1"}', '{"b": "1", "d": "4"}', '{"b": "1",}'):
+        assert not accepts(grammar, text), text
+
+
+def test_where_nothing_is_required_any_may_be_given() -> None:
+    grammar = grammar_of(object_of({"a": STRING, "b": STRING}))
+    for text in ("{}", '{"a": "1"}', '{"b": "2"}', '{"a": "1", "b": "2"}'):
+        assert accepts(grammar, text), text
+    assert not accepts(grammar, '{, "b": "2"}')
+
+
+def test_a_tool_without_arguments_gets_none() -> None:
+    grammar = grammar_of({"type": "object"})
+    assert accepts(grammar, "{}")
+    assert not accepts(grammar, '{"a": 1}')
+
+
+def test_a_grammar_stays_small_whatever_the_schema_is() -> None:
+    deep: dict[str, Any] = STRING
+    for _ in range(200):
+        deep = one(deep)
+    wide = object_of({f"p{number}": STRING for number in range(500)})
+    assert len(grammar_of(deep)) < 5_000
+    assert len(grammar_of(wide)) < 20_000
+    assert accepts(grammar_of(wide), json.dumps({f"p{MAX_OPTIONAL - 1}": "a"}))
+
+
+@pytest.mark.parametrize("text", ['"', "\\", "a\nb\tc\r", "\x00\x1b", "é東\N{GRINNING FACE}", "\N{LINE SEPARATOR}"])
+def test_any_text_can_be_a_terminal(text: str) -> None:
+    assert accepts(f"root ::= {literal(text)}\n", text)
+    assert "\n" not in literal(text)

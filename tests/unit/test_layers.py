@@ -1,0 +1,105 @@
+"""Budgets and habits of the code, read from its syntax trees. The numbers may only go down."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "dial_client"
+FILES = sorted(PACKAGE.rglob("*.py"))
+TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
+BESIDE = sorted(path for folder in ("tests", "evals", "benchmarks") for path in (ROOT / folder).rglob("*.py"))
+
+MAX_FILE = 400
+MAX_FUNCTION = 50
+MAX_RESOLUTION = 60
+VAGUE_NAMES = {"utils", "helpers", "base", "types", "common", "misc"}
+HEAVY = (
+    "openai",
+    "anthropic",
+    "mcp",
+    "mcp_types",
+    "xllamacpp",
+    "huggingface_hub",
+    "sqlalchemy",
+    "dbos",
+    "psycopg",
+    "jsonschema_rs",
+    "rich",
+)
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Lines from ``def`` to the end, the docstring apart."""
+    doc = function.body[0]
+    is_doc = isinstance(doc, ast.Expr) and isinstance(doc.value, ast.Constant) and isinstance(doc.value.value, str)
+    said = (doc.end_lineno or 0) - doc.lineno + 1 if is_doc else 0
+    return (function.end_lineno or 0) - function.lineno + 1 - said
+
+
+def test_every_file_keeps_to_its_budget() -> None:
+    lines = {name(path): len(path.read_text(encoding="utf-8").splitlines()) for path in FILES + BESIDE}
+    assert {file: count for file, count in lines.items() if count > MAX_FILE} == {}
+    assert lines["dial_client/turns/resolution.py"] <= MAX_RESOLUTION
+    assert [file for file in lines if Path(file).stem in VAGUE_NAMES] == []
+
+
+def test_every_function_keeps_to_its_budget() -> None:
+    # The command line's signature is its list of options: one line an option.
+    lengths = {f"{name(path)}: {f.name}": length(f) for path, tree in TREES.items() for f in functions(tree)}
+    assert {function: count for function, count in lengths.items() if count > MAX_FUNCTION} == {}
+
+
+# These are imported by nobody at the top: a link loads them when its server is being connected.
+LOADED_LATE = {
+    PACKAGE / "servers" / "transports" / f"{name}.py"
+    for name in (
+        "transport_errors",
+        "rate_limit",
+        "streamable_http",
+        "jsonrpc_lines",
+        "response_repair",
+        "stdio",
+        "windows_stdio",
+    )
+} | {
+    PACKAGE / "servers" / "oauth" / f"{name}.py"
+    for name in ("server_auth", "flow_selection", "client_credentials", "authorization")
+}
+
+
+def test_heavy_packages_are_imported_where_they_are_used() -> None:
+    at_the_top = [
+        f"{name(path)}: {module}"
+        for path, tree in TREES.items()
+        if path not in LOADED_LATE
+        for node in tree.body
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for module in ([alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""])
+        if module.split(".")[0] in HEAVY
+    ]
+    assert at_the_top == []
+
+
+def test_type_checking_imports_are_for_other_peoples_packages_only() -> None:
+    ours = [
+        f"{name(path)}: {imported.module}"
+        for path, tree in TREES.items()
+        for block in ast.walk(tree)
+        if isinstance(block, ast.If) and "TYPE_CHECKING" in ast.unparse(block.test)
+        for imported in ast.walk(block)
+        if isinstance(imported, ast.ImportFrom) and "dial_client" in (imported.module or "")
+    ]
+    assert ours == []

@@ -1,0 +1,164 @@
+"""When a turn stops: limits that make sense, and a clock that stands still while a person is waited for."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import FrozenInstanceError
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from dial_client.deadline import Deadline
+from dial_client.limits import Limits, StopReason
+from tests.support.fakes import virtual_time
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"max_depth": -1},
+        {"max_depth": 101},
+        {"timeout": 0},
+        {"timeout": -1.0},
+        {"timeout": math.nan},
+        {"tool_timeout": 0},
+        {"tool_timeout_max": 0},
+        {"max_parallel": 0},
+        {"max_result_chars": 0},
+        {"max_consecutive_errors": 0},
+        {"max_repeats": 0},
+        {"max_calls_per_round": 0},
+        {"max_tokens_total": 0},
+    ],
+    ids=str,
+)
+def test_a_limit_that_makes_no_sense_is_refused_by_its_name(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        Limits(**wrong)
+
+
+@pytest.mark.parametrize(
+    "right",
+    [{}, {"max_depth": 0}, {"max_depth": 100}, {"timeout": math.inf}, {"timeout": 0.5}, {"max_result_chars": 1}],
+    ids=str,
+)
+def test_a_limit_at_the_edge_is_taken(right: dict[str, Any]) -> None:
+    assert Limits(**right).max_parallel == 8
+
+
+def test_nobody_has_to_set_a_limit() -> None:
+    assert Limits() == Limits(
+        max_depth=10, timeout=120, tool_timeout=60, tool_timeout_max=600, max_parallel=8, max_result_chars=50_000
+    )
+
+
+def test_a_limit_cannot_be_changed_while_a_turn_runs() -> None:
+    with pytest.raises(FrozenInstanceError):
+        Limits().timeout = 5  # type: ignore[misc]  # what is tested
+
+
+def test_every_reason_to_stop_can_be_said_in_words() -> None:
+    assert all(reason.sentence and not reason.sentence.endswith(".") for reason in StopReason)
+    assert {reason for reason in StopReason if reason.is_limit} == {
+        StopReason.MAX_DEPTH,
+        StopReason.CONSECUTIVE_ERRORS,
+        StopReason.REPEATED_CALLS,
+        StopReason.TOKEN_BUDGET,
+        StopReason.TIMEOUT,
+    }
+
+
+@pytest.mark.anyio
+async def test_a_scope_that_runs_has_no_end_while_a_person_is_waited_for() -> None:
+    deadline = Deadline(60)
+    with deadline.scope() as scope:
+        before = scope.deadline
+        with deadline.waiting_for_a_person():
+            assert (scope.deadline, deadline.remaining()) == (math.inf, math.inf)
+            with deadline.scope() as begun_meanwhile:
+                assert begun_meanwhile.deadline == math.inf
+        assert before <= scope.deadline < before + 60
+        assert 0 < deadline.remaining() <= 60
+
+
+@pytest.mark.anyio
+async def test_a_scope_that_is_over_is_moved_no_more() -> None:
+    deadline = Deadline(60)
+    with deadline.scope() as scope:
+        pass
+    with deadline.waiting_for_a_person():
+        assert scope.deadline < math.inf
+
+
+@pytest.mark.anyio
+async def test_a_wait_that_breaks_off_starts_the_clock_again() -> None:
+    deadline = Deadline(60)
+    with pytest.raises(ZeroDivisionError), deadline.waiting_for_a_person():
+        raise ZeroDivisionError
+    assert deadline.remaining() <= 60
+
+
+@virtual_time
+@pytest.mark.anyio
+async def test_what_runs_when_the_time_is_over_is_cancelled() -> None:
+    deadline = Deadline(5)
+    began = anyio.current_time()
+    with deadline.scope() as scope:
+        await anyio.sleep(100)
+    assert scope.cancelled_caught
+    assert anyio.current_time() - began == pytest.approx(5)
+    assert deadline.remaining() == 0
+
+
+@virtual_time
+@pytest.mark.anyio
+async def test_what_begins_when_the_time_is_over_is_cancelled_at_once() -> None:
+    deadline = Deadline(5)
+    await anyio.sleep(6)
+    with deadline.scope() as scope:
+        await anyio.lowlevel.checkpoint()
+    assert scope.cancelled_caught
+
+
+@virtual_time
+@pytest.mark.anyio
+async def test_time_spent_waiting_for_a_person_does_not_count() -> None:
+    deadline = Deadline(5)
+    began = anyio.current_time()
+    with deadline.scope() as scope:
+        await anyio.sleep(2)
+        with deadline.waiting_for_a_person():
+            await anyio.sleep(1000)
+        await anyio.sleep(100)
+    assert scope.cancelled_caught
+    assert anyio.current_time() - began == pytest.approx(1005)
+
+
+WAITS: list[tuple[str, list[tuple[float, float]], float]] = [
+    ("one in another", [(0, 10), (3, 5)], 10),
+    ("the first ends first", [(0, 5), (3, 10)], 10),
+    ("three that overlap in a row", [(0, 4), (3, 8), (7, 11)], 11),
+    ("one after the other", [(0, 2), (4, 6)], 4),
+    ("the same twice", [(1, 4), (1, 4)], 3),
+]
+
+
+@virtual_time
+@pytest.mark.anyio
+@pytest.mark.parametrize(("waits", "stood_still"), [w[1:] for w in WAITS], ids=[w[0] for w in WAITS])
+async def test_waits_at_the_same_time_count_once(waits: list[tuple[float, float]], stood_still: float) -> None:
+    deadline = Deadline(100)
+    began = anyio.current_time()
+
+    async def wait(since: float, until: float) -> None:
+        await anyio.sleep(since)
+        with deadline.waiting_for_a_person():
+            await anyio.sleep(until - since)
+
+    async with anyio.create_task_group() as group:
+        for since, until in waits:
+            group.start_soon(wait, since, until)
+    gone = anyio.current_time() - began
+    assert deadline.remaining() == pytest.approx(100 - gone + stood_still)

@@ -1,0 +1,291 @@
+"""One exchange with a model: what is asked, what is shown as it comes, and what the reply means."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dial_client.errors import ProviderError
+from dial_client.events import MessageCompleted, ReasoningDelta, RoundStarted, StatusChanged, TextDelta
+from dial_client.formats import XMLFormatHandler
+from dial_client.limits import StopReason
+from dial_client.messages import Echo, Message, Role, ToolCallRequest, ToolSpec, Usage
+from dial_client.model import CallChunk, Completion, FinishReason, ReasoningChunk, TextChunk, ToolChoice
+from dial_client.turns import model_call, status_text
+from dial_client.turns.conversation_context import ConversationContext
+from dial_client.turns.resolution import Reply, resolve
+from tests.support.fakes import Step, unhurried, virtual_time
+from tests.support.model_calls import NOW, QUESTION, STOP, Exchange
+
+
+def calling(*ids: str) -> list[Step]:
+    return [CallChunk(ToolCallRequest(id_, "now", {})) for id_ in ids]
+
+
+@pytest.mark.anyio
+async def test_an_answer_is_shown_as_it_comes_and_is_left_to_be_completed() -> None:
+    exchange = Exchange([TextChunk("It is "), ReasoningChunk("hm"), TextChunk("noon."), STOP])
+    reply = await exchange.ask()
+    assert reply == Reply(Message.assistant("It is noon."), StopReason.ANSWERED)
+    assert exchange.heard == [
+        RoundStarted(0),
+        StatusChanged(status_text.ANALYZING),
+        StatusChanged(status_text.FORMULATING),
+        TextDelta("It is "),
+        ReasoningDelta("hm"),
+        TextDelta("noon."),
+    ]
+    assert exchange.model.open_streams == 0
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("depth", "before"), [(0, status_text.ANALYZING), (1, status_text.PROCESSING)])
+async def test_with_the_first_text_of_a_round_the_user_hears_once_that_it_is_being_written(
+    depth: int, before: str
+) -> None:
+    exchange = Exchange([ReasoningChunk("hm"), TextChunk("It is "), TextChunk("noon."), STOP])
+    await exchange.ask(depth=depth)
+    assert [event.text for event in exchange.heard.of(StatusChanged)] == [before, status_text.FORMULATING]
+    at = exchange.heard.index(StatusChanged(status_text.FORMULATING))
+    assert exchange.heard[at - 1 : at + 2 : 2] == [ReasoningDelta("hm"), TextDelta("It is ")]
+
+
+@pytest.mark.anyio
+async def test_where_there_are_calls_behind_the_text_tools_are_being_selected_after_all() -> None:
+    exchange = Exchange([TextChunk("Let me see."), *calling("1"), STOP], [*calling("1"), STOP])
+    await exchange.ask()
+    await exchange.ask()
+    said = [event.text for event in exchange.heard.of(StatusChanged)]
+    assert said == [
+        status_text.ANALYZING, status_text.FORMULATING, status_text.SELECTING,
+        status_text.ANALYZING, status_text.SELECTING,
+    ]  # fmt: skip
+
+
+@pytest.mark.anyio
+async def test_a_message_with_calls_is_complete_and_goes_on() -> None:
+    exchange = Exchange(
+        [TextChunk("Let me see."), *calling("1", "2"), Completion(FinishReason.TOOL_CALLS, echo={"k": 1})]
+    )
+    reply = await exchange.ask()
+    assert reply.stop_reason is None
+    assert reply.message.tool_calls == (ToolCallRequest("1", "now", {}), ToolCallRequest("2", "now", {}))
+    assert reply.message.text == "Let me see."
+    assert reply.message.echo == Echo("stand-in", {"k": 1})
+    assert exchange.heard[-2:] == [StatusChanged(status_text.SELECTING), MessageCompleted(reply.message)]
+
+
+@pytest.mark.anyio
+async def test_the_model_is_asked_with_all_that_was_said_and_what_is_on_offer_at_the_moment() -> None:
+    exchange = Exchange([STOP], [STOP], stream=False)
+    await exchange.ask(0, QUESTION, Message.assistant("Why?"), Message.user("Because."))
+    exchange.tools = ()
+    await exchange.ask()
+    first, second = exchange.model.requests
+    assert first.messages == (QUESTION, Message.assistant("Why?"), Message.user("Because."))
+    assert (first.tools, first.tool_choice, first.stream) == ((NOW,), ToolChoice.AUTO, False)
+    assert second.tools == ()
+
+
+ENDINGS: list[tuple[str, list[Step], StopReason | None, str]] = [
+    ("answered", [TextChunk("noon"), STOP], StopReason.ANSWERED, "noon"),
+    ("empty", [STOP], StopReason.ANSWERED, ""),
+    ("calls, and says stop", [*calling("1"), STOP], None, ""),
+    ("says calls, and has none", [TextChunk("noon"), Completion(FinishReason.TOOL_CALLS)], StopReason.ANSWERED, "noon"),
+    ("too long", [TextChunk("no"), Completion(FinishReason.LENGTH)], StopReason.TRUNCATED, "no"),
+    ("too long, with calls", [*calling("1"), Completion(FinishReason.LENGTH)], StopReason.TRUNCATED, ""),
+    ("refused", [TextChunk("I will not."), Completion(FinishReason.REFUSED)], StopReason.REFUSED, "I will not."),
+    ("refused, with calls", [*calling("1"), Completion(FinishReason.REFUSED)], StopReason.REFUSED, ""),
+    ("cut off", [TextChunk("no"), Completion(FinishReason.CUT)], StopReason.TRUNCATED, "no"),
+    ("cut off, with calls", [*calling("1"), Completion(FinishReason.CUT)], StopReason.TRUNCATED, ""),
+    ("ends without an end", [TextChunk("no"), *calling("1")], StopReason.TRUNCATED, "no"),
+    ("says nothing at all", [], StopReason.TRUNCATED, ""),
+]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("reply", "reason", "text"), [case[1:] for case in ENDINGS], ids=[case[0] for case in ENDINGS])
+async def test_only_a_reply_that_came_to_its_end_has_calls(
+    reply: list[Step], reason: StopReason | None, text: str
+) -> None:
+    exchange = Exchange(reply)
+    said = await exchange.ask()
+    assert (said.stop_reason, said.message.text) == (reason, text)
+    assert bool(said.message.tool_calls) == (reason is None)
+    assert bool(exchange.heard.of(MessageCompleted)) == (reason is None)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("finish", [FinishReason.LENGTH, FinishReason.CUT, FinishReason.REFUSED])
+async def test_what_a_provider_wants_back_of_a_broken_reply_is_not_sent_back(finish: FinishReason) -> None:
+    reply = await Exchange([TextChunk("no"), Completion(finish, echo={"k": 1})]).ask()
+    assert reply.message.echo is None
+
+
+@pytest.mark.anyio
+async def test_tokens_and_notes_are_remembered() -> None:
+    exchange = Exchange([Completion(FinishReason.STOP, Usage(10, 5), notes=("temperature was dropped",))])
+    await exchange.ask()
+    turn = exchange.recorder.turn(StopReason.ANSWERED)
+    assert (turn.usage, turn.notes) == (Usage(10, 5), ("temperature was dropped",))
+
+
+@unhurried
+@given(
+    st.lists(st.sampled_from(["", "a", "a_1", "a_2", "a_1_2", "call", "call_0", "call_1", "call_2", "b"]), max_size=6)
+)
+def test_the_calls_of_one_reply_have_different_ids(ids: list[str]) -> None:
+    calls = model_call._distinct([ToolCallRequest(id_, "now", {}) for id_ in ids])
+    assert len({call.id for call in calls}) == len(ids)
+    assert all(call.id for call in calls)
+    firsts = [ids.index(id_) == at for at, id_ in enumerate(ids)]
+    assert all(call.id == id_ for call, id_, first in zip(calls, ids, firsts, strict=True) if first and id_)
+
+
+@pytest.mark.anyio
+async def test_calls_with_the_same_id_are_all_kept() -> None:
+    reply = await Exchange([*calling("1", "1", ""), STOP]).ask()
+    assert len({call.id for call in reply.message.tool_calls}) == 3
+
+
+# --- calls in the text ----------------------------------------------------------------------------
+
+
+@pytest.mark.anyio
+async def test_in_a_text_format_tools_ride_in_the_text() -> None:
+    markup = '<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>'
+    exchange = Exchange([TextChunk("I look. " + markup[:20]), TextChunk(markup[20:]), STOP], handler=XMLFormatHandler())
+    reply = await exchange.ask()
+    assert [call.name for call in reply.message.tool_calls] == ["now"]
+    [request] = exchange.model.requests
+    assert request.tools == ()
+    assert "Tells the time." in request.instruction_text
+    shown = "".join(event.text for event in exchange.heard.of(TextDelta))
+    assert shown.strip() == "I look."
+    assert reply.message.text == shown
+
+
+@pytest.mark.anyio
+async def test_the_wires_own_calls_win_over_those_in_the_text() -> None:
+    markup = '<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>'
+    reply = await Exchange([TextChunk(markup), *calling("1"), STOP]).ask()
+    assert [call.id for call in reply.message.tool_calls] == ["1"]
+
+
+@pytest.mark.anyio
+async def test_what_looked_like_the_beginning_of_a_call_and_was_none_is_shown_at_the_end() -> None:
+    exchange = Exchange([TextChunk("Is 1 <tool"), STOP])
+    reply = await exchange.ask()
+    assert reply == Reply(Message.assistant("Is 1 <tool"), StopReason.ANSWERED)
+    assert "".join(event.text for event in exchange.heard.of(TextDelta)) == "Is 1 <tool"
+
+
+# --- an answer in words ---------------------------------------------------------------------------
+
+
+@pytest.mark.anyio
+async def test_when_words_are_wanted_tools_are_named_but_not_to_be_called() -> None:
+    exchange = Exchange([TextChunk("noon"), STOP])
+    assert await exchange.in_words() == Reply(Message.assistant("noon"), StopReason.ANSWERED)
+    [request] = exchange.model.requests
+    assert (request.tools, request.tool_choice) == ((NOW,), ToolChoice.NONE)
+
+
+@pytest.mark.anyio
+async def test_when_words_are_wanted_in_a_text_format_no_tool_is_named() -> None:
+    exchange = Exchange([TextChunk("noon"), STOP], handler=XMLFormatHandler())
+    await exchange.in_words()
+    [request] = exchange.model.requests
+    assert "now" not in "".join((request.instruction_text, *(message.text for message in request.messages)))
+
+
+@pytest.mark.anyio
+async def test_a_model_that_calls_when_words_are_wanted_is_not_obeyed() -> None:
+    exchange = Exchange([TextChunk("noon"), *calling("1"), Completion(FinishReason.TOOL_CALLS, echo={"k": 1})])
+    assert await exchange.in_words() == Reply(Message.assistant("noon"), StopReason.ANSWERED)
+    assert exchange.heard.of(MessageCompleted) == []
+
+
+@pytest.mark.anyio
+async def test_the_end_of_an_answer_in_words_is_told_too() -> None:
+    reply = await Exchange([TextChunk("no"), Completion(FinishReason.LENGTH)]).in_words()
+    assert reply == Reply(Message.assistant("no"), StopReason.TRUNCATED)
+
+
+# --- time, errors, cancellation -------------------------------------------------------------------
+
+
+@virtual_time
+@pytest.mark.anyio
+async def test_when_the_time_is_over_what_was_said_is_kept_and_nothing_is_called() -> None:
+    exchange = Exchange(
+        [TextChunk("It is "), *calling("1"), lambda: anyio.sleep(100), TextChunk("noon"), STOP], seconds=5
+    )
+    reply = await exchange.ask()
+    assert reply == Reply(Message.assistant("It is "), StopReason.TIMEOUT)
+    assert exchange.model.open_streams == 0
+
+
+@virtual_time
+@pytest.mark.anyio
+async def test_a_model_that_never_begins_is_given_up() -> None:
+    exchange = Exchange([anyio.sleep_forever], seconds=5)
+    assert await exchange.ask() == Reply(Message.assistant(""), StopReason.TIMEOUT)
+
+
+@pytest.mark.anyio
+async def test_an_error_of_the_model_comes_out_and_the_stream_is_closed() -> None:
+    exchange = Exchange([TextChunk("It is "), ProviderError("gone", code="cut")])
+    with pytest.raises(ProviderError, match="gone"):
+        await exchange.ask()
+    assert exchange.model.open_streams == 0
+
+
+@pytest.mark.anyio
+async def test_a_cancelled_exchange_closes_the_stream() -> None:
+    speaking = anyio.Event()
+
+    async def begins_and_hangs() -> None:
+        speaking.set()
+        await anyio.sleep_forever()
+
+    exchange = Exchange([TextChunk("It is "), begins_and_hangs])
+    async with anyio.create_task_group() as group:
+        group.start_soon(exchange.ask)
+        await speaking.wait()
+        assert exchange.model.open_streams == 1
+        group.cancel_scope.cancel()
+    assert exchange.model.open_streams == 0
+
+
+@pytest.mark.anyio
+async def test_the_deepest_turn_there_may_be_fits_on_the_stack_with_a_real_asker() -> None:
+    exchange = Exchange(*([*calling("1"), STOP] for _ in range(101)))
+
+    async def call_tools(calls: Sequence[ToolCallRequest], emit: object) -> list[Message]:
+        return [Message(Role.TOOL, "done", tool_call_id=call.id, name=call.name) for call in calls]
+
+    outcome = await resolve(ConversationContext((QUESTION,), 100), exchange.asker, call_tools, exchange.heard.emit)
+    assert (outcome.stop_reason, outcome.context.depth) == (StopReason.MAX_DEPTH, 100)
+
+
+# --- what is going on, in words -------------------------------------------------------------------
+
+
+USING: list[tuple[str, ToolSpec | None, str]] = [
+    ("lookup_tool", None, "Using Lookup Tool…"),
+    ("clock__now", ToolSpec("clock__now", "", {}, tool="now"), "Using Now…"),
+    ("now", ToolSpec("now", "", {}, tool="now", title="Tell the time"), "Using Tell the time…"),
+    ("read-file", None, "Using Read File…"),
+]
+
+
+@pytest.mark.parametrize(("name", "spec", "sentence"), USING, ids=[name for name, _, _ in USING])
+def test_that_a_tool_is_used_is_said_with_its_title_or_its_name(
+    name: str, spec: ToolSpec | None, sentence: str
+) -> None:
+    assert status_text.using(ToolCallRequest("1", name, {}), spec) == sentence

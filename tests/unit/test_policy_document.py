@@ -1,0 +1,51 @@
+"""The page on policies holds: its configuration is read, and its examples come out as it says."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from dial_client.messages import ToolSpec
+from dial_client.settings.configuration import Settings, parse
+from dial_client.tools.approval import why_asked
+from dial_client.tools.policy import PolicyRules, ProposedCall
+
+PAGE = (Path(__file__).parents[2] / "docs" / "policy.md").read_text(encoding="utf-8")
+(CONFIGURATION,) = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
+EXAMPLES = re.findall(r"^dial-chat policy test (.+?) +# (allow|ask|deny)", PAGE, re.MULTILINE)
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    project = tmp_path / "one" / "project"
+    project.mkdir(parents=True)
+    monkeypatch.chdir(project)
+    return parse(CONFIGURATION, path=str(project / "servers.json"), environ={"HOME": str(tmp_path)})
+
+
+def test_there_are_examples() -> None:
+    assert len(EXAMPLES) == 7
+
+
+@pytest.mark.parametrize(("words", "expected"), EXAMPLES)
+def test_an_example_comes_out_as_the_page_says(settings: Settings, words: str, expected: str) -> None:
+    name, arguments, *more = shlex.split(words)
+    server, tool = name.split("/")
+    taint = ("web/fetch",) if more == ["--tainted"] else ()
+    call = ProposedCall(ToolSpec(tool, "", {}, server, tool), json.loads(arguments), settings.servers[server], taint)
+    verdict = PolicyRules(policy=settings.policy).verdict(call)
+    is_denied = verdict is not None and verdict.effect == "deny"
+    is_asked = verdict is None or why_asked(call, verdict) != ""
+    assert ("deny" if is_denied else "ask" if is_asked else "allow") == expected
+
+
+def test_what_the_page_says_of_read_only_tools_of_trusted_servers_is_so(settings: Settings) -> None:
+    spec = ToolSpec("read_file", "", {}, "files", "read_file", read_only=True)
+    call = ProposedCall(spec, {"path": "src/a.py"}, settings.servers["files"])
+    verdict = PolicyRules(policy=settings.policy).verdict(call)
+    assert verdict is not None
+    assert (verdict.effect, verdict.decided_by) == ("allow", "policy rule 3 (servers.json)")

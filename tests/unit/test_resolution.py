@@ -1,0 +1,138 @@
+"""The recursion alone: what it asks, what it carries out, and where it ends. Everything else is a lambda."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from dial_client.events import Emit, StatusChanged
+from dial_client.limits import StopReason
+from dial_client.messages import Message, Role, ToolCallRequest, ToolCallResult
+from dial_client.turns.conversation_context import ConversationContext
+from dial_client.turns.resolution import Outcome, Reply, resolve
+from tests.support.fakes import Heard
+
+pytestmark = pytest.mark.anyio
+
+QUESTION = Message.user("What time is it?")
+
+
+class Script:
+    """Asks and carries out as it is told, and remembers what it was given."""
+
+    def __init__(self, *replies: Reply, fails: Exception | None = None) -> None:
+        self.replies = list(replies)
+        self.fails = fails
+        self.asked: list[ConversationContext] = []
+        self.carried_out: list[list[str]] = []
+        self.heard = Heard()
+
+    async def ask(self, context: ConversationContext, emit: Emit) -> Reply:
+        self.asked.append(context)
+        await emit(StatusChanged(f"asked at {context.depth}"))
+        return self.replies.pop(0)
+
+    async def call_tools(self, calls: Sequence[ToolCallRequest], emit: Emit) -> list[Message]:
+        self.carried_out.append([call.id for call in calls])
+        await emit(StatusChanged(f"ran {len(calls)}"))
+        if self.fails:
+            raise self.fails
+        return [Message.tool(call, ToolCallResult(call.id, success=True, content="done")) for call in calls]
+
+    async def resolve(self, max_depth: int) -> Outcome:
+        return await resolve(ConversationContext((QUESTION,), max_depth), self.ask, self.call_tools, self.heard.emit)
+
+
+def calls(*ids: str, text: str = "") -> Reply:
+    return Reply(Message.assistant(text, [ToolCallRequest(id_, "now", {}) for id_ in ids]), None)
+
+
+def says(text: str, reason: StopReason = StopReason.ANSWERED) -> Reply:
+    return Reply(Message.assistant(text), reason)
+
+
+def done(*ids: str) -> list[Message]:
+    return [Message(Role.TOOL, "done", tool_call_id=id_, name="now") for id_ in ids]
+
+
+async def test_an_answer_ends_it() -> None:
+    script = Script(says("noon"))
+    outcome = await script.resolve(max_depth=5)
+    assert outcome == Outcome(
+        ConversationContext((QUESTION, Message.assistant("noon")), 5), says("noon"), StopReason.ANSWERED
+    )
+    assert script.carried_out == []
+
+
+async def test_what_was_called_is_asked_about_one_level_deeper() -> None:
+    script = Script(calls("1", "2", text="let me see"), calls("3"), says("noon"))
+    outcome = await script.resolve(max_depth=5)
+    first = (QUESTION, calls("1", "2", text="let me see").message, *done("1", "2"))
+    assert [context.messages for context in script.asked] == [
+        (QUESTION,),
+        first,
+        (*first, calls("3").message, *done("3")),
+    ]
+    assert [context.depth for context in script.asked] == [0, 1, 2]
+    assert script.carried_out == [["1", "2"], ["3"]]
+    assert outcome.context.messages[-1] == Message.assistant("noon")
+    assert outcome.context.depth == 2
+
+
+@pytest.mark.parametrize("max_depth", [0, 1, 2, 10])
+async def test_the_calls_of_a_reply_at_the_deepest_level_are_not_carried_out(max_depth: int) -> None:
+    script = Script(*(calls(str(depth)) for depth in range(max_depth + 1)), says("never asked"))
+    outcome = await script.resolve(max_depth)
+    assert len(script.asked) == max_depth + 1
+    assert script.carried_out == [[str(depth)] for depth in range(max_depth)]
+    assert outcome.stop_reason is StopReason.MAX_DEPTH
+    assert outcome.reply == calls(str(max_depth))
+    assert outcome.context == script.asked[-1], "the reply that was refused is not part of what is settled"
+
+
+async def test_an_answer_at_the_deepest_level_is_an_answer() -> None:
+    outcome = await Script(calls("1"), says("noon")).resolve(max_depth=1)
+    assert outcome.stop_reason is StopReason.ANSWERED
+
+
+@pytest.mark.parametrize("reason", [StopReason.TRUNCATED, StopReason.REFUSED, StopReason.TIMEOUT])
+async def test_a_reply_that_ended_otherwise_ends_the_recursion_with_its_reason(reason: StopReason) -> None:
+    script = Script(calls("1"), says("it is", reason))
+    outcome = await script.resolve(max_depth=5)
+    assert outcome.stop_reason is reason
+    assert outcome.context.messages[-1] == Message.assistant("it is")
+    assert len(script.asked) == 2
+
+
+async def test_the_callers_messages_are_not_changed() -> None:
+    mine = [QUESTION]
+    script = Script(calls("1"), says("noon"))
+    await resolve(ConversationContext(tuple(mine), 5), script.ask, script.call_tools, script.heard.emit)
+    assert mine == [QUESTION]
+    assert script.asked[0].messages == (QUESTION,)
+
+
+async def test_what_happens_deep_down_is_heard_at_once_and_in_order() -> None:
+    script = Script(calls("1"), calls("2", "3"), says("noon"))
+    await script.resolve(max_depth=5)
+    assert [event.text for event in script.heard.of(StatusChanged)] == [
+        "asked at 0", "ran 1", "asked at 1", "ran 2", "asked at 2",
+    ]  # fmt: skip
+
+
+async def test_the_deepest_turn_there_may_be_fits_on_the_stack() -> None:
+    outcome = await Script(*(calls(str(depth)) for depth in range(101))).resolve(max_depth=100)
+    assert (outcome.stop_reason, outcome.context.depth) == (StopReason.MAX_DEPTH, 100)
+
+
+BROKEN: list[tuple[str, Callable[[], Script]]] = [
+    ("asking", Script),
+    ("carrying out", lambda: Script(calls("1"), fails=IndexError("broken"))),
+]
+
+
+@pytest.mark.parametrize("make", [make for _, make in BROKEN], ids=[name for name, _ in BROKEN])
+async def test_what_breaks_comes_out_as_it_is(make: Callable[[], Script]) -> None:
+    with pytest.raises(IndexError):
+        await make().resolve(max_depth=5)

@@ -1,0 +1,218 @@
+"""Replies in pieces, and replies meant to hurt."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tracemalloc
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from dial_client.formats import handler_for
+from dial_client.formats.call_syntaxes import DIALECTS, HIDDEN, TAGS, THOUGHT_ENDS
+from dial_client.formats.json_calls import MAX_CALLS
+from dial_client.formats.stream_buffer import MAX_CALL_CHARS
+from dial_client.formats.stream_parser import read_reply
+from dial_client.messages import Message, ToolCallRequest
+from dial_client.model import ToolFormat
+from tests.support.call_syntax_cases import ROWS
+from tests.unit.test_formats import ALL, ALL_JSON, CASES, TAGGED, TOOLS, UTC_JSON, plain, read
+
+PARTS = st.one_of(
+    st.sampled_from(
+        [
+            *(case[1] for case in CASES.values()),
+            *TAGS,
+            *(row.text for row in ROWS.values()),
+            *(
+                "<|",
+                "|>",
+                "<|im_end|>",
+                "<|im_",
+                "[TOOL_",
+                "CALLS]",
+                "<|channel|>",
+                "analysis",
+                "<|message|>",
+                "final",
+                "call:",
+            ),
+            *("<tool_", "call>", "</tool_call", "<thi", "nk>", "<", ">", "/", "`", "```", "```json\n", "json"),
+            *("\n", " ", "\t", "*", "**", ":", "{", "}", '"', "\\", "[", "]", "a", "'"),
+            *("Thought", "Thought:", "Action", "Action:", "Action Input", "Action Input:", "Observation", "Act", "ion"),
+            *("Final Answer", "Final Answer:", "final ", "answer:", "Observation:", "get_time", "list_all", "rm"),
+            *(UTC_JSON, ALL_JSON, TAGGED, '{"tz": "UTC"}', '{"name": "', '"arguments": ', '{"a": "</tool_call>'),
+        ]
+    ),
+    st.text(max_size=8),
+)
+REPLIES = st.lists(PARTS, max_size=12).map("".join)
+CUTS = st.lists(st.integers(0, 400), max_size=12)
+
+
+def in_pieces(text: str, cuts: list[int]) -> list[str]:
+    places = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
+    return [text[begin:end] for begin, end in pairwise(places)]
+
+
+@pytest.mark.parametrize("format_", ToolFormat)
+@settings(deadline=None)
+@given(reply=REPLIES, cuts=CUTS)
+@example(reply="Hm.\nObservation", cuts=[4])
+@example(reply='```json\n{"name": "get_time", "arguments": {"tz": "UTC"}}\n```<tool_call>', cuts=[1, 2, 60])
+def test_it_makes_no_difference_where_the_pieces_end(format_: ToolFormat, reply: str, cuts: list[int]) -> None:
+    if any(end in reply for end in THOUGHT_ENDS):
+        reply = f"<think></think>{reply}"  # else what was given out before the end of a thought cannot be taken back
+    reader = handler_for(format_).reader(TOOLS)
+    shown = [reader.feed(piece) for piece in in_pieces(reply, cuts)]
+    rest, calls = reader.finish()
+    assert ("".join(shown) + rest, plain(calls)) == read(handler_for(format_), reply)
+
+
+@settings(deadline=None)
+@given(reply=REPLIES)
+def test_no_tag_is_ever_seen_in_text_that_has_them(reply: str) -> None:
+    shown, _ = read(handler_for(ToolFormat.XML), reply)
+    assert not any(tag in shown for tag in HIDDEN)
+
+
+@settings(deadline=None)
+@given(reply=REPLIES)
+def test_no_label_is_ever_seen_at_the_beginning_of_a_line(reply: str) -> None:
+    shown, _ = read(handler_for(ToolFormat.REACT), f"Final Answer: {reply}")
+    assert not re.search(r"\n(?:Thought|Action|Action Input|Final Answer|Observation):", shown)
+    assert not any(tag in shown for tag in HIDDEN)
+
+
+@settings(deadline=None)
+@given(text=st.text(st.characters(exclude_characters="<`{[◁")))
+def test_plain_text_passes_a_native_reader_untouched(text: str) -> None:
+    assert read(handler_for(ToolFormat.NATIVE), text) == (text, [])
+
+
+@settings(deadline=None)
+@given(
+    arguments=st.dictionaries(st.text(), st.recursive(st.text() | st.integers() | st.booleans() | st.none(), st.lists))
+)
+@pytest.mark.parametrize("format_", [ToolFormat.REACT, ToolFormat.XML])
+def test_what_a_handler_writes_into_the_history_it_can_read(format_: ToolFormat, arguments: dict[str, Any]) -> None:
+    handler = handler_for(format_)
+    said = handler.request([Message.assistant("", [ToolCallRequest("1", "list_all", arguments)])], TOOLS)
+    assert read(handler, said.messages[1].text) == ("", [("list_all", arguments, None)])
+
+
+UNITS = [
+    *DIALECTS,
+    *("</tool_call>", "</think>", "<think>", "[THINK]", "<tool_response>", "<|im_end|>", "<|channel|>", "<|start|>"),
+    *("<tool_call>{", '<tool_call>{"', '<tool_call>{"</tool_call>', f"<tool_call>{ALL_JSON}</tool_call>"),
+    *("<think></think>", "`<tool_call>", "`", "```", "{", "[", "{}", '{"name":"list_all",', '"', "\\", "<", "<|", " "),
+    *("<tool_call>list_all<arg_key>", "<tool_call><function=list_all>", "<function=list_all><parameter=a>", "{'a':["),
+    *("<|channel|>analysis<|message|>", "[TOOL_CALLS]list_all[ARGS]{", "<|tool_call>call:list_all{", "[list_all(a="),
+    *("\n", "\nAction:", "\nAction", "\nThought:", "\nAction: x\n", "Action Input:", "\nFinal Answer:", "\n        *"),
+]
+BEGINNINGS = [
+    "",
+    '<tool_call>{"a":"',
+    '{"name": "list_all", "arguments": {"a":"',
+    "Thought: ",
+    "Action: a\nAction Input: ",
+    "Final Answer: ",
+]
+
+
+SIZES = (4_000, 8_000)
+
+
+def calls_made_by(work: Callable[[], object]) -> int:
+    """How many functions, ours and Python's, are called meanwhile."""
+    count = 0
+
+    def on_event(frame: object, event: str, argument: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(on_event)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("format_", ToolFormat)
+def test_twice_the_markers_are_at_most_twice_the_work(format_: ToolFormat, unit: str) -> None:
+    handler = handler_for(format_)
+
+    def in_small_pieces(text: str) -> None:
+        reader = handler.reader(TOOLS)
+        for begin in range(0, len(text), 7):
+            reader.feed(text[begin : begin + 7])
+        reader.finish()
+
+    for beginning in BEGINNINGS:
+        once, twice = (
+            calls_made_by(partial(in_small_pieces, beginning + unit * (size // len(unit)))) for size in SIZES
+        )
+        assert twice <= 2.2 * once + 500, (beginning, once, twice)
+
+
+@pytest.mark.parametrize("format_", ToolFormat)
+def test_a_piece_without_the_beginning_of_a_marker_is_hardly_looked_at(format_: ToolFormat) -> None:
+    reader = handler_for(format_).reader(TOOLS)
+    reader.feed("Final Answer: It is ")
+
+    def feed() -> None:
+        for _ in range(1000):
+            assert reader.feed("noon. ") == "noon. "
+
+    assert calls_made_by(feed) <= 15 * 1000
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("format_", ToolFormat)
+def test_a_mebibyte_of_markers_does_no_harm(format_: ToolFormat, unit: str) -> None:
+    text = unit * (1024 * 1024 // len(unit))
+    assert read_reply(handler_for(format_).reader(TOOLS), text) is not None
+
+
+@pytest.mark.parametrize("format_", ToolFormat)
+@pytest.mark.parametrize("seed", range(5))
+def test_nor_does_a_mixture_of_all_of_them(format_: ToolFormat, seed: int) -> None:
+    units = [*UNITS, *TAGS, *(row.text for row in ROWS.values()), *(row.text[:-9] for row in ROWS.values())]
+    some = Random(seed)
+    text = "".join(some.choices(units, k=10_000))
+    calls, shown = read_reply(handler_for(format_).reader(TOOLS), text)
+    assert len(calls) <= MAX_CALLS
+    assert len(shown) <= len(text)
+
+
+@pytest.mark.parametrize(
+    "beginning", ["<think>", "<tool_call>{", '<tool_call>{"', "Thought: ", "Action: ", "Action: a\nAction Input: "]
+)
+def test_what_nobody_sees_is_not_kept_without_end(beginning: str) -> None:
+    reader = handler_for(ToolFormat.REACT).reader(TOOLS)
+    reader.feed(beginning)
+    piece = "lorem ipsum " * 5_000
+    tracemalloc.start()
+    try:
+        for _ in range(16 * MAX_CALL_CHARS // len(piece)):
+            assert reader.feed(piece) == ""
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 * MAX_CALL_CHARS
+    assert reader.finish() == ("", ())
+
+
+def test_a_call_that_is_too_long_is_none_and_what_follows_it_is_read() -> None:
+    too_long = f'<tool_call>{{"name": "a", "arguments": {{"b": "{"c" * MAX_CALL_CHARS}"}}}}</tool_call>'
+    assert read(handler_for(ToolFormat.XML), f"{too_long}<tool_call>{ALL_JSON}</tool_call>Bye") == ("Bye", [ALL])

@@ -1,0 +1,235 @@
+"""A turn stopped from anywhere, at any point: its history is valid, and nothing of it goes on running."""
+
+from __future__ import annotations
+
+import gc
+import warnings
+from collections.abc import Callable
+from contextlib import aclosing
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from dial_client.events import Finished, MessageCompleted, TextDelta, ToolCallFinished, ToolCallStarted
+from dial_client.limits import StopReason
+from dial_client.model import TextChunk
+from dial_client.turn_result import Turn
+from dial_client.turns.event_log import MAX_UNREAD
+from dial_client.turns.turn_handle import TurnHandle
+from tests.support.turn_handles import STOP, Hang, Pipeline, calling, check_history, heard, started
+
+pytestmark = pytest.mark.anyio
+
+
+def while_asking(hang: Hang) -> Pipeline:
+    return Pipeline([hang])
+
+
+def while_speaking(hang: Hang) -> Pipeline:
+    return Pipeline([TextChunk("It is "), hang])
+
+
+def while_its_calls_come(hang: Hang) -> Pipeline:
+    return Pipeline([TextChunk("It is "), *calling("now")[:1], hang])
+
+
+def while_a_person_is_asked(hang: Hang) -> Pipeline:
+    return Pipeline(calling("now", "later"), approve=hang)
+
+
+def while_a_tool_runs(hang: Hang) -> Pipeline:
+    return Pipeline(calling("now"), tools={"now": hang})
+
+
+def while_one_of_two_tools_runs(hang: Hang) -> Pipeline:
+    return Pipeline(calling("now", "later"), tools={"later": hang})
+
+
+def while_asking_again(hang: Hang) -> Pipeline:
+    return Pipeline(calling("now"), [hang])
+
+
+def while_speaking_again(hang: Hang) -> Pipeline:
+    return Pipeline(calling("now"), [TextChunk("It is "), hang])
+
+
+def while_asking_for_words(hang: Hang) -> Pipeline:
+    return Pipeline(calling("now"), calling("later"), [hang], max_depth=1)
+
+
+def while_speaking_the_last_words(hang: Hang) -> Pipeline:
+    return Pipeline(calling("now"), calling("later"), [TextChunk("About "), hang], max_depth=1)
+
+
+STAGES = [
+    while_asking, while_speaking, while_its_calls_come, while_a_person_is_asked, while_a_tool_runs,
+    while_one_of_two_tools_runs, while_asking_again, while_speaking_again, while_asking_for_words,
+    while_speaking_the_last_words,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("watched", [True, False], ids=["watched", "unwatched"])
+async def test_wherever_a_turn_is_cancelled_it_ends_with_a_valid_history(
+    stage: Callable[[Hang], Pipeline], watched: bool
+) -> None:
+    hang = Hang()
+    pipeline = stage(hang)
+    async with started(pipeline, watched=watched) as turn:
+        await hang.reached.wait()
+        await anyio.wait_all_tasks_blocked()
+        turn.cancel()
+        events = await heard(turn.events()) if watched else []
+        result = await turn.result()
+    assert result.stop_reason is StopReason.CANCELLED
+    check_history(result.messages)
+    assert (hang.left, pipeline.model.open_streams) == (True, 0)
+    if watched:
+        assert events[-1] == Finished(result)
+        assert [event.message for event in events if isinstance(event, MessageCompleted)] == list(result.messages)
+        begun = [event.call.id for event in events if isinstance(event, ToolCallStarted)]
+        assert sorted(begun) == sorted(e.result.tool_call_id for e in events if isinstance(e, ToolCallFinished))
+
+
+@pytest.mark.parametrize("stage", STAGES)
+async def test_wherever_a_reader_leaves_the_turn_is_stopped(stage: Callable[[Hang], Pipeline]) -> None:
+    hang = Hang()
+    pipeline = stage(hang)
+    async with started(pipeline, watched=True) as turn:
+        async with aclosing(turn.events()) as events:
+            async for _ in events:
+                await anyio.wait_all_tasks_blocked()
+                if hang.reached.is_set():
+                    break
+        assert (hang.left, pipeline.model.open_streams) == (True, 0)
+        assert (await turn.result()).stop_reason is StopReason.CANCELLED
+
+
+async def test_what_was_said_and_done_before_a_cancellation_is_kept() -> None:
+    hang = Hang()
+    async with started(while_one_of_two_tools_runs(hang)) as turn:
+        await hang.reached.wait()
+        await anyio.wait_all_tasks_blocked()
+        turn.cancel()
+        result = await turn.result()
+    assert [message.text for message in result.messages][1] == "now ran"
+    assert "not known" in result.messages[2].text
+    hang = Hang()
+    async with started(while_speaking(hang)) as turn:
+        await hang.reached.wait()
+        turn.cancel()
+        assert (await turn.result()).text == "It is "
+
+
+async def test_a_turn_that_is_cancelled_before_it_began_ends_at_once() -> None:
+    hang = Hang()
+    async with started(while_asking(hang)) as turn:
+        turn.cancel()
+        assert (await turn.result()).stop_reason is StopReason.CANCELLED
+
+
+async def test_cancelling_what_is_over_changes_nothing() -> None:
+    async with started(Pipeline([TextChunk("Noon."), STOP])) as turn:
+        result = await turn.result()
+        turn.cancel()
+        await turn.stopped()
+        assert await turn.result() is result
+    assert result.stop_reason is StopReason.ANSWERED
+
+
+@pytest.mark.parametrize("patient", [True, False], ids=["waited for", "by somebody who is cancelled"])
+async def test_stopping_waits_until_nothing_runs_even_where_ending_takes_a_while(patient: bool) -> None:
+    began, ended = anyio.Event(), False
+
+    async def work(turn: TurnHandle) -> StopReason:
+        nonlocal ended
+        try:
+            began.set()
+            await anyio.sleep_forever()
+        finally:
+            with anyio.CancelScope(shield=True):
+                for _ in range(10):
+                    await anyio.lowlevel.checkpoint()
+                ended = True
+        raise AssertionError
+
+    async with started(work) as turn:
+        await began.wait()
+        with anyio.CancelScope() as scope:
+            if not patient:
+                scope.cancel()
+            await turn.stopped()
+        assert ended
+
+
+@pytest.mark.parametrize("read_first", [0, 1], ids=["never read", "left behind"])
+async def test_a_reader_that_stays_away_does_not_keep_a_turn_from_stopping(read_first: int) -> None:
+    async def work(turn: TurnHandle) -> StopReason:
+        while True:
+            await turn.emit(TextDelta("a"))
+
+    async with started(work, watched=True) as turn:
+        events = turn.events()
+        for _ in range(read_first):
+            await anext(events)
+        await anyio.wait_all_tasks_blocked()
+        await turn.stopped()
+        left = await heard(events)
+    assert len(left) >= MAX_UNREAD
+    assert isinstance(left[-1], Finished)
+    assert left[-1].turn.stop_reason is StopReason.CANCELLED
+    assert left[-2] == MessageCompleted(left[-1].turn.message), "what closes the turn is not lost for want of room"
+
+
+async def test_many_readers_can_wait_for_the_result() -> None:
+    hang = Hang()
+    results: list[Turn] = []
+
+    async def wait(turn: TurnHandle) -> None:
+        results.append(await turn.result())
+
+    async with started(hang) as turn, anyio.create_task_group() as group:
+        for _ in range(3):
+            group.start_soon(wait, turn)
+        await hang.reached.wait()
+        turn.cancel()
+    assert len(results) == 3
+
+
+async def test_a_reader_that_is_cancelled_stops_its_turn() -> None:
+    hang = Hang()
+    async with started(hang, watched=True) as turn:
+        async with anyio.create_task_group() as group:
+            group.start_soon(heard, turn.events())
+            await hang.reached.wait()
+            group.cancel_scope.cancel()
+        assert hang.left
+
+
+async def test_waiting_for_a_result_can_be_given_up_without_stopping_the_turn() -> None:
+    go_on = anyio.Event()
+
+    async def work(turn: TurnHandle) -> StopReason:
+        await go_on.wait()
+        return StopReason.ANSWERED
+
+    async with started(work) as turn:
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await turn.result()
+        go_on.set()
+        assert (await turn.result()).stop_reason is StopReason.ANSWERED
+
+
+@pytest.mark.parametrize("stage", STAGES)
+async def test_nothing_is_left_for_the_garbage_collector_to_complain_about(stage: Callable[[Hang], Pipeline]) -> None:
+    with warnings.catch_warnings(record=True) as complaints:
+        warnings.simplefilter("ignore")
+        gc.collect()  # what other tests left behind
+        warnings.simplefilter("always")
+        async with started(stage(Hang()), watched=True) as turn, aclosing(turn.events()) as events:
+            await anext(events)
+        del turn, events
+        gc.collect()
+    assert [str(complaint.message) for complaint in complaints] == []

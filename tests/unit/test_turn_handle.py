@@ -1,0 +1,211 @@
+"""A turn under way: heard as it happens, to its end or to its error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import aclosing
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from dial_client.errors import DialError, LimitReached, ProviderError
+from dial_client.events import (
+    Event,
+    Finished,
+    MessageCompleted,
+    RoundStarted,
+    ServerChanged,
+    TextDelta,
+    ToolCallFinished,
+    ToolCallStarted,
+)
+from dial_client.limits import StopReason
+from dial_client.messages import Message
+from dial_client.model import TextChunk
+from dial_client.turns.event_log import MAX_UNREAD, EventLog
+from dial_client.turns.turn_handle import TurnHandle
+from tests.support.turn_handles import STOP, Hang, Pipeline, calling, check_history, heard, started
+
+pytestmark = pytest.mark.anyio
+
+
+# --- to the end -----------------------------------------------------------------------------------
+
+
+async def test_a_turn_that_answers_has_a_result() -> None:
+    pipeline = Pipeline(calling("now"), [TextChunk("Noon."), STOP])
+    async with started(pipeline) as turn:
+        result = await turn.result()
+        assert await turn.result() is result
+    assert (result.text, result.stop_reason, result.depth) == ("Noon.", StopReason.ANSWERED, 1)
+    assert [record.result.content for record in result.tool_calls] == ["now ran"]
+    check_history(result.messages)
+
+
+async def test_what_happens_is_heard_in_order_and_the_end_comes_last() -> None:
+    pipeline = Pipeline(calling("now"), [TextChunk("Noon."), STOP])
+    async with started(pipeline, watched=True) as turn:
+        events = await heard(turn.events())
+        result = await turn.result()
+    assert events[-1] == Finished(result)
+    assert [event for event in events if isinstance(event, RoundStarted)] == [RoundStarted(0), RoundStarted(1)]
+    assert [event.message for event in events if isinstance(event, MessageCompleted)] == list(result.messages)
+    kinds = [type(event) for event in events]
+    assert kinds.index(ToolCallStarted) < kinds.index(ToolCallFinished) < kinds.index(TextDelta)
+
+
+async def test_a_slow_reader_loses_nothing_and_is_waited_for() -> None:
+    count = 3 * MAX_UNREAD
+    emitted = 0
+
+    async def work(turn: TurnHandle) -> StopReason:
+        nonlocal emitted
+        for at in range(count):
+            await turn.emit(TextDelta(f"{at} "))
+            emitted += 1
+        return StopReason.ANSWERED
+
+    seen: list[Event] = []
+    async with started(work, watched=True) as turn, aclosing(turn.events()) as events:
+        async for event in events:
+            seen.append(event)
+            if len(seen) % 100 == 1:
+                await anyio.wait_all_tasks_blocked()
+                assert emitted <= len(seen) + MAX_UNREAD
+    assert seen[:-1] == [TextDelta(f"{at} ") for at in range(count)]
+    assert isinstance(seen[-1], Finished)
+
+
+async def test_several_tools_that_tell_much_at_once_all_go_on() -> None:
+    async def tell(turn: TurnHandle) -> None:
+        for _ in range(MAX_UNREAD):
+            await turn.emit(TextDelta("a"))
+
+    async def work(turn: TurnHandle) -> StopReason:
+        async with anyio.create_task_group() as group:
+            for _ in range(4):
+                group.start_soon(tell, turn)
+        return StopReason.ANSWERED
+
+    async with started(work, watched=True) as turn:
+        assert len(await heard(turn.events())) == 4 * MAX_UNREAD + 1
+
+
+async def test_what_is_in_the_result_has_been_heard_even_where_it_was_said_too_late() -> None:
+    async def work(turn: TurnHandle) -> StopReason:
+        turn.cancel()
+        await turn.emit(MessageCompleted(Message.assistant("late")))
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    async with started(work, watched=True) as turn:
+        events = await heard(turn.events())
+        result = await turn.result()
+    assert events == [MessageCompleted(Message.assistant("late")), Finished(result)]
+    assert result.messages == (Message.assistant("late"),)
+
+
+async def test_a_turn_nobody_watches_does_not_wait_for_a_reader() -> None:
+    async def work(turn: TurnHandle) -> StopReason:
+        for _ in range(3 * MAX_UNREAD):
+            await turn.emit(TextDelta("a"))
+        return StopReason.ANSWERED
+
+    async with started(work) as turn:
+        assert (await turn.result()).stop_reason is StopReason.ANSWERED
+
+
+async def test_news_from_outside_the_turn_is_handed_on_and_never_waited_for() -> None:
+    hang = Hang()
+    async with started(hang, watched=True) as turn:
+        await hang.reached.wait()
+        for _ in range(2 * MAX_UNREAD):
+            turn.announce(ServerChanged("clock", "ready"))
+        turn.cancel()
+        events = await heard(turn.events())
+        turn.announce(ServerChanged("clock", "gone"))
+    assert events[0] == ServerChanged("clock", "ready")
+    assert len(events) == MAX_UNREAD + 1
+    assert isinstance(events[-1], Finished)
+
+
+# --- errors ---------------------------------------------------------------------------------------
+
+
+BROKEN_OFF: list[tuple[str, Callable[[], Pipeline], int]] = [
+    ("at once", lambda: Pipeline([ProviderError("gone", status=503)]), 0),
+    ("while it speaks", lambda: Pipeline([TextChunk("It is"), ProviderError("gone", status=503)]), 1),
+    ("behind tools", lambda: Pipeline(calling("now"), [ProviderError("gone", status=503)]), 2),
+    ("in its calls", lambda: Pipeline([*calling("now")[:1], ProviderError("gone", status=503)]), 0),
+]
+
+
+@pytest.mark.parametrize(("make", "count"), [c[1:] for c in BROKEN_OFF], ids=[c[0] for c in BROKEN_OFF])
+@pytest.mark.parametrize("watched", [True, False], ids=["watched", "unwatched"])
+async def test_a_model_that_breaks_off_is_an_error_that_has_what_was_said(
+    make: Callable[[], Pipeline], count: int, watched: bool
+) -> None:
+    async with started(make(), watched=watched) as turn:
+        with pytest.raises(ProviderError) as caught:
+            await (heard(turn.events()) if watched else turn.result())
+    assert caught.value.status == 503
+    assert len(caught.value.messages) == count
+    check_history(caught.value.messages)
+
+
+async def test_what_was_said_is_heard_before_the_error_is() -> None:
+    events: list[Event] = []
+    async with started(Pipeline([TextChunk("It is"), ProviderError("gone")]), watched=True) as turn:
+        with pytest.raises(ProviderError):
+            async with aclosing(turn.events()) as stream:
+                async for event in stream:
+                    events.append(event)  # noqa: PERF401 - a comprehension would lose them with the error
+    assert events[-1] == MessageCompleted(Message.assistant("It is"))
+
+
+async def test_a_limit_is_an_error_for_those_who_asked_for_it() -> None:
+    pipeline = Pipeline(calling("now"), calling("later"), [TextChunk("About noon."), STOP], max_depth=1)
+    async with started(pipeline, raise_at_limits=True) as turn:
+        with pytest.raises(LimitReached, match="too many rounds") as caught:
+            await turn.result()
+    reached = caught.value.turn
+    assert (reached.stop_reason, reached.text) == (StopReason.MAX_DEPTH, "About noon.")
+    check_history(reached.messages)
+
+
+async def test_a_limit_is_an_answer_for_those_who_did_not() -> None:
+    pipeline = Pipeline(calling("now"), calling("later"), [TextChunk("About noon."), STOP], max_depth=1)
+    async with started(pipeline) as turn:
+        assert (await turn.result()).stop_reason is StopReason.MAX_DEPTH
+
+
+@pytest.mark.parametrize("reason", [StopReason.REFUSED, StopReason.TRUNCATED, StopReason.CANCELLED])
+async def test_what_is_no_limit_is_never_raised(reason: StopReason) -> None:
+    async def work(turn: TurnHandle) -> StopReason:
+        return reason
+
+    async with started(work, raise_at_limits=True) as turn:
+        assert (await turn.result()).stop_reason is reason
+
+
+@pytest.mark.parametrize("watched", [True, False], ids=["watched", "unwatched"])
+async def test_a_mistake_in_the_work_is_raised_where_somebody_waits_and_nowhere_else(watched: bool) -> None:
+    async def work(turn: TurnHandle) -> StopReason:
+        raise ZeroDivisionError
+
+    async with started(work, watched=watched) as turn:
+        with pytest.raises(ZeroDivisionError):
+            await (heard(turn.events()) if watched else turn.result())
+
+
+@pytest.mark.parametrize("watched", [True, False], ids=["watched", "unwatched"])
+async def test_a_client_that_is_closed_meanwhile_says_so(watched: bool) -> None:
+    hang = Hang()
+    turn = TurnHandle(hang, EventLog(is_paced=watched))
+    async with anyio.create_task_group() as group:
+        group.start_soon(turn.run)
+        await hang.reached.wait()
+        group.cancel_scope.cancel()
+    with pytest.raises(DialError, match="closed"):
+        await (heard(turn.events()) if watched else turn.result())

@@ -1,0 +1,212 @@
+"""Wherever a turn ends, what was recorded of it is a history every provider takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dial_client.events import (
+    Event,
+    Finished,
+    MessageCompleted,
+    ReasoningDelta,
+    RoundStarted,
+    ServerChanged,
+    StatusChanged,
+    TextDelta,
+    ToolCallFinished,
+    ToolCallProgress,
+    ToolCallStarted,
+)
+from dial_client.limits import StopReason
+from dial_client.messages import Failure, Message, Role, ToolCallRequest, ToolCallResult, Usage
+from dial_client.turn_result import Turn
+from dial_client.turns.turn_recorder import TurnRecorder
+from tests.support.fakes import unhurried
+
+
+def call(id_: str) -> ToolCallRequest:
+    return ToolCallRequest(id_, f"tool_{id_}", {})
+
+
+def good(id_: str) -> ToolCallResult:
+    return ToolCallResult(id_, success=True, content=f"result of {id_}")
+
+
+def recorded(*events: Event) -> TurnRecorder:
+    recorder = TurnRecorder()
+    for event in events:
+        recorder.record(event)
+    return recorder
+
+
+def settled(recorder: TurnRecorder) -> tuple[list[Event], Turn]:
+    events = recorder.settle("somebody stopped it")
+    for event in events:
+        recorder.record(event)
+    return events, recorder.turn(StopReason.CANCELLED)
+
+
+def check_every_call_is_answered_once_in_order(messages: Sequence[Message]) -> None:
+    left = list(messages)
+    while left:
+        message = left.pop(0)
+        assert message.role is Role.ASSISTANT, "a result that nobody asked for, or one too many"
+        assert message.tool_calls or message.text.strip(), "an empty message"
+        for asked in message.tool_calls:
+            assert left, f"{asked.id} was never answered"
+            answer = left.pop(0)
+            assert (answer.role, answer.tool_call_id, answer.name) == (Role.TOOL, asked.id, asked.name)
+
+
+@st.composite
+def turns(draw: st.DrawFn) -> list[Event]:
+    """All events of a legal turn: ids are unique in a round only, and calls of a round overlap in any way."""
+    events: list[Event] = []
+    rounds = draw(st.integers(0, 3))
+    for depth in range(rounds + 1):
+        pieces = draw(st.lists(st.sampled_from(["I ", "see", " ", "\n"]), max_size=3))
+        ids = draw(st.lists(st.sampled_from("abcd"), min_size=1, max_size=4, unique=True)) if depth < rounds else []
+        text = "".join(pieces)
+        events += [RoundStarted(depth), StatusChanged("…"), ReasoningDelta("hm")]
+        events += [TextDelta(piece) for piece in pieces]
+        if ids or text.strip():
+            events.append(MessageCompleted(Message.assistant(text, [call(id_) for id_ in ids])))
+        started: list[str] = []
+        to_start = draw(st.permutations(ids))
+        while to_start or started:
+            if to_start and (not started or draw(st.booleans())):
+                started.append(to_start.pop(0))
+                events.append(ToolCallStarted(call(started[-1]), "server", "its_name"))
+            else:
+                id_ = started.pop(draw(st.integers(0, len(started) - 1)))
+                events += [ToolCallProgress(id_, 1, None, None), ToolCallFinished(good(id_), "server", 0.5)]
+        events += [MessageCompleted(Message.tool(call(id_), good(id_))) for id_ in ids]
+        events.append(ServerChanged("server", "ready"))
+    return events
+
+
+@unhurried
+@given(turns(), st.data())
+def test_wherever_a_turn_is_stopped_its_history_is_valid(events: list[Event], data: st.DataObject) -> None:
+    until = data.draw(st.integers(0, len(events)), label="stopped behind")
+    recorder = recorded(*events[:until])
+    closing, turn = settled(recorder)
+    check_every_call_is_answered_once_in_order(turn.messages)
+    everything = events[:until] + closing
+    begun = [event.call.id for event in everything if isinstance(event, ToolCallStarted)]
+    ended = [event.result.tool_call_id for event in everything if isinstance(event, ToolCallFinished)]
+    assert sorted(begun) == sorted(ended), "begin and end come in pairs"
+    assert [event.message for event in everything if isinstance(event, MessageCompleted)] == list(turn.messages)
+    assert recorder.settle("again") == [], "what is settled stays settled"
+
+
+@unhurried
+@given(turns(), st.data())
+def test_nothing_that_was_said_or_done_is_lost(events: list[Event], data: st.DataObject) -> None:
+    until = data.draw(st.integers(0, len(events)), label="stopped behind")
+    _, turn = settled(recorded(*events[:until]))
+    said = "".join(event.text for event in events[:until] if isinstance(event, TextDelta))
+    kept = "".join(message.text for message in turn.messages if message.role is Role.ASSISTANT)
+    assert "".join(kept.split()) == "".join(said.split())
+    done = [event.result for event in events[:until] if isinstance(event, ToolCallFinished)]
+    assert all(result in [record.result for record in turn.tool_calls] for result in done)
+    answers = [message.content for message in turn.messages if message.role is Role.TOOL]
+    assert all(result.content in answers for result in done)
+
+
+ROUND = (RoundStarted(0), MessageCompleted(Message.assistant("", [call("a"), call("b")])))
+
+
+def test_a_call_that_was_running_says_that_nobody_knows_what_it_did() -> None:
+    _, turn = settled(recorded(*ROUND, ToolCallStarted(call("a"), "server", "own"), ToolCallStarted(call("b"), "s")))
+    assert [record.result.failure for record in turn.tool_calls] == [Failure.NOT_RUN, Failure.NOT_RUN]
+    assert (turn.tool_calls[0].server, turn.tool_calls[0].tool) == ("server", "own")
+    assert "not known" in turn.messages[1].text
+    assert "somebody stopped it" in turn.messages[1].text
+
+
+def test_a_call_that_was_never_started_says_that_it_was_not_run() -> None:
+    _, turn = settled(recorded(*ROUND, ToolCallStarted(call("a"), "server"), ToolCallFinished(good("a"), "server", 1)))
+    first, second = turn.messages[1:]
+    assert (first.text, first.is_error) == ("result of a", False)
+    assert second.text.startswith("Not run")
+    assert "not known" not in second.text
+    assert second.is_error
+
+
+def test_text_that_was_cut_off_is_kept() -> None:
+    events, turn = settled(recorded(RoundStarted(0), TextDelta("It is "), TextDelta("no")))
+    assert events == [MessageCompleted(Message.assistant("It is no"))]
+    assert turn.text == "It is no"
+
+
+def test_blank_text_that_was_cut_off_is_nothing() -> None:
+    events, turn = settled(recorded(RoundStarted(0), TextDelta("\n ")))
+    assert (events, turn.messages, turn.text) == ([], (), "")
+
+
+def test_text_is_unfinished_until_its_message_is_whole() -> None:
+    recorder = recorded(TextDelta("It is "))
+    assert recorder.said == "It is "
+    recorder.record(MessageCompleted(Message.assistant("It is noon")))
+    assert recorder.said == ""
+
+
+def test_the_last_word_of_a_turn_is_its_last_message_and_only_that_of_the_model() -> None:
+    recorder = recorded(*ROUND)
+    assert settled(recorder)[1].message == Message.assistant("[Unable to complete task: it was cancelled]")
+    recorder.record(MessageCompleted(Message.assistant("noon")))
+    assert recorder.turn(StopReason.ANSWERED).message == Message.assistant("noon")
+
+
+def test_calls_are_told_in_the_order_of_the_calls_whichever_ended_first() -> None:
+    recorder = recorded(
+        *ROUND,
+        ToolCallStarted(call("b"), "server"),
+        ToolCallStarted(call("a"), "server"),
+        ToolCallFinished(good("b"), "server", 2),
+        ToolCallFinished(good("a"), "server", 1),
+    )
+    assert [(record.call.id, record.duration_s) for record in recorder.turn(StopReason.ANSWERED).tool_calls] == [
+        ("a", 1),
+        ("b", 2),
+    ]
+
+
+def test_two_rounds_may_use_the_same_id() -> None:
+    once: list[Event] = [
+        MessageCompleted(Message.assistant("", [call("a")])),
+        ToolCallStarted(call("a"), "server"),
+        ToolCallFinished(good("a"), "server", 1),
+        MessageCompleted(Message.tool(call("a"), good("a"))),
+    ]
+    recorder = recorded(RoundStarted(0), *once, RoundStarted(1), *once)
+    assert len(recorder.turn(StopReason.ANSWERED).tool_calls) == 2
+
+
+def test_tokens_are_added_up_and_a_note_counts_once() -> None:
+    recorder = recorded()
+    recorder.add_usage(Usage(1, 2))
+    recorder.add_usage(Usage(10, 20))
+    recorder.note("one", "two")
+    recorder.note("one")
+    turn = recorder.turn(StopReason.ANSWERED)
+    assert turn.usage == Usage(11, 22)
+    assert turn.notes == ("one", "two")
+
+
+def test_the_depth_is_that_of_the_last_round() -> None:
+    assert recorded().turn(StopReason.CANCELLED).depth == 0
+    assert recorded(RoundStarted(0), RoundStarted(1)).turn(StopReason.ANSWERED).depth == 1
+
+
+@pytest.mark.parametrize("reason", StopReason)
+def test_a_turn_that_said_nothing_can_be_told_all_the_same(reason: StopReason) -> None:
+    recorder = recorded()
+    turn = recorder.turn(reason)
+    recorder.record(Finished(turn))
+    assert (turn.text, turn.messages, turn.stop_reason) == ("", (), reason)
