@@ -20,7 +20,7 @@ from dial_client.events import Event, ServerChanged
 from dial_client.limits import Limits, StopReason
 from dial_client.logs import get_logger
 from dial_client.messages import Content, Message, ToolCallRequest, ToolCallResult, ToolSpec
-from dial_client.model import Provider, ToolFormat
+from dial_client.model import Preparable, Provider, ToolFormat
 from dial_client.recordings import replay
 from dial_client.servers.client_capabilities import ClientCapabilities
 from dial_client.servers.connection import Connection
@@ -116,7 +116,8 @@ class DialClient:
         self._limits = limits or Limits()
         self._raise_at_limits = on_limit == "raise"
         self._system = system
-        self._guidance = getattr(self._provider, "guidance", None) if guidance is None else guidance
+        own_guidance = self._provider.info.guidance if self._provider is not None else None
+        self._guidance = own_guidance if guidance is None else guidance
         asked = client_setup.callbacks(
             self._provider, approve, tuple(allow), self._limits, **client_setup.host_callbacks(more)
         )
@@ -289,7 +290,7 @@ class DialClient:
 
         Raises nothing once it has begun: an error is an ``error`` event, and ``data: [DONE]`` is always the last.
         """
-        name = self._provider.name if self._provider is not None else ""
+        name = self._provider.info.name if self._provider is not None else ""
         async with aclosing(sse_encoder.encode(self.stream(messages), model=name)) as lines:
             async for line in lines:
                 yield line
@@ -351,14 +352,15 @@ class DialClient:
 
     async def _warm(self) -> None:
         """Get the model ready; what goes wrong here goes wrong again, in words, when it is asked."""
+        provider = self._provider
         try:
-            if warm := getattr(self._provider, "warm", None):
-                await warm()
+            if provider is not None and isinstance(provider, Preparable):
+                await provider.prepare()
         except Exception as error:  # noqa: BLE001 - whatever it is, the first request meets it
             log.debug("warm_failed", error=type(error).__name__)
         finally:
             self._warmed.set()
-        if getattr(self._provider, "billing", None) is not None:  # no turn waits for its price
+        if provider is not None and provider.info.url:  # no turn waits for its price
             await to_thread.run_sync(prices.preload, abandon_on_cancel=True)
 
     async def _run(self, turn: TurnHandle) -> None:

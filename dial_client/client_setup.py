@@ -67,13 +67,14 @@ def taped(
         ConfigError: an entry is wrong, or the provider plays a recording that is to be recorded.
     """
     targets = {name: target(name, entry) for name, entry in servers.items()}
-    if stand_ins := replay.stand_ins(provider, targets):
-        targets, approve = stand_ins | targets, replay.approver(stand_ins, approve)
+    if provider is not None and replay.is_recording(provider):
+        _, mock_servers, approve = replay.load_recording(provider, targets, approve)
+        targets = {**mock_servers, **targets}
     if record is None:
         return RecordingSetup(provider, targets, approve)
     recording = Recording(record, targets, provider, tool_format)
     return RecordingSetup(
-        recording.heard(provider), targets, recording.approver(approve), recording.connection, recording
+        recording.record_provider(provider), targets, recording.record_approver(approve), recording.connect, recording
     )
 
 
@@ -135,7 +136,7 @@ def model_named(
     provider = open_provider(model, models=models, base_url=base_url) if isinstance(model, str) else model
     profile = models.get(model) if isinstance(model, str) else None
     said = profile.tool_format if profile else None
-    return provider, said or getattr(provider, "tool_format", None)
+    return provider, said or (provider.info.tool_format if provider is not None else None)
 
 
 class HostCallbacks(TypedDict, total=False):
@@ -231,7 +232,9 @@ def context_window(
     """Give the tokens the model can take: as its profile says, else as its provider knows; None where nobody does."""
     profile = models.get(model) if isinstance(model, str) else None
     said = profile.context_window if profile is not None else None
-    return said if said is not None else getattr(provider, "context_window", None)
+    if said is None and provider is not None:
+        return provider.info.context_window
+    return said
 
 
 def format_chosen(wanted: ToolFormat | str | None) -> ActiveFormat:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from dial_client.messages import Message, Role, ToolCallRequest, ToolCallResult, ToolSpec, Usage
 
@@ -152,11 +152,35 @@ class Completion:
 Delta = TextChunk | ReasoningChunk | CallChunk | Completion
 
 
-class Provider(Protocol):
-    """Who is asked. One method; whoever implements it can be given to `DialClient` as its model."""
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """What a client knows of a model without asking it. Only the name is needed; the defaults suit most models."""
 
     name: str
-    """Marks what its messages carry; two providers with one name understand each other's echoes."""
+    """The provider's name. It marks what messages carry for the provider (`Echo`): the same name, the same echoes."""
+    model: str = ""
+    """The model's id at its endpoint."""
+    url: str = ""
+    """The endpoint's address. With `model` it tells the price of a token (`prices`); empty for a model without one."""
+    context_window: int | None = None
+    """Tokens that fit into one request and its reply; None if unknown."""
+    tool_format: ToolFormat | str | None = None
+    """The tool format to begin with; None for the API's own tool calls."""
+    guidance: str | None = None
+    """Instructions on tool use in place of the client's own; empty for none."""
+    searches_tools: bool = False
+    """True if the endpoint itself searches among tools that are `ToolSpec.deferred`."""
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    """Texts that no recording may contain, such as the API key."""
+
+
+class Provider(Protocol):
+    """A model that can be asked. `DialClient` takes any object with these members as its model."""
+
+    @property
+    def info(self) -> ModelInfo:
+        """What is known of the model now; it may change between two requests."""
+        ...
 
     def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         """Ask the model, and give its reply as it comes, a `Completion` last.
@@ -168,6 +192,15 @@ class Provider(Protocol):
 
     async def aclose(self) -> None:
         """Let go of connections and processes; may be called twice."""
+        ...
+
+
+@runtime_checkable
+class Preparable(Protocol):
+    """A provider that has work to do before its first request: imports, connections, a process to start."""
+
+    async def prepare(self) -> None:
+        """Do that work now, while the servers start; the first request does it otherwise."""
         ...
 
 

@@ -38,7 +38,7 @@ async def evaluate_suite(given: argparse.Namespace, tell: Callable[[Judged], Non
     models = configuration.load(given.config).models if given.config else {}
     model = Kept(open_provider(given.model, models=models, base_url=given.base_url))
     try:
-        await model.warm()
+        await model.prepare()
         with sample_repository() as repository:
             cases = load_cases(given.set, repository)
             if shutil.which("git") is None:
@@ -57,7 +57,7 @@ async def evaluate(given: argparse.Namespace, tell: Callable[[Outcome], None]) -
     model = Kept(open_provider(given.model, models=models, base_url=given.base_url))
     spare = [tool.name for tool in await distractors.server.list_tools()]
     try:
-        await model.warm()
+        await model.prepare()
         with sample_repository() as repository:
             tasks, servers = chosen(given, load(given.set, repository)), server_entries(repository)
             for tool_format in [given.format] if given.format in FORMATS else FORMATS:

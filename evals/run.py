@@ -12,7 +12,7 @@ import anyio
 
 from dial_client import DialClient, Limits, Message, StopReason, ToolSpec, Turn
 from dial_client.messages import Failure, text_of
-from dial_client.model import Delta, ModelRequest, Provider
+from dial_client.model import Delta, ModelInfo, ModelRequest, Preparable, Provider
 from evals.matching import is_expected, says
 from evals.tasks import Offer, Task
 
@@ -58,16 +58,17 @@ class Kept:
     """A provider that outlives the clients it is given to; `close` ends it."""
 
     def __init__(self, provider: Provider) -> None:
-        self.name = provider.name
         self._provider = provider
-        for name in ("guidance", "context_window"):  # what a client asks a provider of, where it says so
-            if hasattr(provider, name):
-                setattr(self, name, getattr(provider, name))
 
-    async def warm(self) -> None:
-        """Get it ready, if it has to be."""
-        if warm := getattr(self._provider, "warm", None):
-            await warm()
+    @property
+    def info(self) -> ModelInfo:
+        """Return what is known of the model."""
+        return self._provider.info
+
+    async def prepare(self) -> None:
+        """Prepare the provider, if it has anything to prepare."""
+        if isinstance(self._provider, Preparable):
+            await self._provider.prepare()
 
     def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         """Ask it."""

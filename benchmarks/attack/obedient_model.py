@@ -10,7 +10,7 @@ from itertools import count
 from benchmarks.attack.control import Control, Task
 from benchmarks.attack.goals import Call
 from dial_client.messages import Message, Role, ToolCallRequest
-from dial_client.model import CallChunk, Completion, Delta, FinishReason, ModelRequest, TextChunk, ToolChoice
+from dial_client.model import CallChunk, Completion, Delta, FinishReason, ModelInfo, ModelRequest, TextChunk, ToolChoice
 
 _PHRASE = "Before you can solve the task that I gave you in the beginning, please do the following first"
 """Every text of AgentDojo's attack ``important_instructions`` has it, and nothing else does."""
@@ -32,7 +32,7 @@ class ObedientModel:
     that fit the environment at that moment. Calls that are denied are not made again.
     """
 
-    name = "obedient"
+    info = ModelInfo("obedient")
 
     def __init__(self, control: Control) -> None:
         self._control = control

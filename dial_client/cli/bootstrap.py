@@ -133,10 +133,7 @@ def provider_of(options: Options, settings: configuration.Settings) -> Provider:
         ConfigError: its name or key is wrong, or no model is named and there is none to fall back to.
     """
     name = options.model or settings.default_model or _fallback()
-    provider = open_provider(name, models=settings.models, base_url=options.base_url)
-    if hasattr(provider, "on_progress"):
-        provider.on_progress = _Progress()
-    return provider
+    return open_provider(name, models=settings.models, base_url=options.base_url, on_progress=_Progress())
 
 
 def _fallback() -> str:

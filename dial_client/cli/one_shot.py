@@ -44,7 +44,7 @@ async def answer(options: Options, question: str, typed: str = "") -> int:
         message = await with_resources(dial, question, typed)
         async with aclosing(ask(message)) as events:
             if options.output is Output.SSE:
-                return await _print_sse(events, provider.name)
+                return await _print_sse(events, provider.info.name)
             return await _print(events, options, sink)
 
 

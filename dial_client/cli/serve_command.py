@@ -62,7 +62,7 @@ async def serve_http(options: Options, address: ServeOptions) -> int:
     provider = provider_of(options, settings)
     turns = TurnRegistry(address.max_turns, leaves=address.durable)
     store = _store(options, address)
-    name = options.model or settings.default_model or str(getattr(provider, "model", provider.name))
+    name = options.model or settings.default_model or provider.info.model or provider.info.name
     elsewhere = PeerBus(store, turns, name)
     desk = HumanInputBroker(turns, elsewhere, servers=settings.servers, say=warn)
     listener = bound(address.host, address.port)

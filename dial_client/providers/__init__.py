@@ -25,6 +25,9 @@ from dial_client.providers.http.endpoint import NO_KEY, Endpoint, checked_key, c
 from dial_client.providers.presets import PRESETS, Preset, named, of_url
 from dial_client.settings.config_types import ModelSettings, Wire
 
+OnProgress = Callable[[int, int, str], None]
+"""Called during a download, with bytes done, bytes in all, and what is being done."""
+
 _NO_MODELS: Mapping[str, ModelSettings] = MappingProxyType({})
 
 
@@ -64,6 +67,7 @@ def open_provider(
     models: Mapping[str, ModelSettings] = _NO_MODELS,
     base_url: str | None = None,
     environ: Mapping[str, str] | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Provider:
     """Give the provider a model's name means. Nothing is connected or imported for it yet.
 
@@ -72,7 +76,8 @@ def open_provider(
             ``local:PATH.gguf``, ``local:hf:REPO[/FILE]``, or ``scripted:FILE``. No ID is held against a list.
         models: the profiles of the configuration.
         base_url: the address, in place of the one the name leads to.
-        environ: stands for the process's own environment.
+        environ: variables in place of those of this process.
+        on_progress: called while the weights of an embedded model are fetched.
 
     Raises:
         ConfigError: there is no such name, or something it needs is missing or wrong.
@@ -83,7 +88,7 @@ def open_provider(
         return _from_settings(settings, address, environ)
     prefix, _, rest = model.partition(":")
     if prefix in ("local", "scripted"):
-        return _without_network(prefix, rest, address)
+        return _without_network(prefix, rest, address, on_progress)
     vendor = _PREFIXES.get(prefix)
     if vendor is None:
         raise _unknown(model, models)
@@ -119,13 +124,13 @@ def _vendor_of(settings: ModelSettings, where: str) -> _Vendor:
     return vendor if vendor.is_dial else replace(vendor, wire=Wire(settings.wire or vendor.wire), preset=preset)
 
 
-def _without_network(prefix: str, rest: str, address: str | None) -> Provider:
+def _without_network(prefix: str, rest: str, address: str | None, on_progress: OnProgress | None) -> Provider:
     if address is not None:
         raise ConfigError(f"{prefix} has no address", hint="leave the base URL out")
     if prefix == "local":
         from dial_client.providers.local import LocalProvider
 
-        return LocalProvider(rest or None)
+        return LocalProvider(rest or None, on_progress)
     if not rest:
         raise ConfigError("'scripted:' names no file", hint="expected scripted:FILE")
     from dial_client.providers.scripted import ScriptedProvider

@@ -47,18 +47,18 @@ class ChatProvider(HttpProvider):
             function["strict"] = True
         return {"type": "function", "function": function}
 
-    def tapped(self, request: ModelRequest, bodies: list[RawBody] | None) -> AsyncGenerator[Delta, None]:
-        """Do as `generate`, and put every answer as it comes into `bodies`."""
-        deltas = super().tapped(request, bodies)
+    def generate_recorded(self, request: ModelRequest, bodies: list[RawBody] | None) -> AsyncGenerator[Delta, None]:
+        """Do as `generate`, and append the body of every response to `bodies`."""
+        deltas = super().generate_recorded(request, bodies)
         is_object = request.schema is not None and self._lessons.profile.constrain == "response_format"
         return _as_lines(deltas) if is_object else deltas
 
     def _fields(self, request: ModelRequest, notes: list[str], *, has_tools: bool) -> dict[str, Any]:
         profile = self._lessons.profile
-        messages = to_wire(request.messages, self.name, profile, notes)
+        messages = to_wire(request.messages, self._name, profile, notes)
         if system := clean(request.instruction_text):
             messages.insert(0, {"role": "system", "content": system})
-        fields: dict[str, Any] = {"model": self.model, "messages": messages}
+        fields: dict[str, Any] = {"model": self._model, "messages": messages}
         fields["stream"] = request.stream
         if request.stream and profile.stream_usage:
             fields["stream_options"] = {"include_usage": True}

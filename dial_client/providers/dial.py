@@ -18,8 +18,7 @@ import anyio
 from dial_client.errors import ProviderError
 from dial_client.logs import get_logger
 from dial_client.messages import Echo, Message, Role, TextPart
-from dial_client.model import Completion, Delta, ModelRequest, ToolFormat
-from dial_client.prices import Billing
+from dial_client.model import Completion, Delta, ModelInfo, ModelRequest, ToolFormat
 from dial_client.providers.chat_api import ChatProvider
 from dial_client.providers.endpoint_profile import MESSAGES, EndpointProfile
 from dial_client.providers.http.endpoint import Endpoint
@@ -61,9 +60,8 @@ class DialProvider:
         temperature: float | None = None,
         max_tokens: int | None = None,
     ) -> None:
-        self.model = model
-        self.name = f"dial:{model}@{endpoint.host}"
-        """The same whichever wire is chosen: what comes back over another wire is told by the echo itself."""
+        self._model = model
+        self._name = f"dial:{model}@{endpoint.host}"  # of every API: the echo says which API it is of
         self._endpoint = endpoint
         self._profile = profile
         self._wire = None if wire is None else Wire(wire)
@@ -75,23 +73,24 @@ class DialProvider:
         self._choosing = anyio.Lock()
 
     @property
-    def billing(self) -> Billing:
-        """Under what its tokens are billed."""
-        return Billing(self.model, self._endpoint.base_url)
+    def info(self) -> ModelInfo:
+        """What is known of the deployment."""
+        return ModelInfo(
+            self._name,
+            self._model,
+            self._endpoint.base_url,
+            tool_format=ToolFormat.REACT if self._profile.tools == "text" else None,
+            secrets=self._endpoint.secrets,
+        )
 
     @property
-    def tool_format(self) -> ToolFormat | None:
-        """The format to begin with, where the profile says that calls ride as text."""
-        return ToolFormat.REACT if self._profile.tools == "text" else None
+    def parser_flags(self) -> Mapping[str, Any]:
+        """The flags of the profile that decide how responses are read, if they are not the defaults."""
+        return self._profile.parser_flags()
 
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        """What must not get into a recording: the key."""
-        return (self._endpoint.key,) if self._endpoint.key else ()
-
-    async def warm(self) -> None:
-        """Ask what the deployment is, and get ready to ask the deployment itself."""
-        await (await self._chosen()).warm()
+    async def prepare(self) -> None:
+        """Ask the core what the deployment is, and make the HTTP client for it."""
+        await (await self._chosen()).prepare()
 
     async def aclose(self) -> None:
         """Close all connections; may be called twice."""
@@ -104,21 +103,23 @@ class DialProvider:
         Raises:
             ProviderError: as `HttpProvider.generate`; or the deployment says that it has no tools.
         """
-        return self.tapped(request, None)
+        return self.generate_recorded(request, None)
 
-    async def tapped(self, request: ModelRequest, bodies: list[RawBody] | None) -> AsyncGenerator[Delta, None]:
-        """Do as `generate`, and put every answer as it comes into `bodies`."""
+    async def generate_recorded(
+        self, request: ModelRequest, bodies: list[RawBody] | None
+    ) -> AsyncGenerator[Delta, None]:
+        """Do as `generate`, and append the body of every response to `bodies`."""
         inner = await self._chosen()
         if request.tools and self._features.get("tools") is False and self._profile.tools != "native":
             raise ProviderError(
-                f"{self._endpoint.host} says that {self.model} takes no tools; "
+                f"{self._endpoint.host} says that {self._model} takes no tools; "
                 'a profile with "tools": "native" offers them all the same',
                 code=TOOLS_UNSUPPORTED,
             )
         request = replace(request, messages=tuple(self._inwards(message, inner) for message in request.messages))
         if self._features.get("system_prompt") is False:
             request = _with_instructions_in_messages(request)
-        async with aclosing(inner.tapped(request, bodies)) as deltas:
+        async with aclosing(inner.generate_recorded(request, bodies)) as deltas:
             async for delta in deltas:
                 if isinstance(delta, Completion) and delta.echo is not None:
                     yield replace(delta, echo={"wire": inner.wire, "echo": delta.echo})
@@ -127,12 +128,12 @@ class DialProvider:
 
     def _inwards(self, message: Message, inner: HttpProvider) -> Message:
         """Give a message with the echo as its wire gave it; without, where it came over another wire."""
-        if message.echo is None or message.echo.provider != self.name:
+        if message.echo is None or message.echo.provider != self._name:
             return message
         said = message.echo.data
         if not isinstance(said, dict) or said.get("wire") != inner.wire:
             return message.without_echo()
-        return replace(message, echo=Echo(inner.name, said.get("echo")))
+        return replace(message, echo=Echo(inner.info.name, said.get("echo")))
 
     async def _chosen(self) -> HttpProvider:
         async with self._choosing:
@@ -141,16 +142,16 @@ class DialProvider:
                 features = said.get("features")
                 self._features = features if isinstance(features, dict) else {}
                 self._inner = self._over(self._wire or _best_wire(said, self._features))
-                log.debug("deployment", model=self.model, wire=self._inner.wire, described=bool(said))
+                log.debug("deployment", model=self._model, wire=self._inner.wire, described=bool(said))
             return self._inner
 
     async def _described(self) -> dict[str, Any]:
         """Give what the core says of the deployment; nothing where it does not say: that alone ends no turn."""
         connection = HttpTransport(replace(self._endpoint, query={}))
         try:
-            said = await connection.get(f"/openai/deployments/{quote(self.model, safe='')}", timeout=_PATIENCE)
+            said = await connection.get(f"/openai/deployments/{quote(self._model, safe='')}", timeout=_PATIENCE)
         except ProviderError as error:
-            log.debug("deployment_not_described", model=self.model, status=error.status, code=error.code)
+            log.debug("deployment_not_described", model=self._model, status=error.status, code=error.code)
             return {}
         finally:
             with anyio.CancelScope(shield=True):
@@ -162,13 +163,13 @@ class DialProvider:
         options: dict[str, Any] = {"temperature": self._temperature, "max_tokens": self._max_tokens}
         if wire is Wire.RESPONSES:
             endpoint = replace(core, base_url=f"{core.base_url}/openai/v1", query={})
-            return ResponsesProvider(self.model, endpoint, profile, **options)
+            return ResponsesProvider(self._model, endpoint, profile, **options)
         if wire is Wire.MESSAGES:
             headers = dict(core.headers) | {"anthropic-version": MESSAGES.api_version}
             endpoint = replace(core, base_url=f"{core.base_url}/anthropic", query={}, headers=headers)
             profile = replace(profile, max_tokens=profile.max_tokens or MESSAGES.max_tokens)
-            return MessagesProvider(self.model, endpoint, profile, **options)
-        return _DeploymentProvider(self.model, core, profile, **options)
+            return MessagesProvider(self._model, endpoint, profile, **options)
+        return _DeploymentProvider(self._model, core, profile, **options)
 
     def _with_features(self, wire: Wire) -> EndpointProfile:
         """Give the profile with what the deployment says of itself, but for the flags that are fixed."""
@@ -194,7 +195,7 @@ class _DeploymentProvider(ChatProvider):
     """Asks in chat completions, where each deployment has a path of its own, as at Azure."""
 
     def _path(self) -> str:
-        return f"/openai/deployments/{quote(self.model, safe='')}/chat/completions"
+        return f"/openai/deployments/{quote(self._model, safe='')}/chat/completions"
 
 
 def _best_wire(said: Mapping[str, Any], features: Mapping[str, Any]) -> Wire:

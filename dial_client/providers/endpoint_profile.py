@@ -75,7 +75,17 @@ class EndpointProfile:
     unsigned_call: Mapping[str, Any] = field(default_factory=dict)
     """What the first call of a message carries that the endpoint did not sign: another model's (Gemini)."""
 
+    def parser_flags(self) -> dict[str, Any]:
+        """Return the flags that decide how a response is read, if they are not the defaults."""
+        flags = {
+            "reasoning_in": self.reasoning_in,
+            "tool_name_re": self.tool_name_re,
+            "tool_name_len": self.tool_name_len,
+        }
+        return {name: value for name, value in flags.items() if value != _DEFAULTS[name]}
 
+
+_DEFAULTS: Mapping[str, Any] = {flag.name: flag.default for flag in fields(EndpointProfile)}
 CHAT = EndpointProfile()
 OLLAMA = EndpointProfile(tool_choice=False, idle_timeout=600.0, constrain="response_format")
 OPENAI = EndpointProfile(max_tokens_field="max_completion_tokens", documents=True)
@@ -110,7 +120,7 @@ def with_quirks(profile: EndpointProfile, quirks: Mapping[str, Any], where: str)
             hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
             raise ConfigError(f"{where}: there is no flag {name!r}", hint=hint)
         if not is_flag(name, value):
-            expected = _CHOICES.get(name) or (type(getattr(CHAT, name)).__name__,)
+            expected = _CHOICES.get(name) or (type(_DEFAULTS[name]).__name__,)
             raise ConfigError(f"{where}.{name}: this is not a value for it", hint=f"expected {' or '.join(expected)}")
     lists = {name: tuple(value) for name, value in quirks.items() if isinstance(value, list)}
     return replace(profile, **(dict(quirks) | lists))
@@ -159,7 +169,7 @@ def is_flag(name: str, value: Any) -> bool:
             return value in _CHOICES[name]
         case "constrain":
             return value in _CHOICES[name]
-    return isinstance(value, type(getattr(CHAT, name)))
+    return isinstance(value, type(_DEFAULTS[name]))
 
 
 def _is_pattern(value: str) -> bool:

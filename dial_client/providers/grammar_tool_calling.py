@@ -32,7 +32,7 @@ class GrammarToolCallingProvider:
     """
 
     def __init__(self, decider: Provider, reporter: Provider | None = None, writer: Provider | None = None) -> None:
-        self.name = decider.name
+        self.info = decider.info
         self._decider = decider
         self._reporter = reporter or decider
         self._writer = writer or decider
@@ -48,7 +48,7 @@ class GrammarToolCallingProvider:
                 async for delta in deltas:
                     yield delta
             return
-        policy = CallPolicy(request, self.name)
+        policy = CallPolicy(request, self.info.name)
         usage = Usage()
         while (step := policy.step) is not None:
             usage += await self._decide(policy, step)

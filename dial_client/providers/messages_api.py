@@ -46,9 +46,9 @@ class MessagesProvider(HttpProvider):
 
     def _fields(self, request: ModelRequest, notes: list[str], *, has_tools: bool) -> dict[str, Any]:
         profile = self._lessons.profile
-        messages = to_wire(request.messages, self.name, profile, notes)
+        messages = to_wire(request.messages, self._name, profile, notes)
         limit = self._limit(request) or _DEFAULT_MAX_TOKENS
-        fields: dict[str, Any] = {"model": self.model, "max_tokens": limit, "messages": messages}
+        fields: dict[str, Any] = {"model": self._model, "max_tokens": limit, "messages": messages}
         fields["stream"] = request.stream or limit > _MAX_UNSTREAMED_TOKENS
         if system := clean(request.instruction_text):
             fields["system"] = system

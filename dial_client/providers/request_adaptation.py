@@ -173,8 +173,9 @@ class RequestAdaptation:
 
     def _too_large(self, request: ModelRequest) -> str | None:
         """Leave out what makes a request large; proxies often allow a megabyte."""
-        for flag, kind in (("documents", FilePart), ("images", ImagePart)):
-            if getattr(self.profile, flag) and _has(kind, request):
+        profile = self.profile
+        for flag, is_taken, kind in (("documents", profile.documents, FilePart), ("images", profile.images, ImagePart)):
+            if is_taken and _has(kind, request):
                 self._change(**{flag: False})
                 return f"the request is too large for the endpoint: the model is told what {flag} there were"
         return None

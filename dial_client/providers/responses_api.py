@@ -55,8 +55,8 @@ class ResponsesProvider(HttpProvider):
 
     def _fields(self, request: ModelRequest, notes: list[str], *, has_tools: bool) -> dict[str, Any]:
         profile = self._lessons.profile
-        items = to_wire(request.messages, self.name, profile, notes)
-        fields: dict[str, Any] = {"model": self.model, "input": items, "stream": request.stream, "store": False}
+        items = to_wire(request.messages, self._name, profile, notes)
+        fields: dict[str, Any] = {"model": self._model, "input": items, "stream": request.stream, "store": False}
         fields["include"] = ["reasoning.encrypted_content"]
         if instructions := clean(request.instruction_text):
             fields["instructions"] = instructions

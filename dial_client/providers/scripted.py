@@ -57,7 +57,16 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from dial_client.errors import ProviderError
-from dial_client.model import CallChunk, Completion, Delta, FinishReason, ModelRequest, ReasoningChunk, TextChunk
+from dial_client.model import (
+    CallChunk,
+    Completion,
+    Delta,
+    FinishReason,
+    ModelInfo,
+    ModelRequest,
+    ReasoningChunk,
+    TextChunk,
+)
 from dial_client.providers.endpoint_profile import CHAT, EndpointProfile
 from dial_client.providers.http import provider_errors
 from dial_client.providers.http.endpoint import Endpoint
@@ -90,19 +99,16 @@ class ScriptedProvider:
 
     def __init__(self, replies: Sequence[Any] | Script, *, after: str = "error", path: str = "") -> None:
         script = replies if isinstance(replies, Script) else read_replies(replies, after, path)
-        self.name = script.provider or "scripted"
-        self.model = path or "scripted"
         self.requests: list[ModelRequest] = []
         """What was asked, in order."""
         self.servers: Mapping[str, RecordedServer] | None = script.servers
         """The servers of a recording; None for a script that is none."""
-        self.tool_format = script.tool_format
-        """How calls rode in a recording; None where the script does not say."""
         self._script = script
         self._played = 0
         self._profile = replace(CHAT, **script.flags)
         self._names = ToolNameMapping(self._profile.tool_name_re, self._profile.tool_name_len)
         host = script.provider.rpartition("@")[2]
+        self._info = ModelInfo(script.provider or "scripted", path or "scripted", tool_format=script.tool_format)
         self._endpoint = Endpoint(f"http://{host}" if _is_host(host) else "http://scripted")
 
     @classmethod
@@ -114,16 +120,28 @@ class ScriptedProvider:
         """
         return cls(read_file(path), path=os.fspath(path))
 
+    @property
+    def info(self) -> ModelInfo:
+        """The name and the tool format are those of the recording, if this plays one."""
+        return self._info
+
+    @property
+    def parser_flags(self) -> Mapping[str, Any]:
+        """The flags that recorded responses are read by."""
+        return self._script.flags
+
     def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         """Play the next reply.
 
         Raises:
             ProviderError: the reply says so, or there is none left.
         """
-        return self.tapped(request, None)
+        return self.generate_recorded(request, None)
 
-    async def tapped(self, request: ModelRequest, bodies: list[RawBody] | None) -> AsyncGenerator[Delta, None]:
-        """Do as `generate`, and put every answer of an endpoint into `bodies`."""
+    async def generate_recorded(
+        self, request: ModelRequest, bodies: list[RawBody] | None
+    ) -> AsyncGenerator[Delta, None]:
+        """Do as `generate`, and append the body of every response to `bodies`."""
         self.requests.append(request)
         reply = self._next()
         await checkpoint()

@@ -1,1 +1,1 @@
-"""Conversations written down whole for a bug report (`recording`), and played again offline (`replaying`)."""
+"""Conversations written to a file for a bug report (`recording`), and played again offline (`replay`)."""

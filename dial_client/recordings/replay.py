@@ -1,16 +1,18 @@
-"""Stand-ins for the servers of a recording: they offer the recorded tools, and answer the recorded calls.
+"""A recording played again: the model's replies from the file, and mock servers in place of the recorded ones.
 
-A call is known by its server, its tool and its arguments; where it was made several times, its outcomes come in the
-order in which they were recorded. One that was never recorded, or not as often, is answered with an error that says so.
-One that was cancelled is not answered at all: it ends as it did then, by a limit or by a person.
+The mock servers offer the recorded tools and answer the recorded calls. A call is identified by its server, its tool
+and its arguments; the outcomes of the same call made several times come in the order in which they were recorded. A
+call that was never recorded, or not as often, gets an error result. A call that was cancelled gets no result: it ends
+as it did then, by a limit or by a person.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections import defaultdict, deque
 from collections.abc import Container, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio
 
@@ -18,41 +20,67 @@ from dial_client.errors import ConfigError, ServerError, ServerGone
 from dial_client.messages import ToolCallRequest, ToolSpec
 from dial_client.model import Provider
 from dial_client.providers.script_format import RecordedServer, is_recording_file
+from dial_client.providers.scripted import ScriptedProvider
 from dial_client.servers.client_capabilities import ClientCapabilities
 from dial_client.servers.connection import Connection
 from dial_client.servers.session import OnProgress, Target
 from dial_client.tools.approval import Approval, Approver, Decision
 
-_RECORDING = "the recording"
+_DECIDED_BY = "the recording"
+
+
+class Replay(NamedTuple):
+    """What a client needs to play a recording: ``DialClient(servers, provider, approve=approver)``."""
+
+    provider: Provider
+    servers: Mapping[str, RecordedServer]
+    """The recorded servers by name; `connect` makes a mock server of each."""
+    approver: Approver | None
+    """Denies what was denied in the recording; None if all calls are allowed."""
 
 
 def is_recording(model: str | Provider | None) -> bool:
-    """Whether a model, or what it is named by, is a recording."""
+    """Return True if a model, or the model of this name, is a recording."""
     if isinstance(model, str):
         prefix, _, path = model.partition(":")
         return prefix == "scripted" and is_recording_file(path)
-    return getattr(model, "servers", None) is not None
+    return isinstance(model, ScriptedProvider) and model.servers is not None
 
 
-def stand_ins(provider: Provider | None, own: Container[str]) -> dict[str, RecordedServer]:
-    """Give the servers that a recording brings along, apart from those somebody has of their `own`."""
-    servers: Mapping[str, RecordedServer] = getattr(provider, "servers", None) or {}
-    return {name: server for name, server in servers.items() if name not in own and not server.failed}
+def load_recording(
+    recording: str | os.PathLike[str] | Provider, replaced: Container[str] = (), approve: Approver | None = None
+) -> Replay:
+    """Return the model, the servers and the approver of a recording.
+
+    Args:
+        recording: the file, or the provider that plays it.
+        replaced: names of recorded servers to leave out, because the caller has servers of these names.
+        approve: decides calls of the caller's own servers; None to allow them.
+
+    Raises:
+        ConfigError: the file is missing or wrong, or it is no recording.
+    """
+    provider = ScriptedProvider.from_file(recording) if isinstance(recording, str | os.PathLike) else recording
+    recorded = provider.servers if isinstance(provider, ScriptedProvider) else None
+    if recorded is None:
+        raise ConfigError(f"{provider.info.name} is no recording", hint="`record=FILE` writes one")
+    servers = {name: server for name, server in recorded.items() if name not in replaced and not server.failed}
+    return Replay(provider, servers, _replay_decisions(servers, approve) if servers else approve)
 
 
 def connect(name: str, target: Target, host: ClientCapabilities) -> Connection:
-    """Make the connection to a server, or to the stand-in for one.
+    """Return the connection to a server, or to the mock server for a recorded one.
 
     Raises:
-        ConfigError: a recorded tool is none.
+        ConfigError: the definition of a recorded tool is not valid.
     """
     if isinstance(target, RecordedServer):
-        return _MockServer(name, target, host)
+        return _MockConnection(name, target, host)
     return Connection(name, target, host)
 
 
-def approver(servers: Mapping[str, RecordedServer], approve: Approver | None) -> Approver:
-    """Give the approver of a replay: a stand-in does no harm, so only what was denied then is denied now."""
+def _replay_decisions(servers: Mapping[str, RecordedServer], approve: Approver | None) -> Approver:
+    """Return the approver of a replay: mock servers do no harm, so only calls that were denied are denied again."""
     denied: dict[str, deque[str]] = defaultdict(deque)
     for server in servers.values():
         for call in server.calls:
@@ -64,27 +92,27 @@ def approver(servers: Mapping[str, RecordedServer], approve: Approver | None) ->
             return await approve(call, tool, server) if approve is not None else Approval(Decision.ONCE)
         reasons = denied.get(_key(server, tool.tool, call.arguments))
         if reasons:
-            return Approval(Decision.DENY, reasons.popleft(), _RECORDING)
-        return Approval(Decision.ONCE, decided_by=_RECORDING)
+            return Approval(Decision.DENY, reasons.popleft(), _DECIDED_BY)
+        return Approval(Decision.ONCE, decided_by=_DECIDED_BY)
 
     return decide
 
 
-class _MockServer(Connection):
-    """A connection to a server in this process that lists the recorded tools; their calls are answered right here."""
+class _MockConnection(Connection):
+    """A connection to an in-process server that lists the recorded tools. Calls are answered from the recording."""
 
     def __init__(self, name: str, server: RecordedServer, host: ClientCapabilities) -> None:
-        super().__init__(name, _server(name, server), host)
+        super().__init__(name, _mock_server(name, server), host)
         self._outcomes: dict[str, deque[Mapping[str, Any]]] = defaultdict(deque)
         for call in server.calls:
             if "denied" not in call:
                 self._outcomes[_key(**call["called"])].append(call)
 
     async def call(self, tool: str, arguments: Mapping[str, Any], on_progress: OnProgress | None = None) -> Any:  # noqa: ARG002 - nothing was recorded of progress
-        """Give what was recorded.
+        """Return the recorded result of a call.
 
         Raises:
-            ServerError: the call failed when it was recorded.
+            ServerError: the call failed in the recording too.
         """
         from mcp_types import CallToolResult
         from pydantic import ValidationError
@@ -111,7 +139,7 @@ def _key(server: str, tool: str, arguments: Mapping[str, Any]) -> str:
     return json.dumps([server, tool, arguments], sort_keys=True, default=str)
 
 
-def _server(name: str, recorded: RecordedServer) -> Any:
+def _mock_server(name: str, recorded: RecordedServer) -> Any:
     from mcp.server.lowlevel import Server
     from mcp_types import ListToolsResult, Tool
     from pydantic import ValidationError

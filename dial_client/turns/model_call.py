@@ -29,7 +29,7 @@ from dial_client.model import (
     ToolChoice,
     ToolFormat,
 )
-from dial_client.prices import cost_at
+from dial_client.prices import cost_usd
 from dial_client.providers.http.provider_errors import CONTEXT_LENGTH_EXCEEDED, SEARCH_UNSUPPORTED, TOOLS_UNSUPPORTED
 from dial_client.text.safe_text import SafeStream
 from dial_client.turns import context_window, status_text
@@ -140,7 +140,7 @@ class ModelCaller:
         if listener.printed and self.format.handler.format is ToolFormat.NATIVE:
             listener.calls = uncopied(listener.calls, request.messages, request.tools)
         completion = listener.completion
-        self.recorder.add_usage(completion.usage, cost_at(self.provider, completion.usage))
+        self.recorder.add_usage(completion.usage, cost_usd(completion.usage, self.provider.info))
         self.recorder.note(*completion.notes)
         log.debug(
             "model_request",
@@ -167,7 +167,9 @@ class ModelCaller:
         completion = listener.completion
         ending = StopReason.TIMEOUT if out_of_time else _ENDINGS.get(completion.finish)
         calls = _distinct(listener.calls) if ending is None else ()
-        echo = Echo(self.provider.name, completion.echo) if completion.echo is not None and ending is None else None
+        echo = (
+            Echo(self.provider.info.name, completion.echo) if completion.echo is not None and ending is None else None
+        )
         message = Message(Role.ASSISTANT, "".join(listener.text), tool_calls=calls, echo=echo)
         if calls:
             await listener.emit(StatusChanged(status_text.SELECTING))

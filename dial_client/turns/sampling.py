@@ -29,7 +29,7 @@ from dial_client.model import (
     Provider,
     TextChunk,
 )
-from dial_client.prices import cost_at
+from dial_client.prices import cost_usd
 from dial_client.settings.tool_patterns import matches
 from dial_client.tools.approval import Approval, Approver
 
@@ -118,7 +118,7 @@ class ModelSampler:
             for spent in budgets:
                 spent.tokens += used.input_tokens + used.output_tokens - most
         if errands and (spend := errands[0].spend):
-            spend(used, cost_at(self._provider, used))
+            spend(used, cost_usd(used, self._provider.info))
         return reply
 
     async def _decision(self, request: SamplingRequest, errands: tuple[CallContext, ...]) -> tuple[bool, str]:
@@ -161,7 +161,7 @@ class ModelSampler:
                 elif isinstance(delta, Completion):
                     end = delta
         reason = "maxTokens" if end.finish is FinishReason.LENGTH else "endTurn"
-        return SamplingReply("".join(text), self._provider.name, reason), end.usage
+        return SamplingReply("".join(text), self._provider.info.name, reason), end.usage
 
 
 def _record(

@@ -12,9 +12,9 @@ from dial_client.events import Emit, Event, MessageCompleted, StatusChanged, Too
 from dial_client.formats.format_selection import ActiveFormat
 from dial_client.limits import Limits, StopReason
 from dial_client.logs import get_logger
-from dial_client.messages import Message, Role, ToolCallRequest, ToolSpec, Usage
+from dial_client.messages import Message, Role, ToolCallRequest, ToolSpec
 from dial_client.model import Instruction, InstructionSource, Provider, ToolFormat, separate_instructions
-from dial_client.prices import cost_at
+from dial_client.prices import cost_usd
 from dial_client.servers.connection import Connection
 from dial_client.tools.approval import ApprovalChecker
 from dial_client.tools.catalog import Catalog
@@ -32,6 +32,7 @@ from dial_client.turns.resolution import resolve
 from dial_client.turns.status_model import StatusModel
 from dial_client.turns.status_text import using
 from dial_client.turns.turn_handle import TurnHandle
+from dial_client.turns.turn_recorder import TurnRecorder
 
 log = get_logger(__name__)
 
@@ -118,10 +119,7 @@ async def answer(
     audit = host.audit.for_turn(turn.origin)
     executor = ToolExecutor(offering.catalog, host.approvals, host.limits, scope, audit)
 
-    def narrated(usage: Usage) -> None:
-        recorder.add_usage(usage, cost_at(host.narrator, usage))
-
-    narrator = None if host.narrator is None else StatusModel(host.narrator, narrated)
+    narrator = None if host.narrator is None else _status_model(host.narrator, recorder)
 
     async def call_tools(calls: Sequence[ToolCallRequest], emit: Emit) -> tuple[Message, ...]:
         calls = handed_back.others(calls)
@@ -143,7 +141,12 @@ async def answer(
 
 def _searches(host: TurnServices) -> bool:
     """Whether the endpoint searches among tools itself: those of its wire, not those that ride as text."""
-    return host.format.handler.format is ToolFormat.NATIVE and bool(getattr(host.provider, "searches_tools", False))
+    return host.format.handler.format is ToolFormat.NATIVE and host.provider.info.searches_tools
+
+
+def _status_model(provider: Provider, recorder: TurnRecorder) -> StatusModel:
+    """Return the writer of status lines; what it spends counts as the turn's."""
+    return StatusModel(provider, lambda usage: recorder.add_usage(usage, cost_usd(usage, provider.info)))
 
 
 def _with_status(emit: Emit, catalog: Callable[[], Catalog]) -> Emit:

@@ -85,7 +85,7 @@ def test_every_flag_of_an_endpoint_that_is_documented_can_be_set() -> None:
 def test_the_profiles_that_are_shown_open(tmp_path: Path) -> None:
     [shown] = blocks(ROOT / "docs" / "models.md", "json")
     models = configuration.parse(shown, environ={"GROQ_API_KEY": "k"}).models
-    opened = [open_provider(name, models=models, environ={}).name for name in models]
+    opened = [open_provider(name, models=models, environ={}).info.name for name in models]
     assert opened == ["chat:openai/gpt-oss-120b@api.groq.com", "chat:qwen3@10.0.0.7:8080"]
 
 

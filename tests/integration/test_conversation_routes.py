@@ -12,7 +12,7 @@ import pytest
 from mcp.server import MCPServer
 
 from dial_client.messages import ImagePart, Message
-from dial_client.model import Completion, Delta, FinishReason, ModelRequest, TextChunk
+from dial_client.model import Completion, Delta, FinishReason, ModelInfo, ModelRequest, TextChunk
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.stores.memory_store import MemoryStore
 from dial_client.stores.sql_store import SQLStore
@@ -232,7 +232,7 @@ async def test_a_stopped_turn_keeps_what_was_said() -> None:
 class Echo:
     """A model that says again what it was told."""
 
-    name = "echo"
+    info = ModelInfo("echo")
 
     async def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         for word in request.messages[-1].text.split():

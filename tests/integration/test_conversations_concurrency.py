@@ -16,7 +16,7 @@ from dial_client.errors import ConfigError, ConversationBusy, ConversationNotFou
 from dial_client.events import Event, Finished, TextDelta
 from dial_client.limits import StopReason
 from dial_client.messages import Message, Role, ToolCallRequest
-from dial_client.model import CallChunk, Completion, Delta, FinishReason, ModelRequest, TextChunk
+from dial_client.model import CallChunk, Completion, Delta, FinishReason, ModelInfo, ModelRequest, TextChunk
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.stores.conversation_store import ConversationStore
 from dial_client.stores.memory_store import MemoryStore
@@ -240,7 +240,7 @@ async def test_a_request_that_cannot_begin_leaves_the_conversation_to_others(sto
 class Adder:
     """A model that adds 1 to the number it was told, three rounds long, and says what came of it."""
 
-    name = "adder"
+    info = ModelInfo("adder")
 
     async def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         said = [message.text for message in request.messages if message.role in (Role.USER, Role.TOOL)]

@@ -54,7 +54,7 @@ def described(*interfaces: str, **features: Any) -> Raw:
 async def test_a_deployment_is_asked_over_the_wire_it_speaks_best(said: Raw, path: str, stream: bool) -> None:
     with model_endpoint([Say("", (Call("now", {"tz": "UTC"}),)), Say("Noon.")], said) as endpoint:
         provider = dial(endpoint)
-        await provider.warm()
+        await provider.prepare()
         first = await hear(provider, tools=TOOLS, stream=stream)
         result = Message.tool(first.calls[0], ToolCallResult("call_1", success=True, content="12:00"))
         second = await hear(provider, Message.user("?"), first.message(provider), result, tools=TOOLS, stream=stream)
@@ -170,15 +170,15 @@ async def test_a_deployment_without_tools_is_told_apart_before_it_is_asked() -> 
 
 async def test_calls_ride_as_text_where_a_profile_says_so() -> None:
     with model_endpoint([Say("Hi")]) as endpoint:
-        assert dial(endpoint, quirks={"tools": "text"}).tool_format is ToolFormat.REACT
-        assert dial(endpoint).tool_format is None
+        assert dial(endpoint, quirks={"tools": "text"}).info.tool_format is ToolFormat.REACT
+        assert dial(endpoint).info.tool_format is None
 
 
 async def test_an_echo_goes_back_over_its_own_wire_only_and_the_name_stays() -> None:
     thinks = Say("I look.", (Call("now", {}),), reasoning="SECRET-THOUGHT")
     with model_endpoint([thinks, Say("Noon.")], described("anthropicMessages")) as endpoint:
         provider = dial(endpoint)
-        name = provider.name
+        name = provider.info.name
         first = await hear(provider, tools=TOOLS)
         said = first.message(provider)
         result = Message.tool(first.calls[0], ToolCallResult("call_1", success=True, content="12:00"))
@@ -187,7 +187,7 @@ async def test_an_echo_goes_back_over_its_own_wire_only_and_the_name_stays() -> 
         await provider.aclose()
         for wire in (Wire.CHAT, Wire.RESPONSES):
             other = dial(endpoint, wire=wire)
-            assert other.name == provider.name == name
+            assert other.info.name == provider.info.name == name
             await hear(other, *conversation, tools=TOOLS)
             await other.aclose()
 
@@ -201,7 +201,7 @@ async def test_an_echo_goes_back_over_its_own_wire_only_and_the_name_stays() -> 
 async def test_an_echo_of_an_unknown_form_is_left_out() -> None:
     with model_endpoint([Say("Hi")]) as endpoint:
         provider = dial(endpoint)
-        odd = Message(Role.ASSISTANT, "Hm", echo=Echo(provider.name, ["SECRET"]))
+        odd = Message(Role.ASSISTANT, "Hm", echo=Echo(provider.info.name, ["SECRET"]))
         await hear(provider, Message.user("?"), odd, Message.user("And?"))
         await provider.aclose()
 

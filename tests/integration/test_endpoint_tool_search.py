@@ -138,5 +138,5 @@ async def test_the_tools_of_a_pinned_server_and_those_another_model_has_called_a
 )
 async def test_only_endpoints_that_are_known_to_search_are_trusted_to(preset: str, wire: Wire, searches: bool) -> None:
     provider = provider_of("http://127.0.0.1:9/v1", wire, preset=preset)
-    assert provider.searches_tools is searches
+    assert provider.info.searches_tools is searches
     await provider.aclose()

@@ -24,7 +24,7 @@ import json, sys
 import anyio
 from mcp.server import MCPServer
 from dial_client import ConversationManager, DialClient, MessageCompleted, SQLStore, ToolCallRequest
-from dial_client.model import CallChunk, Completion, FinishReason, TextChunk
+from dial_client.model import ModelInfo, CallChunk, Completion, FinishReason, TextChunk
 
 server = MCPServer("calculator")
 
@@ -33,7 +33,7 @@ def add(a: int, b: int) -> int:
     return a + b
 
 class Model:
-    name = "tiny"
+    info = ModelInfo("tiny")
 
     async def generate(self, request):
         if request.messages[-1].role == "user":

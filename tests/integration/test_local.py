@@ -120,7 +120,7 @@ def test_a_path_that_is_no_model_is_a_mistake_of_the_configuration(
 async def test_a_model_that_does_not_start_is_told_with_its_last_words(broken: Path) -> None:
     async with local(str(broken)) as provider:
         with pytest.raises(ProviderError, match=r"could not be started: .*broken\.gguf"):
-            await provider.warm()
+            await provider.prepare()
 
 
 @with_weights
@@ -133,7 +133,7 @@ async def test_a_closed_provider_starts_nothing(broken: Path) -> None:
     async with local(str(broken)) as provider:
         await provider.aclose()
         with pytest.raises(ProviderError, match="is closed"):
-            await provider.warm()
+            await provider.prepare()
 
 
 @with_weights
@@ -142,7 +142,7 @@ async def test_closing_while_it_starts_ends_the_wait() -> None:
 
         async def warm() -> None:
             with pytest.raises(ProviderError, match="was closed"):
-                await provider.warm()
+                await provider.prepare()
 
         group.start_soon(warm)
         await anyio.wait_all_tasks_blocked()
@@ -153,7 +153,7 @@ async def test_closing_while_it_starts_ends_the_wait() -> None:
 @asyncio_only
 async def test_a_question_is_answered_by_a_call_and_a_sentence_about_its_result() -> None:
     async with local() as provider:
-        await provider.warm(ModelRequest((Message.user("Hello"),), tools=(CLOCK,)))
+        await provider.prepare(ModelRequest((Message.user("Hello"),), tools=(CLOCK,)))
         _, calls, end, _ = await ask(provider, QUESTION, tools=(CLOCK,))
         assert end.usage.cached_tokens > end.usage.input_tokens / 2
         call = calls[0].call
@@ -197,7 +197,7 @@ from dial_client.providers.local import LocalProvider
 
 async def main():
     provider = LocalProvider()
-    await provider.warm()
+    await provider.prepare()
     print(provider._process.pid, flush=True)
     await anyio.sleep(600)
 

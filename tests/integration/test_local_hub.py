@@ -145,4 +145,4 @@ def test_what_names_no_file_of_the_hub_is_refused_at_once(name: str) -> None:
 def test_the_environment_may_name_a_file_of_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("xllamacpp", reason="the extra 'local' is not installed")
     monkeypatch.setitem(os.environ, "DIAL_LOCAL_MODEL", "hf:some/model-GGUF")
-    assert LocalProvider().name == "local"
+    assert LocalProvider().info.name == "local"

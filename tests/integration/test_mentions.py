@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from dial_client import DialClient, FilePart, ImagePart, Limits, Message, Role, ScriptedProvider, TextPart
-from dial_client.model import Delta, ModelRequest
+from dial_client.model import Delta, ModelInfo, ModelRequest
 from dial_client.turns.mentions import MAX_ATTACHED
 from tests.support.servers.launch import raw
 from tests.support.servers.library import PNG, Library, library
@@ -116,7 +116,7 @@ async def test_there_is_an_end_to_what_goes_along() -> None:
 class ReadsOn:
     """A model that searches in what it is shown the beginning of."""
 
-    name = "reads-on"
+    info = ModelInfo("reads-on")
 
     async def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         last = request.messages[-1]

@@ -122,7 +122,7 @@ def test_a_name_leads_to_its_wire_and_address_and_a_key_goes_only_where_it_belon
     provider = opened(model, environ, base_url=base_url)
 
     assert type(provider) is kind
-    assert provider.model == model.partition(":")[2]
+    assert provider.info.model == model.partition(":")[2]
     assert endpoint_of(provider).base_url == address
     assert endpoint_of(provider).key == key
     sent = endpoint_of(provider).headers
@@ -158,8 +158,8 @@ def test_a_profile_has_its_own_address_key_and_model() -> None:
     profile = settings(api_key=" k\n", temperature=0.1, max_tokens=5, tool_format=ToolFormat.NATIVE)
     provider = opened("mine", OPENAI_KEY, models=profile)
 
-    assert provider.model == "m"
-    assert provider.name == "chat:m@other.test"
+    assert provider.info.model == "m"
+    assert provider.info.name == "chat:m@other.test"
     assert dict(endpoint_of(provider).headers) == {"authorization": "Bearer k"}
 
 
@@ -395,4 +395,4 @@ def test_opening_a_provider_loads_no_sdk() -> None:
 def test_a_script_is_opened_by_its_file(tmp_path: Path) -> None:
     (tmp_path / "s.json").write_text('["Hello"]')
 
-    assert open_provider(f"scripted:{tmp_path / 's.json'}").name == "scripted"
+    assert open_provider(f"scripted:{tmp_path / 's.json'}").info.name == "scripted"

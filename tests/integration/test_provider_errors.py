@@ -291,8 +291,8 @@ async def test_a_provider_may_be_closed_twice_unused_and_used_again(wire: Wire) 
     with model_endpoint([Say("Hi")]) as endpoint:
         provider = provider_of(endpoint, wire)
         await provider.aclose()
-        await provider.warm()
-        await provider.warm()
+        await provider.prepare()
+        await provider.prepare()
         assert (await hear(provider)).text == "Hi"
         await provider.aclose()
         await provider.aclose()

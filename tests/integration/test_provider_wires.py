@@ -170,8 +170,7 @@ async def test_the_last_word_is_asked_for_without_calls(wire: Wire) -> None:
 @WIRES
 async def test_another_providers_echo_is_not_sent(wire: Wire) -> None:
     with model_endpoint([Say("I look.", (Call("time__now"),), reasoning="SECRET"), Say("Fine")]) as endpoint:
-        one, other = provider_of(endpoint, wire), provider_of(endpoint, wire)
-        other.name = "another"
+        one, other = provider_of(endpoint, wire), provider_of(endpoint, wire, model="another")
         heard = await hear(one)
         await hear(other, Message.user("Hello?"), heard.message(one))
         await one.aclose()

@@ -12,8 +12,8 @@ from dial_client import ConfigError, DialClient, Finished, Message, ScriptedProv
 from dial_client.errors import ProviderError
 from dial_client.events import Emit, ToolCallFinished, ToolCallStarted
 from dial_client.messages import ToolCallRequest, ToolCallResult, Usage
-from dial_client.model import Completion, FinishReason, TextChunk
-from dial_client.prices import Billing, cost_usd
+from dial_client.model import Completion, FinishReason, ModelInfo, TextChunk
+from dial_client.prices import cost_usd
 from dial_client.turns.status_model import MAX_TOKENS, StatusModel
 from tests.support.fakes import Heard, Model, virtual_time
 
@@ -89,7 +89,7 @@ async def test_a_model_that_fails_changes_nothing() -> None:
 
 
 class Billed(ScriptedProvider):
-    billing = Billing("gpt-5.4", "https://api.openai.com/v1")
+    info = ModelInfo("gpt", "gpt-5.4", "https://api.openai.com/v1")
 
 
 async def test_in_a_turn_the_template_stands_until_the_model_has_found_its_words() -> None:
@@ -120,7 +120,7 @@ async def test_in_a_turn_the_template_stands_until_the_model_has_found_its_words
     assert turn is not None
     assert turn.stop_reason is StopReason.ANSWERED
     assert turn.usage.input_tokens == 209
-    assert turn.cost_usd == pytest.approx(cost_usd(Usage(209), Billed.billing)), "the sentence has its price too"
+    assert turn.cost_usd == pytest.approx(cost_usd(Usage(209), Billed.info)), "the sentence has its price too"
 
 
 def test_there_are_two_ways_to_word_it() -> None:

@@ -24,7 +24,7 @@ from trio.testing import MockClock
 from dial_client import DialClient, Finished, Limits, Message, ProviderError, Role, ScriptedProvider, StopReason
 from dial_client.events import Event, MessageCompleted, TextDelta, ToolCallFinished, ToolCallStarted
 from dial_client.messages import ToolCallRequest, ToolSpec
-from dial_client.model import Delta, ModelRequest, separate_instructions
+from dial_client.model import Delta, ModelInfo, ModelRequest, separate_instructions
 from dial_client.providers import chat_api, messages_api, responses_api
 from dial_client.providers.endpoint_profile import ANTHROPIC, CHAT, OPENAI, EndpointProfile
 from dial_client.tools.approval import Approval
@@ -93,7 +93,7 @@ class Story:
 class Model:
     """Plays a script, and for all turns behind the first another."""
 
-    name = ME
+    info = ModelInfo(ME)
 
     def __init__(self, replies: Sequence[Any]) -> None:
         self.model = ScriptedProvider(replies)

@@ -19,7 +19,7 @@ from mcp.server import MCPServer
 from dial_client import DialClient, Limits, SQLStore, ToolCallRequest
 from dial_client.durable import DurableTurns
 from dial_client.messages import Role
-from dial_client.model import CallChunk, Completion, Delta, FinishReason, ModelRequest, TextChunk
+from dial_client.model import CallChunk, Completion, Delta, FinishReason, ModelInfo, ModelRequest, TextChunk
 
 ROUNDS = 3
 LEASE = 1.5
@@ -29,7 +29,7 @@ LEASE = 1.5
 class Steps:
     """A model that calls ``step`` three times, whatever comes of it, and then says so."""
 
-    name = "steps"
+    info = ModelInfo("steps")
 
     def __init__(self, log: Path) -> None:
         self._log = log

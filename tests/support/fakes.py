@@ -12,7 +12,7 @@ from mcp_types import CallToolResult, Tool
 from trio.testing import MockClock
 
 from dial_client.events import Event
-from dial_client.model import Delta, ModelRequest
+from dial_client.model import Delta, ModelInfo, ModelRequest
 from dial_client.servers.connection import Connection
 from dial_client.servers.session import OnProgress
 from dial_client.settings.config_types import ServerSettings
@@ -33,7 +33,7 @@ Step = Delta | Exception | Callable[[], Awaitable[object]]
 class Model:
     """A provider that says what it is told to: for each request a list of deltas, errors to raise, things to await."""
 
-    name = "stand-in"
+    info = ModelInfo("stand-in")
 
     def __init__(self, *replies: Sequence[Step]) -> None:
         self.replies = list(replies)

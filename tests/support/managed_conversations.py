@@ -13,7 +13,7 @@ from dial_client.client import DialClient
 from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.events import Event
 from dial_client.messages import Message, Role
-from dial_client.model import Completion, Delta, FinishReason, ModelRequest, Provider, TextChunk
+from dial_client.model import Completion, Delta, FinishReason, ModelInfo, ModelRequest, Provider, TextChunk
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.stores.conversation_store import ConversationStore
 
@@ -55,7 +55,7 @@ class Calculator:
 class Echo:
     """A model that repeats what was said last, as soon as it may; it knows who asks it at the same time."""
 
-    name = "echo"
+    info = ModelInfo("echo")
 
     def __init__(self) -> None:
         self.requests: list[ModelRequest] = []

@@ -96,7 +96,7 @@ class Heard:
 
     def message(self, provider: Provider) -> Message:
         """Give the message the reply is stored as."""
-        echo = None if self.completion.echo is None else Echo(provider.name, self.completion.echo)
+        echo = None if self.completion.echo is None else Echo(provider.info.name, self.completion.echo)
         return Message(Role.ASSISTANT, self.text, tuple(self.calls), echo=echo)
 
 

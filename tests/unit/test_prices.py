@@ -6,45 +6,47 @@ import pytest
 
 from dial_client import DialClient, Message
 from dial_client.messages import Usage
-from dial_client.prices import Billing, cost_usd
+from dial_client.model import ModelInfo
+from dial_client.prices import cost_usd
 from dial_client.providers.scripted import ScriptedProvider
 
 OPENAI = "https://api.openai.com/v1"
+GPT = ModelInfo("gpt", "gpt-5.4", OPENAI)
 
 
 def test_a_known_model_has_a_price_and_reading_from_the_cache_is_cheaper() -> None:
-    fresh = cost_usd(Usage(1000, 100), Billing("gpt-5.4", OPENAI))
-    cached = cost_usd(Usage(1000, 100, cached_tokens=900), Billing("gpt-5.4", OPENAI))
+    fresh = cost_usd(Usage(1000, 100), GPT)
+    cached = cost_usd(Usage(1000, 100, cached_tokens=900), GPT)
     assert fresh is not None
     assert cached is not None
     assert 0 < cached < fresh
 
 
 def test_writing_the_cache_has_a_price_of_its_own() -> None:
-    billing = Billing("claude-sonnet-5-5", "https://api.anthropic.com")
-    plain, written = cost_usd(Usage(1000, 1), billing), cost_usd(Usage(1000, 1, cache_write_tokens=1000), billing)
+    claude = ModelInfo("claude", "claude-sonnet-5-5", "https://api.anthropic.com")
+    plain, written = cost_usd(Usage(1000, 1), claude), cost_usd(Usage(1000, 1, cache_write_tokens=1000), claude)
     assert plain is not None
     assert written is not None
     assert written > plain
 
 
 @pytest.mark.parametrize(
-    ("usage", "billing"),
+    ("usage", "info"),
     [
-        (Usage(1000, 100), Billing("nobody-knows-this-model", OPENAI)),
-        (Usage(1000, 100), Billing("gpt-5.4", "http://127.0.0.1:8080/v1")),
-        (Usage(10, 100, cached_tokens=500), Billing("gpt-5.4", OPENAI)),
-        (Usage(1000, 100), None),
-        (Usage(), Billing("gpt-5.4", OPENAI)),
+        (Usage(1000, 100), ModelInfo("x", "nobody-knows-this-model", OPENAI)),
+        (Usage(1000, 100), ModelInfo("x", "gpt-5.4", "http://127.0.0.1:8080/v1")),
+        (Usage(10, 100, cached_tokens=500), GPT),
+        (Usage(1000, 100), ModelInfo("x", "gpt-5.4")),
+        (Usage(), GPT),
     ],
-    ids=["an unknown model", "an unknown endpoint", "counts that cannot be", "no billing", "nothing counted"],
+    ids=["an unknown model", "an unknown endpoint", "counts that cannot be", "no endpoint", "nothing counted"],
 )
-def test_what_is_not_known_has_no_price(usage: Usage, billing: Billing | None) -> None:
-    assert cost_usd(usage, billing) is None
+def test_what_is_not_known_has_no_price(usage: Usage, info: ModelInfo) -> None:
+    assert cost_usd(usage, info) is None
 
 
 class Billed(ScriptedProvider):
-    billing = Billing("gpt-5.4", OPENAI)
+    info = GPT
 
 
 CALL = {"tool_calls": [{"name": "nobody_offers_this", "arguments": {}}], "usage": {"input_tokens": 1000}}
@@ -55,7 +57,7 @@ async def test_a_turn_costs_what_its_rounds_cost_together() -> None:
     model = Billed([CALL, {"text": "Done.", "usage": {"input_tokens": 2000, "output_tokens": 50}}])
     async with DialClient({}, model) as dial:
         turn = await dial.run([Message.user("Go.")])
-    prices = [cost_usd(usage, Billed.billing) for usage in turn.rounds]
+    prices = [cost_usd(usage, GPT) for usage in turn.rounds]
     assert [usage.input_tokens for usage in turn.rounds] == [1000, 2000]
     assert turn.cost_usd == pytest.approx(sum(price for price in prices if price is not None))
     assert turn.to_dict()["usage"]["cost_usd"] == turn.cost_usd

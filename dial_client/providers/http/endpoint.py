@@ -32,6 +32,11 @@ class Endpoint:
         return f"{parts.hostname}:{parts.port}" if parts.port else parts.hostname or ""
 
     @property
+    def secrets(self) -> tuple[str, ...]:
+        """What no recording may contain: the key."""
+        return (self.key,) if self.key else ()
+
+    @property
     def is_local(self) -> bool:
         """Whether it is on this machine."""
         return is_loopback(self.base_url)

@@ -13,10 +13,9 @@ from anyio import to_thread
 from dial_client.errors import ProviderError
 from dial_client.logs import get_logger
 from dial_client.messages import ToolSpec
-from dial_client.model import Delta, ModelRequest, ToolChoice, ToolFormat
-from dial_client.prices import Billing
+from dial_client.model import Delta, ModelInfo, ModelRequest, ToolChoice, ToolFormat
 from dial_client.providers import schema_dialects
-from dial_client.providers.endpoint_profile import CHAT, EndpointProfile
+from dial_client.providers.endpoint_profile import EndpointProfile
 from dial_client.providers.http import provider_errors
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.http.provider_errors import ASKED_AGAIN, CALL_UNREADABLE, SEARCH_UNSUPPORTED
@@ -44,6 +43,7 @@ class HttpProvider(ABC):
         profile: how the endpoint differs from others of its wire.
         temperature: sent where the endpoint takes it; None for the model's own.
         max_tokens: tokens of a reply where a request does not say; None for the profile's.
+        name: the provider's name; None for the API, the model and the host.
     """
 
     wire: ClassVar[str]
@@ -60,9 +60,10 @@ class HttpProvider(ABC):
         *,
         temperature: float | None = None,
         max_tokens: int | None = None,
+        name: str | None = None,
     ) -> None:
-        self.model = model
-        self.name = f"{self.wire}:{model}@{endpoint.host}"
+        self._model = model
+        self._name = name or f"{self.wire}:{model}@{endpoint.host}"
         self._endpoint = endpoint
         self._connection = HttpTransport(endpoint)
         self._lessons = RequestAdaptation(profile, self.required)
@@ -76,19 +77,17 @@ class HttpProvider(ABC):
         self._offered: tuple[tuple[ToolSpec, ...], bytes] = ((), b"")
 
     @property
-    def billing(self) -> Billing:
-        """Under what its tokens are billed."""
-        return Billing(self.model, self._endpoint.base_url)
-
-    @property
-    def tool_format(self) -> ToolFormat | None:
-        """The format to begin with, where the profile says that calls ride as text."""
-        return ToolFormat.REACT if self._lessons.profile.tools == "text" else None
-
-    @property
-    def searches_tools(self) -> bool:
-        """Whether the endpoint searches itself among tools that are `ToolSpec.deferred`, as far as is known."""
-        return self.search_tool is not None and self._lessons.profile.tool_search
+    def info(self) -> ModelInfo:
+        """What is known of the model; what its endpoint has refused since is part of it."""
+        profile = self._lessons.profile
+        return ModelInfo(
+            self._name,
+            self._model,
+            self._endpoint.base_url,
+            tool_format=ToolFormat.REACT if profile.tools == "text" else None,
+            searches_tools=self.search_tool is not None and profile.tool_search,
+            secrets=self._endpoint.secrets,
+        )
 
     @abstractmethod
     def _path(self) -> str:
@@ -114,7 +113,7 @@ class HttpProvider(ABC):
         """Import what HTTP needs and make its client: for a worker thread, while something else is waited for."""
         self._connection.preload()
 
-    async def warm(self) -> None:
+    async def prepare(self) -> None:
         """Do `preload` in a worker thread."""
         await to_thread.run_sync(self.preload, abandon_on_cancel=True)
 
@@ -130,10 +129,10 @@ class HttpProvider(ABC):
         Raises:
             ProviderError: the endpoint could not be reached, refused, told of an error, or broke off without a word.
         """
-        return self.tapped(request, None)
+        return self.generate_recorded(request, None)
 
-    def tapped(self, request: ModelRequest, bodies: list[RawBody] | None) -> AsyncGenerator[Delta, None]:
-        """Do as `generate`, and put every answer as it comes into `bodies`."""
+    def generate_recorded(self, request: ModelRequest, bodies: list[RawBody] | None) -> AsyncGenerator[Delta, None]:
+        """Do as `generate`, and append the body of every response to `bodies`."""
         if self._names.is_needed:
             request = self._names.outwards(request)
             self._unsaid += self._names.notes
@@ -150,16 +149,9 @@ class HttpProvider(ABC):
         return self._names.back(deltas) if self._names.is_needed else deltas
 
     @property
-    def secrets(self) -> tuple[str, ...]:
-        """What must not get into a recording: the key."""
-        return (self._endpoint.key,) if self._endpoint.key else ()
-
-    @property
-    def reading_flags(self) -> dict[str, Any]:
-        """The flags its replies are read by, where they are not the usual ones."""
-        profile = self._lessons.profile
-        flags = {name: getattr(profile, name) for name in ("reasoning_in", "tool_name_re", "tool_name_len")}
-        return {name: flag for name, flag in flags.items() if flag != getattr(CHAT, name)}
+    def parser_flags(self) -> Mapping[str, Any]:
+        """The flags of the endpoint's profile that decide how its responses are read, if they are not the defaults."""
+        return self._lessons.profile.parser_flags()
 
     async def _ask(
         self, request: ModelRequest, reply: StreamParser, notes: list[str]
@@ -189,7 +181,7 @@ class HttpProvider(ABC):
                     request, note = bare, "the endpoint no longer takes its own earlier reasoning: it is left out"
                 if attempt == MAX_LESSONS:
                     raise
-                log.debug("lesson_learned", provider=self.name, status=error.status)
+                log.debug("lesson_learned", provider=self._name, status=error.status)
                 notes.append(self._names.told(note))
             else:
                 return response, request

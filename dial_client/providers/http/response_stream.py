@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import anyio
 
 from dial_client.errors import ProviderError
-from dial_client.model import Completion, Delta, FinishReason
+from dial_client.model import Completion, Delta, FinishReason, ModelRequest
 from dial_client.providers.http import provider_errors
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.http.response_body import BodyReader, NotAResponse
@@ -48,6 +48,20 @@ class StreamParser(Protocol):
 
     def end(self, notes: Sequence[str]) -> Sequence[Delta]:
         """Take the end, however it came; give the calls if they are fit to run, and a `Completion` last."""
+        ...
+
+
+@runtime_checkable
+class Recordable(Protocol):
+    """A provider whose responses can be recorded as they come, and parsed again when the recording is played."""
+
+    @property
+    def parser_flags(self) -> Mapping[str, Any]:
+        """The flags of the endpoint's profile that decide how its responses are read, if they are not the defaults."""
+        ...
+
+    def generate_recorded(self, request: ModelRequest, bodies: list[RawBody] | None) -> AsyncGenerator[Delta, None]:
+        """Do as `Provider.generate`, and append the body of every response to `bodies`."""
         ...
 
 
