@@ -19,7 +19,7 @@ ATTACK = build/attack/installed
 JOBS ?= 5
 QUESTION ?= What time is it in Tokyo?
 
-.PHONY: help demo test conformance lint types bench soak attack eval eval-quick lock clean
+.PHONY: help demo test quick conformance lint types bench soak attack eval eval-quick lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1	/'
@@ -29,6 +29,9 @@ demo: $(DEMO)  ## ask the embedded model a question that needs a tool
 
 test: $(TEST) $(NPM)  ## run the tests
 	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile $(PYTEST_ARGS)
+
+quick: $(TEST)  ## run the unit tests: no process, no network, no SDK
+	$(BIN)/python -m pytest tests/unit --numprocesses 2 --dist worksteal $(PYTEST_ARGS)
 
 conformance: $(TEST) $(SUITE)  ## the official conformance suite for hosts, at both revisions of MCP
 	$(BIN)/python -m tests.conformance $(CONFORMANCE_ARGS)

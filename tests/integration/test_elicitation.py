@@ -44,7 +44,7 @@ ACCEPT = ElicitationAnswer("accept")
 
 def entry(protocol: str = "auto", *words: object) -> dict[str, Any]:
     argv = ["-W", "ignore", str(HERE / "questions.py"), *map(str, words)]
-    return {"command": sys.executable, "args": argv, "env": {"PYTHONPATH": str(HERE.parents[1])}, "protocol": protocol}
+    return {"command": sys.executable, "args": argv, "env": {"PYTHONPATH": str(HERE.parents[2])}, "protocol": protocol}
 
 
 async def call(dial: DialClient, tool: str, **arguments: Any) -> ToolCallResult:

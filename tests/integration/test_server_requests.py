@@ -170,7 +170,7 @@ async def test_no_folder_is_told_unasked() -> None:
 @pytest.mark.parametrize("protocol", ["auto", "legacy"])
 async def test_an_entrys_own_folders_are_told_in_place_of_the_clients(tmp_path: Path, protocol: str) -> None:
     argv = ["-W", "ignore", str(HERE / "questions.py")]
-    shop = {"command": sys.executable, "args": argv, "env": {"PYTHONPATH": str(HERE.parents[1])}, "roots": ["here"]}
+    shop = {"command": sys.executable, "args": argv, "env": {"PYTHONPATH": str(HERE.parents[2])}, "roots": ["here"]}
     settings = configuration.parse(
         json.dumps({"mcpServers": {"shop": {**shop, "protocol": protocol}}}), folder=tmp_path
     )
@@ -186,7 +186,7 @@ async def test_an_entrys_own_folders_are_told_in_place_of_the_clients(tmp_path: 
 async def test_log_messages_are_cleaned_heard_and_kept_and_only_the_last_of_them(protocol: str) -> None:
     heard: list[ServerLog] = []
     argv = ["-W", "ignore", str(HERE / "questions.py")]
-    shop = {"command": sys.executable, "args": argv, "env": {"PYTHONPATH": str(HERE.parents[1])}, "protocol": protocol}
+    shop = {"command": sys.executable, "args": argv, "env": {"PYTHONPATH": str(HERE.parents[2])}, "protocol": protocol}
     async with DialClient({"shop": shop}, on_log=heard.append) as dial:
         assert await called(dial, "logs", times=150) == "logged"
         with anyio.fail_after(LONG):

@@ -1,0 +1,174 @@
+"""Names and sizes that a newcomer can rely on, read from the syntax trees of the package.
+
+Where a number stands beside a rule, so many offenders are left; it only goes down.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from tests.unit.test_layers import PACKAGE, TREES, functions, length, name
+
+POSITIONS = {"one", "other", "others", "said", "told", "wanted"}
+"""What these name is not to be seen from the name."""
+METAPHORS = {
+    "badge",
+    "courier",
+    "desk",
+    "door",
+    "drawer",
+    "ear",
+    "elsewhere",
+    "errand",
+    "keeper",
+    "nursery",
+    "shelf",
+    "slips",
+    "vault",
+    "witness",
+}
+"""MCP, OAuth, HTTP and databases have words for what these once named."""
+VERB_NOUNS = {
+    "grammar_tool_calling",
+    "policy_listing",
+    "recording",
+    "sampling",
+    "sdk_mapping",
+    "secret_masking",
+    "tool_listing",
+    "tool_matching",
+    "tool_name_mapping",
+}
+"""Standard terms that end like a participle."""
+PARTICIPLES = {"scripted"}
+"""`scripted:` is the prefix of a model's name."""
+BUDGETED = ("client.py", "conversations", "tools", "turns", "servers")
+
+MAX_GIVE = 383
+MAX_POSITIONS = 373
+MAX_METAPHORS = 63
+MAX_LARGE_CLASSES = 3
+MAX_P95 = 25
+MAX_PROBES = 59
+
+
+def at_most(count: int, offenders: list[str]) -> None:
+    """Fail with the offenders where there are more than `count`."""
+    assert len(offenders) <= count, "\n".join(offenders)
+
+
+def bound_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield the line and the name of each function, class, parameter, variable and attribute that is bound."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                yield node.lineno, node.name
+            case ast.arg():
+                yield node.lineno, node.arg
+            case ast.Name(ctx=ast.Store()):
+                yield node.lineno, node.id
+            case ast.Attribute(ctx=ast.Store()):
+                yield node.lineno, node.attr
+
+
+def words_of(identifier: str) -> set[str]:
+    """Return the words of an identifier in lower case."""
+    return set(re.sub(r"([A-Z])", r"_\1", identifier).lower().split("_"))
+
+
+def attributes_of(node: ast.ClassDef) -> set[str]:
+    """Return the instance attributes of a class: what its body declares and its methods set."""
+    declared = {
+        line.target.id for line in node.body if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name)
+    }
+    return declared | {
+        child.attr
+        for child in ast.walk(node)
+        if isinstance(child, ast.Attribute)
+        and isinstance(child.ctx, ast.Store)
+        and isinstance(child.value, ast.Name)
+        and child.value.id == "self"
+    }
+
+
+def is_data(node: ast.ClassDef) -> bool:
+    """True if the class is a dataclass without methods of its own."""
+    has_methods = any(isinstance(line, ast.FunctionDef | ast.AsyncFunctionDef) for line in node.body)
+    return not has_methods and any("dataclass" in ast.unparse(decorator) for decorator in node.decorator_list)
+
+
+def test_a_module_name_stands_for_one_module() -> None:
+    stems = Counter(path.stem for path in TREES if not path.stem.startswith("__"))
+    assert [stem for stem, count in stems.items() if count > 1] == []
+
+
+def test_a_module_is_named_by_a_noun() -> None:
+    offenders = [
+        name(path)
+        for path in TREES
+        if (re.search(r"(ing|ed)$", path.stem) and path.stem not in VERB_NOUNS | PARTICIPLES)
+        or {path.stem, path.parent.name} & (POSITIONS | METAPHORS)
+    ]
+    assert offenders == []
+
+
+def test_no_docstring_begins_with_give() -> None:
+    offenders = [
+        f"{name(path)}:{function.lineno}: {function.name}"
+        for path, tree in TREES.items()
+        for function in functions(tree)
+        if (ast.get_docstring(function) or "").startswith("Give")
+    ]
+    at_most(MAX_GIVE, offenders)
+
+
+def test_names_say_what_they_hold_and_not_where_it_stands() -> None:
+    offenders = [
+        f"{name(path)}:{line}: {bound}"
+        for path, tree in TREES.items()
+        for line, bound in bound_names(tree)
+        if bound.strip("_") in POSITIONS
+    ]
+    at_most(MAX_POSITIONS, offenders)
+
+
+def test_names_are_the_words_of_the_specifications() -> None:
+    offenders = [
+        f"{name(path)}:{line}: {bound}"
+        for path, tree in TREES.items()
+        for line, bound in bound_names(tree)
+        if words_of(bound) & METAPHORS
+    ]
+    at_most(MAX_METAPHORS, offenders)
+
+
+def test_no_class_of_the_core_is_too_large_to_know() -> None:
+    offenders = [
+        f"{name(path)}: {node.name} has {len(attributes)} attributes and {methods} methods"
+        for path, tree in TREES.items()
+        if path.relative_to(PACKAGE).parts[0] in BUDGETED
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and not is_data(node)
+        for attributes in [attributes_of(node)]
+        for methods in [sum(isinstance(line, ast.FunctionDef | ast.AsyncFunctionDef) for line in node.body)]
+        if len(attributes) > 15 or methods > 20
+    ]
+    at_most(MAX_LARGE_CLASSES, offenders)
+
+
+def test_nineteen_functions_of_twenty_fit_into_25_lines() -> None:
+    lengths = sorted(length(function) for tree in TREES.values() for function in functions(tree))
+    assert lengths[len(lengths) * 95 // 100] <= MAX_P95
+
+
+def test_objects_are_asked_by_their_types_and_not_by_probes() -> None:
+    offenders = [
+        f"{name(path)}:{node.lineno}: {ast.unparse(node)}"
+        for path, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "getattr"
+    ]
+    at_most(MAX_PROBES, offenders)
