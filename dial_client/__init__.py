@@ -17,6 +17,7 @@ _HOMES = {
         "ConversationNotFound",
         "DialError",
         "LimitReached",
+        "LoginFailed",
         "ProviderError",
         "ServerError",
         "ServerGone",
@@ -51,7 +52,7 @@ _HOMES = {
         "Usage",
     ),
     "model": ("ModelRequest", "Provider", "ToolFormat", "ToolFormatHandler"),
-    "callbacks.oauth_callbacks": ("Login", "LoginFailed", "LoginRequest"),
+    "callbacks.oauth_callbacks": ("Login", "LoginRequest"),
     "callbacks.server_callbacks": (
         "Elicit",
         "Elicitation",

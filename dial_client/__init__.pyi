@@ -1,5 +1,4 @@
 from dial_client.callbacks.oauth_callbacks import Login as Login
-from dial_client.callbacks.oauth_callbacks import LoginFailed as LoginFailed
 from dial_client.callbacks.oauth_callbacks import LoginRequest as LoginRequest
 from dial_client.callbacks.server_callbacks import Elicit as Elicit
 from dial_client.callbacks.server_callbacks import Elicitation as Elicitation
@@ -17,6 +16,7 @@ from dial_client.errors import ConversationBusy as ConversationBusy
 from dial_client.errors import ConversationNotFound as ConversationNotFound
 from dial_client.errors import DialError as DialError
 from dial_client.errors import LimitReached as LimitReached
+from dial_client.errors import LoginFailed as LoginFailed
 from dial_client.errors import ProviderError as ProviderError
 from dial_client.errors import ServerError as ServerError
 from dial_client.errors import ServerGone as ServerGone

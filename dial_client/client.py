@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType, TracebackType
 from typing import Any, Literal, Self, Unpack
 
 import anyio
-from anyio import to_thread
 
-from dial_client import client_setup, prices
-from dial_client.audit.entries import Origin
+from dial_client import client_setup
+from dial_client.audit.entries import AuditRecorder, Origin
 from dial_client.background_tasks import BackgroundTasks
+from dial_client.callbacks.server_callbacks import Callbacks
+from dial_client.client_model import ClientModel, ModelSelection
+from dial_client.client_options import ApprovalPolicy, ClientOptions, Directory
 from dial_client.deadline import Deadline
 from dial_client.errors import ConfigError
 from dial_client.events import Event, ServerChanged
 from dial_client.limits import Limits, StopReason
-from dial_client.logs import get_logger
 from dial_client.messages import Content, Message, ToolCallRequest, ToolCallResult, ToolSpec
-from dial_client.model import Preparable, Provider, ToolFormat
+from dial_client.model import Provider, ToolFormat
 from dial_client.recordings import replay
 from dial_client.servers.client_capabilities import ClientCapabilities
 from dial_client.servers.connection import Connection
@@ -28,62 +29,59 @@ from dial_client.servers.resources import Resources
 from dial_client.servers.server_manager import ServerManager
 from dial_client.servers.status import ServerStatus
 from dial_client.settings import configuration
+from dial_client.settings.config_types import ModelSettings
 from dial_client.settings.policy_config import policy_from
-from dial_client.sinks import sse_encoder
 from dial_client.tools.approval import Approver
-from dial_client.tools.catalog import Catalog, catalog_of
 from dial_client.tools.executor import ToolExecutor
 from dial_client.tools.prompts import Prompts
 from dial_client.tools.resource_tools import ResourceTools
 from dial_client.tools.result_store import ResultStore
-from dial_client.tools.tool_selection import ToolSnapshot
-from dial_client.turn_result import Turn
+from dial_client.tools.tool_selection import ToolSnapshots
+from dial_client.turn_methods import TurnInput, TurnMethods, to_messages
 from dial_client.turns import server_instructions, turn_runner
-from dial_client.turns.context_window import ContextWindow
 from dial_client.turns.event_log import EventLog
 from dial_client.turns.mentions import Attached, attach
 from dial_client.turns.turn_handle import TurnHandle, TurnObserver
+from dial_client.turns.turn_tasks import TurnTasks
 
-log = get_logger(__name__)
 
-
-class DialClient:
+class DialClient(TurnMethods):
     """An MCP host: connects servers to a chat model, and answers messages by carrying out the calls it asks for.
 
     Use it as ``async with DialClient(…) as dial``; it may be entered in one task and left in another. Turns may run
-    side by side. Apart from cancellation its methods raise only what `dial_client.errors` lists.
+    side by side. Apart from cancellation, and from a `TypeError` for an argument of the wrong type, its methods raise
+    only what `dial_client.errors` lists.
 
     Args:
         servers: for each name an entry as in servers.json, `config.ServerSettings`, or an in-process
             ``mcp.server.MCPServer``.
         model: a model's name (``anthropic:claude-sonnet-5-5``, a key of `models`), or a `Provider`; None for a client
             that only calls tools.
-        tool_format: how calls ride; by default as the model's profile says, else the wire's own tool calls.
-        limits: what one turn may take.
-        approve: is asked before a call that neither `allow` nor the configuration lets through; None lets all through.
-        allow: patterns of tools that run without asking.
-        deny: patterns of tools that never run.
+        tool_format: the format of tool calls; by default that of the model's profile, else the API's own.
+        limits: the limits of one turn.
+        approve: is asked before a call that neither `approval` nor the configuration decides about; None allows it.
+        approval: patterns and rules that decide without asking, and where answers are kept.
+        callbacks: answers to the requests of servers: elicitation, sampling, roots, logs, logins.
+        audit: records each decision and each call: `audit.log_writer.AuditLog`.
+        cache_dir: a folder where the tools of servers are cached from run to run, for entries with ``"lazy"``, and how
+            to open a server; True for the user's own.
         on_limit: ``"answer"`` ends a turn in words whatever limit is met; ``"raise"`` raises `LimitReached`.
         system: instructions put before every conversation that does not begin with its own.
-        guidance: what the model is told of how to go about tools, beside any instructions; empty for nothing. None for
-            `turns.asking.GUIDANCE`, where the conversation has no instructions of its own.
-        status: who words `StatusChanged`: with ``"template"`` the tools' titles, with ``"model"`` also the model, which
-            says what each call does while it runs, if it is quick enough (20 tokens, 2 seconds).
-        status_model: says it in place of the model: a smaller one.
+        guidance: instructions about the use of tools, beside any others; empty for none. None for the default guidance
+            where the conversation has no instructions of its own.
+        status: the source of the texts of `StatusChanged`: with ``"template"`` the tools' titles, with ``"model"`` also
+            the model, which describes each call while it runs, if it is quick enough (20 tokens, 2 seconds).
+        status_model: a smaller model for these texts.
         base_url: the endpoint, in place of the model's own.
         models: profiles that `model` may name.
         record: a file to write the conversation to, for a bug report or a test, in the form of `recordings.recording`.
-            As a model, ``scripted:FILE``, it brings stand-ins for its servers; one in `servers` of the same name is
-            used instead.
+            As a model, ``scripted:FILE``, it brings mock servers; a server in `servers` of the same name is used
+            instead.
         resource_tools: the model may list and read the resources of all servers; else of those whose entry says so.
-        remember: a folder for what is remembered of servers from run to run: their tools, for entries with ``"lazy"``,
-            and how to open them; True for the user's own.
-        pins: a folder for the definitions of tools that were approved; True for the user's own. A tool that has changed
-            since is asked about whatever else allows it, and refused without `approve`.
-        more: the options that `options.ClientOptions` lists, such as what is done for servers that ask for it.
 
     Raises:
         ConfigError: an entry, the model's name or an option is wrong.
+        TypeError: a server is nothing that can be connected.
     """
 
     def __init__(  # noqa: PLR0913 - the options of a host, all but two by name
@@ -94,60 +92,52 @@ class DialClient:
         tool_format: ToolFormat | str | None = None,
         limits: Limits | None = None,
         approve: Approver | None = None,
-        allow: Iterable[str] = (),
-        deny: Iterable[str] = (),
+        approval: ApprovalPolicy | None = None,
+        callbacks: Callbacks | None = None,
+        audit: AuditRecorder | None = None,
+        cache_dir: Directory = False,
         on_limit: Literal["answer", "raise"] = "answer",
         system: str | None = None,
         guidance: str | None = None,
         status: Literal["template", "model"] = "template",
         status_model: str | Provider | None = None,
         base_url: str | None = None,
-        models: Mapping[str, configuration.ModelSettings] | None = None,
+        models: Mapping[str, ModelSettings] | None = None,
         record: str | os.PathLike[str] | None = None,
-        remember: bool | str | os.PathLike[str] = False,
-        pins: bool | str | os.PathLike[str] = False,
         resource_tools: bool = False,
-        **more: Unpack[client_setup.ClientOptions],
     ) -> None:
-        self._provider, own_format = client_setup.model_named(model, models or {}, base_url)
-        self._format = client_setup.format_chosen(tool_format or own_format)
-        self._window = ContextWindow(client_setup.context_window(model, models or {}, self._provider))
-        self._narrator = client_setup.narrator(status, status_model, models or {}, self._provider)
-        self._limits = limits or Limits()
-        self._raise_at_limits = on_limit == "raise"
-        self._system = system
-        own_guidance = self._provider.info.guidance if self._provider is not None else None
-        self._guidance = own_guidance if guidance is None else guidance
-        asked = client_setup.callbacks(
-            self._provider, approve, tuple(allow), self._limits, **client_setup.host_callbacks(more)
+        approval, self._limits = approval or ApprovalPolicy(), limits or Limits()
+        self._raise_at_limits, self._system = on_limit == "raise", system
+        self._model = ClientModel(
+            ModelSelection(model, models or {}, base_url, tool_format, guidance, status, status_model)
         )
-        taped = client_setup.taped(self._provider, servers, approve, record, str(tool_format or own_format or "auto"))
-        self._provider, self._recording = taped.provider, taped.recording
-        memory = client_setup.drawer(
-            remember if record is None else False, client_setup.CACHE
-        )  # no server sleeps in a recording
-        self._connections = ServerManager(
-            taped.targets, ClientCapabilities(self._server_changed, memory, asked), taped.connect
+        features = client_setup.client_features(
+            callbacks or Callbacks(), self._model.provider, approve, approval, self._limits, audit
         )
-        self._approvals = client_setup.approvals(
-            self._connections, taped.approve, tuple(allow), tuple(deny), pins, more
+        setup = client_setup.recording_setup(
+            self._model.provider, servers, approve, record, str(self._model.tool_format)
         )
-        self._executor = ToolExecutor(self._current_catalog, self._approvals, self._limits, audit=asked.audit)
-        self.resources = Resources(self._connections)
-        """What the servers have to read."""
-        self.prompts = Prompts(self._connections)
-        """What the servers have to say for the user."""
-        self._resource_tools = ResourceTools(self.resources, self._connections, for_all=resource_tools)
-        self._nursery: BackgroundTasks | None = None
-        self._warmed = anyio.Event()
-        self._menu = ToolSnapshot()
-        self._menu_of: tuple[int, ...] | None = None
-        self._shelf = ResultStore()
-        self._running: set[TurnHandle] = set()
+        self._recording = setup.recording
+        self._model.replace_provider(setup.provider)
+        self._turns = TurnTasks()
+        # No server is lazy in a recording: its tools have to be in it.
+        cache = client_setup.open_cache(cache_dir if record is None else False, client_setup.CACHE)
+        self._servers = ServerManager(setup.targets, ClientCapabilities(self._announce, cache, features), setup.connect)
+        self._approvals = client_setup.approval_checker(self._servers, setup.approve, approval)
+        self.resources = Resources(self._servers)
+        """The resources of all servers."""
+        self.prompts = Prompts(self._servers)
+        """The prompts of all servers."""
+        self._tools = ToolSnapshots(self._servers, ResourceTools(self.resources, self._servers, for_all=resource_tools))
+        self._executor = ToolExecutor(self._tools.catalog, self._approvals, self._limits, audit=features.audit)
+        self._results = ResultStore()
+        self._tasks: BackgroundTasks | None = None
 
     @classmethod
-    def from_config(cls, path: str | os.PathLike[str], model: str | Provider | None = None, **options: Any) -> Self:
-        """Make a client of a servers.json; `options` are those of the class.
+    def from_config(
+        cls, path: str | os.PathLike[str], model: str | Provider | None = None, **options: Unpack[ClientOptions]
+    ) -> Self:
+        """Make a client of a servers.json; `options` are the keywords of the class.
 
         No server of the file is started where the model is a recording, which has servers of its own.
 
@@ -155,12 +145,14 @@ class DialClient:
             ConfigError: the file is missing or wrong, or no model is named and it has no ``defaultModel``.
         """
         settings = configuration.load(path)
-        chosen = model if model is not None else settings.default_model
-        if chosen is None:
+        model = model if model is not None else settings.default_model
+        if model is None:
             raise ConfigError("no model is named", hint='give model=…, or "defaultModel" in the file', path=str(path))
-        servers = {} if replay.is_recording(chosen) else settings.servers
-        rules = (*policy_from(options.get("policy")), *settings.policy)
-        return cls(servers, chosen, **({"models": settings.models} | options | {"policy": rules}))
+        approval = options.get("approval") or ApprovalPolicy()
+        options["approval"] = replace(approval, rules=(*policy_from(approval.rules), *settings.policy))
+        options.setdefault("models", settings.models)
+        servers = {} if replay.is_recording(model) else settings.servers
+        return cls(servers, model, **options)
 
     async def __aenter__(self) -> Self:
         """Start all servers side by side, and wait until each is ready or known not to be.
@@ -182,17 +174,17 @@ class DialClient:
         await self.aclose()
 
     async def open(self) -> None:
-        """Begin to start the servers, and get the model ready meanwhile, without waiting for either.
+        """Begin to start the servers and to prepare the model, without waiting for either.
 
         Raises:
             ConfigError: the file to record to cannot be written.
         """
         if self._recording is not None:
             self._recording.open()
-        self._nursery = await BackgroundTasks.open()
-        self._connections.start(self._nursery)
-        self._warmed = anyio.Event()
-        self._nursery.start_soon(self._warm)
+        self._tasks = await BackgroundTasks.open()
+        self._servers.start(self._tasks)
+        self._model.reset()
+        self._tasks.start_soon(self._model.prepare)
 
     async def ready(self) -> None:
         """Wait until every server is ready or known not to be, at most its start-up timeout.
@@ -200,110 +192,87 @@ class DialClient:
         Raises:
             ServerStartError: a server marked ``required`` did not start.
         """
-        await self._connections.ready()
-        self._connections.require()
+        await self._servers.ready()
+        self._servers.require()
 
     async def aclose(self) -> None:
-        """Cancel what runs, stop the servers, close the model's connections. May be called twice, and from any task."""
-        nursery, self._nursery = self._nursery, None
-        if nursery is None:
+        """Cancel the turns, stop the servers, close the model's connections. May be called twice, and from any task."""
+        tasks, self._tasks = self._tasks, None
+        if tasks is None:
             return
         with anyio.CancelScope(shield=True):
-            for turn in tuple(self._running):
-                await turn.stopped()
-            await self._connections.aclose()
-            for provider in (self._provider, self._narrator):
-                if provider is not None:
-                    await provider.aclose()
-            await nursery.aclose()
+            await self._turns.aclose()
+            await self._servers.aclose()
+            await self._model.aclose()
+            await tasks.aclose()
         if self._recording is not None:
             self._recording.close()
 
     @property
+    def model_name(self) -> str:
+        """The name of the model's provider; empty for a client without a model."""
+        return self._model.name
+
+    @property
     def tools(self) -> tuple[ToolSpec, ...]:
         """The tools as they are offered to the model, sorted by name."""
-        return self._current_catalog().tools
+        return self._tools.catalog().tools
 
     @property
     def tool_name_client_map(self) -> Mapping[str, Connection]:
-        """For each offered name the connection to the server that answers it."""
-        routes = self._current_catalog().routes
-        return MappingProxyType({name: self._connections[route.spec.server] for name, route in routes.items()})
+        """For each offered name the connection to the server that has the tool."""
+        routes = self._tools.catalog().routes
+        return MappingProxyType({name: self._servers[route.spec.server] for name, route in routes.items()})
 
     @property
     def servers(self) -> Mapping[str, ServerStatus]:
-        """For each server what is known of it: state, era, tools, why it failed, its last lines on stderr."""
-        return MappingProxyType({name: connection.status for name, connection in self._connections.items()})
+        """The status of each server: state, era, tools, why it failed, its last lines on stderr."""
+        return MappingProxyType({name: connection.status for name, connection in self._servers.items()})
 
     async def add_server(self, name: str, entry: Any) -> ServerStatus:
-        """Connect one more server, and give its status once it is ready or known not to be; `entry` as for the class.
+        """Connect one more server, and return its status once it is ready or known not to be.
 
         Its tools are on offer in the next round, of running turns too. Cancelling this takes the server back.
 
+        Args:
+            name: a name no other server has.
+            entry: as for the class.
+
         Raises:
-            ConfigError: the entry is wrong, or there is a server of this name, or none to remove or to restart.
+            ConfigError: the entry is wrong, or there is a server of this name.
+            TypeError: the entry can be no server.
         """
-        return await self._connections.add(name, client_setup.target(name, entry))
+        return await self._servers.add(name, client_setup.server_target(name, entry))
 
     async def remove_server(self, name: str) -> None:
-        """Stop a server, leaving nothing behind; calls in flight become error results. Raises as `add_server`."""
+        """Stop a server, leaving nothing behind; calls in flight become error results.
+
+        Raises:
+            ConfigError: there is no server of this name.
+        """
         self._approvals.forget(name)
-        await self._connections.remove(name)
+        await self._servers.remove(name)
 
     async def restart_server(self, name: str) -> ServerStatus:
-        """Stop a server and start it anew, one that was given up too. Raises as `add_server`."""
-        return await self._connections.restart(name)
+        """Stop a server and start it anew, one that was given up too. Raises as `remove_server`."""
+        return await self._servers.restart(name)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is not as it should be with servers and tools, a line each: why one is missing, what is odd."""
-        return (*self._connections.notes, *self._current_catalog().notes, *self._approvals.notes(self._connections))
-
-    async def response(self, messages: Sequence[Message]) -> Message:
-        """Answer, and give the last message only. Raises as `run`."""
-        return (await self.run(messages)).message
-
-    async def run(self, messages: Sequence[Message]) -> Turn:
-        """Answer, asking the model without streaming where its endpoint allows it.
-
-        Raises:
-            ProviderError: the model could not be reached or refused the request.
-            LimitReached: a limit was met and ``on_limit="raise"`` was asked for.
-        """
-        turn = self.start(messages, stream=False, watched=False)
-        try:
-            return await turn.result()
-        finally:
-            await turn.stopped()
-
-    async def stream(self, messages: Sequence[Message]) -> AsyncGenerator[Event, None]:
-        """Answer, giving what happens as it happens, `Finished` last. Leaving early cancels the turn.
-
-        Raises: as `run`, behind the last event.
-        """
-        async with aclosing(self.start(messages).events()) as events:
-            async for event in events:
-                yield event
-
-    async def stream_response(self, messages: Sequence[Message]) -> AsyncGenerator[str, None]:
-        """Answer as server-sent events, each a string that ends in a blank line; `sinks.sse_encoder` has the form.
-
-        Raises nothing once it has begun: an error is an ``error`` event, and ``data: [DONE]`` is always the last.
-        """
-        name = self._provider.info.name if self._provider is not None else ""
-        async with aclosing(sse_encoder.encode(self.stream(messages), model=name)) as lines:
-            async for line in lines:
-                yield line
+        """The problems with servers and tools, a line each: why one is missing, what is odd."""
+        return (*self._servers.notes, *self._tools.catalog().notes, *self._approvals.notes(self._servers))
 
     def start(  # noqa: PLR0913 - the options of a turn, all but one by name
         self,
-        messages: Sequence[Message],
+        messages: TurnInput,
         *,
+        limits: Limits | None = None,
+        system: str | None = None,
         stream: bool = True,
-        watched: bool = True,
+        stream_events: bool = True,
         origin: Origin | None = None,
         observers: Sequence[TurnObserver] = (),
-        handed_back: Sequence[ToolSpec] = (),
+        client_tools: Sequence[ToolSpec] = (),
         max_tokens: int | None = None,
         depth: int = 0,
     ) -> TurnHandle:
@@ -311,105 +280,83 @@ class DialClient:
 
         Args:
             messages: the conversation; never changed.
+            limits: of this turn, in place of the client's.
+            system: instructions of this turn, in place of the client's.
             stream: ask the model for its reply in pieces.
-            watched: somebody will read its `TurnHandle.events`: the turn waits for that reader.
+            stream_events: the caller reads `TurnHandle.events`; the turn waits for a slow reader.
             origin: the ids of the turn and its conversation; by default a new turn of no conversation.
             observers: follow the turn from within, each also in a task of its own.
-            handed_back: tools of the caller's own, which hide others of their names: a call of one ends the turn.
+            client_tools: tools of the caller's own, which hide others of their names: a call of one ends the turn.
             max_tokens: of each of the model's replies.
             depth: rounds of tool calls at the end of `messages` that count as this turn's.
+
+        Raises:
+            ConfigError: the client has no model.
+            RuntimeError: the client is not open.
+            TypeError: `messages` is no conversation.
         """
-        if self._nursery is None:
+        if self._tasks is None:
             raise RuntimeError("the client is not open: use `async with DialClient(…) as dial`")
-        if (provider := self._provider) is None:
-            raise ConfigError("no model is named", hint="give DialClient a model")
+        self._model.required()
+        conversation = to_messages(messages)
+        options = turn_runner.TurnOptions(stream, tuple(client_tools), max_tokens, depth)
 
         async def work(turn: TurnHandle) -> StopReason:
-            wanted = turn_runner.TurnOptions(stream, tuple(handed_back), max_tokens, depth)
-            return await self._carry_out(provider, tuple(messages), turn, wanted)
+            return await self._run_turn(conversation, turn, options, limits or self._limits, system)
 
         turn = TurnHandle(
-            work, EventLog(is_paced=watched), observers, origin=origin, raise_at_limits=self._raise_at_limits
+            work, EventLog(is_paced=stream_events), observers, origin=origin, raise_at_limits=self._raise_at_limits
         )
-        self._running.add(turn)
-        self._nursery.start_soon(self._run, turn)
-        for observer in observers:
-            self._nursery.start_soon(observer.run_beside, turn)
+        self._turns.start(turn, observers, self._tasks)
         return turn
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> ToolCallResult:
         """Call one tool by its offered name, without a model; permission, checks and limits are those of a turn."""
 
-        async def unheard(event: Event) -> None:
+        async def discard(event: Event) -> None:
             pass
 
         request = ToolCallRequest("call_1", name, arguments)
-        return await self._executor.execute(request, unheard, Deadline(self._limits.timeout))
+        return await self._executor.execute(request, discard, Deadline(self._limits.timeout))
 
-    async def attach(self, said: Content) -> Attached:
-        """Make a message of what a person says; a resource that it names (``@server:uri``) goes along with it."""
-        return await attach(said, self.resources, self._connections, self._shelf.keep, self._limits.max_result_chars)
+    async def attach(self, content: Content) -> Attached:
+        """Return a user's message together with the resources it names (``@server:uri``)."""
+        limit = self._limits.max_result_chars
+        return await attach(content, self.resources, self._servers, self._results.keep, limit)
 
-    async def _warm(self) -> None:
-        """Get the model ready; what goes wrong here goes wrong again, in words, when it is asked."""
-        provider = self._provider
-        try:
-            if provider is not None and isinstance(provider, Preparable):
-                await provider.prepare()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the first request meets it
-            log.debug("warm_failed", error=type(error).__name__)
-        finally:
-            self._warmed.set()
-        if provider is not None and provider.info.url:  # no turn waits for its price
-            await to_thread.run_sync(prices.preload, abandon_on_cancel=True)
-
-    async def _run(self, turn: TurnHandle) -> None:
-        try:
-            await turn.run()
-        finally:
-            self._running.discard(turn)
-
-    async def _carry_out(
-        self, provider: Provider, messages: tuple[Message, ...], turn: TurnHandle, wanted: turn_runner.TurnOptions
+    async def _run_turn(
+        self,
+        messages: tuple[Message, ...],
+        turn: TurnHandle,
+        options: turn_runner.TurnOptions,
+        limits: Limits,
+        system: str | None,
     ) -> StopReason:
         # Getting ready has limits of its own: a model that is fetched first must not use up the first turn's time.
-        await self._connections.ready()
-        await self._warmed.wait()
+        await self._servers.ready()
+        await self._model.ready()
         turn.recorder.note(*self.notes)
-        restarts = self._connections.restarts
-        host = turn_runner.TurnServices(
-            provider,
-            self._format,
-            self._window,
-            self._current_menu,
-            self._shelf,
+        restarts = self._servers.restarts
+        services = turn_runner.TurnServices(
+            self._model.required(),
+            self._model.format,
+            self._model.window,
+            self._tools.current,
+            self._results,
             self._approvals,
-            self._limits,
-            self._connections.fresh,
-            self._narrator,
+            limits,
+            self._servers.fresh,
+            self._model.status_provider,
             lands_softly=not self._raise_at_limits,
-            guidance=self._guidance,
-            words=server_instructions.said_by(self._connections.values()),
-            system=self._system,
-            servers=self._connections.values,
+            guidance=self._model.guidance,
+            words=server_instructions.said_by(self._servers.values()),
+            system=(self._system if system is None else system) or None,
+            servers=self._servers.values,
             audit=self._executor.audit,
         )
-        reason = await turn_runner.answer(host, messages, turn, wanted)
-        turn.recorder.note(*self.notes, *self._connections.notes_since(restarts))
+        reason = await turn_runner.answer(services, messages, turn, options)
+        turn.recorder.note(*self.notes, *self._servers.notes_since(restarts))
         return reason
 
-    def _current_menu(self) -> ToolSnapshot:
-        revisions = self._connections.revision
-        if revisions != self._menu_of:
-            pinned = (n for n, c in self._connections.items() if c.settings is not None and c.settings.pinned)
-            catalog = catalog_of(self._connections.values())
-            self._menu = ToolSnapshot(catalog, frozenset(pinned), self._resource_tools.routes())
-            self._menu_of = revisions
-        return self._menu
-
-    def _current_catalog(self) -> Catalog:
-        return self._current_menu().catalog
-
-    def _server_changed(self, name: str, server: ServerStatus) -> None:
-        for turn in tuple(self._running):
-            turn.announce(ServerChanged(name, server.state.value))
+    def _announce(self, name: str, status: ServerStatus) -> None:
+        self._turns.announce(ServerChanged(name, status.state.value))

@@ -1,22 +1,27 @@
 """Everything the public methods raise, apart from cancellation.
 
 DialError
-├── ConfigError            the configuration, a model's name or an option is wrong; says where and what to do
-├── ServerError            something with one MCP server
-│   ├── ServerStartError   it could not be started, or not in time
-│   └── ServerGone         it was there and is not any more
-├── ProviderError          the model could not be reached, or refused the request
-├── LimitReached           a limit was met, and the caller asked for ``on_limit="raise"``
-├── ConversationNotFound   no conversation with this id
-└── ConversationBusy       another turn of this conversation is under way
+├── ConfigError                the configuration, a model's name or an option is wrong; says where and what to do
+├── ServerError                an error of one MCP server
+│   ├── ServerStartError       the server could not be started, or not in time
+│   └── ServerGone             the server's process ended, or its connection broke
+├── LoginFailed                an OAuth login did not succeed
+├── ProviderError              the model could not be reached, or refused the request
+├── LimitReached               a limit was met, and the caller asked for ``on_limit="raise"``
+└── ConversationError          an error of one conversation
+    ├── ConversationNotFound   there is no conversation with this id
+    └── ConversationBusy       another turn of this conversation is under way
 
-A tool that fails raises nothing: its failure is a result the model reads.
+A tool that fails raises nothing: its failure is a result the model reads. An argument of the wrong type is a
+`TypeError`, as everywhere in Python.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+
+from dial_client.messages import Message
+from dial_client.turn_result import Turn
 
 
 class DialError(Exception):
@@ -25,30 +30,30 @@ class DialError(Exception):
 
 @dataclass(eq=False)
 class ConfigError(DialError):
-    """What is wrong in the configuration, where, and what would be right.
+    """An error in the configuration: the problem, its place, and what was expected.
 
     ``str()`` gives one line: ``servers.json:3:14: mcpServers.time: … (hint)``.
     """
 
     problem: str
-    """What is wrong, naming the offending key."""
+    """The error, with the name of the offending key."""
     hint: str = ""
-    """What was expected, or what to do about it."""
+    """What was expected, or how to correct the error."""
     path: str = ""
-    """The file, as the user named it; empty where no file is to blame."""
+    """The file, as the user named it; empty if the error is in no file."""
     line: int = 0
-    """Counted from 1; 0 where the place is not known."""
+    """Counted from 1; 0 if the place is unknown."""
     column: int = 0
-    """Counted from 1; 0 where the place is not known."""
+    """Counted from 1; 0 if the place is unknown."""
 
     def __str__(self) -> str:
         place = ":".join(str(part) for part in (self.path, self.line, self.column) if part)
-        said = f"{place}: {self.problem}" if place else self.problem
-        return f"{said} ({self.hint})" if self.hint else said
+        problem = f"{place}: {self.problem}" if place else self.problem
+        return f"{problem} ({self.hint})" if self.hint else problem
 
 
 class ServerError(DialError):
-    """Something with one MCP server; ``server`` is its name in the configuration."""
+    """An error of one MCP server; ``server`` is its name in the configuration."""
 
     def __init__(self, server: str, problem: str) -> None:
         super().__init__(f"{server}: {problem}")
@@ -64,6 +69,10 @@ class ServerGone(ServerError):
     """The server's process ended or its connection broke."""
 
 
+class LoginFailed(DialError):
+    """An OAuth login did not succeed. The text is one line for people, and holds no secret."""
+
+
 class ProviderError(DialError):
     """The model's endpoint could not be reached, refused the request, or broke off."""
 
@@ -74,25 +83,36 @@ class ProviderError(DialError):
         self.status = status
         """The HTTP status, where there was one."""
         self.code = code
-        """The endpoint's own word for the error (``insufficient_quota``), or ``connection``, ``timeout``, ``cut``."""
+        """The endpoint's own code for the error (``insufficient_quota``), or ``connection``, ``timeout``, ``cut``."""
         self.retry_after = retry_after
-        """Seconds the endpoint asked to wait, where it did."""
-        self.messages: tuple[Any, ...] = ()
-        """What the turn had added before it broke off (`Message`s): behind the caller's messages a valid history."""
+        """Seconds to wait before a new request, where the endpoint names them."""
+        self.messages: tuple[Message, ...] = ()
+        """The messages the turn had added before the error: behind the caller's messages a valid history."""
 
 
 class LimitReached(DialError):
     """A limit was met and ``on_limit="raise"`` was asked for; ``turn`` has everything up to then."""
 
-    def __init__(self, reason: str, turn: Any) -> None:
+    def __init__(self, reason: str, turn: Turn) -> None:
         super().__init__(f"the turn was stopped: {reason}")
         self.reason = reason
         self.turn = turn
 
 
-class ConversationNotFound(DialError):
+class ConversationError(DialError):
+    """An error of one conversation; ``conversation_id`` names it."""
+
+    def __init__(self, conversation_id: str, problem: str) -> None:
+        super().__init__(problem)
+        self.conversation_id = conversation_id
+
+
+class ConversationNotFound(ConversationError):
     """There is no conversation with this id in the store."""
 
+    def __init__(self, conversation_id: str, problem: str = "") -> None:
+        super().__init__(conversation_id, problem or f"there is no conversation {conversation_id!r}")
 
-class ConversationBusy(DialError):
+
+class ConversationBusy(ConversationError):
     """Another turn of this conversation is under way, in this program or in another."""

@@ -18,7 +18,7 @@ class StopReason(StrEnum):
     TRUNCATED = "truncated"
     REFUSED = "refused"
     CANCELLED = "cancelled"
-    HANDED_BACK = "handed_back"
+    CLIENT_TOOL_CALLS = "client_tool_calls"
     """The model called tools of the caller's own: it is for the caller to go on."""
 
     @property
@@ -50,7 +50,7 @@ _SENTENCES = {
     StopReason.TRUNCATED: "the model's answer was cut off",
     StopReason.REFUSED: "the model refused to answer",
     StopReason.CANCELLED: "it was cancelled",
-    StopReason.HANDED_BACK: "the caller's own tools were called",
+    StopReason.CLIENT_TOOL_CALLS: "the caller's own tools were called",
 }
 
 

@@ -19,7 +19,7 @@ class ToolCallRecord:
     """The server's name in the configuration; empty for a tool nobody offers."""
     tool: str
     """The tool's own name at that server."""
-    duration_s: float
+    duration: float
     """Seconds the call took; waiting for permission is not counted."""
 
     @property
@@ -37,7 +37,7 @@ class ToolCallRecord:
             "arguments": dict(self.call.arguments),
             "is_error": not self.result.success,
             "content": content_to_json(self.result.content),
-            "duration_s": round(self.duration_s, 4),
+            "duration_s": round(self.duration, 4),
         }
 
 
@@ -57,12 +57,12 @@ class Turn:
     tool_calls: tuple[ToolCallRecord, ...] = ()
     notes: tuple[str, ...] = ()
     """What went otherwise than asked, in a person's words: servers that are missing, tools left out, results cut."""
-    rounds: tuple[Usage, ...] = ()
+    request_usages: tuple[Usage, ...] = ()
     """Of each request to the model, in their order."""
     cost_usd: float | None = None
     """The price of all of them in US dollars; None where it is not known (see `prices`)."""
-    handed_back: tuple[ToolCallRequest, ...] = ()
-    """Calls of the caller's own tools, which it has to answer (`StopReason.HANDED_BACK`); they are in `messages`."""
+    client_tool_calls: tuple[ToolCallRequest, ...] = ()
+    """Calls of the caller's tools, for it to answer (`StopReason.CLIENT_TOOL_CALLS`); they are in `messages`."""
 
     @property
     def text(self) -> str:
@@ -71,12 +71,12 @@ class Turn:
 
     def billed(self) -> dict[str, Any]:
         """Give the counts of `usage`, those of each round, and ``cost_usd``, which is null where it is not known."""
-        rounds = [usage.to_dict() for usage in self.rounds]
+        rounds = [usage.to_dict() for usage in self.request_usages]
         return {**self.usage.to_dict(), "rounds": rounds, "cost_usd": self.cost_usd}
 
     def to_dict(self) -> dict[str, Any]:
         """Give JSON types only: what ``dial-chat --output json`` prints."""
-        handed_back = [call.to_dict() for call in self.handed_back]
+        client_tool_calls = [call.to_dict() for call in self.client_tool_calls]
         return {
             "text": self.text,
             "stop_reason": self.stop_reason.value,
@@ -85,4 +85,4 @@ class Turn:
             "tool_calls": [record.to_dict() for record in self.tool_calls],
             "messages": [message.to_dict() for message in self.messages],
             "notes": list(self.notes),
-        } | ({"handed_back": handed_back} if handed_back else {})
+        } | ({"client_tool_calls": client_tool_calls} if client_tool_calls else {})

@@ -7,10 +7,6 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 
-class LoginFailed(Exception):
-    """A login that came to nothing. Its text is for people, in one line, and has no secret in it."""
-
-
 @dataclass(frozen=True, slots=True)
 class LoginRequest:
     """A person is asked to log in, in a browser."""

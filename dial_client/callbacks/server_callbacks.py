@@ -6,10 +6,11 @@ values that are sent back are as the server wrote them: whoever shows one cleans
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import os
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from dial_client.audit.call_audit import TurnAudit
 from dial_client.call_context import CallContext
@@ -129,9 +130,29 @@ OnLog = Callable[[ServerLog], None]
 """Is told of each log message of a server. What it raises is thrown away."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Callbacks:
-    """What the host does for its servers; what is None, or empty, is not offered to any."""
+    """What a client does for servers that ask for it. A feature without a callback is not offered to any server."""
+
+    elicit: Elicit | None = None
+    """Asks the user for the input a server wants."""
+    sample: Sample | Literal["model"] | None = None
+    """Answers sampling requests. With ``"model"`` the client's own model answers them while a call is under way, each
+    time with the approver's consent, within the `Limits` for sampling."""
+    roots: Iterable[str | os.PathLike[str]] = ()
+    """Folders, or file URIs, that servers may use; the ``roots`` of a server's entry replace them."""
+    on_log: OnLog | None = None
+    """Receives the log messages of the servers."""
+    log_level: str | None = None
+    """The lowest level of those messages; ``info`` where there is an `on_log`."""
+    login: Login | None = None
+    """Lets the user log in to a server that requires OAuth; without it such a server is available only after
+    ``dial-chat servers login NAME``."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientFeatures:
+    """What servers may ask this host for; a feature that is None, or empty, is not offered to any."""
 
     elicit: Elicit | None = None
     sample: Sampler | None = None
@@ -139,7 +160,7 @@ class Callbacks:
     """Folders, or file URIs, a server is told it may use."""
     on_log: OnLog | None = None
     log_level: str | None = None
-    """The least level of the messages servers are asked for; None to leave it to them, which is none on 2026-07-28."""
+    """The lowest level of the messages servers are asked for; None leaves it to them (no messages on 2026-07-28)."""
     login: Login | None = None
     audit: TurnAudit = TurnAudit()  # noqa: RUF009 - it has no state
-    """Records what is decided, of tool calls too."""
+    """Records the decisions about requests and about tool calls."""

@@ -11,10 +11,11 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from dial_client.callbacks.server_callbacks import Callbacks
 from dial_client.cli.audit_setup import open_audit_log
 from dial_client.cli.options import Options
 from dial_client.client import DialClient
-from dial_client.client_setup import HostCallbacks
+from dial_client.client_options import ApprovalPolicy
 from dial_client.errors import ConfigError
 from dial_client.limits import Limits
 from dial_client.messages import ToolCallRequest, ToolSpec
@@ -76,7 +77,9 @@ async def opened(
     settings: configuration.Settings,
     provider: Provider | None,
     approve: Approver | None,
-    callbacks: HostCallbacks | None = None,
+    callbacks: Callbacks | None = None,
+    *,
+    concurrent_approvals: bool = False,
 ) -> AsyncGenerator[DialClient, None]:
     """Open a client whose servers are starting; `DialClient.ready` waits for them."""
     name = options.model or settings.default_model or ""
@@ -88,15 +91,19 @@ async def opened(
         tool_format=options.tool_format or (profile.tool_format if profile else None),
         limits=_limits(options),
         approve=_allow_all if options.yes else approve,
-        allow=options.allow,
-        deny=options.deny,
-        policy=policy_of(options, settings),
-        grants=True,
+        approval=ApprovalPolicy(
+            allow=options.allow,
+            deny=options.deny,
+            rules=policy_of(options, settings),
+            grants=True,
+            tool_pins=not options.yes and "*" not in options.allow,  # whoever allows everything is asked nothing
+            concurrent=concurrent_approvals or options.yes,
+        ),
+        callbacks=callbacks,
+        audit=audit,
+        cache_dir=True,
         system=options.system,
         record=options.record,
-        **(callbacks or HostCallbacks()) | HostCallbacks(audit=audit),
-        remember=True,
-        pins=not options.yes and "*" not in options.allow,  # whoever allows everything is asked nothing
     )
     try:
         await dial.open()
@@ -121,9 +128,6 @@ def policy_of(options: Options, settings: configuration.Settings) -> Policy:
 async def _allow_all(call: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:  # noqa: ARG001 - an approver
     """Approve every call: the person said yes beforehand, with ``--yes``."""
     return Approval(Decision.ONCE, decided_by="--yes")
-
-
-_allow_all.side_by_side = True  # type: ignore[attr-defined]  # see `tools.approvals.Approver`
 
 
 def provider_of(options: Options, settings: configuration.Settings) -> Provider:

@@ -8,12 +8,11 @@ from typing import Any
 
 from dial_client.callbacks.approval_request import quote_name
 from dial_client.callbacks.elicitation_form import Form, FormField
-from dial_client.callbacks.server_callbacks import Elicit, Elicitation, ElicitationAction, ElicitationAnswer
+from dial_client.callbacks.server_callbacks import Callbacks, Elicit, Elicitation, ElicitationAction, ElicitationAnswer
 from dial_client.cli.approval_prompt import BAR, barred, width
 from dial_client.cli.bootstrap import warn
 from dial_client.cli.options import Options
 from dial_client.cli.tty import Unanswered, is_there, typed
-from dial_client.client_setup import HostCallbacks
 from dial_client.sinks.terminal import TerminalSink
 from dial_client.text.safe_text import one_line, safe
 
@@ -26,10 +25,13 @@ _ANSWERS = {"y": True, "yes": True, "n": False, "no": False}
 _YES = {"y": True, "yes": True, "true": True, "1": True, "n": False, "no": False, "false": False, "0": False}
 
 
-def callbacks(options: Options, sink: TerminalSink) -> HostCallbacks:
-    """Return the callbacks of the terminal program for its servers."""
-    host_callbacks = HostCallbacks(elicit=elicitor(sink), sample="model" if options.sampling else None)
-    return host_callbacks | HostCallbacks(on_log=sink.log) if options.verbose else host_callbacks
+def callbacks(options: Options, sink: TerminalSink) -> Callbacks:
+    """Give what the terminal program does for its servers."""
+    return Callbacks(
+        elicit=elicitor(sink),
+        sample="model" if options.sampling else None,
+        on_log=sink.log if options.verbose else None,
+    )
 
 
 def elicitor(sink: TerminalSink) -> Elicit:

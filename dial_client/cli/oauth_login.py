@@ -11,12 +11,13 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import anyio
 from anyio import to_thread
 
-from dial_client.callbacks.oauth_callbacks import LoginFailed, LoginRequest
+from dial_client.callbacks.oauth_callbacks import LoginRequest
+from dial_client.callbacks.server_callbacks import Callbacks
 from dial_client.cli.bootstrap import settings_of, warn
 from dial_client.cli.options import ExitCode, Options
 from dial_client.cli.tty import Unanswered, is_there, typed
 from dial_client.client import DialClient
-from dial_client.errors import ConfigError
+from dial_client.errors import ConfigError, LoginFailed
 from dial_client.servers.oauth.redirect_listener import RedirectListener
 from dial_client.servers.oauth.token_storage import TokenStorage
 from dial_client.servers.status import ServerState
@@ -98,7 +99,7 @@ async def log_in(options: Options, name: str, *, browser: bool) -> int:
         async with RedirectListener(port or await _port_of_before(server)) as loopback:
             login = TerminalLogin(loopback, browser=browser)
             patient = replace(server, startup_timeout=LOGIN_SECONDS, enabled=True, lazy=False)
-            async with DialClient({name: patient}, login=login) as dial:
+            async with DialClient({name: patient}, callbacks=Callbacks(login=login)) as dial:
                 status = dial.servers[name]
     except LoginFailed as error:
         warn(str(error))

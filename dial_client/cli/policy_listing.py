@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dial_client.cli.bootstrap import policy_of, settings_of, warn
 from dial_client.cli.options import ExitCode, Options
 from dial_client.cli.tool_commands import parse_arguments
-from dial_client.client_setup import CACHE, drawer, grant_store
+from dial_client.client_setup import CACHE, open_cache, open_grants
 from dial_client.errors import ConfigError
 from dial_client.messages import ToolSpec
 from dial_client.schema.provider_schema import Unsupported
@@ -50,7 +50,7 @@ async def _known(options: Options) -> _Known:
     settings = await settings_of(options)
     approved = {name: entry.auto_approve for name, entry in settings.servers.items()}
     rules = PolicyRules(options.allow, options.deny, approved, policy_of(options, settings))
-    cache = drawer(True, CACHE)  # noqa: FBT003 - the user's own
+    cache = open_cache(True, CACHE)  # noqa: FBT003 - the user's own
     enabled = {name: entry for name, entry in settings.servers.items() if entry.enabled}
     return _Known(settings, rules, {name: ServerCache(entry, cache).tools() for name, entry in enabled.items()})
 
@@ -130,7 +130,7 @@ def _decision(call: ProposedCall, verdict: Verdict | None) -> tuple[Effect, str,
         return Effect.ASK, verdict.decided_by if is_rule and verdict is not None else "taint", why
     if verdict is not None:
         return verdict.effect, verdict.decided_by, verdict.reason
-    store = grant_store(True)  # noqa: FBT003 - the user's own
+    store = open_grants(True)  # noqa: FBT003 - the user's own
     grant = store.find(call.settings, call.spec) if store is not None and call.settings is not None else None
     return (Effect.ALLOW, f"grant {grant.id}", "") if grant else (Effect.ASK, "no rule", "nothing allows it")
 
@@ -163,7 +163,7 @@ async def manage_grants(revoked: str | None, *, as_json: bool) -> int:
     Raises:
         ConfigError: there is no such grant.
     """
-    store = grant_store(True)  # noqa: FBT003 - the user's own
+    store = open_grants(True)  # noqa: FBT003 - the user's own
     assert store is not None
     found = store.all() if revoked is None else _revoked(store, revoked)
     if as_json:

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import anyio
 
+from dial_client.callbacks.server_callbacks import Callbacks
 from dial_client.cli import process_runner
 from dial_client.cli.bootstrap import opened, provider_of, say_notes, settings_of, warn
 from dial_client.cli.options import ExitCode, Options
 from dial_client.client import DialClient
-from dial_client.client_setup import HostCallbacks
 from dial_client.durable import DurableTurns, beside
 from dial_client.errors import ConfigError, DialError
 from dial_client.serve.application import AppContext, application
@@ -68,8 +68,10 @@ async def serve_http(options: Options, address: ServeOptions) -> int:
     listener = bound(address.host, address.port)
     try:
         async with AsyncExitStack() as stack:
-            host_callbacks = HostCallbacks(elicit=desk.elicit)
-            dial = await stack.enter_async_context(opened(options, settings, provider, desk, host_callbacks))
+            callbacks = Callbacks(elicit=desk.elicit)
+            dial = await stack.enter_async_context(
+                opened(options, settings, provider, desk, callbacks, concurrent_approvals=True)
+            )
             durable = None
             if isinstance(store, SQLStore):
                 await store.warm()

@@ -291,7 +291,7 @@ class ConversationManager:
             return self._dial.start(
                 history,
                 stream=stream,
-                watched=stream_events,
+                stream_events=stream_events,
                 origin=origin,
                 observers=(LeaseHeartbeat(self._store, self._lease), TurnPersister(self._store), slot),
                 depth=rounds_of_last(history) if message is None else 0,

@@ -208,4 +208,4 @@ class _Slot(TurnObserver):
 
 
 def _busy(conversation_id: str) -> ConversationBusy:
-    return ConversationBusy(f"another turn of the conversation {conversation_id!r} is under way")
+    return ConversationBusy(conversation_id, f"another turn of the conversation {conversation_id!r} is under way")

@@ -11,7 +11,7 @@ import base64
 import json
 from typing import TYPE_CHECKING, Any
 
-from dial_client.errors import ConfigError, ConversationBusy, ConversationNotFound, DialError
+from dial_client.errors import ConfigError, ConversationBusy, ConversationError, ConversationNotFound, DialError
 from dial_client.logs import get_logger
 
 if TYPE_CHECKING:
@@ -24,7 +24,8 @@ NAME = "dial-client-json-1"
 MAX_CHARS = 128 * 1024 * 1024
 """Characters of a row that is read."""
 REFUSED = "the database holds a turn in a form that could run programs (pickle): it is not loaded; say it again"
-_ERRORS = {error.__name__: error for error in (DialError, ConfigError, ConversationBusy, ConversationNotFound)}
+_ERRORS = {error.__name__: error for error in (DialError, ConfigError)}
+_CONVERSATION_ERRORS = {error.__name__: error for error in (ConversationBusy, ConversationNotFound)}
 
 
 class RowRefused(DialError):
@@ -66,7 +67,8 @@ def to_json(value: Any) -> str:
         TypeError: there are other types than those of JSON in it.
     """
     if isinstance(value, BaseException):
-        value = {"error": type(value).__name__, "text": str(value)}
+        conversation = {"conversation": value.conversation_id} if isinstance(value, ConversationError) else {}
+        value = {"error": type(value).__name__, "text": str(value), **conversation}
     else:
         value = {"value": value}
     return json.dumps(value, separators=(",", ":"))
@@ -85,6 +87,8 @@ def from_json(text: str) -> Any:
     match found:
         case {"value": value, **more} if not more:
             return value
+        case {"error": str(name), "text": str(text), **more} if name in _CONVERSATION_ERRORS:
+            return _CONVERSATION_ERRORS[name](str(more.get("conversation", "")), text)
         case {"error": str(name), "text": str(words), **more} if not more:
             kind = _ERRORS.get(name)
             return kind(words) if kind is not None else DialError(f"{name}: {words}")

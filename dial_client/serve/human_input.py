@@ -90,9 +90,6 @@ class HumanInputBroker:
         say: is told, in a line, of what was refused because nobody could be asked.
     """
 
-    side_by_side = True
-    """See `tools.approvals.Approver`."""
-
     def __init__(
         self,
         turns: TurnRegistry,

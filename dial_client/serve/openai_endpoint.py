@@ -81,8 +81,8 @@ class ChatCompletionsEndpoint:
             turn = self._dial.start(
                 await self._threads.taken_up(asked.messages),
                 stream=asked.stream,
-                watched=asked.stream,
-                handed_back=asked.tools,
+                stream_events=asked.stream,
+                client_tools=asked.tools,
                 max_tokens=asked.max_tokens,
             )
             self._turns.keep(turn)

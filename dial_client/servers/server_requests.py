@@ -19,7 +19,7 @@ from dial_client.audit.call_audit import new_id, record
 from dial_client.audit.entries import AuditEntry, common_origin
 from dial_client.call_context import CallContext
 from dial_client.callbacks.elicitation_form import Form, clean_schema, doubts_about, is_web_address
-from dial_client.callbacks.server_callbacks import Callbacks, Elicitation, ElicitationAction, ElicitationAnswer
+from dial_client.callbacks.server_callbacks import ClientFeatures, Elicitation, ElicitationAction, ElicitationAnswer
 from dial_client.errors import ServerError
 from dial_client.logs import get_logger
 from dial_client.servers import sdk_mapping
@@ -88,7 +88,7 @@ class ServerRequests:
         callbacks: what the host does for its servers.
     """
 
-    def __init__(self, server: str, callbacks: Callbacks) -> None:
+    def __init__(self, server: str, callbacks: ClientFeatures) -> None:
         self.callbacks = callbacks
         self.can_be_reopened = False
         """Whether there is an older protocol to try, in which servers may push their questions."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 import anyio
 import anyio.lowlevel
 
-from dial_client.callbacks.server_callbacks import Callbacks
+from dial_client.callbacks.server_callbacks import ClientFeatures
 from dial_client.errors import ServerError, ServerGone, ServerStartError
 from dial_client.servers import sdk_client
 from dial_client.servers.notifications import Notifications
@@ -99,7 +99,7 @@ class ServerSession:
         target: Target,
         owner: Owner,
         protocol: Era = Era.AUTO,
-        callbacks: Callbacks = Callbacks(),  # noqa: B008 - frozen
+        callbacks: ClientFeatures = ClientFeatures(),  # noqa: B008 - frozen
     ) -> None:
         self.tools: tuple[Tool, ...] = ()
         self.client: Client | None = None

@@ -9,7 +9,7 @@ from dial_client.limits import StopReason
 
 _FINISH_REASONS: Mapping[StopReason, str] = {
     StopReason.ANSWERED: "stop",
-    StopReason.HANDED_BACK: "tool_calls",
+    StopReason.CLIENT_TOOL_CALLS: "tool_calls",
     StopReason.REFUSED: "content_filter",
 }
 

@@ -201,7 +201,7 @@ def title_from(text: str, limit: int = MAX_TITLE) -> str:
 
 def not_found(conversation_id: str) -> ConversationNotFound:
     """Make the error that says so."""
-    return ConversationNotFound(f"there is no conversation {conversation_id!r}")
+    return ConversationNotFound(conversation_id)
 
 
 def time_text(moment: datetime) -> str:

@@ -196,4 +196,4 @@ def _longer(record: StoredConversation, count: int, now: datetime, title: str) -
 
 
 def _taken(conversation_id: str) -> ConversationBusy:
-    return ConversationBusy(f"the conversation {conversation_id!r} was taken over by another turn")
+    return ConversationBusy(conversation_id, f"the conversation {conversation_id!r} was taken over by another turn")

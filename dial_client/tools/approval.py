@@ -74,7 +74,7 @@ _FORBIDDEN = "a rule of the user's forbids this tool"
 Approver = Callable[[ToolCallRequest, ToolSpec, str], Awaitable[Approval]]
 """Is asked with the call, the tool as it was offered, and the server's name in the configuration.
 
-Questions come one after the other, unless it has an attribute ``side_by_side`` that is true.
+It is asked about one call at a time, unless `ApprovalPolicy.concurrent` says otherwise.
 """
 
 
@@ -94,6 +94,7 @@ class ApprovalChecker:
             is asked about whatever the rules allow, and refused where nobody can be asked.
         entries: how each server is reached: paths and annotations are judged by that.
         grants: hold what was allowed for always; None where nothing is kept.
+        concurrent: the approver may be asked about several calls at the same time.
     """
 
     def __init__(
@@ -103,6 +104,8 @@ class ApprovalChecker:
         pins: ToolPins | None = None,
         entries: Mapping[str, Any] | None = None,
         grants: GrantStore | None = None,
+        *,
+        concurrent: bool = False,
     ) -> None:
         self.rules = rules
         """What decides without asking."""
@@ -113,8 +116,7 @@ class ApprovalChecker:
         self._granted: dict[tuple[str, str], str] = {}
         self._answered: dict[tuple[str, str], set[str]] = {}
         """Of each tool, the calls that were allowed for the session although they had to be asked about."""
-        is_patient = not getattr(approve, "side_by_side", False)
-        self._turn_to_ask: AbstractAsyncContextManager[None] = anyio.Lock() if is_patient else nullcontext()
+        self._turn_to_ask: AbstractAsyncContextManager[None] = nullcontext() if concurrent else anyio.Lock()
 
     def decided(
         self, spec: ToolSpec, arguments: Mapping[str, Any] = MappingProxyType({}), taint: tuple[str, ...] = ()

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from dial_client.limits import Limits
 from dial_client.messages import Content, Message, Role, ToolSpec, text_of
+from dial_client.servers.server_manager import ServerManager
 from dial_client.servers.session import OnProgress
 from dial_client.tools import result_content
-from dial_client.tools.catalog import READ_RESULT, SEARCH_TOOLS, Catalog, Key, Route
+from dial_client.tools.catalog import READ_RESULT, SEARCH_TOOLS, Catalog, Key, Route, catalog_of
+from dial_client.tools.resource_tools import ResourceTools
 from dial_client.tools.result_store import ResultStore
 from dial_client.tools.search_index import SearchIndex
 
@@ -114,6 +116,35 @@ class ToolSnapshot:
     @cached_property
     def _bytes(self) -> int:
         return sum(len(tool.description) + len(json.dumps(tool.input_schema)) for tool in self.catalog.tools)
+
+
+class ToolSnapshots:
+    """Makes a new `ToolSnapshot` whenever the tools of a server have changed.
+
+    Args:
+        servers: the servers.
+        resource_tools: the host's own tools that are always on offer.
+    """
+
+    def __init__(self, servers: ServerManager, resource_tools: ResourceTools) -> None:
+        self._servers = servers
+        self._resource_tools = resource_tools
+        self._current = ToolSnapshot()
+        self._revision: tuple[int, ...] | None = None
+
+    def current(self) -> ToolSnapshot:
+        """Return the servers' tools of this moment."""
+        revision = self._servers.revision
+        if revision != self._revision:
+            pinned = (name for name, server in self._servers.items() if server.settings and server.settings.pinned)
+            catalog = catalog_of(self._servers.values())
+            self._current = ToolSnapshot(catalog, frozenset(pinned), self._resource_tools.routes())
+            self._revision = revision
+        return self._current
+
+    def catalog(self) -> Catalog:
+        """Return the catalog of this moment."""
+        return self.current().catalog
 
 
 class TurnTools:

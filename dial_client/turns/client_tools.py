@@ -1,7 +1,7 @@
 """Tools of the caller's own: the model may call them beside the servers', and the turn ends when it does.
 
-The servers' calls of the same reply are carried out before. What is left open is in `Turn.handed_back`; whoever answers
-it goes on with the turn's messages and the results behind them.
+The servers' calls of the same reply are carried out before. The open calls are in `Turn.client_tool_calls`; the caller
+continues with the turn's messages and the results behind them.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ class ClientToolCalls:
 
         async def ask_until_called(context: ConversationContext, emit: Emit) -> Reply:
             if context.depth and self._has_mine(_asking(context)):
-                return Reply(Message.assistant(""), StopReason.HANDED_BACK)
+                return Reply(Message.assistant(""), StopReason.CLIENT_TOOL_CALLS)
             reply = await ask(context, emit)
             if reply.stop_reason is None and not self.others(reply.message.tool_calls):
-                return Reply(reply.message, StopReason.HANDED_BACK)
+                return Reply(reply.message, StopReason.CLIENT_TOOL_CALLS)
             return reply
 
         return ask_until_called

@@ -24,7 +24,7 @@ async def land(outcome: Outcome, asker: ModelCaller, emit: Emit, *, ask_again: b
     message says so: ``[Unable to complete task: <reason>]`` behind whatever was said so far.
     """
     context, reply, reason = outcome.context, outcome.reply, outcome.stop_reason
-    if reason is StopReason.HANDED_BACK:
+    if reason is StopReason.CLIENT_TOOL_CALLS:
         return reason
     if reason is StopReason.MAX_DEPTH:
         context = await _refuse(context, reply, reason, emit)

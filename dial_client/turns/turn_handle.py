@@ -200,7 +200,9 @@ class TurnHandle:
     def _finish(self, reason: StopReason) -> None:
         turn = self.recorder.turn(reason)
         if self._is_abandoned:
-            self._error = ConversationBusy("this program is being stopped: another one goes on with the turn")
+            self._error = ConversationBusy(
+                self.conversation_id, "this program is being stopped: another one goes on with the turn"
+            )
         elif reason.is_limit and self._raise_at_limits:
             self._error = LimitReached(reason.sentence, turn)
         else:

@@ -119,9 +119,9 @@ class TurnRecorder:
     def turn(self, stop_reason: StopReason) -> Turn:
         """Give what the turn came to; its last word is the last thing the model said, else why it said nothing."""
         last = self._messages[-1] if self._messages else None
-        handed_back: tuple[ToolCallRequest, ...] = ()
-        if stop_reason is StopReason.HANDED_BACK:
-            handed_back = tuple(call for call, _ in self._unanswered())
+        client_tool_calls: tuple[ToolCallRequest, ...] = ()
+        if stop_reason is StopReason.CLIENT_TOOL_CALLS:
+            client_tool_calls = tuple(call for call, _ in self._unanswered())
             last = next((message for message in reversed(self._messages) if message.tool_calls), last)
         unsaid = f"[Unable to complete task: {stop_reason.sentence}]" if last is not None else ""
         return Turn(
@@ -132,7 +132,7 @@ class TurnRecorder:
             usage=self.usage,
             tool_calls=tuple(record for calls in self.rounds for record in calls),
             notes=tuple(self._notes),
-            rounds=tuple(self._rounds_used),
+            request_usages=tuple(self._rounds_used),
             cost_usd=self._cost_usd(),
-            handed_back=handed_back,
+            client_tool_calls=client_tool_calls,
         )

@@ -73,7 +73,7 @@ class TurnOptions:
 
     stream: bool = True
     """Ask the model for its replies in pieces."""
-    handed_back: tuple[ToolSpec, ...] = ()
+    client_tools: tuple[ToolSpec, ...] = ()
     """The caller's own tools."""
     max_tokens: int | None = None
     """Of each reply; None for the model's own limit."""
@@ -100,7 +100,7 @@ async def answer(
         instructions = (Instruction(InstructionSource.CONVERSATION, host.system), *instructions)
     deadline, recorder = Deadline(host.limits.timeout), turn.recorder
     offering = TurnTools(host.menu, host.shelf, host.limits, messages, host.window.tokens, lambda: _searches(host))
-    handed_back = ClientToolCalls(wanted.handed_back)
+    handed_back = ClientToolCalls(wanted.client_tools)
     asker = ModelCaller(
         host.provider,
         host.format,
@@ -113,7 +113,7 @@ async def answer(
         TurnInstructions(instructions, host.words, host.guidance),
         wanted.max_tokens,
     )
-    own = frozenset(tool.name for tool in wanted.handed_back)
+    own = frozenset(tool.name for tool in wanted.client_tools)
     taint = in_history(messages, offering.catalog(), host.servers(), own)
     scope = CallScope(offering.keep, recorder.unallowed, recorder.add_usage, taint)
     audit = host.audit.for_turn(turn.origin)

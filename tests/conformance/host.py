@@ -19,8 +19,9 @@ import anyio
 import httpx2
 
 from dial_client import DialClient, ElicitationAnswer, ServerState
-from dial_client.callbacks.oauth_callbacks import LoginFailed, LoginRequest
-from dial_client.callbacks.server_callbacks import Elicitation
+from dial_client.callbacks.oauth_callbacks import LoginRequest
+from dial_client.callbacks.server_callbacks import Callbacks, Elicitation
+from dial_client.errors import LoginFailed
 from dial_client.settings import configuration
 from dial_client.settings.config_types import OAuthSettings
 
@@ -132,7 +133,7 @@ async def main(path: Path) -> int:
     if SCENARIO == "auth/enterprise-managed-authorization":
         it = servers["it"]
         servers = {"it": replace(it, oauth=OAuthSettings(auth=await as_an_employee(it.url or "")))}
-    async with DialClient(servers, elicit=agree, login=Person()) as dial:
+    async with DialClient(servers, callbacks=Callbacks(elicit=agree, login=Person())) as dial:
         status = dial.servers["it"]
         good = status.state is ServerState.READY
         print(status.state, status.era, status.tools, status.error, file=sys.stderr)

@@ -32,6 +32,7 @@ from dial_client import (
     ToolCallProgress,
     Turn,
 )
+from dial_client.callbacks.server_callbacks import Callbacks
 from dial_client.settings.config_types import Wire
 from tests.integration.test_conversations_after_failure import ask, check_request
 from tests.support.fakes import virtual_time
@@ -281,7 +282,7 @@ ROWS: dict[str, Row] = {
         after(calls("asks")),
         has("the user said accept"),
         {"asking": child("elicitation.py")},
-        options={"elicit": agrees},
+        options={"callbacks": Callbacks(elicit=agrees)},
     ),
 }
 CASES = [

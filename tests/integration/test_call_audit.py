@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import anyio
@@ -10,6 +11,8 @@ import pytest
 from dial_client import Approval, DialClient, Elicitation, ElicitationAnswer, SamplingRequest, ToolCallRequest, ToolSpec
 from dial_client.audit.call_audit import TurnAudit
 from dial_client.audit.entries import AuditEntry, Origin
+from dial_client.callbacks.server_callbacks import Callbacks
+from dial_client.client_options import ApprovalPolicy
 from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.deadline import Deadline
 from dial_client.limits import Limits
@@ -174,10 +177,19 @@ def decisions(entries: Entries, event: str) -> list[tuple[str, str, str, str]]:
     return [(e.server, e.tool, e.decision, e.decided_by) for e in entries if e.event == event]
 
 
-async def asked(tool: str, *replies: Any, **options: Any) -> Entries:
+async def asked(
+    tool: str, *replies: Any, elicit: Any = None, sample: Any = None, allow: Sequence[str] = (), **options: Any
+) -> Entries:
     entries = Entries()
     model = ScriptedProvider([call(tool), *replies])
-    async with DialClient({"shop": questions.make()}, model, audit=entries, **options) as dial:
+    async with DialClient(
+        {"shop": questions.make()},
+        model,
+        audit=entries,
+        callbacks=Callbacks(elicit=elicit, sample=sample),
+        approval=ApprovalPolicy(allow=allow),
+        **options,
+    ) as dial:
         await dial.run(ASK)
     return entries
 

@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from dial_client import DialClient
+from dial_client.client_options import ApprovalPolicy
 from dial_client.messages import Failure, text_of
 from tests.support.program import dial_chat, write_config
 from tests.support.servers.launch import LONG, script
@@ -74,7 +75,7 @@ async def test_embedded_pins_hold_from_run_to_run_where_a_folder_is_given(tmp_pa
     with anyio.fail_after(LONG):
         for tools, failure in (([tool()], None), ([EVIL], Failure.DENIED), ([tool()], None)):
             server.be(tools=tools)
-            async with DialClient({"it": server.entry()}, pins=tmp_path / "pins") as dial:
+            async with DialClient({"it": server.entry()}, approval=ApprovalPolicy(tool_pins=tmp_path / "pins")) as dial:
                 result = await dial.call("echo", {})
                 assert result.failure is failure, text_of(result.content)
         server.be(tools=[EVIL])
@@ -86,7 +87,7 @@ async def test_embedded_pins_hold_from_run_to_run_where_a_folder_is_given(tmp_pa
 async def test_the_model_is_told_which_tool_of_which_server_has_changed(tmp_path: Path) -> None:
     server = changing(tmp_path)
     with anyio.fail_after(LONG):
-        async with DialClient({"it": server.entry()}, pins=tmp_path / "pins") as dial:
+        async with DialClient({"it": server.entry()}, approval=ApprovalPolicy(tool_pins=tmp_path / "pins")) as dial:
             await dial.call("echo", {})
             server.be(tools=[EVIL])
             await dial.restart_server("it")

@@ -34,6 +34,7 @@ from dial_client import (
     ToolSpec,
     Turn,
 )
+from dial_client.client_options import ApprovalPolicy
 from dial_client.model import Delta, ModelRequest
 from tests.support.clients import ADD, ASK, calculator, call, client
 
@@ -156,7 +157,7 @@ async def test_what_is_denied_does_not_run_and_the_model_is_told() -> None:
 
 @pytest.mark.parametrize("pattern", ["add", "*/add", "calc/*", "*"])
 async def test_a_deny_wins_over_everything(pattern: str) -> None:
-    dial, _ = client(ADD, "Then not.", allow=["*"], deny=[pattern])
+    dial, _ = client(ADD, "Then not.", approval=ApprovalPolicy(allow=["*"], deny=[pattern]))
     async with dial:
         turn = await dial.run(ASK)
     assert turn.tool_calls[0].denied

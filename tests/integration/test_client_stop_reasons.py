@@ -123,7 +123,7 @@ async def test_leaving_a_stream_after_one_event_cancels_everything() -> None:
                     break
         with anyio.fail_after(30):
             await cancelled.wait()
-        assert not dial._running
+        assert not dial._turns._turns
 
 
 async def test_a_cancelled_turn_says_what_was_said_and_done_until_then() -> None:
@@ -149,7 +149,7 @@ async def test_a_call_that_was_still_waiting_for_permission_is_known_not_to_have
 
     dial, _ = client(ADD, "unused", approve=approve)
     async with dial:
-        running = dial.start(ASK, watched=False)
+        running = dial.start(ASK, stream_events=False)
         await asked.wait()
         running.cancel()
         turn = await running.result()

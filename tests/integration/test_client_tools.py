@@ -45,25 +45,25 @@ async def answered(
     model: ScriptedProvider, tools: Sequence[ToolSpec] = (MINE,), messages: Sequence[Message] = HI, **options: Any
 ) -> Turn:
     async with opened(model, **options) as dial:
-        return await dial.start(messages, watched=False, handed_back=tools).result()
+        return await dial.start(messages, stream_events=False, client_tools=tools).result()
 
 
 async def test_a_call_of_the_callers_tool_ends_the_turn_and_is_handed_back() -> None:
     model = ScriptedProvider([{"text": "A moment.", "tool_calls": [CALL]}])
     turn = await answered(model)
-    assert turn.stop_reason is StopReason.HANDED_BACK
+    assert turn.stop_reason is StopReason.CLIENT_TOOL_CALLS
     assert turn.text == "A moment."
-    assert [(call.name, dict(call.arguments)) for call in turn.handed_back] == [("mine", {"a": 1})]
+    assert [(call.name, dict(call.arguments)) for call in turn.client_tool_calls] == [("mine", {"a": 1})]
     assert turn.messages == (turn.message,)
     assert turn.tool_calls == ()
-    assert turn.to_dict()["handed_back"] == [{"id": "call_1", "name": "mine", "arguments": {"a": 1}}]
+    assert turn.to_dict()["client_tool_calls"] == [{"id": "call_1", "name": "mine", "arguments": {"a": 1}}]
     assert [tool.name for tool in model.requests[0].tools] == ["add", "mine"]
 
 
 async def test_the_servers_calls_of_the_same_reply_are_made_first() -> None:
     turn = await answered(ScriptedProvider([{"tool_calls": [CALL, ADD]}]))
-    assert turn.stop_reason is StopReason.HANDED_BACK
-    assert [call.id for call in turn.handed_back] == ["call_1"]
+    assert turn.stop_reason is StopReason.CLIENT_TOOL_CALLS
+    assert [call.id for call in turn.client_tool_calls] == ["call_1"]
     assert [(message.role, message.text) for message in turn.messages] == [(Role.ASSISTANT, ""), (Role.TOOL, "3")]
     assert turn.message == turn.messages[0]
     assert [record.result.content for record in turn.tool_calls] == ["3"]
@@ -72,12 +72,12 @@ async def test_the_servers_calls_of_the_same_reply_are_made_first() -> None:
 async def test_with_its_result_the_conversation_goes_on() -> None:
     model = ScriptedProvider([{"tool_calls": [ADD]}, {"tool_calls": [CALL]}, "Both."])
     async with opened(model) as dial:
-        first = await dial.start(HI, watched=False, handed_back=[MINE]).result()
-        result = Message(Role.TOOL, "42", tool_call_id=first.handed_back[0].id, name="mine")
+        first = await dial.start(HI, stream_events=False, client_tools=[MINE]).result()
+        result = Message(Role.TOOL, "42", tool_call_id=first.client_tool_calls[0].id, name="mine")
         history = valid_history([*HI, *first.messages, result])
-        turn = await dial.start(history, watched=False, handed_back=[MINE]).result()
-    assert (turn.text, turn.stop_reason, turn.handed_back) == ("Both.", StopReason.ANSWERED, ())
-    assert "handed_back" not in turn.to_dict()
+        turn = await dial.start(history, stream_events=False, client_tools=[MINE]).result()
+    assert (turn.text, turn.stop_reason, turn.client_tool_calls) == ("Both.", StopReason.ANSWERED, ())
+    assert "client_tool_calls" not in turn.to_dict()
     assert [message.text for message in model.requests[2].messages if message.role is Role.TOOL] == ["3", "42"]
 
 
@@ -98,7 +98,7 @@ async def test_it_hides_a_servers_tool_of_the_same_name_and_says_so() -> None:
     own = ToolSpec("add", "Mine.", SCHEMA, tool="add", original_schema=SCHEMA)
     model = ScriptedProvider([{"tool_calls": [ADD]}])
     turn = await answered(model, [own])
-    assert [call.name for call in turn.handed_back] == ["add"]
+    assert [call.name for call in turn.client_tool_calls] == ["add"]
     assert model.requests[0].tools == (own,)
     assert turn.notes == ("the tool 'add' is not offered: the caller has one of this name",)
 
@@ -106,10 +106,10 @@ async def test_it_hides_a_servers_tool_of_the_same_name_and_says_so() -> None:
 async def test_calls_that_are_handed_back_take_no_level_and_those_with_others_do() -> None:
     none = Limits(max_depth=1)
     alone = await answered(ScriptedProvider([{"tool_calls": [ADD]}, {"tool_calls": [CALL]}]), limits=none)
-    assert (alone.stop_reason, len(alone.handed_back)) == (StopReason.HANDED_BACK, 1)
+    assert (alone.stop_reason, len(alone.client_tool_calls)) == (StopReason.CLIENT_TOOL_CALLS, 1)
     model = ScriptedProvider([{"tool_calls": [ADD]}, {"tool_calls": [CALL, ADD]}, "So far."])
     both = await answered(model, limits=none)
-    assert (both.stop_reason, both.text, both.handed_back) == (StopReason.MAX_DEPTH, "So far.", ())
+    assert (both.stop_reason, both.text, both.client_tool_calls) == (StopReason.MAX_DEPTH, "So far.", ())
 
 
 @pytest.mark.parametrize(
@@ -121,8 +121,8 @@ async def test_calls_that_are_handed_back_take_no_level_and_those_with_others_do
 )
 async def test_calls_that_ride_as_text_are_handed_back_too(tool_format: str, reply: str) -> None:
     turn = await answered(ScriptedProvider([reply]), tool_format=tool_format)
-    assert turn.stop_reason is StopReason.HANDED_BACK
-    assert [(call.name, dict(call.arguments)) for call in turn.handed_back] == [("mine", {"a": 1})]
+    assert turn.stop_reason is StopReason.CLIENT_TOOL_CALLS
+    assert [(call.name, dict(call.arguments)) for call in turn.client_tool_calls] == [("mine", {"a": 1})]
 
 
 async def test_what_is_on_offer_is_made_once_as_long_as_nothing_changes() -> None:
@@ -134,6 +134,6 @@ async def test_what_is_on_offer_is_made_once_as_long_as_nothing_changes() -> Non
 async def test_the_tokens_of_each_reply_can_be_limited() -> None:
     model = ScriptedProvider([{"tool_calls": [ADD]}, "3", {"tool_calls": [ADD]}, "4"])
     async with opened(model, limits=Limits(max_depth=1)) as dial:
-        await dial.start(HI, watched=False, max_tokens=9).result()
-        await dial.start(HI, watched=False).result()
+        await dial.start(HI, stream_events=False, max_tokens=9).result()
+        await dial.start(HI, stream_events=False).result()
     assert [request.max_tokens for request in model.requests] == [9, 9, None, None]

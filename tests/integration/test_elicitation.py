@@ -12,6 +12,7 @@ import pytest
 
 from dial_client import DialClient, Elicitation, ElicitationAnswer, Limits, ServerState, ToolCallResult
 from dial_client.callbacks.elicitation_form import Form
+from dial_client.callbacks.server_callbacks import Callbacks
 from dial_client.servers import server_requests
 from tests.support.fakes import virtual_time
 from tests.support.servers import questions
@@ -55,7 +56,7 @@ async def call(dial: DialClient, tool: str, **arguments: Any) -> ToolCallResult:
 @both_eras
 async def test_a_question_over_stdio_is_answered_in_both_eras(era: str) -> None:
     person = Person(ElicitationAnswer("accept", {"yes": False}))
-    async with DialClient({"shop": entry(era)}, elicit=person) as dial:
+    async with DialClient({"shop": entry(era)}, callbacks=Callbacks(elicit=person)) as dial:
         assert dial.servers["shop"].era == ERAS[era]
         result = await call(dial, "returns")
     assert result.content == "action='accept' data=Sure(yes=False)"
@@ -68,7 +69,9 @@ async def test_a_question_over_stdio_is_answered_in_both_eras(era: str) -> None:
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 async def test_a_no_is_told_as_it_was_meant(era: str, action: str) -> None:
     tool = {"auto": "returns", "legacy": "many"}[era]
-    async with DialClient({"shop": questions.make()}, elicit=Person(ElicitationAnswer(action))) as dial:
+    async with DialClient(
+        {"shop": questions.make()}, callbacks=Callbacks(elicit=Person(ElicitationAnswer(action)))
+    ) as dial:
         result = await call(dial, tool, **({"times": 1} if tool == "many" else {}))
         assert dial.servers["shop"].era == ERAS[era]
     assert result.success
@@ -77,7 +80,7 @@ async def test_a_no_is_told_as_it_was_meant(era: str, action: str) -> None:
 
 async def test_a_server_that_pushes_its_questions_is_reopened_in_the_older_protocol_and_asked_again() -> None:
     person = Person(ElicitationAnswer("accept", {"gift": "yes please"}), ElicitationAnswer("accept", {"gift": True}))
-    async with DialClient({"shop": entry()}, elicit=person) as dial:
+    async with DialClient({"shop": entry()}, callbacks=Callbacks(elicit=person)) as dial:
         assert dial.servers["shop"].era == "2026-07-28"
         refused = await call(dial, "pushes")
         after = dial.servers["shop"]
@@ -95,7 +98,7 @@ async def test_a_server_that_pushes_its_questions_is_reopened_in_the_older_proto
 
 async def test_a_server_that_cannot_be_reopened_goes_on_as_it_was(tmp_path: Path) -> None:
     person = Person(ACCEPT)
-    async with DialClient({"shop": entry("auto", tmp_path / "started")}, elicit=person) as dial:
+    async with DialClient({"shop": entry("auto", tmp_path / "started")}, callbacks=Callbacks(elicit=person)) as dial:
         refused = await call(dial, "pushes")
         assert (await call(dial, "returns")).success
         again = await call(dial, "pushes")
@@ -120,7 +123,10 @@ async def test_reopening_harms_no_call_that_is_under_way() -> None:
     async def person(question: Elicitation) -> ElicitationAnswer:
         return ElicitationAnswer("decline")
 
-    async with DialClient({"shop": slow}, elicit=person) as dial, anyio.create_task_group() as group:
+    async with (
+        DialClient({"shop": slow}, callbacks=Callbacks(elicit=person)) as dial,
+        anyio.create_task_group() as group,
+    ):
 
         async def one(tool: str) -> None:
             results[tool] = await call(dial, tool)
@@ -137,7 +143,7 @@ async def test_reopening_harms_no_call_that_is_under_way() -> None:
 
 @pytest.mark.parametrize("protocol", ["2026-07-28"])
 async def test_a_server_whose_protocol_is_fixed_is_not_reopened(protocol: str) -> None:
-    async with DialClient({"shop": entry(protocol)}, elicit=Person(ACCEPT)) as dial:
+    async with DialClient({"shop": entry(protocol)}, callbacks=Callbacks(elicit=Person(ACCEPT))) as dial:
         result = await call(dial, "pushes")
         assert dial.servers["shop"].era == protocol
     assert "no back-channel" in str(result.error)
@@ -157,7 +163,7 @@ async def test_without_a_callback_the_call_fails_in_words_and_the_server_goes_on
 
 async def test_an_answer_is_put_right_where_that_is_harmless_and_what_is_left_out_stays_out() -> None:
     person = Person(ElicitationAnswer("accept", {"count": None, "gift": "true", "colour": "g"}))
-    async with DialClient({"shop": questions.make()}, elicit=person) as dial:
+    async with DialClient({"shop": questions.make()}, callbacks=Callbacks(elicit=person)) as dial:
         result = await call(dial, "pushes")
     assert result.content == "accept {'name': 'Ada', 'gift': True, 'colour': 'g'}"
     assert person.asked[0].defaults == {"name": "Ada", "count": 1}
@@ -176,7 +182,7 @@ async def test_an_answer_is_put_right_where_that_is_harmless_and_what_is_left_ou
 )
 @pytest.mark.parametrize("tool", ["pushes", "orders"])
 async def test_a_bad_answer_fails_that_call_alone_and_says_nothing_of_why(tool: str, answer: Any) -> None:
-    async with DialClient({"shop": questions.make()}, elicit=Person(answer)) as dial:
+    async with DialClient({"shop": questions.make()}, callbacks=Callbacks(elicit=Person(answer))) as dial:
         result = await call(dial, tool)
         assert (await call(dial, "plain")).content == "plain"
         assert dial.servers["shop"].restarts == 0
@@ -190,7 +196,7 @@ async def test_a_bad_answer_fails_that_call_alone_and_says_nothing_of_why(tool: 
 
 async def test_a_server_gets_so_many_answers_a_call_and_no_more() -> None:
     person = Person(ACCEPT)
-    async with DialClient({"shop": questions.make()}, elicit=person) as dial:
+    async with DialClient({"shop": questions.make()}, callbacks=Callbacks(elicit=person)) as dial:
         result = await call(dial, "many", times=100)
         assert len(person.asked) == server_requests.MAX_QUESTIONS
         again = await call(dial, "many", times=1)
@@ -204,7 +210,9 @@ async def test_the_time_a_person_takes_counts_against_nothing() -> None:
         await anyio.sleep(5_000)
         return ACCEPT
 
-    async with DialClient({"shop": questions.make()}, elicit=slow, limits=Limits(timeout=20, tool_timeout=5)) as dial:
+    async with DialClient(
+        {"shop": questions.make()}, callbacks=Callbacks(elicit=slow), limits=Limits(timeout=20, tool_timeout=5)
+    ) as dial:
         returned = await dial.call("returns", {})
         pushed = await dial.call("many", {"times": 2})
         assert dial.servers["shop"].era == "2025-11-25"
@@ -223,7 +231,10 @@ async def test_a_question_ends_with_the_call_it_was_asked_for() -> None:
             ended.set()
         return ACCEPT
 
-    async with DialClient({"shop": questions.make()}, elicit=never) as dial, anyio.create_task_group() as group:
+    async with (
+        DialClient({"shop": questions.make()}, callbacks=Callbacks(elicit=never)) as dial,
+        anyio.create_task_group() as group,
+    ):
         group.start_soon(dial.call, "many", {"times": 1})
         await begun.wait()
         group.cancel_scope.cancel()
@@ -235,7 +246,7 @@ async def test_a_question_ends_with_the_call_it_was_asked_for() -> None:
 
 async def test_an_address_is_shown_whole_and_agreeing_to_it_is_all_that_is_sent() -> None:
     person = Person(ACCEPT)
-    async with DialClient({"shop": questions.make()}, elicit=person) as dial:
+    async with DialClient({"shop": questions.make()}, callbacks=Callbacks(elicit=person)) as dial:
         result = await call(dial, "page")
     assert result.content == "accept"
     [question] = person.asked
@@ -259,7 +270,7 @@ async def test_an_address_is_shown_whole_and_agreeing_to_it_is_all_that_is_sent(
 )
 async def test_what_is_no_plain_web_address_is_declined_unasked(url: str) -> None:
     person = Person(ACCEPT)
-    async with DialClient({"shop": questions.make()}, elicit=person) as dial:
+    async with DialClient({"shop": questions.make()}, callbacks=Callbacks(elicit=person)) as dial:
         result = await call(dial, "page", url=url)
     assert result.content == "decline"
     assert person.asked == []
@@ -280,7 +291,7 @@ async def test_what_is_no_plain_web_address_is_declined_unasked(url: str) -> Non
 )
 async def test_an_address_that_may_hide_where_it_leads_comes_with_a_warning(url: str, warning: str) -> None:
     person = Person(ElicitationAnswer("decline"))
-    async with DialClient({"shop": questions.make()}, elicit=person) as dial:
+    async with DialClient({"shop": questions.make()}, callbacks=Callbacks(elicit=person)) as dial:
         assert (await call(dial, "page", url=url)).content == "decline"
     assert warning in " ".join(person.asked[0].warnings)
 
@@ -293,7 +304,7 @@ async def legacy(dial: DialClient) -> None:
 
 async def test_a_call_that_wants_an_address_opened_first_is_made_again_when_the_person_has_agreed() -> None:
     person = Person(ACCEPT)
-    async with DialClient({"shop": questions.make()}, elicit=person) as dial:
+    async with DialClient({"shop": questions.make()}, callbacks=Callbacks(elicit=person)) as dial:
         await legacy(dial)
         result = await call(dial, "behind_a_page")
     assert result.content == "welcome"
@@ -305,7 +316,7 @@ async def test_a_call_that_wants_an_address_opened_first_is_made_again_when_the_
 async def test_it_waits_a_while_for_what_the_person_does_there(tell: bool) -> None:
     person = Person(ACCEPT)
     limits = Limits(timeout=20, tool_timeout=5)
-    async with DialClient({"shop": questions.make()}, elicit=person, limits=limits) as dial:
+    async with DialClient({"shop": questions.make()}, callbacks=Callbacks(elicit=person), limits=limits) as dial:
         await dial.call("many", {"times": 1})
         began = anyio.current_time()
         result = await dial.call("behind_a_page", {"visits": 2, "tell": tell})
@@ -317,7 +328,7 @@ async def test_it_waits_a_while_for_what_the_person_does_there(tell: bool) -> No
 
 async def test_a_call_whose_address_is_not_agreed_to_fails_in_words() -> None:
     person = Person(ACCEPT, ElicitationAnswer("decline"))
-    async with DialClient({"shop": questions.make()}, elicit=person) as dial:
+    async with DialClient({"shop": questions.make()}, callbacks=Callbacks(elicit=person)) as dial:
         await legacy(dial)
         result = await call(dial, "behind_a_page")
     assert result.error == "The call failed: the user has to open an address first, and did not agree to"

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from dial_client import DialClient, ScriptedProvider
+from dial_client.client_options import ApprovalPolicy
 from dial_client.messages import Message, ToolCallRequest, ToolSpec
 from dial_client.settings.config_types import ServerSettings, Transport
 from dial_client.tools.approval import Approval, ApprovalChecker, Approver, PolicyRules
@@ -174,6 +175,6 @@ async def test_a_client_keeps_grants_in_the_folder_it_is_given(tmp_path: Path) -
     person = Person("always")
     for _ in range(2):
         model = ScriptedProvider([calls("echo"), "Done."])
-        async with DialClient({"it": raw()}, model, approve=person, grants=tmp_path) as dial:
+        async with DialClient({"it": raw()}, model, approve=person, approval=ApprovalPolicy(grants=tmp_path)) as dial:
             assert (await dial.run([Message.user("go on")])).tool_calls[0].result.success
     assert [name for name, _ in person.asked] == ["it/echo"]

@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 
 from dial_client import DialClient, Elicitation, ElicitationAnswer, Message, ScriptedProvider
 from dial_client.callbacks.approval_request import notes_on
+from dial_client.callbacks.server_callbacks import Callbacks
 from dial_client.events import ReasoningDelta, TextDelta, ToolCallProgress
 from dial_client.messages import FilePart, ToolCallRequest
 from dial_client.model import CallChunk, Completion, FinishReason, ModelRequest, ReasoningChunk, TextChunk
@@ -159,7 +160,7 @@ async def test_what_a_server_asks_a_person_has_none_and_says_so() -> None:
                 yield delta
 
     model = Listening([{"tool_calls": [{"name": "ask", "arguments": {}}]}, "Done."])
-    async with DialClient({"asking": asking}, model, elicit=elicit) as dial:
+    async with DialClient({"asking": asking}, model, callbacks=Callbacks(elicit=elicit)) as dial:
         events = [event async for event in dial.stream([Message.user("Go")])]
     [question] = asked
     assert question.message == "Q\nabc"

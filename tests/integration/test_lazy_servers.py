@@ -11,6 +11,7 @@ import anyio
 import pytest
 
 from dial_client import Approval, DialClient, Message, ScriptedProvider
+from dial_client.client_options import ApprovalPolicy
 from dial_client.messages import Failure, ToolCallRequest, ToolSpec, text_of
 from dial_client.servers.status import ServerState
 from tests.support.program import dial_chat, write_config
@@ -26,7 +27,7 @@ def server(tmp_path: Path) -> Changing:
 
 
 def client(server: Changing, model: Any = None, **options: Any) -> DialClient:
-    return DialClient({"it": server.entry(lazy=True)}, model, remember=server.folder / "memory", **options)
+    return DialClient({"it": server.entry(lazy=True)}, model, cache_dir=server.folder / "memory", **options)
 
 
 async def met(server: Changing) -> None:
@@ -92,7 +93,7 @@ async def test_calls_side_by_side_start_it_once(server: Changing) -> None:
 async def test_a_call_that_comes_to_nothing_does_not_start_it(server: Changing, name: str) -> None:
     server.be(tools=[tool(schema=TWICE)])
     await met(server)
-    async with client(server, deny=["echo"]) as dial:
+    async with client(server, approval=ApprovalPolicy(deny=["echo"])) as dial:
         assert not (await dial.call(name, {})).success
         assert (await dial.call("echo", {})).failure is Failure.BAD_ARGUMENTS
         assert (await dial.call("echo", {"times": 1})).failure is Failure.DENIED

@@ -17,6 +17,7 @@ import pytest
 
 from dial_client import DialClient, Limits, ServerState
 from dial_client.callbacks.oauth_callbacks import Login
+from dial_client.callbacks.server_callbacks import Callbacks
 from tests.support.oauth_logins import Person, at_home, kept
 from tests.support.servers.launch import LONG, raw, until
 from tests.support.servers.oauth_server import WELL_KNOWN, Guarded, guarded
@@ -37,7 +38,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def client(server: Guarded, login: Login | None = None, limits: Limits | None = None, **oauth: Any) -> DialClient:
     entry = {"url": server.url} | ({"oauth": oauth} if oauth else {})
-    return DialClient({"docs": entry}, login=login, limits=limits)
+    return DialClient({"docs": entry}, callbacks=Callbacks(login=login), limits=limits)
 
 
 async def test_a_server_that_wants_a_login_says_how_and_harms_no_other(server: Guarded) -> None:
@@ -57,7 +58,7 @@ async def test_a_person_who_never_comes_back_holds_up_nobody(server: Guarded) ->
             raise AssertionError
 
     servers = {"docs": {"url": server.url, "startupTimeout": 0.5}, "good": raw("Server")}
-    async with DialClient(servers, login=Gone()) as dial:
+    async with DialClient(servers, callbacks=Callbacks(login=Gone())) as dial:
         assert "not ready within 0.5 seconds" in (dial.servers["docs"].error or "")
         assert (await dial.call("echo", {"text": "hi"})).success
 
@@ -251,7 +252,7 @@ async def test_the_stream_of_an_older_server_is_behind_its_login_too(server: Gua
     entry, person = {"url": server.url, "type": "sse"}, Person()
     async with DialClient({"docs": entry}) as dial:
         assert "it needs a login: run" in (dial.servers["docs"].error or "")
-    async with DialClient({"docs": entry}, login=person) as dial:
+    async with DialClient({"docs": entry}, callbacks=Callbacks(login=person)) as dial:
         assert "HTTP 404" in (dial.servers["docs"].error or "")  # past the login there is no such stream here
     assert len(person.asked) == 1
 
@@ -288,7 +289,9 @@ async def test_no_secret_is_in_anything_that_is_shown_or_written(
     entry = {"url": server.url, "oauth": {"clientId": "me", "clientSecret": "my-secret"}}
     servers: dict[str, Any] = {"docs": entry}
     async with AsyncExitStack() as stack:
-        dial = await stack.enter_async_context(DialClient(servers, login=Person(), record=recording))
+        dial = await stack.enter_async_context(
+            DialClient(servers, callbacks=Callbacks(login=Person()), record=recording)
+        )
         server.answers["/token"] = (400, '{"error": "invalid_grant", "error_description": "{body}"}')
         server.tokens.clear()
         server.refreshable.clear()

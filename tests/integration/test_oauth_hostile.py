@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from dial_client import DialClient, ServerState
-from dial_client.callbacks.oauth_callbacks import LoginFailed
+from dial_client.callbacks.server_callbacks import Callbacks
+from dial_client.errors import LoginFailed
 from dial_client.servers.oauth.url_policy import UrlPolicy, for_a_browser
 from tests.support.oauth_logins import Person, at_home
 from tests.support.servers.launch import raw
@@ -146,7 +147,9 @@ async def test_a_login_that_is_led_astray_ends_in_words(server: Guarded, odd: Od
     person = Person()
     with guarded() as other:
         odd(server, other)
-        async with DialClient({"docs": {"url": server.url}, "good": raw("Server")}, login=person) as dial:
+        async with DialClient(
+            {"docs": {"url": server.url}, "good": raw("Server")}, callbacks=Callbacks(login=person)
+        ) as dial:
             status = dial.servers["docs"]
             assert (await dial.call("echo", {"text": "hi"})).success
         assert other.seen == []
@@ -160,7 +163,7 @@ async def test_a_login_that_is_led_astray_ends_in_words(server: Guarded, odd: Od
 async def test_a_server_that_always_wants_more_rights_gets_an_end(server: Guarded) -> None:
     person = Person()
     server.endless = lambda count: f"more-{count}"
-    async with DialClient({"docs": {"url": server.url}}, login=person) as dial:
+    async with DialClient({"docs": {"url": server.url}}, callbacks=Callbacks(login=person)) as dial:
         errors = [(await dial.call("admin", {})).error or "" for _ in range(10)]
         assert all("asks for more rights again and again" in error for error in errors)
         assert (await dial.call("echo", {})).success
@@ -172,7 +175,7 @@ async def test_the_user_can_vouch_for_another_origin(server: Guarded) -> None:
         server.metadata = {"token_endpoint": f"{other.base}/token"}
         other.codes, other.tokens = server.codes, server.tokens
         entry = {"url": server.url, "oauth": {"trustedOrigins": [other.base]}}
-        async with DialClient({"docs": entry}, login=Person()) as dial:
+        async with DialClient({"docs": entry}, callbacks=Callbacks(login=Person())) as dial:
             assert dial.servers["docs"].state is ServerState.READY, dial.servers["docs"].error
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from dial_client import DialClient
+from dial_client.client_options import ApprovalPolicy
 from dial_client.settings.config_types import ServerSettings, Transport
 from dial_client.settings.policy_config import policy_from
 from dial_client.tools.pattern_warnings import notes
@@ -52,7 +53,7 @@ def test_an_entrys_own_patterns_are_held_against_its_tools() -> None:
 
 @pytest.mark.anyio
 async def test_a_client_says_so_among_its_notes() -> None:
-    async with DialClient({"it": raw()}, allow=["echo"], deny=["it__echo"]) as dial:
+    async with DialClient({"it": raw()}, approval=ApprovalPolicy(allow=["echo"], deny=["it__echo"])) as dial:
         said = dial.notes
     assert said == (
         "--allow 'echo' allows nothing: a pattern is SERVER/TOOL, such as 'it/echo'",

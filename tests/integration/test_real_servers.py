@@ -14,6 +14,7 @@ import pytest
 
 from benchmarks.together import real_servers
 from dial_client import DialClient, Elicitation, ElicitationAnswer, SamplingRequest, ServerState, ToolCallResult
+from dial_client.callbacks.server_callbacks import Callbacks
 from dial_client.messages import ImagePart, text_of
 from tests.support.servers.launch import LONG, until
 
@@ -63,7 +64,7 @@ async def test_every_tool_of_server_everything_gives_a_sensible_result(tmp_path:
     entry = {EVERYTHING: SERVERS[EVERYTHING]}
     results: dict[str, ToolCallResult] = {}
     with anyio.fail_after(LONG):
-        async with DialClient(entry, elicit=elicit, sample=sample, roots=[str(tmp_path)]) as dial:
+        async with DialClient(entry, callbacks=Callbacks(elicit=elicit, sample=sample, roots=[str(tmp_path)])) as dial:
             await until(lambda: "get-roots-list" in dial.tool_name_client_map)
             assert sorted(tool.name for tool in dial.tools) == sorted(SAID)
             for name, (given, _) in SAID.items():

@@ -79,7 +79,7 @@ async def test_a_recorded_conversation_comes_to_the_same_turn_in_a_folder_withou
     with model_endpoint(replies) as endpoint:
         profile = ModelSettings("m", wire=wire, base_url=endpoint.url, model="m")
         async with DialClient(servers, "m", models={"m": profile}, record=file) as dial:
-            recorded = await dial.start(QUESTION, stream=stream, watched=False).result()
+            recorded = await dial.start(QUESTION, stream=stream, stream_events=False).result()
     words = ["--no-save", "--output", "json", "-m", f"scripted:{file}", "Hello?"]
     ran = dial_chat(empty, *words, *([] if stream else ["--no-stream"]))
     expected = without_times(recorded)
@@ -285,7 +285,7 @@ async def test_what_is_too_long_is_cut_with_a_mark(tmp_path: Path) -> None:
     with model_endpoint([Say("x" * 5_000_000)]) as endpoint:
         profile = ModelSettings("m", wire=Wire.CHAT, base_url=endpoint.url, model="m")
         async with DialClient({}, "m", models={"m": profile}, record=tmp_path / "long.json") as dial:
-            await dial.start(QUESTION, watched=False).result()
+            await dial.start(QUESTION, stream_events=False).result()
 
     [said] = [line for line in lines_of(file) if "called" in line]
     assert "more characters are not recorded" in said["result"]["content"][0]["text"]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from dial_client import Approval, DialClient, Limits, Message, ScriptedProvider, Turn
+from dial_client.client_options import ApprovalPolicy
 from dial_client.messages import Failure, ImagePart
 from dial_client.settings.configuration import Protocol, server_from_mapping
 from tests.support.fakes import tool_named
@@ -117,7 +118,9 @@ async def test_nobody_is_asked_but_a_deny_holds() -> None:
 
     turn, _ = await turn_of(calls("read_resource", server="books", uri="book://1"), approve=no)
     assert turn.tool_calls[0].result.success
-    turn, _ = await turn_of(calls("read_resource", server="books", uri="book://1"), deny=["read_resource"])
+    turn, _ = await turn_of(
+        calls("read_resource", server="books", uri="book://1"), approval=ApprovalPolicy(deny=["read_resource"])
+    )
     assert turn.tool_calls[0].result.failure is Failure.DENIED
 
 

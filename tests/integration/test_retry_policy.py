@@ -343,7 +343,7 @@ async def test_a_turn_has_no_time_for_a_wait_longer_than_itself(stream: bool) ->
 async def test_a_turn_may_be_cancelled_while_it_waits() -> None:
     with model_endpoint([refuse(429, headers={"retry-after": "30"}), Say("Hi")]) as endpoint:
         async with DialClient({}, provider_of(endpoint)) as dial:
-            running = dial.start([Message.user("Hi")], watched=False)
+            running = dial.start([Message.user("Hi")], stream_events=False)
             assert await to_thread.run_sync(endpoint.asked.wait, 10)
             running.cancel()
             turn = await running.result()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dial_client import DialClient, Message, ScriptedProvider, ServerError
-from dial_client.callbacks.server_callbacks import ServerLog
+from dial_client.callbacks.server_callbacks import Callbacks, ServerLog
 from dial_client.servers.secret_detection import find_secrets
 from dial_client.servers.secret_masking import SecretMask
 from dial_client.servers.transports.stderr_tail import MAX_LINE_BYTES, StderrTail
@@ -46,7 +46,9 @@ async def test_no_secret_reaches_the_model_the_program_or_a_recording(tmp_path: 
     model = ScriptedProvider(replies)
     recording = tmp_path / "recorded.json"
     servers = {"it": leaking(LEAK=SECRET, TOKEN=SECRET)}
-    async with DialClient(servers, model, on_log=logs.append, log_level="debug", record=recording) as dial:
+    async with DialClient(
+        servers, model, callbacks=Callbacks(on_log=logs.append, log_level="debug"), record=recording
+    ) as dial:
         shown: list[Any] = [event async for event in dial.stream([Message.user("go on")])]
         shown += [dial.servers["it"], dial.tools, dial.notes, await dial.call("leak", {})]
         shown += [await dial.resources.list(), await dial.resources.read("it", "leak://1")]
@@ -105,7 +107,7 @@ async def test_the_token_of_a_login_is_masked(tmp_path: Path, monkeypatch: pytes
     at_home(tmp_path, monkeypatch)
     with guarded() as server:
         server.says_token = True
-        async with DialClient({"docs": {"url": server.url}}, login=Person()) as dial:
+        async with DialClient({"docs": {"url": server.url}}, callbacks=Callbacks(login=Person())) as dial:
             assert (await dial.call("echo", {})).content == "your token is [secret of docs]"
 
 

@@ -95,7 +95,7 @@ async def test_of_more_turns_that_were_handed_back_than_are_remembered_the_lates
     for at in range(4):
         call = ToolCallRequest("mine", "mine", {})
         inner = (Message.assistant(f"hidden {at}"), Message.assistant("A moment.", [call]))
-        turn = Turn(inner[-1], inner, StopReason.HANDED_BACK, 0, Usage(), handed_back=(call,))
+        turn = Turn(inner[-1], inner, StopReason.CLIENT_TOOL_CALLS, 0, Usage(), client_tool_calls=(call,))
         (out,) = await here.hand_out(turn)
         said += [
             Message.assistant("A moment.", [out]),
@@ -188,7 +188,7 @@ async def test_a_turn_that_was_being_started_when_the_others_were_ended_is_ended
         async with DialClient({}, ScriptedProvider([{"hang": True}])) as dial:
             with turns.place():
                 await turns.end(0.0)
-                turn = dial.start([Message.user("Hi")], watched=False)
+                turn = dial.start([Message.user("Hi")], stream_events=False)
                 turns.keep(turn)
             assert (await turn.result()).stop_reason is StopReason.CANCELLED
 

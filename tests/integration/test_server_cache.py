@@ -211,7 +211,7 @@ def test_what_is_known_already_is_not_written_again(tmp_path: Path) -> None:
 async def era_of(server: ServerSettings, folder: Path | None) -> str | None:
     """Run a server with what is remembered in a folder, and say which protocol version it spoke."""
     with anyio.fail_after(LONG):
-        async with DialClient({"it": server}, remember=folder or False) as dial:
+        async with DialClient({"it": server}, cache_dir=folder or False) as dial:
             assert dial.servers["it"].state is ServerState.READY, dial.servers["it"].error
             assert dial.servers["it"].restarts == 0
             return dial.servers["it"].era
@@ -268,6 +268,6 @@ async def test_a_server_that_does_not_start_any_more_is_said_to_be_broken(tmp_pa
     server = changing(tmp_path)
     await era_of(server.entry(), tmp_path / "memory")
     server.be(dies=True)
-    async with DialClient({"it": server.entry()}, remember=tmp_path / "memory") as dial:
+    async with DialClient({"it": server.entry()}, cache_dir=tmp_path / "memory") as dial:
         assert dial.servers["it"].state is ServerState.FAILED
         assert "no license" in (dial.servers["it"].error or "")

@@ -28,6 +28,8 @@ from dial_client import (
     ToolSpec,
     Usage,
 )
+from dial_client.callbacks.server_callbacks import Callbacks
+from dial_client.client_options import ApprovalPolicy
 from dial_client.model import CallChunk, Completion, FinishReason, TextChunk
 from dial_client.settings import configuration
 from tests.support.fakes import Model, tool_named
@@ -68,7 +70,7 @@ async def test_the_embedding_program_answers_for_a_model(tool: str, answer: Any)
         asked.append(request)
         return answer
 
-    async with DialClient({"shop": questions.make()}, sample=sample) as dial:
+    async with DialClient({"shop": questions.make()}, callbacks=Callbacks(sample=sample)) as dial:
         said = await called(dial, tool)
         assert dial.servers["shop"].era == ("2025-11-25" if tool == "samples" else "2026-07-28")
     assert "A word." in said
@@ -95,7 +97,7 @@ async def test_a_refusal_and_a_failure_are_errors_for_that_server_only(answer: A
             raise answer
         return answer
 
-    async with DialClient({"shop": questions.make()}, sample=sample) as dial:
+    async with DialClient({"shop": questions.make()}, callbacks=Callbacks(sample=sample)) as dial:
         said = await called(dial, "samples")
         assert await called(dial, "plain") == "plain"
     assert said == str([REFUSED if answer is None else "The host could not answer"])
@@ -103,7 +105,7 @@ async def test_a_refusal_and_a_failure_are_errors_for_that_server_only(answer: A
 
 async def test_the_clients_own_model_answers_and_the_turn_counts_its_tokens() -> None:
     model = Model(calls("samples_too"), says("A word."), says("Done."))
-    async with DialClient({"shop": questions.make()}, model, sample="model") as dial:
+    async with DialClient({"shop": questions.make()}, model, callbacks=Callbacks(sample="model")) as dial:
         turn = await dial.run([Message.user("Go.")])
     assert turn.stop_reason is StopReason.ANSWERED
     assert turn.tool_calls[0].result.content == "A word."
@@ -118,7 +120,9 @@ async def test_the_clients_own_model_answers_and_the_turn_counts_its_tokens() ->
 )
 async def test_it_answers_within_a_budget_of_requests_and_tokens(limits: Limits, answered: int) -> None:
     model = Model(*[says("A word.", 12)] * 8)
-    async with DialClient({"shop": questions.make()}, model, sample="model", limits=limits) as dial:
+    async with DialClient(
+        {"shop": questions.make()}, model, callbacks=Callbacks(sample="model"), limits=limits
+    ) as dial:
         said = await called(dial, "samples", times=5)
         assert said == str(["A word."] * answered + [REFUSED] * (5 - answered))
         assert len(model.requests) == answered
@@ -137,7 +141,13 @@ async def test_it_answers_with_the_users_consent_who_sees_all_of_it(decision: st
         return Approval(decision)
 
     servers = {"shop": questions.make()}
-    async with DialClient(servers, model, sample="model", approve=approve, allow=["shop/samples"]) as dial:
+    async with DialClient(
+        servers,
+        model,
+        callbacks=Callbacks(sample="model"),
+        approve=approve,
+        approval=ApprovalPolicy(allow=["shop/samples"]),
+    ) as dial:
         said = await called(dial, "samples", times=2)
     assert said == str(["A word." if decision != "deny" else REFUSED] * 2)
     asked = [one for one in seen if one[1].tool == "sampling/createMessage"]
@@ -149,14 +159,16 @@ async def test_it_answers_with_the_users_consent_who_sees_all_of_it(decision: st
 
 def test_a_model_that_is_not_there_cannot_be_asked() -> None:
     with pytest.raises(ConfigError, match="needs a model"):
-        DialClient({}, sample="model")
+        DialClient({}, callbacks=Callbacks(sample="model"))
 
 
 # Folders
 
 
 async def test_a_server_is_told_the_folders_it_may_use(tmp_path: Path) -> None:
-    async with DialClient({"shop": questions.make()}, roots=[tmp_path, "file:///srv/data"]) as dial:
+    async with DialClient(
+        {"shop": questions.make()}, callbacks=Callbacks(roots=[tmp_path, "file:///srv/data"])
+    ) as dial:
         said = await called(dial, "roots")
     assert said == f"{tmp_path.name}={tmp_path.as_uri()} data=file:///srv/data"
 
@@ -174,7 +186,7 @@ async def test_an_entrys_own_folders_are_told_in_place_of_the_clients(tmp_path: 
     settings = configuration.parse(
         json.dumps({"mcpServers": {"shop": {**shop, "protocol": protocol}}}), folder=tmp_path
     )
-    async with DialClient(settings.servers, roots=["/elsewhere"]) as dial:
+    async with DialClient(settings.servers, callbacks=Callbacks(roots=["/elsewhere"])) as dial:
         said = await called(dial, "roots")
     assert said == f"here={(tmp_path / 'here').as_uri()}"
 
@@ -187,7 +199,7 @@ async def test_log_messages_are_cleaned_heard_and_kept_and_only_the_last_of_them
     heard: list[ServerLog] = []
     argv = ["-W", "ignore", str(HERE / "questions.py")]
     shop = {"command": sys.executable, "args": argv, "env": {"PYTHONPATH": str(HERE.parents[2])}, "protocol": protocol}
-    async with DialClient({"shop": shop}, on_log=heard.append) as dial:
+    async with DialClient({"shop": shop}, callbacks=Callbacks(on_log=heard.append)) as dial:
         assert await called(dial, "logs", times=150) == "logged"
         with anyio.fail_after(LONG):
             while len(heard) < 150:  # noqa: ASYNC110 - they come behind the result
@@ -201,14 +213,14 @@ async def test_a_listener_that_fails_harms_nothing() -> None:
     def broken(message: ServerLog) -> None:
         raise RuntimeError("no")
 
-    async with DialClient({"shop": questions.make()}, on_log=broken) as dial:
+    async with DialClient({"shop": questions.make()}, callbacks=Callbacks(on_log=broken)) as dial:
         assert await called(dial, "logs") == "logged"
         assert await called(dial, "plain") == "plain"
 
 
 def test_a_log_level_that_is_none_is_a_mistake() -> None:
     with pytest.raises(ConfigError, match="unknown log level 'loud'"):
-        DialClient({}, log_level="loud")
+        DialClient({}, callbacks=Callbacks(log_level="loud"))
 
 
 # What nobody here knows
@@ -248,7 +260,9 @@ async def test_server_everything_asks_for_everything_and_gets_it(everything: dic
     async def sample(request: SamplingRequest) -> str:
         return f"{request.server} said {request.messages[-1].text}"
 
-    async with DialClient(everything, elicit=elicit, sample=sample, roots=[tmp_path], on_log=heard.append) as dial:
+    async with DialClient(
+        everything, callbacks=Callbacks(elicit=elicit, sample=sample, roots=[tmp_path], on_log=heard.append)
+    ) as dial:
         assert tmp_path.as_uri() in await called(dial, "get-roots-list")
         assert "everything said" in await called(dial, "trigger-sampling-request", prompt="Hi", maxTokens=10)
         form = await called(dial, "trigger-elicitation-request")

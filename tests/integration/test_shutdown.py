@@ -62,7 +62,7 @@ async def test_a_bare_break_does_so_too(tmp_path: Path) -> None:
                     break
             with anyio.fail_after(30):
                 await until(endpoint.disconnected.is_set)
-                await until(lambda: not dial._running)
+                await until(lambda: not dial._turns._turns)
 
 
 async def test_cancelling_the_task_closes_the_models_connection() -> None:
@@ -74,7 +74,7 @@ async def test_cancelling_the_task_closes_the_models_connection() -> None:
             with pytest.raises(asyncio.CancelledError):
                 await task
             await until(endpoint.disconnected.is_set)
-            assert not dial._running
+            assert not dial._turns._turns
 
 
 async def test_cancelling_the_task_in_a_call_tells_the_server(tmp_path: Path) -> None:

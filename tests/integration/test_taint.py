@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from dial_client import Approval, DialClient, Message, ScriptedProvider, ToolCallRequest, ToolSpec, Turn
+from dial_client.client_options import ApprovalPolicy
 from dial_client.messages import Failure, ToolCallResult
 from dial_client.settings.config_types import ServerSettings, Transport
 from dial_client.tools.catalog import catalog_of
@@ -47,8 +48,10 @@ class Person:
 async def turn_of(
     *replies: Any, approve: Any = None, history: Sequence[Message] = (), servers: Any = SERVERS, **options: Any
 ) -> Turn:
+    resource_tools = options.pop("resource_tools", False)
+    approval = ApprovalPolicy(**options)
     model = ScriptedProvider([*replies, "Done."])
-    async with DialClient(servers, model, approve=approve, **options) as dial:
+    async with DialClient(servers, model, approve=approve, approval=approval, resource_tools=resource_tools) as dial:
         return await dial.run([*history, Message.user("go on")])
 
 
@@ -63,7 +66,7 @@ async def test_without_untrusted_content_nothing_is_asked() -> None:
     assert outcomes(await turn_of(calls(SEND), calls(SEND), approve=Person())) == [None, None]
 
 
-@pytest.mark.parametrize("allowed", [{}, {"allow": ["*"]}, {"policy": [{"allow": "*"}]}], ids=str)
+@pytest.mark.parametrize("allowed", [{}, {"allow": ["*"]}, {"rules": [{"allow": "*"}]}], ids=str)
 async def test_after_an_untrusted_result_what_was_allowed_is_asked_about(allowed: dict[str, Any]) -> None:
     person = Person("once")
     turn = await turn_of(calls(SEND), calls(READ), calls(SEND, to="x"), approve=person, **allowed)
@@ -151,13 +154,13 @@ async def test_what_was_granted_before_is_asked_about_again() -> None:
 
 async def test_a_rule_for_tainted_conversations_lets_named_calls_through() -> None:
     rules = [{"allow": "mail/echo", "arguments": {"to": "me@*"}, "tainted": True}]
-    turn = await turn_of(calls(READ), calls(SEND, to="me@home"), calls(SEND, to="you@away"), policy=rules)
+    turn = await turn_of(calls(READ), calls(SEND, to="me@home"), calls(SEND, to="you@away"), rules=rules)
     assert outcomes(turn) == [None, None, Failure.DENIED]
 
 
 async def test_a_deny_for_tainted_conversations_holds_in_those_only() -> None:
     rules = [{"deny": "mail/*", "tainted": True, "reason": "not with strangers in the room"}]
-    turn = await turn_of(calls(SEND), calls(READ), calls(SEND), approve=Person(), policy=rules)
+    turn = await turn_of(calls(SEND), calls(READ), calls(SEND), approve=Person(), rules=rules)
     assert outcomes(turn) == [None, None, Failure.DENIED]
     assert "not with strangers in the room" in str(turn.tool_calls[-1].result.content)
 
@@ -228,14 +231,14 @@ async def test_what_a_policy_restricts_holds_for_the_resources_a_model_reads(uri
     servers = {"books": replace(BOOKS, untrusted=(), trusted=True)}
     reading = calls("read_resource", server="books", uri=uri)
     rules: list[dict[str, Any]] = [{"deny": "*", "paths": {"*": "/home/ada/.ssh"}, "reason": "keys stay here"}]
-    turn = await turn_of(reading, servers=servers, resource_tools=True, policy=rules)
+    turn = await turn_of(reading, servers=servers, resource_tools=True, rules=rules)
     assert outcomes(turn) == [Failure.DENIED]
     assert "keys stay here" in str(turn.tool_calls[0].result.content)
     book = calls("read_resource", server="books", uri="book://1")
-    assert outcomes(await turn_of(book, servers=servers, resource_tools=True, policy=rules)) == [None]
+    assert outcomes(await turn_of(book, servers=servers, resource_tools=True, rules=rules)) == [None]
     person = Person("once", "deny")
     asks = [{"ask": "books/*"}]
-    turn = await turn_of(book, book, servers=servers, resource_tools=True, policy=asks, approve=person)
+    turn = await turn_of(book, book, servers=servers, resource_tools=True, rules=asks, approve=person)
     assert outcomes(turn) == [None, Failure.DENIED]
 
 

@@ -22,6 +22,7 @@ from mcp_types import BlobResourceContents, EmbeddedResource, ImageContent, Text
 from trio.testing import MockClock
 
 from dial_client import DialClient, Finished, Limits, Message, ProviderError, Role, ScriptedProvider, StopReason
+from dial_client.client_options import ApprovalPolicy
 from dial_client.events import Event, MessageCompleted, TextDelta, ToolCallFinished, ToolCallStarted
 from dial_client.messages import ToolCallRequest, ToolSpec
 from dial_client.model import Delta, ModelInfo, ModelRequest, separate_instructions
@@ -131,7 +132,8 @@ async def play(story: Story, limits: Limits) -> Ending:
         return Approval("deny" if story.approver == "denies" else "once")
 
     seen: list[Event] = []
-    options: dict[str, Any] = {"limits": limits, "approve": approve, "allow": NAMES[:4], "deny": ["denied"]}
+    approval = ApprovalPolicy(allow=NAMES[:4], deny=["denied"])
+    options: dict[str, Any] = {"limits": limits, "approve": approve, "approval": approval}
     async with DialClient({"tools": tools()}, model, tool_format=story.tool_format, **options) as dial:
         turn = dial.start((SYSTEM, QUESTION), stream=story.stream)
         try:

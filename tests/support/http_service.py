@@ -11,7 +11,9 @@ from typing import Any
 import anyio
 import httpx2
 
+from dial_client.callbacks.server_callbacks import Callbacks
 from dial_client.client import DialClient
+from dial_client.client_options import ApprovalPolicy, Directory
 from dial_client.durable import DurableTurns, beside
 from dial_client.model import Provider
 from dial_client.providers.scripted import ScriptedProvider
@@ -70,6 +72,9 @@ async def served(
     durable: bool = False,
     look_every: float = 0.1,
     limits: ConnectionLimits | None = None,
+    allow: Sequence[str] = (),
+    deny: Sequence[str] = (),
+    grants: Directory = False,
     **options: Any,
 ) -> AsyncIterator[Served]:
     """Serve until this is left, which cancels what still runs, or leaves it to others where turns are durable."""
@@ -83,7 +88,14 @@ async def served(
     auth = {"Authorization": f"Bearer {TOKEN}"}
     with closing(listener), anyio.fail_after(LONG):
         async with (
-            DialClient(servers or {}, provider, approve=desk, elicit=desk.elicit, **options) as dial,
+            DialClient(
+                servers or {},
+                provider,
+                approve=desk,
+                approval=ApprovalPolicy(allow=allow, deny=deny, grants=grants, concurrent=True),
+                callbacks=Callbacks(elicit=desk.elicit),
+                **options,
+            ) as dial,
             AsyncExitStack() as stack,
             anyio.create_task_group() as group,
             httpx2.AsyncClient(base_url=url, headers=auth, timeout=LONG, trust_env=False, verify=False) as http,

@@ -7,7 +7,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from dial_client.callbacks.oauth_callbacks import LoginFailed, LoginRequest
+from dial_client.callbacks.oauth_callbacks import LoginRequest
+from dial_client.errors import LoginFailed
 
 
 class Person:

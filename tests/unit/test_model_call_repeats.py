@@ -105,7 +105,7 @@ async def test_what_a_request_took_is_counted_for_each() -> None:
     await exchange.ask()
     await exchange.ask()
     turn = exchange.recorder.turn(StopReason.ANSWERED)
-    assert (turn.rounds, turn.usage, turn.cost_usd) == ((Usage(3, 1), Usage(5, 2)), Usage(8, 3), None)
+    assert (turn.request_usages, turn.usage, turn.cost_usd) == ((Usage(3, 1), Usage(5, 2)), Usage(8, 3), None)
 
 
 @pytest.mark.anyio

@@ -57,8 +57,8 @@ async def test_a_turn_costs_what_its_rounds_cost_together() -> None:
     model = Billed([CALL, {"text": "Done.", "usage": {"input_tokens": 2000, "output_tokens": 50}}])
     async with DialClient({}, model) as dial:
         turn = await dial.run([Message.user("Go.")])
-    prices = [cost_usd(usage, GPT) for usage in turn.rounds]
-    assert [usage.input_tokens for usage in turn.rounds] == [1000, 2000]
+    prices = [cost_usd(usage, GPT) for usage in turn.request_usages]
+    assert [usage.input_tokens for usage in turn.request_usages] == [1000, 2000]
     assert turn.cost_usd == pytest.approx(sum(price for price in prices if price is not None))
     assert turn.to_dict()["usage"]["cost_usd"] == turn.cost_usd
 

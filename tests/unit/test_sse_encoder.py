@@ -154,7 +154,7 @@ async def test_the_finish_reason_says_whether_the_answer_is_whole(reason: StopRe
     chunk, done, _ = await encoded(Finished(ended))
     ends = {
         StopReason.ANSWERED: "stop",
-        StopReason.HANDED_BACK: "tool_calls",
+        StopReason.CLIENT_TOOL_CALLS: "tool_calls",
         StopReason.REFUSED: "content_filter",
     }
     assert data(chunk)["choices"][0]["finish_reason"] == ends.get(reason, "length")
@@ -185,7 +185,11 @@ ERRORS: list[tuple[str, Exception, dict[str, Any]]] = [
         {"message": "too many requests", "type": "ProviderError", "status": 429, "code": "rate_limit"},
     ),
     ("of a server", ServerStartError("s", "it exited"), {"message": "s: it exited", "type": "ServerStartError"}),
-    ("of a conversation", ConversationNotFound("no x"), {"message": "no x", "type": "ConversationNotFound"}),
+    (
+        "of a conversation",
+        ConversationNotFound("x"),
+        {"message": "there is no conversation 'x'", "type": "ConversationNotFound"},
+    ),
     ("of the client", DialError("closed"), {"message": "closed", "type": "DialError"}),
     ("a mistake", KeyError("secret"), {"message": "something unexpected went wrong", "type": "KeyError"}),
     (

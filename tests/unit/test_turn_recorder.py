@@ -171,7 +171,7 @@ def test_calls_are_told_in_the_order_of_the_calls_whichever_ended_first() -> Non
         ToolCallFinished(good("b"), "server", 2),
         ToolCallFinished(good("a"), "server", 1),
     )
-    assert [(record.call.id, record.duration_s) for record in recorder.turn(StopReason.ANSWERED).tool_calls] == [
+    assert [(record.call.id, record.duration) for record in recorder.turn(StopReason.ANSWERED).tool_calls] == [
         ("a", 1),
         ("b", 2),
     ]

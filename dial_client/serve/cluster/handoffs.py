@@ -55,9 +55,11 @@ class HandoffStore:
 
     async def hand_out(self, turn: Turn) -> tuple[ToolCallRequest, ...]:
         """Give the calls a turn has handed back, with ids of their own: a model's are unique in a reply only."""
-        calls = tuple(replace(call, id=f"call_{uuid.uuid4().hex}") for call in turn.handed_back)
+        calls = tuple(replace(call, id=f"call_{uuid.uuid4().hex}") for call in turn.client_tool_calls)
         if calls and sum(len(message.text) for message in turn.messages) <= MAX_CHARS:
-            inner: dict[str | None, str] = {out.id: call.id for out, call in zip(calls, turn.handed_back, strict=True)}
+            inner: dict[str | None, str] = {
+                out.id: call.id for out, call in zip(calls, turn.client_tool_calls, strict=True)
+            }
             thread = _Handoff(turn.messages, inner)
             self._keep(calls[0].id, thread)
             await self._pin(calls[0].id, thread)

@@ -25,7 +25,8 @@ from mcp.shared.auth import (
 from pydantic import BaseModel, ValidationError
 
 from dial_client import call_context
-from dial_client.callbacks.oauth_callbacks import Login, LoginFailed, LoginRequest
+from dial_client.callbacks.oauth_callbacks import Login, LoginRequest
+from dial_client.errors import LoginFailed
 from dial_client.logs import get_logger
 from dial_client.servers.oauth.token_storage import TokenRecord, TokenStorage
 from dial_client.servers.oauth.url_policy import TRUST_IT, UrlPolicy, for_a_browser, origin, shown

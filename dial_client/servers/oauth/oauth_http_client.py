@@ -17,7 +17,7 @@ from urllib.request import getproxies, proxy_bypass
 import anyio
 import httpx2
 
-from dial_client.callbacks.oauth_callbacks import LoginFailed
+from dial_client.errors import LoginFailed
 from dial_client.servers.oauth.url_policy import Address, UrlPolicy, shown
 from dial_client.text.safe_text import one_line
 

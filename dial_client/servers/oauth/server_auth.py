@@ -23,7 +23,8 @@ from mcp.client.auth.utils import extract_field_from_www_auth, extract_scope_fro
 from mcp.shared.auth import OAuthToken
 from pydantic import ValidationError
 
-from dial_client.callbacks.oauth_callbacks import Login, LoginFailed, advice
+from dial_client.callbacks.oauth_callbacks import Login, advice
+from dial_client.errors import LoginFailed
 from dial_client.servers.oauth.authorization import Site
 from dial_client.servers.oauth.flow_selection import provider_for
 from dial_client.servers.oauth.oauth_http_client import OAuthHttpClient, oauth_error

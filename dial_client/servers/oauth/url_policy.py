@@ -13,7 +13,7 @@ from urllib.parse import quote, urlsplit
 
 import anyio
 
-from dial_client.callbacks.oauth_callbacks import LoginFailed
+from dial_client.errors import LoginFailed
 from dial_client.text.safe_text import one_line
 
 RESOLVE_SECONDS = 10.0

@@ -1,0 +1,71 @@
+"""Options of a `DialClient` that belong together, and the keywords of `DialClient.from_config`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypedDict
+
+from dial_client.audit.entries import AuditRecorder
+from dial_client.callbacks.server_callbacks import Callbacks
+from dial_client.limits import Limits
+from dial_client.model import Provider, ToolFormat
+from dial_client.settings.config_types import ModelSettings
+from dial_client.settings.policy_config import Policy
+from dial_client.tools.approval import Approver
+
+Directory = bool | str | os.PathLike[str]
+"""A folder; True for the user's own, False for none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalPolicy:
+    """Which tool calls run without a question, which never run, and what is kept of a person's answers.
+
+    Raises:
+        TypeError: `allow` or `deny` is a text and not a list of patterns.
+    """
+
+    allow: Iterable[str] = ()
+    """Patterns of tools that run without asking: ``time/*``."""
+    deny: Iterable[str] = ()
+    """Patterns of tools that never run."""
+    rules: Policy | str | os.PathLike[str] | list[Any] = ()
+    """A file, or a list as ``"policy"`` in servers.json has it. These rules come before those of the file that
+    `DialClient.from_config` reads."""
+    grants: Directory = False
+    """Where the answer ``always`` is kept; without a folder it holds until the client is closed."""
+    tool_pins: Directory = False
+    """Where the definitions of approved tools are kept. A tool that has changed since needs a new approval whatever
+    else allows it, and is denied where there is no approver."""
+    concurrent: bool = False
+    """The approver may be asked about several calls at the same time."""
+
+    def __post_init__(self) -> None:
+        for name in ("allow", "deny"):
+            patterns = getattr(self, name)
+            if isinstance(patterns, str):
+                raise TypeError(f"{name} takes a list of patterns, not a text: {name}=[{patterns!r}]")
+            object.__setattr__(self, name, tuple(patterns))
+
+
+class ClientOptions(TypedDict, total=False):
+    """The keywords of `DialClient`, for functions that hand them on."""
+
+    tool_format: ToolFormat | str | None
+    limits: Limits | None
+    approve: Approver | None
+    approval: ApprovalPolicy | None
+    callbacks: Callbacks | None
+    audit: AuditRecorder | None
+    cache_dir: Directory
+    on_limit: Literal["answer", "raise"]
+    system: str | None
+    guidance: str | None
+    status: Literal["template", "model"]
+    status_model: str | Provider | None
+    base_url: str | None
+    models: Mapping[str, ModelSettings] | None
+    record: str | os.PathLike[str] | None
+    resource_tools: bool

@@ -1,0 +1,116 @@
+"""The ways to run one turn: its result, its events, or its server-sent events."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from dial_client.events import Event
+from dial_client.limits import Limits
+from dial_client.messages import Message
+from dial_client.sinks import sse_encoder
+from dial_client.turn_result import Turn
+from dial_client.turns.turn_handle import TurnHandle
+
+TurnInput = str | Message | Sequence[Message]
+"""A conversation: its messages, its only message, or the text of the user's only message."""
+
+
+class TurnMethods(ABC):
+    """The methods that run a turn, on top of `start`.
+
+    Each takes a `TurnInput`, and for this turn alone `limits` and `system` in place of the client's.
+    """
+
+    @property
+    @abstractmethod
+    def model_name(self) -> str:
+        """The name of the model's provider."""
+
+    @abstractmethod
+    def start(
+        self,
+        messages: TurnInput,
+        *,
+        limits: Limits | None = None,
+        system: str | None = None,
+        stream: bool = True,
+        stream_events: bool = True,
+    ) -> TurnHandle:
+        """Start a turn without waiting for it."""
+
+    async def response(
+        self, messages: TurnInput, *, limits: Limits | None = None, system: str | None = None
+    ) -> Message:
+        """Run a turn, and return its last message. Raises as `run`."""
+        return (await self.run(messages, limits=limits, system=system)).message
+
+    async def run(self, messages: TurnInput, *, limits: Limits | None = None, system: str | None = None) -> Turn:
+        """Run a turn; the model is asked without streaming where its endpoint allows that.
+
+        Args:
+            messages: the conversation; never changed.
+            limits: of this turn, in place of the client's.
+            system: instructions of this turn, in place of the client's.
+
+        Raises:
+            ProviderError: the model could not be reached or refused the request.
+            LimitReached: a limit was met and ``on_limit="raise"`` was asked for.
+            TypeError: `messages` is no conversation.
+        """
+        turn = self.start(messages, limits=limits, system=system, stream=False, stream_events=False)
+        try:
+            return await turn.result()
+        finally:
+            await turn.stopped()
+
+    async def stream(
+        self, messages: TurnInput, *, limits: Limits | None = None, system: str | None = None
+    ) -> AsyncGenerator[Event, None]:
+        """Run a turn, and yield its events as they happen, `Finished` last. Leaving early cancels the turn.
+
+        Raises: as `run`, behind the last event.
+        """
+        async with aclosing(self.start(messages, limits=limits, system=system).events()) as events:
+            async for event in events:
+                yield event
+
+    async def stream_response(
+        self, messages: TurnInput, *, limits: Limits | None = None, system: str | None = None
+    ) -> AsyncGenerator[str, None]:
+        """Run a turn, and yield server-sent events: strings that end in a blank line, in the form of `sse_encoder`.
+
+        An error after the first event is an ``error`` event; ``data: [DONE]`` is always the last.
+
+        Raises:
+            TypeError: `messages` is no conversation.
+        """
+        conversation = to_messages(messages)
+        events = self.stream(conversation, limits=limits, system=system)
+        async with aclosing(sse_encoder.encode(events, model=self.model_name)) as encoded:
+            async for text in encoded:
+                yield text
+
+
+def to_messages(conversation: TurnInput) -> tuple[Message, ...]:
+    """Return the messages of a conversation.
+
+    Raises:
+        TypeError: it is neither a text, a `Message` nor a sequence of `Message`s.
+    """
+    if isinstance(conversation, str):
+        return (Message.user(conversation),)
+    if isinstance(conversation, Message):
+        return (conversation,)
+    # Callers without a type checker may give anything.
+    given: Any = conversation
+    if not isinstance(given, Sequence) or isinstance(given, bytes | bytearray):
+        raise TypeError(f"expected a text, a Message or a sequence of Messages, not {type(given).__name__}")
+    for index, message in enumerate(given):
+        if not isinstance(message, Message):
+            kind = type(message).__name__
+            hint = {"str": ": use Message.user(text)", "dict": ": use Message.from_dict(data)"}.get(kind, "")
+            raise TypeError(f"expected Messages, but item {index} is of type {kind}{hint}")
+    return tuple(given)
