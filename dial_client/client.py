@@ -41,6 +41,7 @@ from dial_client.turn_methods import TurnInput, TurnMethods, to_messages
 from dial_client.turns import server_instructions, turn_runner
 from dial_client.turns.event_log import EventLog
 from dial_client.turns.mentions import Attached, attach
+from dial_client.turns.model_call import ChatModel
 from dial_client.turns.turn_handle import TurnHandle, TurnObserver
 from dial_client.turns.turn_tasks import TurnTasks
 
@@ -338,23 +339,21 @@ class DialClient(TurnMethods):
         turn.recorder.note(*self.notes)
         restarts = self._servers.restarts
         services = turn_runner.TurnServices(
-            self._model.required(),
-            self._model.format,
-            self._model.window,
-            self._tools.current,
-            self._results,
-            self._approvals,
-            limits,
-            self._servers.fresh,
-            self._model.status_provider,
-            lands_softly=not self._raise_at_limits,
+            model=ChatModel(self._model.required(), self._model.format, self._model.window),
+            tool_snapshot=self._tools.current,
+            result_store=self._results,
+            approvals=self._approvals,
+            limits=limits,
+            await_tool_changes=self._servers.fresh,
+            status_provider=self._model.status_provider,
+            answers_at_limits=not self._raise_at_limits,
             guidance=self._model.guidance,
-            words=server_instructions.said_by(self._servers.values()),
+            server_instructions=server_instructions.build_server_instructions(self._servers.values()),
             system=(self._system if system is None else system) or None,
             servers=self._servers.values,
             audit=self._executor.audit,
         )
-        reason = await turn_runner.answer(services, messages, turn, options)
+        reason = await turn_runner.run_turn(services, messages, turn, options)
         turn.recorder.note(*self.notes, *self._servers.notes_since(restarts))
         return reason
 

@@ -11,7 +11,7 @@ from dial_client.messages import Message, Role, TextPart, ToolCallRequest, ToolS
 _FENCE = "`"
 
 
-def uncopied(
+def drop_quoted_calls(
     found: Sequence[ToolCallRequest], messages: Sequence[Message], tools: Sequence[ToolSpec]
 ) -> list[ToolCallRequest]:
     """Give the printed calls that stand, in whatever dialect, in none of the results and resources the model has read.

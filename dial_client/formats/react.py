@@ -228,7 +228,7 @@ _BEHIND_INPUT = _Labels(None)
 
 
 _SENTENCE_END = re.compile(r"(?:\A|\n)[^>\n][^\n]{0,70}[.!?:][ \t]{1,4}\Z")
-"""A short line of the model's own, not one it quotes: there a neutralised label may stand."""
+"""A short line of the model's own, not one it quotes: there a neutralize label may stand."""
 
 _NO_TOOL = frozenset({"", "none", "n/a", "null"})
 

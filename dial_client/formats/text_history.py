@@ -36,7 +36,7 @@ _TAG = (
 _WRITTEN = {"<": "&lt;", "[": "&#91;", "\u25c1": "&#9665;"}
 
 
-def neutralised(text: str) -> str:
+def neutralize(text: str) -> str:
     """Make what a server wrote harmless in a conversation that is text: it can neither end its turn nor begin another.
 
     Labels at the beginning of a line are quoted (``> Observation:``), and of tags and a template's own tokens the
@@ -78,7 +78,7 @@ def _harmless(message: Message) -> Message:
     if isinstance(message.content, str):
         return message
     parts = (
-        replace(part, text=neutralised(part.text)) if isinstance(part, TextPart) and part.foreign else part
+        replace(part, text=neutralize(part.text)) if isinstance(part, TextPart) and part.foreign else part
         for part in message.content
     )
     return replace(message, content=tuple(parts))
@@ -107,7 +107,7 @@ def result_text(result: ToolCallResult) -> str:
             part.text if isinstance(part, TextPart) else f"[{describe(part)}: it cannot be shown here]"
             for part in result.content
         )
-    text = neutralised(text) if text.strip() else NO_OUTPUT
+    text = neutralize(text) if text.strip() else NO_OUTPUT
     return text if result.success or text.lower().startswith("error") else f"ERROR: {text}"
 
 
@@ -137,7 +137,7 @@ class Instructions:
 
 def tool_lines(tools: Iterable[ToolSpec], as_json: Callable[[ToolSpec], dict[str, Any]]) -> str:
     """Give each tool as a line of JSON; what servers wrote in it is harmless."""
-    return "\n".join(neutralised(compact(as_json(tool))) for tool in tools)
+    return "\n".join(neutralize(compact(as_json(tool))) for tool in tools)
 
 
 def definition(tool: ToolSpec) -> dict[str, Any]:

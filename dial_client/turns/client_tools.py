@@ -1,7 +1,7 @@
-"""Tools of the caller's own: the model may call them beside the servers', and the turn ends when it does.
+"""Client-side tools: the model may call them beside the servers' tools, and the turn ends when it does.
 
-The servers' calls of the same reply are carried out before. The open calls are in `Turn.client_tool_calls`; the caller
-continues with the turn's messages and the results behind them.
+Calls of servers' tools in the same reply are run first. The open calls are in `Turn.client_tool_calls`; to continue,
+the caller starts a turn with the turn's messages and the results behind them.
 """
 
 from __future__ import annotations
@@ -14,65 +14,68 @@ from dial_client.messages import Message, ToolCallRequest, ToolSpec
 from dial_client.turns.conversation_context import ConversationContext
 from dial_client.turns.resolution import Ask, Reply
 
-ClientTools = Callable[[], tuple[ToolSpec, ...]]
+ToolSource = Callable[[], tuple[ToolSpec, ...]]
+"""Returns the tools on offer; the same tuple object for as long as they do not change."""
 
 
 class ClientToolCalls:
-    """The caller's tools in one turn.
+    """The client-side tools of one turn.
 
     Args:
-        tools: they hide tools of the same name: the caller asked for these very ones.
+        tools: they hide servers' tools of the same name, because the caller asked for these.
     """
 
     def __init__(self, tools: Sequence[ToolSpec]) -> None:
         self._tools = tuple(tools)
         self._names = frozenset(tool.name for tool in tools)
 
-    def beside(self, offer: ClientTools, note: Callable[[str], None]) -> ClientTools:
-        """Give what is on offer with these tools; the very same tuple for as long as `offer` gives the same."""
+    def add_to(self, server_tools: ToolSource, note: Callable[[str], None]) -> ToolSource:
+        """Return a source of the servers' tools and these; `note` receives a sentence for each hidden tool."""
         if not self._tools:
-            return offer
-        last: tuple[ToolSpec, ...] = ()
-        both = self._tools
+            return server_tools
+        previous: tuple[ToolSpec, ...] = ()
+        combined = self._tools
 
-        def offered() -> tuple[ToolSpec, ...]:
-            nonlocal last, both
-            tools = offer()
-            if tools is not last:
-                last, both = tools, (*(tool for tool in tools if tool.name not in self._names), *self._tools)
-                for tool in tools:
-                    if tool.name in self._names:
-                        note(f"the tool {tool.name!r} is not offered: the caller has one of this name")
-            return both
+        def tools_on_offer() -> tuple[ToolSpec, ...]:
+            nonlocal previous, combined
+            tools = server_tools()
+            if tools is previous:
+                return combined
+            previous = tools
+            combined = (*(tool for tool in tools if tool.name not in self._names), *self._tools)
+            for tool in tools:
+                if tool.name in self._names:
+                    note(f"the tool {tool.name!r} is not offered: the caller has one of this name")
+            return combined
 
-        return offered
+        return tools_on_offer
 
-    def others(self, calls: Sequence[ToolCallRequest]) -> list[ToolCallRequest]:
-        """Give the calls that are carried out here."""
+    def without_own(self, calls: Sequence[ToolCallRequest]) -> list[ToolCallRequest]:
+        """Return the calls of servers' tools."""
         return [call for call in calls if call.name not in self._names]
 
-    def ending(self, ask: Ask) -> Ask:
-        """Give an `Ask` that ends the turn where these tools are called: at once where no others are, else behind them.
+    def end_turn_at_calls(self, ask: Ask) -> Ask:
+        """Return an `Ask` that ends the turn when the model calls a client-side tool.
 
-        Calls that are handed back alone take no level: the guard against depth has no say in them.
+        A reply with client-side calls only ends the turn at once; it counts as no round, so `max_depth` does not
+        matter. Beside calls of servers' tools, the turn ends when these have their results.
         """
         if not self._tools:
             return ask
 
         async def ask_until_called(context: ConversationContext, emit: Emit) -> Reply:
-            if context.depth and self._has_mine(_asking(context)):
+            if context.depth and self._is_called_in(_last_message_with_calls(context)):
                 return Reply(Message.assistant(""), StopReason.CLIENT_TOOL_CALLS)
             reply = await ask(context, emit)
-            if reply.stop_reason is None and not self.others(reply.message.tool_calls):
+            if reply.stop_reason is None and not self.without_own(reply.message.tool_calls):
                 return Reply(reply.message, StopReason.CLIENT_TOOL_CALLS)
             return reply
 
         return ask_until_called
 
-    def _has_mine(self, message: Message) -> bool:
+    def _is_called_in(self, message: Message) -> bool:
         return any(call.name in self._names for call in message.tool_calls)
 
 
-def _asking(context: ConversationContext) -> Message:
-    """Give the message whose calls were carried out last."""
+def _last_message_with_calls(context: ConversationContext) -> Message:
     return next(message for message in reversed(context.messages) if message.tool_calls)

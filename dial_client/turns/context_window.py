@@ -1,7 +1,7 @@
-"""A conversation made to fit the model's context window: old turns are left out whole, then long results are cut.
+"""A conversation cut to the model's context window: old turns are left out whole, then long results are shortened.
 
-Only what is sent is changed, never the conversation. What is left out depends on what came before it alone, and is left
-out again when more has been said: the beginning of what is sent stays the same for a while, as prompt caches want it.
+Only the request is shorter, never the conversation. Which turns are left out depends on the messages up to there alone:
+while the conversation grows, requests begin with the same message for a while, as prompt caches need it.
 """
 
 from __future__ import annotations
@@ -18,71 +18,72 @@ from dial_client.tools import result_content
 NOTE = "the conversation is longer than this model can take: it is sent without its oldest turns, or with results cut"
 
 _BYTES_PER_TOKEN = 3
-"""Of UTF-8: an estimate on the safe side. English has about four, other scripts about three."""
+"""Bytes of UTF-8 per token: a cautious estimate. English has about four, other scripts about three."""
 _PART_BYTES = 6_000
-"""What an image or a document is counted as: its tokens have little to do with its size."""
+"""Bytes that count for an image or a document: its tokens have little to do with its size."""
 _MESSAGE_BYTES = 16
-"""What the frame of a message is counted as."""
+"""Bytes that count for the frame of a message."""
 _MIN_RESULT_CHARS = 400
 
 
 class ContextWindow:
-    """What is known of a model's context window; shared by all its turns.
+    """The context window of a model; shared by all its turns.
 
     Args:
-        tokens: of a whole exchange; None where nobody has said.
+        tokens: of request and reply together; None where the size is not known.
     """
 
     def __init__(self, tokens: int | None = None) -> None:
         self.tokens = tokens
-        # An eighth is left to the reply.
-        self._most = None if tokens is None else tokens * _BYTES_PER_TOKEN * 7 // 8
+        # An eighth is for the reply.
+        self._max_bytes = None if tokens is None else tokens * _BYTES_PER_TOKEN * 7 // 8
         self._tools: tuple[tuple[ToolSpec, ...], int] = ((), 0)
 
     def fit(
         self, messages: tuple[Message, ...], tools: tuple[ToolSpec, ...], instructions: Sequence[Instruction] = ()
     ) -> tuple[Message, ...]:
         """Return as many of the latest messages as fit; the very same tuple where nothing has to be left out."""
-        if self._most is None:
+        if self._max_bytes is None:
             return messages
-        room = max(self._most - self._size_of_tools(tools), self._most // 4)
+        room = max(self._max_bytes - self._size_of_tools(tools), self._max_bytes // 4)
         return _fit(messages, room - _size_of_instructions(instructions))
 
-    def refused(
+    def record_refusal(
         self, messages: tuple[Message, ...], tools: tuple[ToolSpec, ...], instructions: Sequence[Instruction] = ()
     ) -> None:
-        """Learn from a refusal of these messages, tools and instructions: less than that has to be sent."""
+        """Record that a request of this size was refused: the next ones are smaller."""
         sent = self._size_of_tools(tools) + _size_of_instructions(instructions) + sum(map(_size, messages))
-        self._most = sent * 3 // 4
+        self._max_bytes = sent * 3 // 4
 
     def _size_of_tools(self, tools: tuple[ToolSpec, ...]) -> int:
         if self._tools[0] is not tools:
-            shown = (tool for tool in tools if not tool.deferred)
-            written = (f"{tool.name}{tool.description}{json.dumps(tool.input_schema)}" for tool in shown)
-            self._tools = (tools, sum(map(_bytes, written)))
+            sent = (tool for tool in tools if not tool.deferred)
+            texts = (f"{tool.name}{tool.description}{json.dumps(tool.input_schema)}" for tool in sent)
+            self._tools = (tools, sum(map(_bytes, texts)))
         return self._tools[1]
 
 
 def _fit(messages: tuple[Message, ...], room: int) -> tuple[Message, ...]:
     sizes = [_size(message) for message in messages]
-    start = _start(messages, sizes, room)
+    start = _find_start(messages, sizes, room)
     if start == 0 and sum(sizes) <= room:
         return messages
     kept = messages[start:]
-    return _with_results_cut(kept, room) if sum(sizes[start:]) > room else kept
+    return _cut_results(kept, room) if sum(sizes[start:]) > room else kept
 
 
-def _start(messages: Sequence[Message], sizes: Sequence[int], room: int) -> int:
-    """Give where to begin: behind as many whole turns as had to go when there was no room, and half the room was freed.
+def _find_start(messages: Sequence[Message], sizes: Sequence[int], room: int) -> int:
+    """Return the index of the first message to send.
 
-    It is found by going through the conversation as it grew, so that it stays where it is while there is room.
+    The conversation is followed as it grew: whenever a message has no room, the oldest turns are left out until half of
+    the room is free. So the index does not move with every message.
     """
     start = size = 0
     turns: deque[int] = deque()
-    for at, message in enumerate(messages):
-        if message.role is Role.USER and at:
-            turns.append(at)
-        size += sizes[at]
+    for index, message in enumerate(messages):
+        if message.role is Role.USER and index:
+            turns.append(index)
+        size += sizes[index]
         if size <= room:
             continue
         while turns and size > room // 2:
@@ -91,8 +92,8 @@ def _start(messages: Sequence[Message], sizes: Sequence[int], room: int) -> int:
     return start
 
 
-def _with_results_cut(messages: Sequence[Message], room: int) -> tuple[Message, ...]:
-    """Cut the longest results of tools until the messages fit, or none is longer than a few lines."""
+def _cut_results(messages: Sequence[Message], room: int) -> tuple[Message, ...]:
+    """Return the messages with their longest tool results cut to equal length, so that all fit where possible."""
     fixed = sum(_size(message) for message in messages if message.role is not Role.TOOL)
     lengths = sorted(len(message.text) for message in messages if message.role is Role.TOOL)
     share = _share(lengths, max(0, room - fixed))
@@ -105,14 +106,14 @@ def _with_results_cut(messages: Sequence[Message], room: int) -> tuple[Message, 
 
 
 def _share(lengths: Sequence[int], room: int) -> int:
-    """Give the characters one result may have, so that all of them take the room; short ones leave theirs to others.
+    """Return the characters each result may have; short results leave their share to the long ones.
 
     Args:
         lengths: of the results, sorted.
-        room: characters for all of them.
+        room: characters for all results.
     """
-    for at, length in enumerate(lengths):
-        each = room // (len(lengths) - at)
+    for index, length in enumerate(lengths):
+        each = room // (len(lengths) - index)
         if length > each:
             return max(each, _MIN_RESULT_CHARS)
         room -= length

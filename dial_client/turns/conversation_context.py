@@ -1,4 +1,4 @@
-"""The frozen state of a turn at one level of the recursion, and the guard that is in the data."""
+"""The state of a turn at one level of the recursion. It is frozen, and cannot be deeper than its limit."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from dial_client.messages import Message
 
 
 class DepthExceeded(Exception):
-    """A context deeper than its `max_depth` was asked for. Never leaves the package: `resolution` looks first."""
+    """A context deeper than its `max_depth` was made. Never leaves the package: `resolution` checks before."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConversationContext:
-    """Everything the model is asked with at one level; each level gets a new one.
+    """The conversation at one level of the recursion; each level gets a new context.
 
     Raises:
-        DepthExceeded: on making one that is deeper than `max_depth`.
+        DepthExceeded: `depth` is greater than `max_depth`.
     """
 
     messages: tuple[Message, ...]
-    """The caller's messages, and behind them all that this turn has added."""
+    """The caller's messages, and behind them the messages of this turn."""
     max_depth: int
     depth: int = 0
-    """Rounds of tool calls that lie behind."""
+    """Completed rounds of tool calls."""
 
     def __post_init__(self) -> None:
         if self.depth > self.max_depth:
@@ -32,13 +32,13 @@ class ConversationContext:
 
     @property
     def may_descend(self) -> bool:
-        """Whether there is a level below this one."""
+        """Whether one more round of tool calls is allowed."""
         return self.depth < self.max_depth
 
     def extend(self, *messages: Message) -> ConversationContext:
-        """Give the same level with more said."""
+        """Return the context at the same level, with more messages."""
         return replace(self, messages=self.messages + messages)
 
     def descend(self, reply: Message, results: Iterable[Message]) -> ConversationContext:
-        """Give the next level: the model's reply, then the result of each of its calls, in their order."""
+        """Return the context of the next level: with the model's reply, and the results of its calls in their order."""
         return replace(self, messages=(*self.messages, reply, *results), depth=self.depth + 1)

@@ -1,4 +1,4 @@
-"""How a turn ends when the recursion has stopped: always in words."""
+"""The last message of a turn: an answer, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -15,81 +15,102 @@ from dial_client.turns.resolution import Outcome, Reply
 
 log = get_logger(__name__)
 
+_ANSWER_NOW = "Answer now from what you have, and say what is missing."
 
-async def land(outcome: Outcome, asker: ModelCaller, emit: Emit, *, ask_again: bool = True) -> StopReason:
-    """Bring the turn to its last message; one that hands calls back has had it.
 
-    An answer is passed on as it is. Where a limit ended the calls, those it refused are answered as not run, and the
-    model is asked once more, without tools, for what it has (`ask_again`). Where that is impossible or fails, the last
-    message says so: ``[Unable to complete task: <reason>]`` behind whatever was said so far.
+async def finish_turn(outcome: Outcome, caller: ModelCaller, emit: Emit, *, ask_again: bool = True) -> StopReason:
+    """Emit the last message of a turn, and return why the turn ended.
+
+    An answer is passed on as it is. Turns that return client-side tool calls are already complete. Where a limit ended
+    the calls, the calls it refused get results that say so, and the model is asked once more, without tools, for an
+    answer. Where that is impossible or fails, the last message says ``[Unable to complete task: <reason>]`` behind
+    what the model has said so far.
+
+    Args:
+        outcome: where the recursion stopped.
+        caller: asks the model.
+        emit: receives the events.
+        ask_again: ask the model for an answer at a limit; else the last message says which limit it was.
     """
-    context, reply, reason = outcome.context, outcome.reply, outcome.stop_reason
+    reason = outcome.stop_reason
     if reason is StopReason.CLIENT_TOOL_CALLS:
         return reason
-    if reason is StopReason.MAX_DEPTH:
-        context = await _refuse(context, reply, reason, emit)
-        reply = await _in_words(asker, context, emit) if ask_again else _nothing(reason)
-    elif reason.ends_the_calls:
-        context = _told(context, reason)
-        reply = await _in_words(asker, context, emit) if ask_again else _nothing(reason)
-    elif reason is StopReason.ANSWERED and not reply.message.text.strip():
-        context = replace(context, messages=context.messages[:-1])
-        reply = await _in_words(asker, context, emit)
+    context, reply = await _ask_for_answer(outcome, caller, emit, ask_again=ask_again)
+    if reason is StopReason.ANSWERED or reply.stop_reason is StopReason.TIMEOUT:
         reason = reply.stop_reason or reason
-    if reply.stop_reason is StopReason.TIMEOUT:
-        reason = StopReason.TIMEOUT
     message = reply.message
-    cut = reason.ends_the_calls and reply.stop_reason is StopReason.TRUNCATED
-    if cut or reason is StopReason.TIMEOUT or not message.text.strip():
-        message = await _apologise(message, context, reason, emit)
+    is_cut_at_limit = reason.ends_the_calls and reply.stop_reason is StopReason.TRUNCATED
+    if is_cut_at_limit or reason is StopReason.TIMEOUT or not message.text.strip():
+        message = await _append_apology(message, context, reason, emit)
         reason = StopReason.REFUSED if reason is StopReason.ANSWERED else reason
     await emit(MessageCompleted(message))
     return reason
 
 
-_ANSWER_NOW = "Answer now from what you have, and say what is missing."
+async def _ask_for_answer(
+    outcome: Outcome, caller: ModelCaller, emit: Emit, *, ask_again: bool
+) -> tuple[ConversationContext, Reply]:
+    """Return the reply that ends the turn, and the conversation before it; ask the model where there is none yet."""
+    context, reply, reason = outcome.context, outcome.reply, outcome.stop_reason
+    if reason is StopReason.MAX_DEPTH:
+        context = await _refuse_calls(context, reply, reason, emit)
+    elif reason.ends_the_calls:
+        context = _with_stop_notice(context, reason)
+    elif reason is StopReason.ANSWERED and not reply.message.text.strip():
+        context = replace(context, messages=context.messages[:-1])
+        return context, await _ask_without_tools(caller, context, emit)
+    else:
+        return context, reply
+    return context, await _ask_without_tools(caller, context, emit) if ask_again else _empty_reply(reason)
 
 
-async def _refuse(context: ConversationContext, reply: Reply, reason: StopReason, emit: Emit) -> ConversationContext:
+async def _refuse_calls(
+    context: ConversationContext, reply: Reply, reason: StopReason, emit: Emit
+) -> ConversationContext:
+    """Return the context with a failed result for each call of the reply."""
     why = f"Not run: {reason.sentence}. {_ANSWER_NOW}"
-    calls = reply.message.tool_calls
-    refused = [Message.tool(call, ToolCallResult.failed(call.id, Failure.NOT_RUN, why)) for call in calls]
-    for message in refused:
+    results = [
+        Message.tool(call, ToolCallResult.failed(call.id, Failure.NOT_RUN, why)) for call in reply.message.tool_calls
+    ]
+    for message in results:
         await emit(MessageCompleted(message))
-    return context.extend(reply.message, *refused)
+    return context.extend(reply.message, *results)
 
 
-def _told(context: ConversationContext, reason: StopReason) -> ConversationContext:
-    """Give the context, without the empty reply, in which the last result tells the model to stop; nobody stores it."""
-    *before, last, _ = context.messages
-    told = f"[No more tool calls: {reason.sentence}. {_ANSWER_NOW}]"
-    content = f"{last.content}\n\n{told}" if isinstance(last.content, str) else (*last.content, TextPart(told))
+def _with_stop_notice(context: ConversationContext, reason: StopReason) -> ConversationContext:
+    """Return the context without the empty reply; its last result tells the model to stop. It is never stored."""
+    *before, last, _empty = context.messages
+    notice = f"[No more tool calls: {reason.sentence}. {_ANSWER_NOW}]"
+    content = f"{last.content}\n\n{notice}" if isinstance(last.content, str) else (*last.content, TextPart(notice))
     return replace(context, messages=(*before, replace(last, content=content)))
 
 
-async def _in_words(asker: ModelCaller, context: ConversationContext, emit: Emit) -> Reply:
+async def _ask_without_tools(caller: ModelCaller, context: ConversationContext, emit: Emit) -> Reply:
     try:
-        return await asker.in_words(context, emit)
+        return await caller.ask_without_tools(context, emit)
     except ProviderError as error:
-        log.debug("landing_failed", status=error.status, code=error.code)
-        said = asker.recorder.said  # it was shown
-        return Reply(Message.assistant(said), StopReason.TRUNCATED) if said.strip() else _nothing(StopReason.ANSWERED)
+        log.debug("last_answer_failed", status=error.status, code=error.code)
+        shown = caller.recorder.said
+        if shown.strip():
+            return Reply(Message.assistant(shown), StopReason.TRUNCATED)
+        return _empty_reply(StopReason.ANSWERED)
 
 
-def _nothing(reason: StopReason) -> Reply:
+def _empty_reply(reason: StopReason) -> Reply:
     return Reply(Message.assistant(""), reason)
 
 
-async def _apologise(message: Message, context: ConversationContext, reason: StopReason, emit: Emit) -> Message:
+async def _append_apology(message: Message, context: ConversationContext, reason: StopReason, emit: Emit) -> Message:
+    """Return the message with the reason behind its text, or behind the last text of the turn where it has none."""
     apology = f"[Unable to complete task: {reason.sentence}]"
-    shown = bool(message.text.strip())
-    said = message.text if shown else _last_words(context)
-    await emit(TextDelta(f"\n\n{apology}" if shown else apology))
-    return replace(message, content=f"{said.rstrip()}\n\n{apology}" if said else apology, echo=None)
+    has_text = bool(message.text.strip())
+    text = message.text if has_text else _last_text(context)
+    await emit(TextDelta(f"\n\n{apology}" if has_text else apology))
+    return replace(message, content=f"{text.rstrip()}\n\n{apology}" if text else apology, echo=None)
 
 
-def _last_words(context: ConversationContext) -> str:
-    """Give what the model last said in this turn, before its last calls."""
+def _last_text(context: ConversationContext) -> str:
+    """Return the last text of the model in this turn; empty where it has only called tools."""
     for message in reversed(context.messages):
         if message.role is Role.USER:
             return ""

@@ -1,9 +1,9 @@
-"""``@server:uri`` in what a person says: the resource goes along with the message, marked as what it is."""
+"""Mentions of resources (``@server:uri``) in a user's message, and the message with these resources attached."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import anyio
@@ -19,95 +19,121 @@ MAX_ATTACHED = 20
 """Resources of one message."""
 
 MENTION = re.compile(r"""(?:(?<=[\s(\[{"'<,;])|\A)@""")
-"""Where a resource may be named: not within a word, so that no address (``ada@docs:…``) is taken for one."""
+"""The beginning of a mention: not within a word, so that a mail address (``ada@docs:…``) is none."""
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-_NO_SERVER = re.compile(r"([\w.-]+):[A-Za-z][A-Za-z0-9+.-]*://")
-_BEHIND = ".,;:!?)]}>\"'"
-"""What ends a sentence, not a URI that nobody lists."""
+_UNKNOWN_SERVER = re.compile(r"([\w.-]+):[A-Za-z][A-Za-z0-9+.-]*://")
+_PUNCTUATION = ".,;:!?)]}>\"'"
+"""Ends a sentence; it is no part of a URI that no server lists."""
+_MAX_NOTE_CHARS = 300
 
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """A message of the person's, with what it refers to."""
+    """A user's message with the resources it mentions."""
 
     message: Message
     notes: tuple[str, ...] = ()
-    """What could not be attached, and why, a line each; in the message it is left as it was written."""
+    """A sentence for each mention that could not be attached; its text stays in the message as it was written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """A place in a text where a resource is meant."""
+    """A resource that a text mentions."""
 
     server: str
     uri: str
 
 
-async def attach(said: Content, resources: Resources, servers: Iterable[str], keep: Keep, max_chars: int) -> Attached:
-    """Make the message of what a person says, with the resources it mentions.
+async def attach(
+    content: Content, resources: Resources, servers: Iterable[str], keep: Keep, max_chars: int
+) -> Attached:
+    """Build the message of a user, with the resources it mentions.
 
-    A text, an image or a PDF document is attached as such, anything else as a line that says what it is.
+    A text, an image or a PDF document is attached as such, anything else as a line that describes it.
 
     Args:
-        said: by the person; it stays as it is.
+        content: of the user's message; stays as it is.
         resources: of all servers.
         servers: their names.
-        keep: puts a text aside that is too long.
-        max_chars: characters of one resource that the model is given.
+        keep: stores the whole of a text that is too long.
+        max_chars: characters of one resource that the model reads.
     """
-    text = text_of(said)
-    names = sorted(servers, key=len, reverse=True)
-    notes = [f"there is no server {name!r}" for name in _unknown(text, names)]
-    found = [await _mention(rest, server, resources) for rest, server in _rests(text, names)]
-    notes += [f"there is no resource {one.uri!r} at {one.server!r}" for one in found if one and not _URI.match(one.uri)]
-    wanted = list(dict.fromkeys(one for one in found if one and _URI.match(one.uri)))
-    if len(wanted) > MAX_ATTACHED:
+    mentions, notes = await _find_mentions(text_of(content), sorted(servers, key=len, reverse=True), resources)
+    if len(mentions) > MAX_ATTACHED:
         notes.append(f"only the first {MAX_ATTACHED} resources are attached")
-    read: dict[Mention, Content | ServerError] = {}
-
-    async def add(mention: Mention) -> None:
-        try:
-            contents = await resources.read(mention.server, mention.uri)
-            read[mention] = shortened(tuple(_part(mention, one) for one in contents), max_chars, keep)
-        except ServerError as error:
-            read[mention] = error
-
-    async with anyio.create_task_group() as group:
-        for mention in wanted[:MAX_ATTACHED]:
-            group.start_soon(add, mention)
+        mentions = mentions[:MAX_ATTACHED]
+    read = await _read_all(mentions, resources, keep, max_chars)
     parts: list[Part] = []
     taint = ""
-    for mention in wanted[:MAX_ATTACHED]:
+    for mention in mentions:
         match read[mention]:
             case ServerError() as error:
                 notes.append(f"@{mention.server}:{mention.uri} is not attached: {error.problem}")
             case () | "":
                 notes.append(f"@{mention.server}:{mention.uri} is empty")
-            case content:
-                parts += (TextPart(content, foreign=True),) if isinstance(content, str) else content
+            case found:
+                parts += (TextPart(found, foreign=True),) if isinstance(found, str) else found
                 taint = taint or (mention.server if resources.is_untrusted(mention.server) else "")
-    own = (TextPart(said),) if isinstance(said, str) else said
-    message = Message(Role.USER, (*own, *parts) if parts else said, taint=taint)
-    return Attached(message, tuple(one_line(note, 300) for note in notes))
+    own = (TextPart(content),) if isinstance(content, str) else content
+    message = Message(Role.USER, (*own, *parts) if parts else content, taint=taint)
+    return Attached(message, tuple(one_line(note, _MAX_NOTE_CHARS) for note in notes))
 
 
-def _rests(text: str, names: list[str]) -> Iterable[tuple[str, str]]:
-    """Give, for each place where a server is named, what stands behind it, and the server."""
-    for at in MENTION.finditer(text):
-        server = next((name for name in names if text.startswith(f"{name}:", at.end())), None)
+async def _find_mentions(text: str, names: Sequence[str], resources: Resources) -> tuple[list[Mention], list[str]]:
+    """Return the resources that a text mentions, each once, and notes on mentions that cannot be resolved.
+
+    Args:
+        text: of the user's message.
+        names: of the servers, the longest first.
+        resources: of all servers.
+    """
+    notes = [f"there is no server {name!r}" for name in _find_unknown_servers(text, names)]
+    found = [await _resolve_mention(rest, server, resources) for rest, server in _find_servers(text, names)]
+    mentions = [mention for mention in found if mention]
+    notes += [
+        f"there is no resource {mention.uri!r} at {mention.server!r}"
+        for mention in mentions
+        if not _URI.match(mention.uri)
+    ]
+    return list(dict.fromkeys(mention for mention in mentions if _URI.match(mention.uri))), notes
+
+
+async def _read_all(
+    mentions: Iterable[Mention], resources: Resources, keep: Keep, max_chars: int
+) -> dict[Mention, Content | ServerError]:
+    """Return the content of each mentioned resource, or the error of its server."""
+    read: dict[Mention, Content | ServerError] = {}
+
+    async def read_one(mention: Mention) -> None:
+        try:
+            contents = await resources.read(mention.server, mention.uri)
+            read[mention] = shortened(tuple(_to_part(mention, content) for content in contents), max_chars, keep)
+        except ServerError as error:
+            read[mention] = error
+
+    async with anyio.create_task_group() as group:
+        for mention in mentions:
+            group.start_soon(read_one, mention)
+    return read
+
+
+def _find_servers(text: str, names: Sequence[str]) -> Iterable[tuple[str, str]]:
+    """Yield, for each mention of a known server, the text behind the server's name, and the name."""
+    for found in MENTION.finditer(text):
+        server = next((name for name in names if text.startswith(f"{name}:", found.end())), None)
         if server is not None:
-            yield text[at.end() + len(server) + 1 :], server
+            yield text[found.end() + len(server) + 1 :], server
 
 
-def _unknown(text: str, names: list[str]) -> Iterable[str]:
-    for at in MENTION.finditer(text):
-        found = _NO_SERVER.match(text, at.end())
-        if found and not any(text.startswith(f"{name}:", at.end()) for name in names):
+def _find_unknown_servers(text: str, names: Sequence[str]) -> Iterable[str]:
+    for mention in MENTION.finditer(text):
+        found = _UNKNOWN_SERVER.match(text, mention.end())
+        if found and not any(text.startswith(f"{name}:", mention.end()) for name in names):
             yield found.group(1)
 
 
-async def _mention(rest: str, server: str, resources: Resources) -> Mention | None:
-    """Find out which resource is meant: the longest that is listed, else what stands before the next blank."""
+async def _resolve_mention(rest: str, server: str, resources: Resources) -> Mention | None:
+    """Return the mentioned resource: the longest listed URI that `rest` begins with, else its first word."""
     word = rest.split(maxsplit=1)[0] if rest[:1].strip() else ""
     if not word:
         return None
@@ -115,19 +141,20 @@ async def _mention(rest: str, server: str, resources: Resources) -> Mention | No
         listed = await resources.list(server)
     except ServerError:
         listed = ()
-    uris = [one.uri for one in listed if _stands_in(one, rest)]
+    uris = [resource.uri for resource in listed if _is_mentioned(resource, rest)]
     if uris:
         return Mention(server, max(uris, key=len))
-    word = word.rstrip(_BEHIND)
+    word = word.rstrip(_PUNCTUATION)
     return Mention(server, word) if word else None
 
 
-def _stands_in(resource: Resource, rest: str) -> bool:
+def _is_mentioned(resource: Resource, rest: str) -> bool:
     behind = rest[len(resource.uri) :]
-    return rest.startswith(resource.uri) and (not behind.rstrip(_BEHIND) or not behind.lstrip(_BEHIND)[:1].strip())
+    ends_here = not behind.rstrip(_PUNCTUATION) or not behind.lstrip(_PUNCTUATION)[:1].strip()
+    return rest.startswith(resource.uri) and ends_here
 
 
-def _part(mention: Mention, content: ResourceContent) -> Part:
+def _to_part(mention: Mention, content: ResourceContent) -> Part:
     if content.text is None:
         part = result_content.resource_part(content)
         return replace(part, foreign=True) if isinstance(part, TextPart) else part

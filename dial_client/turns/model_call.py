@@ -1,4 +1,4 @@
-"""One exchange with the model, in the turn's terms: what is asked, what of the reply is shown, and what it means."""
+"""One exchange with the model: the request of a round, the reply as events, and what the reply means for the turn."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dial_client.deadline import Deadline
 from dial_client.errors import ProviderError
 from dial_client.events import Emit, MessageCompleted, ReasoningDelta, RoundStarted, StatusChanged, TextDelta
 from dial_client.formats.format_selection import ActiveFormat
-from dial_client.formats.quoted_calls import uncopied
+from dial_client.formats.quoted_calls import drop_quoted_calls
 from dial_client.limits import Limits, StopReason
 from dial_client.logs import get_logger
 from dial_client.messages import Echo, Message, Role, ToolCallRequest, ToolSpec
@@ -22,6 +22,7 @@ from dial_client.model import (
     Delta,
     FinishReason,
     ModelRequest,
+    OnWait,
     Provider,
     ReasoningChunk,
     ReplyReader,
@@ -36,16 +37,16 @@ from dial_client.turns import context_window, status_text
 from dial_client.turns.context_window import ContextWindow
 from dial_client.turns.conversation_context import ConversationContext
 from dial_client.turns.instructions import TurnInstructions
-from dial_client.turns.progress_limits import stuck
+from dial_client.turns.progress_limits import limit_met
 from dial_client.turns.resolution import Reply
 from dial_client.turns.turn_recorder import TurnRecorder
 
 log = get_logger(__name__)
 
-LAST_WORD_TOKENS = 4096
+LAST_ANSWER_TOKENS = 4096
 """Tokens of an answer that is asked for because a limit was met."""
 
-_ENDINGS = {
+_STOP_REASONS = {
     FinishReason.LENGTH: StopReason.TRUNCATED,
     FinishReason.CUT: StopReason.TRUNCATED,
     FinishReason.REFUSED: StopReason.REFUSED,
@@ -53,94 +54,115 @@ _ENDINGS = {
 
 
 @dataclass(frozen=True, slots=True)
-class ModelCaller:
-    """Asks the model in one turn: an `Ask` of `resolution.resolve`."""
+class ChatModel:
+    """The model of a client, with what its turns learn about it."""
 
     provider: Provider
     format: ActiveFormat
     window: ContextWindow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCaller:
+    """Asks the model in one turn: an `Ask` of `resolution.resolve`."""
+
+    model: ChatModel
     tools: Callable[[], tuple[ToolSpec, ...]]
-    """What is on offer at the moment."""
-    deadline: Deadline
+    """Returns the tools on offer at the moment."""
+    instructions: TurnInstructions = field(default_factory=TurnInstructions)
     recorder: TurnRecorder
     limits: Limits
+    deadline: Deadline
     stream: bool
-    instructions: TurnInstructions = field(default_factory=TurnInstructions)
     max_tokens: int | None = None
-    """Of a reply; None for the model's own limit."""
+    """Tokens of a reply; None for the model's own limit."""
 
     async def __call__(self, context: ConversationContext, emit: Emit) -> Reply:
-        """Ask with all tools on offer; a message with calls belongs to the conversation from then on.
+        """Ask with all tools on offer; a reply with calls belongs to the conversation from then on.
 
-        Where the rounds so far have met a limit, nothing is asked: the reply is empty, and says which.
+        Where the rounds so far have met a limit, the model is not asked: the reply is empty, and names the limit.
         """
-        if context.depth and (met := stuck(self.recorder.rounds, self.recorder.usage, self.limits)):
-            return Reply(Message.assistant(""), met)
+        if context.depth and (limit := limit_met(self.recorder.rounds, self.recorder.usage, self.limits)):
+            return Reply(Message.assistant(""), limit)
         reply = await self._exchange(context, emit, ToolChoice.AUTO)
         if reply.stop_reason is None:
             await emit(MessageCompleted(reply.message))
         return reply
 
-    async def in_words(self, context: ConversationContext, emit: Emit) -> Reply:
-        """Ask for an answer without any call; calls the model makes all the same are left out of the reply."""
+    async def ask_without_tools(self, context: ConversationContext, emit: Emit) -> Reply:
+        """Ask for an answer; calls the model makes all the same are left out of the reply."""
         reply = await self._exchange(context, emit, ToolChoice.NONE)
         if reply.stop_reason is not None:
             return reply
         return Reply(replace(reply.message, tool_calls=(), echo=None), StopReason.ANSWERED)
 
     async def _exchange(self, context: ConversationContext, emit: Emit, choice: ToolChoice) -> Reply:
+        """Ask until there is a reply; each refusal that can be mended is mended once."""
         await emit(RoundStarted(context.depth))
-        asked = StatusChanged(status_text.PROCESSING if context.depth else status_text.ANALYZING)
-        await emit(asked)
-
-        async def waits(why: str, seconds: float) -> None:
-            await emit(StatusChanged(status_text.waiting(why, seconds)) if seconds else asked)
-
-        tried: set[str | None] = set()
+        status = StatusChanged(status_text.PROCESSING if context.depth else status_text.ANALYZING)
+        await emit(status)
+        on_wait = _report_waiting(emit, status)
+        mended: set[str | None] = set()
         while True:
-            tools = self.tools()
-            handler = self.format.handler
-            instructions = self.instructions.select(has_tools=bool(tools), tool_format=handler.format)
-            messages = self.window.fit(context.messages, tools, instructions)
-            if messages is not context.messages:
-                self.recorder.note(context_window.NOTE)
-            listener = _Listener(handler.reader(tools), emit, context.depth)
-            request = self._request(messages, tools, choice)
-            request = replace(request, instructions=(*instructions, *request.instructions), on_wait=waits)
+            attempt = self._prepare(context, choice, on_wait)
+            listener = _ReplyListener(attempt.reader, emit, context.depth)
             try:
-                return await self._attempt(request, listener)
+                return await self._send(attempt.request, listener)
             except ProviderError as error:
-                if listener.text or error.code in tried:
+                if listener.text or error.code in mended or not self._mend(error, attempt):
                     raise
-                if error.code == CONTEXT_LENGTH_EXCEEDED:
-                    self.window.refused(messages, tools, instructions)
-                    if self.window.fit(context.messages, tools, instructions) == messages:
-                        raise
-                elif not self._remedied(error):
-                    raise
-                tried.add(error.code)
+                mended.add(error.code)
 
-    def _remedied(self, error: ProviderError) -> bool:
-        """Put right what the endpoint refuses, if that can be done; each remedy is tried once an exchange."""
-        if error.code == TOOLS_UNSUPPORTED and self.format.fall_back():
+    def _prepare(self, context: ConversationContext, choice: ToolChoice, on_wait: OnWait) -> _Attempt:
+        """Build the request from the conversation, the tools on offer and the instructions."""
+        tools, handler = self.tools(), self.model.format.handler
+        in_text = handler.format is not ToolFormat.NATIVE
+        instructions = self.instructions.select(has_tools=bool(tools), tool_format=handler.format)
+        messages = self.model.window.fit(context.messages, tools, instructions)
+        if messages is not context.messages:
+            self.recorder.note(context_window.NOTE)
+        request = handler.request(messages, () if in_text and choice is ToolChoice.NONE else tools)
+        request = replace(
+            request,
+            instructions=(*instructions, *request.instructions),
+            tool_choice=choice,
+            stream=self.stream,
+            max_tokens=self._reply_tokens(choice),
+            on_wait=on_wait,
+        )
+
+        def shrink_window() -> bool:
+            self.model.window.record_refusal(messages, tools, instructions)
+            return self.model.window.fit(context.messages, tools, instructions) != messages
+
+        return _Attempt(request, handler.reader(tools), shrink_window)
+
+    def _reply_tokens(self, choice: ToolChoice) -> int | None:
+        if choice is ToolChoice.NONE:
+            return min(LAST_ANSWER_TOKENS, self.max_tokens or LAST_ANSWER_TOKENS)
+        return self.max_tokens
+
+    def _mend(self, error: ProviderError, attempt: _Attempt) -> bool:
+        """Change what the endpoint refuses; return whether that was possible."""
+        if error.code == TOOLS_UNSUPPORTED and self.model.format.fall_back():
             self.recorder.note("the endpoint has no tools of its own: they are offered to the model as text")
             return True
         if error.code == SEARCH_UNSUPPORTED:
             self.recorder.note("the endpoint does not search among tools itself: the model is given a search to call")
             return True
-        return False
+        return error.code == CONTEXT_LENGTH_EXCEEDED and attempt.shrink_window()
 
-    async def _attempt(self, request: ModelRequest, listener: _Listener) -> Reply:
+    async def _send(self, request: ModelRequest, listener: _ReplyListener) -> Reply:
         began = time.monotonic()
         with self.deadline.scope() as scope:
-            async with aclosing(self.provider.generate(request)) as deltas:
+            async with aclosing(self.model.provider.generate(request)) as deltas:
                 async for delta in deltas:
                     await listener.hear(delta)
             await listener.end()
-        if listener.printed and self.format.handler.format is ToolFormat.NATIVE:
-            listener.calls = uncopied(listener.calls, request.messages, request.tools)
+        if listener.are_calls_printed and self.model.format.handler.format is ToolFormat.NATIVE:
+            listener.calls = drop_quoted_calls(listener.calls, request.messages, request.tools)
         completion = listener.completion
-        self.recorder.add_usage(completion.usage, cost_usd(completion.usage, self.provider.info))
+        self.recorder.add_usage(completion.usage, cost_usd(completion.usage, self.model.provider.info))
         self.recorder.note(*completion.notes)
         log.debug(
             "model_request",
@@ -151,94 +173,103 @@ class ModelCaller:
             finish=completion.finish.value,
             seconds=round(time.monotonic() - began, 4),
         )
-        return await self._reply(listener, out_of_time=scope.cancelled_caught)
+        return await self._to_reply(listener, is_timed_out=scope.cancelled_caught)
 
-    def _request(self, messages: tuple[Message, ...], tools: tuple[ToolSpec, ...], choice: ToolChoice) -> ModelRequest:
-        handler = self.format.handler
-        in_text = handler.format is not ToolFormat.NATIVE
-        offered = () if in_text and choice is ToolChoice.NONE else tools
-        request = handler.request(messages, offered)
-        most = self.max_tokens
-        if choice is ToolChoice.NONE:
-            most = min(LAST_WORD_TOKENS, most or LAST_WORD_TOKENS)
-        return replace(request, tool_choice=choice, stream=self.stream, max_tokens=most)
-
-    async def _reply(self, listener: _Listener, *, out_of_time: bool) -> Reply:
+    async def _to_reply(self, listener: _ReplyListener, *, is_timed_out: bool) -> Reply:
         completion = listener.completion
-        ending = StopReason.TIMEOUT if out_of_time else _ENDINGS.get(completion.finish)
-        calls = _distinct(listener.calls) if ending is None else ()
-        echo = (
-            Echo(self.provider.info.name, completion.echo) if completion.echo is not None and ending is None else None
-        )
+        stop_reason = StopReason.TIMEOUT if is_timed_out else _STOP_REASONS.get(completion.finish)
+        is_whole = stop_reason is None
+        calls = _with_distinct_ids(listener.calls) if is_whole else ()
+        has_echo = is_whole and completion.echo is not None
+        echo = Echo(self.model.provider.info.name, completion.echo) if has_echo else None
         message = Message(Role.ASSISTANT, "".join(listener.text), tool_calls=calls, echo=echo)
         if calls:
             await listener.emit(StatusChanged(status_text.SELECTING))
             return Reply(message, None)
-        return Reply(message, ending or StopReason.ANSWERED)
+        return Reply(message, stop_reason or StopReason.ANSWERED)
 
 
-def _distinct(calls: list[ToolCallRequest]) -> tuple[ToolCallRequest, ...]:
-    """Make the ids of one round differ, whatever the endpoint says: results are matched by them."""
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """One request of an exchange."""
+
+    request: ModelRequest
+    reader: ReplyReader
+    shrink_window: Callable[[], bool]
+    """Records that the request was too long; returns whether a shorter one can be made."""
+
+
+def _report_waiting(emit: Emit, status: StatusChanged) -> OnWait:
+    """Return a callback that shows why the endpoint is asked again and when, and then `status` again."""
+
+    async def report(why: str, seconds: float) -> None:
+        await emit(StatusChanged(status_text.describe_wait(why, seconds)) if seconds else status)
+
+    return report
+
+
+def _with_distinct_ids(calls: list[ToolCallRequest]) -> tuple[ToolCallRequest, ...]:
+    """Return the calls with ids that differ, whatever the endpoint sent: results are matched by their ids."""
     taken = {call.id for call in calls}
     seen = {""}
     distinct = []
-    for at, call in enumerate(calls):
-        id_ = call.id
-        if id_ in seen:
-            made_up = (f"{call.id or 'call'}_{number}" for number in count(at))
-            id_ = next(name for name in made_up if name not in taken)
-            taken.add(id_)
-        seen.add(id_)
-        distinct.append(call if id_ == call.id else replace(call, id=id_))
+    for index, call in enumerate(calls):
+        call_id = call.id
+        if call_id in seen:
+            candidates = (f"{call.id or 'call'}_{number}" for number in count(index))
+            call_id = next(candidate for candidate in candidates if candidate not in taken)
+            taken.add(call_id)
+        seen.add(call_id)
+        distinct.append(call if call_id == call.id else replace(call, id=call_id))
     return tuple(distinct)
 
 
 @dataclass(slots=True)
-class _Listener:
-    """Hears one reply: shows what is for people as it comes, keeps the rest."""
+class _ReplyListener:
+    """Receives one reply: emits its text and reasoning as they come, and keeps its calls."""
 
     reader: ReplyReader
     emit: Emit
     depth: int
     text: list[str] = field(default_factory=list)
     calls: list[ToolCallRequest] = field(default_factory=list)
-    clean_text: SafeStream = field(default_factory=SafeStream)
-    clean_thoughts: SafeStream = field(default_factory=SafeStream)
-    printed: bool = False
-    """The calls stood in the text."""
+    are_calls_printed: bool = False
+    """The calls were found in the text."""
     completion: Completion = field(default_factory=lambda: Completion(FinishReason.CUT))
+    _safe_text: SafeStream = field(default_factory=SafeStream)
+    _safe_reasoning: SafeStream = field(default_factory=SafeStream)
 
     async def hear(self, delta: Delta) -> None:
         match delta:
             case TextChunk(text):
-                shown = self.reader.feed(text)
-                await self._think()
-                await self._show(shown)
+                visible = self.reader.feed(text)
+                await self._add_reasoning(self.reader.reasoning())
+                await self._add_text(visible)
             case ReasoningChunk(text):
-                await self._think(text)
+                await self._add_reasoning(text or self.reader.reasoning())
             case CallChunk(call):
                 self.calls.append(call)
             case Completion():
                 self.completion = delta
 
     async def end(self) -> None:
-        rest, found = self.reader.finish()
-        await self._think()
-        await self._emit_thought(self.clean_thoughts.finish())
-        await self._show(rest)
-        await self._emit_text(self.clean_text.finish())
+        rest, printed_calls = self.reader.finish()
+        await self._add_reasoning(self.reader.reasoning())
+        await self._emit_reasoning(self._safe_reasoning.finish())
+        await self._add_text(rest)
+        await self._emit_text(self._safe_text.finish())
         if not self.calls:
-            self.calls, self.printed = list(found), True
+            self.calls, self.are_calls_printed = list(printed_calls), True
 
-    async def _think(self, text: str = "") -> None:
-        await self._emit_thought(self.clean_thoughts.feed(text or self.reader.reasoning()))
+    async def _add_reasoning(self, text: str) -> None:
+        await self._emit_reasoning(self._safe_reasoning.feed(text))
 
-    async def _emit_thought(self, text: str) -> None:
+    async def _emit_reasoning(self, text: str) -> None:
         if text:
             await self.emit(ReasoningDelta(text))
 
-    async def _show(self, text: str) -> None:
-        await self._emit_text(self.clean_text.feed(text))
+    async def _add_text(self, text: str) -> None:
+        await self._emit_text(self._safe_text.feed(text))
 
     async def _emit_text(self, text: str) -> None:
         if not text:

@@ -1,4 +1,4 @@
-"""Whether a turn gets anywhere: calls that only fail, calls that are made again and again, tokens that run out."""
+"""Limits of a turn that makes no progress: rounds that only fail, repeated calls, used-up tokens."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from dial_client.turn_result import ToolCallRecord
 Round = Sequence[ToolCallRecord]
 
 
-def stuck(rounds: Sequence[Round], usage: Usage, limits: Limits) -> StopReason | None:
-    """Give the limit a turn has met, looked at between two rounds; None where it may go on.
+def limit_met(rounds: Sequence[Round], usage: Usage, limits: Limits) -> StopReason | None:
+    """Return the limit that ends the turn before its next round; None where the turn may continue.
 
     Args:
-        rounds: what was called so far, and what came of it.
+        rounds: the calls of each round so far, with their results.
         usage: of all requests so far.
-        limits: what is allowed.
+        limits: of the turn.
     """
     if limits.max_tokens_total is not None and usage.input_tokens + usage.output_tokens >= limits.max_tokens_total:
         return StopReason.TOKEN_BUDGET
-    if _failures_in_a_row(rounds) >= limits.max_consecutive_errors:
+    if _count_failed_rounds(rounds) >= limits.max_consecutive_errors:
         return StopReason.CONSECUTIVE_ERRORS
-    if _most_repeated(rounds) >= limits.max_repeats:
+    if _count_repeats(rounds) >= limits.max_repeats:
         return StopReason.REPEATED_CALLS
     return None
 
 
-def _failures_in_a_row(rounds: Sequence[Round]) -> int:
-    """Count the last rounds in which every call failed."""
+def _count_failed_rounds(rounds: Sequence[Round]) -> int:
+    """Return the number of latest rounds in which every call failed."""
     count = 0
     for calls in reversed(rounds):
         if any(record.result.success for record in calls):
@@ -40,17 +40,13 @@ def _failures_in_a_row(rounds: Sequence[Round]) -> int:
     return count
 
 
-def _most_repeated(rounds: Sequence[Round]) -> int:
-    """Count the rounds in which the most frequent call was made with the same result, whatever lay between them."""
-    seen = Counter(key for calls in rounds for key in {_key(record) for record in calls})
-    return max(seen.values(), default=0)
+def _count_repeats(rounds: Sequence[Round]) -> int:
+    """Return in how many rounds the most frequent call was made with the same result."""
+    counts = Counter(key for calls in rounds for key in {_key(record) for record in calls})
+    return max(counts.values(), default=0)
 
 
 def _key(record: ToolCallRecord) -> tuple[str, str, str | None, Content]:
     call = record.call
-    return (
-        call.name,
-        json.dumps(dict(call.arguments), sort_keys=True, default=str),
-        call.unreadable,
-        record.result.content,
-    )
+    arguments = json.dumps(dict(call.arguments), sort_keys=True, default=str)
+    return call.name, arguments, call.unreadable, record.result.content

@@ -1,4 +1,4 @@
-"""The recursion, and nothing else: ask, carry out, ask again one level deeper, until there is nothing to carry out."""
+"""The recursion, and nothing else: ask the model, run its calls, ask again one level deeper, until it calls nothing."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from dial_client.turns.conversation_context import ConversationContext
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What the model said in one exchange."""
+    """The model's reply in one exchange."""
 
     message: Message
     stop_reason: StopReason | None
-    """Why the turn ends here; None while the message has calls to carry out."""
+    """Why the turn ends here; None while the message has calls to run."""
 
 
 Ask = Callable[[ConversationContext, Emit], Awaitable[Reply]]
@@ -29,16 +29,16 @@ class Outcome:
     """Where the recursion ended."""
 
     context: ConversationContext
-    """All that is settled; a reply whose calls were refused is not in it."""
+    """The conversation; a reply whose calls were refused is not in it."""
     reply: Reply
     stop_reason: StopReason
 
 
 async def resolve(context: ConversationContext, ask: Ask, call_tools: CallTools, emit: Emit) -> Outcome:
-    """Ask the model, carry out what it calls, and resolve the next level.
+    """Ask the model, run the calls of its reply, and resolve the next level.
 
-    Events are pushed through `emit`, so a level costs nothing per event however deep it lies. `call_tools` raises
-    nothing for a tool: failures are results. At the deepest level no call of that reply is carried out.
+    Events are pushed through `emit`, so an event costs the same at every level. `call_tools` raises nothing for a tool:
+    failures are results. At the deepest level no call of the reply is run.
     """
     reply = await ask(context, emit)
     if reply.stop_reason is not None:

@@ -1,4 +1,4 @@
-"""What servers ask of a model: answered by the embedding program, or by the client's own model within a budget."""
+"""Answers to servers' sampling requests: by a callback, or by the client's own model within a budget."""
 
 from __future__ import annotations
 
@@ -36,46 +36,45 @@ from dial_client.tools.approval import Approval, Approver
 log = get_logger(__name__)
 
 SAMPLING = "sampling/createMessage"
-"""What it is called where permission is asked for; no tool may be called so (MCP, "Tool Names")."""
+"""The name in approvals and patterns; a slash is not allowed in names of tools (MCP, "Tool Names")."""
 _IMAGE_TOKENS = 1_500
-"""What an image is taken for."""
+"""Tokens that count for an image."""
 _CHARS_PER_TOKEN = 3
 
 
 def by_callback(sample: Sample, audit: AuditRecorder | None = None) -> Sampler:
-    """Let the embedding program answer. As it may ask a person, the clocks of the calls stop meanwhile."""
+    """Return a sampler that lets a callback answer; the clocks of the calls stop meanwhile: it may ask a person."""
 
-    async def answer(request: SamplingRequest, errands: tuple[CallContext, ...]) -> SamplingReply | None:
-        with call_context.waiting_for_a_person(errands):
-            # What the embedding program gives nobody has checked: it may be anything.
-            said: object = await sample(request)
-        if isinstance(said, str):
-            said = SamplingReply(said)
-        if said is not None and not isinstance(said, SamplingReply):
-            raise TypeError("neither a SamplingReply nor a text")
-        _record(audit, request, errands, is_allowed=said is not None, decided_by="sample callback")
-        return said
+    async def answer(request: SamplingRequest, contexts: tuple[CallContext, ...]) -> SamplingReply | None:
+        with call_context.waiting_for_a_person(contexts):
+            reply: object = await sample(request)  # of any type: a callback is not checked
+        if isinstance(reply, str):
+            reply = SamplingReply(reply)
+        if reply is not None and not isinstance(reply, SamplingReply):
+            raise TypeError(f"the `sample` callback returned {type(reply).__name__}, not a SamplingReply or a text")
+        _record(audit, request, contexts, is_allowed=reply is not None, decided_by="sample callback")
+        return reply
 
     return answer
 
 
 @dataclass(slots=True)
-class _Spent:
-    """What one server has had of the model in one turn."""
+class _Spending:
+    """What one server has used of the model in one turn."""
 
     requests: int = 0
     tokens: int = 0
 
 
 class ModelSampler:
-    """The client's own model answers: on behalf of a call only, with the user's consent, and within a budget.
+    """Lets the client's own model answer: during a tool call only, with the user's consent, and within a budget.
 
     Args:
         provider: the model.
-        approve: is asked each time; None for a program that has switched this on and asks nobody.
-        allow: patterns of what runs without asking, as ``server/sampling/createMessage``.
-        limits: have the budget of one server in one turn.
-        audit: keeps what is decided, before the model is asked.
+        approve: asks for permission; None for a program that has enabled sampling and asks nobody.
+        allow: patterns of servers that need no permission, as ``server/sampling/createMessage``.
+        limits: with the budget of one server in one turn.
+        audit: records each decision before the model is asked.
     """
 
     def __init__(
@@ -92,46 +91,55 @@ class ModelSampler:
         self._limits = limits
         self._audit = audit
         self._granted: set[str] = set()
-        self._one_question_at_a_time = anyio.Lock()
-        self._spent: WeakKeyDictionary[Deadline, dict[str, _Spent]] = WeakKeyDictionary()
+        self._approval_lock = anyio.Lock()
+        self._spendings: WeakKeyDictionary[Deadline, dict[str, _Spending]] = WeakKeyDictionary()
 
-    async def __call__(self, request: SamplingRequest, errands: tuple[CallContext, ...]) -> SamplingReply | None:
-        """Answer; None where it is refused."""
-        budgets = [self._spent.setdefault(one.turn, defaultdict(_Spent))[request.server] for one in errands]
-        most = min((self._limits.max_sampling_tokens - spent.tokens for spent in budgets), default=0)
-        most = min(most - _tokens_of(request), request.max_tokens)
-        if most <= 0 or any(spent.requests >= self._limits.max_sampling_requests for spent in budgets):
-            log.warning("sampling_refused", server=request.server, why="no budget" if budgets else "no call under way")
-            _record(self._audit, request, errands, is_allowed=False, decided_by="sampling budget")
+    async def __call__(self, request: SamplingRequest, contexts: tuple[CallContext, ...]) -> SamplingReply | None:
+        """Return the model's reply; None where the request is refused."""
+        spendings = [
+            self._spendings.setdefault(context.turn, defaultdict(_Spending))[request.server] for context in contexts
+        ]
+        max_tokens = self._remaining_tokens(request, spendings)
+        if max_tokens <= 0:
+            why = "no budget" if spendings else "no call under way"
+            log.warning("sampling_refused", server=request.server, why=why)
+            _record(self._audit, request, contexts, is_allowed=False, decided_by="sampling budget")
             return None
-        for spent in budgets:
-            spent.requests += 1
-            spent.tokens += most  # until it is known better: requests may come side by side
+        for spending in spendings:
+            spending.requests += 1
+            spending.tokens += max_tokens  # the most it can take: requests may run side by side
         used = Usage()
         try:
-            is_allowed, decided_by = await self._decision(request, errands)
-            _record(self._audit, request, errands, is_allowed=is_allowed, decided_by=decided_by)
+            is_allowed, decided_by = await self._decision(request, contexts)
+            _record(self._audit, request, contexts, is_allowed=is_allowed, decided_by=decided_by)
             if not is_allowed:
                 return None
-            reply, used = await self._said(request, most)
+            reply, used = await self._ask(request, max_tokens)
         finally:
-            for spent in budgets:
-                spent.tokens += used.input_tokens + used.output_tokens - most
-        if errands and (spend := errands[0].spend):
+            for spending in spendings:
+                spending.tokens += used.input_tokens + used.output_tokens - max_tokens
+        if contexts and (spend := contexts[0].spend):
             spend(used, cost_usd(used, self._provider.info))
         return reply
 
-    async def _decision(self, request: SamplingRequest, errands: tuple[CallContext, ...]) -> tuple[bool, str]:
+    def _remaining_tokens(self, request: SamplingRequest, spendings: list[_Spending]) -> int:
+        """Return the tokens the reply may have; 0 or less where a turn's budget is used up, or there is no turn."""
+        if any(spending.requests >= self._limits.max_sampling_requests for spending in spendings):
+            return 0
+        budget = min((self._limits.max_sampling_tokens - spending.tokens for spending in spendings), default=0)
+        return min(budget - _estimate_tokens(request), request.max_tokens)
+
+    async def _decision(self, request: SamplingRequest, contexts: tuple[CallContext, ...]) -> tuple[bool, str]:
         """Return whether the model may be asked, and who decided it."""
         name = f"{request.server}/{SAMPLING}"
         if self._approve is None:
             return True, "no approver"
         if pattern := next((p for p in self._allow if matches(p, request.server, SAMPLING)), None):
             return True, f"--allow {pattern}"
-        call = ToolCallRequest("sampling", name, _shown(request))
+        call = ToolCallRequest("sampling", name, _to_arguments(request))
         spec = ToolSpec(name, "Ask the model.", {"type": "object"}, request.server, SAMPLING)
-        with call_context.waiting_for_a_person(errands):
-            async with self._one_question_at_a_time:
+        with call_context.waiting_for_a_person(contexts):
+            async with self._approval_lock:
                 if request.server in self._granted:
                     return True, "grant"
                 answer: object = await self._approve(call, spec, request.server)
@@ -143,31 +151,31 @@ class ModelSampler:
             self._granted.add(request.server)
         return True, answer.decided_by or "approver"
 
-    async def _said(self, request: SamplingRequest, most: int) -> tuple[SamplingReply, Usage]:
+    async def _ask(self, request: SamplingRequest, max_tokens: int) -> tuple[SamplingReply, Usage]:
         instruction = Instruction(InstructionSource.SERVERS, request.system)
-        asked = ModelRequest(
+        model_request = ModelRequest(
             request.messages,
             instructions=(instruction,) if request.system else (),
             stop=request.stop,
             stream=False,
-            max_tokens=most,
+            max_tokens=max_tokens,
         )
         text: list[str] = []
-        end = Completion(FinishReason.CUT)
-        async with aclosing(self._provider.generate(asked)) as deltas:
+        completion = Completion(FinishReason.CUT)
+        async with aclosing(self._provider.generate(model_request)) as deltas:
             async for delta in deltas:
                 if isinstance(delta, TextChunk):
                     text.append(delta.text)
                 elif isinstance(delta, Completion):
-                    end = delta
-        reason = "maxTokens" if end.finish is FinishReason.LENGTH else "endTurn"
-        return SamplingReply("".join(text), self._provider.info.name, reason), end.usage
+                    completion = delta
+        reason = "maxTokens" if completion.finish is FinishReason.LENGTH else "endTurn"
+        return SamplingReply("".join(text), self._provider.info.name, reason), completion.usage
 
 
 def _record(
     audit: AuditRecorder | None,
     request: SamplingRequest,
-    errands: tuple[CallContext, ...],
+    contexts: tuple[CallContext, ...],
     *,
     is_allowed: bool,
     decided_by: str,
@@ -175,7 +183,7 @@ def _record(
     entry = AuditEntry(
         event="sampling",
         id=new_id(),
-        origin=common_origin(errand.origin for errand in errands),
+        origin=common_origin(context.origin for context in contexts),
         server=request.server,
         tool=", ".join(request.tools),
         decision="allowed" if is_allowed else "denied",
@@ -184,22 +192,22 @@ def _record(
     record(audit, entry)
 
 
-def _shown(request: SamplingRequest) -> Mapping[str, Any]:
-    """Give all that the model would be asked, for whoever is to allow it."""
-    said = {"system": request.system} if request.system else {}
-    for at, message in enumerate(request.messages, 1):
+def _to_arguments(request: SamplingRequest) -> Mapping[str, Any]:
+    """Return the whole request in the form of a call's arguments, for the approver to show."""
+    arguments = {"system": request.system} if request.system else {}
+    for number, message in enumerate(request.messages, 1):
         parts = (message.content,) if isinstance(message.content, str) else message.content
-        texts = (part if isinstance(part, str) else _in_words(part) for part in parts)
-        said[f"{at}. {message.role}"] = "\n".join(texts)
-    return {**said, "max_tokens": request.max_tokens}
+        texts = (part if isinstance(part, str) else _to_text(part) for part in parts)
+        arguments[f"{number}. {message.role}"] = "\n".join(texts)
+    return {**arguments, "max_tokens": request.max_tokens}
 
 
-def _in_words(part: Any) -> str:
+def _to_text(part: Any) -> str:
     return part.text if isinstance(part, TextPart) else f"[{describe(part)}]"
 
 
-def _tokens_of(request: SamplingRequest) -> int:
-    """Give the tokens of what is to be read: an estimate on the safe side."""
+def _estimate_tokens(request: SamplingRequest) -> int:
+    """Return the tokens of the request: a cautious estimate."""
     parts = [part for message in request.messages if not isinstance(message.content, str) for part in message.content]
     images = sum(_IMAGE_TOKENS for part in parts if not isinstance(part, TextPart))
     chars = len(request.system) + sum(len(message.text) for message in request.messages)

@@ -1,4 +1,4 @@
-"""A model says in a sentence what a running call does: beside the call, and never in its way."""
+"""A model that describes each running call in a sentence; no call ever waits for it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ log = get_logger(__name__)
 
 MAX_TOKENS = 20
 TIMEOUT = 2.0
-"""Seconds; where it takes longer, the template's sentence stays."""
+"""Seconds; where the model takes longer, the template's sentence stays."""
 MAX_CHARS = 100
-_AT_ONCE = 2
-"""Sentences asked for at the same time: a round of many calls must not crowd out the turn's own requests."""
+_MAX_REQUESTS = 2
+"""Requests at the same time: a round of many calls must not crowd out the turn's own requests."""
 _MAX_ARGUMENT_CHARS = 400
 _PROMPT = (
     "Say in one sentence of at most ten words what this tool call is doing, as the user sees it. "
@@ -30,76 +30,72 @@ _PROMPT = (
     "Tool: {name}\nArguments: {arguments}"
 )
 
-Done = TypeVar("Done")
+Result = TypeVar("Result")
 
 
 class StatusModel:
-    """Words the status of the calls of one turn.
+    """Writes the status of the calls of one turn.
 
     Args:
-        provider: is asked for the sentences.
-        used: is told what each of them took.
+        provider: writes the sentences.
+        add_usage: receives the usage of each request.
     """
 
-    def __init__(self, provider: Provider, used: Callable[[Usage], None]) -> None:
+    def __init__(self, provider: Provider, add_usage: Callable[[Usage], None]) -> None:
         self._provider = provider
-        self._used = used
+        self._add_usage = add_usage
 
-    async def beside(self, work: Callable[[Emit], Awaitable[Done]], emit: Emit) -> Done:
-        """Do the work, which runs calls, and narrate each call for as long as it runs; the work waits for nothing."""
-        places = anyio.CapacityLimiter(_AT_ONCE)
+    async def narrate(self, work: Callable[[Emit], Awaitable[Result]], emit: Emit) -> Result:
+        """Run `work`, and emit a sentence about each call it starts, unless the call has ended before."""
+        limiter = anyio.CapacityLimiter(_MAX_REQUESTS)
         running: dict[str, anyio.CancelScope] = {}
         async with anyio.create_task_group() as group:
 
-            async def narrated(event: Event) -> None:
+            async def emit_and_narrate(event: Event) -> None:
                 await emit(event)
                 if isinstance(event, ToolCallStarted):
                     scope = running[event.call.id] = anyio.CancelScope()
-                    group.start_soon(self._narrate, event, scope, places, emit)
+                    group.start_soon(self._narrate_call, event, scope, limiter, emit)
                 elif isinstance(event, ToolCallFinished) and event.result.tool_call_id in running:
                     running.pop(event.result.tool_call_id).cancel()
 
-            done = await work(narrated)
+            result = await work(emit_and_narrate)
             group.cancel_scope.cancel()
-        return done
+        return result
 
-    async def _narrate(
-        self, event: ToolCallStarted, scope: anyio.CancelScope, places: anyio.CapacityLimiter, emit: Emit
+    async def _narrate_call(
+        self, event: ToolCallStarted, scope: anyio.CancelScope, limiter: anyio.CapacityLimiter, emit: Emit
     ) -> None:
         with scope:
-            async with places:
-                sentence = await self._sentence(event.call, event.tool or event.call.name)
+            async with limiter:
+                sentence = await self._write_sentence(event.call, event.tool or event.call.name)
             if sentence:
                 await emit(StatusChanged(sentence))
 
-    async def _sentence(self, call: ToolCallRequest, tool: str) -> str:
+    async def _write_sentence(self, call: ToolCallRequest, tool: str) -> str:
+        """Return a sentence about a call; empty where the model fails, or is too slow."""
         arguments = json.dumps(dict(call.arguments), ensure_ascii=False, default=str)[:_MAX_ARGUMENT_CHARS]
         prompt = Message.user(_PROMPT.format(name=tool, arguments=arguments))
-        said: list[str] = []
+        request = ModelRequest((prompt,), stream=False, max_tokens=MAX_TOKENS)
+        text: list[str] = []
         try:
             with anyio.move_on_after(TIMEOUT):
-                request = ModelRequest((prompt,), stream=False, max_tokens=MAX_TOKENS)
                 async with aclosing(self._provider.generate(request)) as deltas:
                     async for delta in deltas:
                         if isinstance(delta, TextChunk):
-                            said.append(delta.text)
+                            text.append(delta.text)
                         elif isinstance(delta, Completion):
-                            self._used(delta.usage)
-                            return _one_sentence("".join(said))
+                            self._add_usage(delta.usage)
+                            return _to_sentence("".join(text))
         except Exception as error:  # noqa: BLE001 - a sentence is never worth a turn
             log.debug("narration_failed", error=type(error).__name__)
         return ""
 
 
-def _one_sentence(text: str) -> str:
-    """Give the first line, if it can be a sentence: no markup, no more than a line."""
+def _to_sentence(text: str) -> str:
+    """Return the first line of a reply as a status; empty where it is too long, or has markup."""
     line = next((line for line in text.splitlines() if line.strip()), "").strip().strip("\"'*`").strip()
-    if (
-        not line
-        or len(line) > MAX_CHARS
-        or any(char in line for char in "<>{}[]|")
-        or not line.isprintable()
-        or safe(line) != line
-    ):
+    has_markup = any(char in line for char in "<>{}[]|")
+    if not line or len(line) > MAX_CHARS or has_markup or not line.isprintable() or safe(line) != line:
         return ""
     return f"{line.rstrip('.…')}…"

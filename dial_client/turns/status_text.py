@@ -1,4 +1,4 @@
-"""What is going on, in a person's words."""
+"""The sentences of `StatusChanged` events."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ ANALYZING = "Analyzing request…"
 SELECTING = "Selecting tools…"
 PROCESSING = "Processing results…"
 FORMULATING = "Formulating response…"
-_MAX_NAME = 100
+_MAX_NAME_CHARS = 100
 
 
-def waiting(why: str, seconds: float) -> str:
-    """Say that the model's endpoint could not answer and is asked again."""
+def describe_wait(why: str, seconds: float) -> str:
+    """Return a sentence that the model's endpoint could not answer and is asked again."""
     return f"The model's endpoint {why}; trying again in {math.ceil(seconds)} s…"
 
 
-def using(call: ToolCallRequest, spec: ToolSpec | None) -> str:
-    """Say that a tool is used: by its title, or its name in title case (``lookup_tool``: "Using Lookup Tool…")."""
+def describe_tool(call: ToolCallRequest, spec: ToolSpec | None) -> str:
+    """Return a sentence that names the tool in use: its title, or its name in title case ("Using Lookup Tool…")."""
     title = spec.title if spec is not None and spec.title else None
-    name = one_line(spec.tool if spec is not None else call.name, _MAX_NAME)
-    return f"Using {one_line(title or '', _MAX_NAME) or name.replace('_', ' ').replace('-', ' ').title()}…"
+    name = one_line(spec.tool if spec is not None else call.name, _MAX_NAME_CHARS)
+    return f"Using {one_line(title or '', _MAX_NAME_CHARS) or name.replace('_', ' ').replace('-', ' ').title()}…"

@@ -1,4 +1,4 @@
-"""One turn, put together: what is on offer, who is asked, what carries out the calls, and how it lands."""
+"""Puts one turn together from its parts, and runs it to its last message."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from functools import partial
 from dial_client.audit.call_audit import TurnAudit
 from dial_client.deadline import Deadline
 from dial_client.events import Emit, Event, MessageCompleted, StatusChanged, ToolCallStarted
-from dial_client.formats.format_selection import ActiveFormat
 from dial_client.limits import Limits, StopReason
 from dial_client.logs import get_logger
-from dial_client.messages import Message, Role, ToolCallRequest, ToolSpec
+from dial_client.messages import Message, Role, ToolCallRequest, ToolSpec, Usage
 from dial_client.model import Instruction, InstructionSource, Provider, ToolFormat, separate_instructions
 from dial_client.prices import cost_usd
 from dial_client.servers.connection import Connection
@@ -23,139 +22,178 @@ from dial_client.tools.result_store import ResultStore
 from dial_client.tools.taint import in_history
 from dial_client.tools.tool_selection import ToolSnapshot, TurnTools
 from dial_client.turns.client_tools import ClientToolCalls
-from dial_client.turns.context_window import ContextWindow
 from dial_client.turns.conversation_context import ConversationContext
-from dial_client.turns.finalization import land
+from dial_client.turns.finalization import finish_turn
 from dial_client.turns.instructions import TurnInstructions
-from dial_client.turns.model_call import ModelCaller
+from dial_client.turns.model_call import ChatModel, ModelCaller
 from dial_client.turns.resolution import resolve
 from dial_client.turns.status_model import StatusModel
-from dial_client.turns.status_text import using
+from dial_client.turns.status_text import describe_tool
 from dial_client.turns.turn_handle import TurnHandle
-from dial_client.turns.turn_recorder import TurnRecorder
 
 log = get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TurnServices:
     """What all turns of a client share."""
 
-    provider: Provider
-    format: ActiveFormat
-    window: ContextWindow
-    menu: Callable[[], ToolSnapshot]
-    """Gives the servers' tools of the moment."""
-    shelf: ResultStore
+    model: ChatModel
+    tool_snapshot: Callable[[], ToolSnapshot]
+    """Returns the current tools of the servers."""
+    result_store: ResultStore
     approvals: ApprovalChecker
     limits: Limits
-    fresh: Callable[[], Awaitable[None]]
-    """Waits, briefly, for tools that a server has just said have changed."""
-    narrator: Provider | None = None
-    """Words the status of running calls; None for the templates alone."""
-    lands_softly: bool = True
-    """The model is asked for a last word when a limit is met."""
+    await_tool_changes: Callable[[], Awaitable[None]]
+    """Waits, briefly, for tools that a server has just announced as changed."""
+    status_provider: Provider | None = None
+    """Writes the status of running calls; None for the templates alone."""
+    answers_at_limits: bool = True
+    """Ask the model for a last answer when a limit is met."""
     guidance: str | None = None
-    """How the model is to go about tools; None for our own words, where nobody else's are."""
-    words: str = ""
-    """What the servers say of themselves."""
+    """How the model is to use tools; None for `GUIDANCE` in conversations without instructions of their own."""
+    server_instructions: str = ""
+    """What the servers say about themselves."""
     system: str | None = None
     """Instructions for conversations that do not begin with their own."""
     servers: Callable[[], Iterable[Connection]] = tuple
-    """Gives the servers of the moment: which of them bring in untrusted content."""
+    """Returns the current servers: some of them bring in untrusted content."""
     audit: TurnAudit = field(default_factory=TurnAudit)
-    """Records what is decided and called."""
+    """Records decisions and calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnOptions:
-    """What is wanted of one turn."""
+    """The options of one turn."""
 
     stream: bool = True
     """Ask the model for its replies in pieces."""
     client_tools: tuple[ToolSpec, ...] = ()
     """The caller's own tools."""
     max_tokens: int | None = None
-    """Of each reply; None for the model's own limit."""
+    """Tokens of each reply; None for the model's own limit."""
     depth: int = 0
-    """Rounds that lie behind already: of a turn that is gone on with."""
+    """Rounds of tool calls that a resumed turn has behind it."""
 
 
-async def answer(
-    host: TurnServices, messages: tuple[Message, ...], turn: TurnHandle, wanted: TurnOptions
+async def run_turn(
+    services: TurnServices, messages: tuple[Message, ...], turn: TurnHandle, options: TurnOptions
 ) -> StopReason:
-    """Carry a turn out, and say why it ended; everything else about it is in what `turn` has recorded.
+    """Run a turn and return why it ended; everything else about it is in ``turn.recorder``.
 
     Args:
-        host: what the turn has to work with.
-        messages: the conversation.
-        turn: hears everything that happens.
-        wanted: what the caller has to say about it.
+        services: what the turns of the client share.
+        messages: the conversation, which may have system messages.
+        turn: receives all events.
+        options: of this turn.
 
     Raises:
-        ProviderError: the model could not be reached or refused the request.
+        ProviderError: the model could not be reached, or refused the request.
     """
-    instructions, conversation = separate_instructions(messages)
-    if host.system is not None and not (messages and messages[0].role is Role.SYSTEM):
-        instructions = (Instruction(InstructionSource.CONVERSATION, host.system), *instructions)
-    deadline, recorder = Deadline(host.limits.timeout), turn.recorder
-    offering = TurnTools(host.menu, host.shelf, host.limits, messages, host.window.tokens, lambda: _searches(host))
-    handed_back = ClientToolCalls(wanted.client_tools)
-    asker = ModelCaller(
-        host.provider,
-        host.format,
-        host.window,
-        handed_back.beside(offering.tools, recorder.note),
-        deadline,
-        recorder,
-        host.limits,
-        wanted.stream,
-        TurnInstructions(instructions, host.words, host.guidance),
-        wanted.max_tokens,
+    limits = services.limits
+    deadline = Deadline(limits.timeout)
+    tools = TurnTools(
+        services.tool_snapshot,
+        services.result_store,
+        limits,
+        messages,
+        services.model.window.tokens,
+        lambda: _has_endpoint_search(services.model),
     )
-    own = frozenset(tool.name for tool in wanted.client_tools)
-    taint = in_history(messages, offering.catalog(), host.servers(), own)
-    scope = CallScope(offering.keep, recorder.unallowed, recorder.add_usage, taint)
-    audit = host.audit.for_turn(turn.origin)
-    executor = ToolExecutor(offering.catalog, host.approvals, host.limits, scope, audit)
-
-    narrator = None if host.narrator is None else _status_model(host.narrator, recorder)
-
-    async def call_tools(calls: Sequence[ToolCallRequest], emit: Emit) -> tuple[Message, ...]:
-        calls = handed_back.others(calls)
-        work = partial(executor.execute_all, calls, deadline=deadline)
-        done = await (work(emit) if narrator is None else narrator.beside(work, emit))
-        results = tuple(Message.tool(call, result) for call, result in zip(calls, done, strict=True))
-        for message in results:
-            await emit(MessageCompleted(message))
-        await host.fresh()
-        return results
-
-    emit = _with_status(turn.emit, offering.catalog)
-    context = ConversationContext(conversation, host.limits.max_depth, min(wanted.depth, host.limits.max_depth))
-    outcome = await resolve(context, handed_back.ending(asker), call_tools, emit)
-    reason = await land(outcome, asker, emit, ask_again=host.lands_softly)
+    client_tools = ClientToolCalls(options.client_tools)
+    instructions, conversation = _separate(messages, services)
+    caller = ModelCaller(
+        model=services.model,
+        tools=client_tools.add_to(tools.tools, turn.recorder.note),
+        instructions=instructions,
+        recorder=turn.recorder,
+        limits=limits,
+        deadline=deadline,
+        stream=options.stream,
+        max_tokens=options.max_tokens,
+    )
+    calls = _ToolRound(
+        _build_executor(services, tools, turn, messages, options),
+        client_tools,
+        deadline,
+        _build_status_model(services.status_provider, turn),
+        services.await_tool_changes,
+    )
+    emit = _with_tool_status(turn.emit, tools.catalog)
+    context = ConversationContext(conversation, limits.max_depth, min(options.depth, limits.max_depth))
+    outcome = await resolve(context, client_tools.end_turn_at_calls(caller), calls.run, emit)
+    reason = await finish_turn(outcome, caller, emit, ask_again=services.answers_at_limits)
     log.debug("turn", stop_reason=reason.value, depth=outcome.context.depth)
     return reason
 
 
-def _searches(host: TurnServices) -> bool:
-    """Whether the endpoint searches among tools itself: those of its wire, not those that ride as text."""
-    return host.format.handler.format is ToolFormat.NATIVE and host.provider.info.searches_tools
+@dataclass(frozen=True, slots=True)
+class _ToolRound:
+    """Runs the tool calls of one reply: a `CallTools` of `resolution.resolve`."""
+
+    executor: ToolExecutor
+    client_tools: ClientToolCalls
+    deadline: Deadline
+    status_model: StatusModel | None
+    await_tool_changes: Callable[[], Awaitable[None]]
+
+    async def run(self, calls: Sequence[ToolCallRequest], emit: Emit) -> tuple[Message, ...]:
+        """Run the calls of the servers' tools, and return a message for each result."""
+        server_calls = self.client_tools.without_own(calls)
+        execute = partial(self.executor.execute_all, server_calls, deadline=self.deadline)
+        if self.status_model is None:
+            results = await execute(emit)
+        else:
+            results = await self.status_model.narrate(execute, emit)
+        messages = tuple(Message.tool(call, result) for call, result in zip(server_calls, results, strict=True))
+        for message in messages:
+            await emit(MessageCompleted(message))
+        await self.await_tool_changes()
+        return messages
 
 
-def _status_model(provider: Provider, recorder: TurnRecorder) -> StatusModel:
-    """Return the writer of status lines; what it spends counts as the turn's."""
-    return StatusModel(provider, lambda usage: recorder.add_usage(usage, cost_usd(usage, provider.info)))
+def _separate(messages: tuple[Message, ...], services: TurnServices) -> tuple[TurnInstructions, tuple[Message, ...]]:
+    """Return the instructions of the turn, and the conversation without them."""
+    own, conversation = separate_instructions(messages)
+    begins_with_own = bool(messages) and messages[0].role is Role.SYSTEM
+    if services.system is not None and not begins_with_own:
+        own = (Instruction(InstructionSource.CONVERSATION, services.system), *own)
+    return TurnInstructions(own, services.server_instructions, services.guidance), conversation
 
 
-def _with_status(emit: Emit, catalog: Callable[[], Catalog]) -> Emit:
-    """Give an `emit` that says in words which tool is used."""
+def _build_executor(
+    services: TurnServices, tools: TurnTools, turn: TurnHandle, messages: tuple[Message, ...], options: TurnOptions
+) -> ToolExecutor:
+    recorder = turn.recorder
+    client_tool_names = frozenset(tool.name for tool in options.client_tools)
+    taint = in_history(messages, tools.catalog(), services.servers(), client_tool_names)
+    scope = CallScope(tools.keep, recorder.unallowed, recorder.add_usage, taint)
+    audit = services.audit.for_turn(turn.origin)
+    return ToolExecutor(tools.catalog, services.approvals, services.limits, scope, audit)
 
-    async def with_status(event: Event) -> None:
+
+def _build_status_model(provider: Provider | None, turn: TurnHandle) -> StatusModel | None:
+    if provider is None:
+        return None
+
+    def add_usage(usage: Usage) -> None:
+        turn.recorder.add_usage(usage, cost_usd(usage, provider.info))
+
+    return StatusModel(provider, add_usage)
+
+
+def _has_endpoint_search(model: ChatModel) -> bool:
+    """Return whether the endpoint can search among the tools itself; it cannot where tools ride as text."""
+    return model.format.handler.format is ToolFormat.NATIVE and model.provider.info.searches_tools
+
+
+def _with_tool_status(emit: Emit, catalog: Callable[[], Catalog]) -> Emit:
+    """Return an `emit` that adds a `StatusChanged` to each call: which tool is used."""
+
+    async def emit_with_status(event: Event) -> None:
         await emit(event)
         if isinstance(event, ToolCallStarted):
             route = catalog().routes.get(event.call.name)
-            await emit(StatusChanged(using(event.call, route.spec if route else None)))
+            await emit(StatusChanged(describe_tool(event.call, route.spec if route else None)))
 
-    return with_status
+    return emit_with_status

@@ -120,7 +120,7 @@ def test_neither_structured_results_nor_errors_nor_what_goes_on_have_it() -> Non
     structured = CallToolResult.model_validate({"content": [], "structuredContent": {HIDDEN: HIDDEN}})
     assert result_content.content_of(structured) == '{"abc": "abc"}'
     assert one_line(f"it broke: {HIDDEN}", 100) == "it broke: abc"
-    assert status_text.using(ToolCallRequest("1", f"x\n{HIDDEN}", {}), None) == "Using X Abc…"
+    assert status_text.describe_tool(ToolCallRequest("1", f"x\n{HIDDEN}", {}), None) == "Using X Abc…"
 
 
 def test_what_a_server_asks_a_model_has_none() -> None:

@@ -11,7 +11,7 @@ from dial_client import DialClient, Finished, LimitReached, Limits, Message, Rol
 from dial_client.messages import Failure, ToolCallRequest, ToolCallResult, Usage
 from dial_client.model import ToolChoice
 from dial_client.turn_result import ToolCallRecord
-from dial_client.turns.progress_limits import stuck
+from dial_client.turns.progress_limits import limit_met
 
 ASK = [Message.user("go on")]
 
@@ -50,13 +50,13 @@ TURNS: list[tuple[str, list[list[ToolCallRecord]], StopReason | None]] = [
     ("rounds", "reason"), [(rounds, reason) for _, rounds, reason in TURNS], ids=[name for name, _, _ in TURNS]
 )
 def test_what_is_going_round_in_circles_is_seen(rounds: list[list[ToolCallRecord]], reason: StopReason | None) -> None:
-    assert stuck(rounds, Usage(), Limits()) is reason
+    assert limit_met(rounds, Usage(), Limits()) is reason
 
 
 def test_a_budget_counts_what_was_read_and_what_was_written() -> None:
     limits = Limits(max_tokens_total=100)
-    assert stuck([[A]], Usage(60, 39), limits) is None
-    assert stuck([[A]], Usage(60, 40), limits) is StopReason.TOKEN_BUDGET
+    assert limit_met([[A]], Usage(60, 39), limits) is None
+    assert limit_met([[A]], Usage(60, 40), limits) is StopReason.TOKEN_BUDGET
 
 
 # --- whole turns ----------------------------------------------------------------------------------

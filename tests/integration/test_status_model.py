@@ -42,7 +42,7 @@ async def nothing() -> None:
 async def test_the_sentence_is_said_while_the_call_runs() -> None:
     heard, used = Heard(), list[Usage]()
     model = Model([TextChunk('"Looking up the weather'), TextChunk(' in Paris."\n'), END])
-    done = await StatusModel(model, used.append).beside(running(lambda: anyio.sleep(5)), heard.emit)
+    done = await StatusModel(model, used.append).narrate(running(lambda: anyio.sleep(5)), heard.emit)
     assert done == "done"
     assert heard == [STARTED, StatusChanged("Looking up the weather in Paris…"), FINISHED]
     assert used == [Usage(30, 8)]
@@ -55,7 +55,7 @@ async def test_the_sentence_is_said_while_the_call_runs() -> None:
 async def test_a_call_that_is_over_is_not_narrated_and_waits_for_nothing() -> None:
     model = Model([anyio.sleep_forever])
     heard = Heard()
-    await StatusModel(model, lambda _: None).beside(running(nothing), heard.emit)
+    await StatusModel(model, lambda _: None).narrate(running(nothing), heard.emit)
     assert heard == [STARTED, FINISHED]
     assert model.open_streams == 0
 
@@ -64,7 +64,7 @@ async def test_a_call_that_is_over_is_not_narrated_and_waits_for_nothing() -> No
 async def test_whoever_is_slow_is_not_waited_for() -> None:
     model = Model([lambda: anyio.sleep(3), TextChunk("Looking"), END])
     heard = Heard()
-    await StatusModel(model, lambda _: None).beside(running(lambda: anyio.sleep(10)), heard.emit)
+    await StatusModel(model, lambda _: None).narrate(running(lambda: anyio.sleep(10)), heard.emit)
     assert heard == [STARTED, FINISHED]
     assert model.open_streams == 0
 
@@ -76,7 +76,7 @@ async def test_whoever_is_slow_is_not_waited_for() -> None:
 async def test_what_is_no_sentence_is_not_shown(said: str) -> None:
     heard = Heard()
     model = Model([TextChunk(said), END])
-    await StatusModel(model, lambda _: None).beside(running(lambda: anyio.sleep(5)), heard.emit)
+    await StatusModel(model, lambda _: None).narrate(running(lambda: anyio.sleep(5)), heard.emit)
     assert heard == [STARTED, FINISHED]
 
 
@@ -84,7 +84,7 @@ async def test_what_is_no_sentence_is_not_shown(said: str) -> None:
 async def test_a_model_that_fails_changes_nothing() -> None:
     heard = Heard()
     model = Model([ProviderError("busy", status=429)])
-    await StatusModel(model, lambda _: None).beside(running(lambda: anyio.sleep(5)), heard.emit)
+    await StatusModel(model, lambda _: None).narrate(running(lambda: anyio.sleep(5)), heard.emit)
     assert heard == [STARTED, FINISHED]
 
 

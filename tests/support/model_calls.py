@@ -14,7 +14,7 @@ from dial_client.model import Completion, FinishReason, ToolFormatHandler, separ
 from dial_client.turns.context_window import ContextWindow
 from dial_client.turns.conversation_context import ConversationContext
 from dial_client.turns.instructions import TurnInstructions
-from dial_client.turns.model_call import ModelCaller
+from dial_client.turns.model_call import ChatModel, ModelCaller
 from dial_client.turns.resolution import Reply
 from dial_client.turns.turn_recorder import TurnRecorder
 from tests.support.fakes import Heard, Model, Step
@@ -46,15 +46,13 @@ class Exchange:
         self.window = ContextWindow(context_window)
         chosen = ActiveFormat(handler, automatic=automatic)
         self.asker = ModelCaller(
-            self.model,
-            chosen,
-            self.window,
-            lambda: self.tools,
-            deadline,
-            self.recorder,
-            Limits(),
-            stream,
-            TurnInstructions(guidance=guidance),
+            model=ChatModel(self.model, chosen, self.window),
+            tools=lambda: self.tools,
+            instructions=TurnInstructions(guidance=guidance),
+            recorder=self.recorder,
+            limits=Limits(),
+            deadline=deadline,
+            stream=stream,
         )
 
     async def ask(self, depth: int = 0, *messages: Message) -> Reply:
@@ -63,4 +61,4 @@ class Exchange:
         return await asker(ConversationContext(conversation, 5, depth), self.heard.emit)
 
     async def in_words(self, depth: int = 0) -> Reply:
-        return await self.asker.in_words(ConversationContext((QUESTION,), 5, depth), self.heard.emit)
+        return await self.asker.ask_without_tools(ConversationContext((QUESTION,), 5, depth), self.heard.emit)

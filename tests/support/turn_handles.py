@@ -24,8 +24,8 @@ from dial_client.tools.executor import ToolExecutor
 from dial_client.turns.context_window import ContextWindow
 from dial_client.turns.conversation_context import ConversationContext
 from dial_client.turns.event_log import EventLog
-from dial_client.turns.finalization import land
-from dial_client.turns.model_call import ModelCaller
+from dial_client.turns.finalization import finish_turn
+from dial_client.turns.model_call import ChatModel, ModelCaller
 from dial_client.turns.resolution import resolve
 from dial_client.turns.turn_handle import TurnHandle, Work
 from tests.support.fakes import Model, Step, server, text_result
@@ -71,13 +71,11 @@ class Pipeline:
     async def __call__(self, turn: TurnHandle) -> StopReason:
         deadline = Deadline(60)
         asker = ModelCaller(
-            self.model,
-            ActiveFormat(NativeFormatHandler()),
-            ContextWindow(),
-            lambda: self.offered,
-            deadline,
-            turn.recorder,
-            Limits(),
+            model=ChatModel(self.model, ActiveFormat(NativeFormatHandler()), ContextWindow()),
+            tools=lambda: self.offered,
+            deadline=deadline,
+            recorder=turn.recorder,
+            limits=Limits(),
             stream=True,
         )
 
@@ -90,7 +88,7 @@ class Pipeline:
 
         context = ConversationContext((QUESTION,), self.limits.max_depth)
         outcome = await resolve(context, asker, call_tools, turn.emit)
-        return await land(outcome, asker, turn.emit)
+        return await finish_turn(outcome, asker, turn.emit)
 
 
 @asynccontextmanager

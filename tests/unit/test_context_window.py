@@ -79,7 +79,7 @@ def test_the_tools_on_offer_take_room_too() -> None:
 def test_a_refusal_makes_the_window_smaller_than_what_was_sent() -> None:
     window = ContextWindow()
     messages = (*turn(1), *turn(2), *turn(3))
-    window.refused(messages, ())
+    window.record_refusal(messages, ())
     assert window.fit(messages, ()) == turn(3)
 
 

@@ -18,9 +18,9 @@ from dial_client.model import CallChunk, Completion, FinishReason, TextChunk, To
 from dial_client.turn_result import Turn
 from dial_client.turns.context_window import ContextWindow
 from dial_client.turns.conversation_context import ConversationContext
-from dial_client.turns.finalization import land
+from dial_client.turns.finalization import finish_turn
 from dial_client.turns.instructions import TurnInstructions
-from dial_client.turns.model_call import ModelCaller
+from dial_client.turns.model_call import ChatModel, ModelCaller
 from dial_client.turns.resolution import Outcome, Reply
 from dial_client.turns.turn_recorder import TurnRecorder
 from tests.support.fakes import Heard, Model, Step, virtual_time
@@ -52,19 +52,17 @@ class Landing:
     async def land(self, outcome: Outcome, *, ask_again: bool = True) -> Turn:
         tools = (ToolSpec("now", "", {}),)
         asker = ModelCaller(
-            self.model,
-            ActiveFormat(NativeFormatHandler()),
-            ContextWindow(),
-            lambda: tools,
-            Deadline(5),
-            self.recorder,
-            Limits(),
+            model=ChatModel(self.model, ActiveFormat(NativeFormatHandler()), ContextWindow()),
+            tools=lambda: tools,
+            deadline=Deadline(5),
+            recorder=self.recorder,
+            limits=Limits(),
             stream=True,
             instructions=TurnInstructions(guidance=""),
         )
         if outcome.reply.message.tool_calls:
             await self.emit(MessageCompleted(outcome.reply.message))
-        return self.recorder.turn(await land(outcome, asker, self.emit, ask_again=ask_again))
+        return self.recorder.turn(await finish_turn(outcome, asker, self.emit, ask_again=ask_again))
 
     @property
     def shown(self) -> str:

@@ -139,7 +139,7 @@ async def test_tokens_and_notes_are_remembered() -> None:
     st.lists(st.sampled_from(["", "a", "a_1", "a_2", "a_1_2", "call", "call_0", "call_1", "call_2", "b"]), max_size=6)
 )
 def test_the_calls_of_one_reply_have_different_ids(ids: list[str]) -> None:
-    calls = model_call._distinct([ToolCallRequest(id_, "now", {}) for id_ in ids])
+    calls = model_call._with_distinct_ids([ToolCallRequest(id_, "now", {}) for id_ in ids])
     assert len({call.id for call in calls}) == len(ids)
     assert all(call.id for call in calls)
     firsts = [ids.index(id_) == at for at, id_ in enumerate(ids)]
@@ -288,4 +288,4 @@ USING: list[tuple[str, ToolSpec | None, str]] = [
 def test_that_a_tool_is_used_is_said_with_its_title_or_its_name(
     name: str, spec: ToolSpec | None, sentence: str
 ) -> None:
-    assert status_text.using(ToolCallRequest("1", name, {}), spec) == sentence
+    assert status_text.describe_tool(ToolCallRequest("1", name, {}), spec) == sentence

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dial_client.formats import NativeFormatHandler, ReActFormatHandler, XMLFormatHandler, handler_for
 from dial_client.formats.call_syntaxes import TAGS
 from dial_client.formats.special_tokens import CONTROL
-from dial_client.formats.text_history import neutralised
+from dial_client.formats.text_history import neutralize
 from dial_client.messages import (
     Echo,
     FilePart,
@@ -211,7 +211,7 @@ FORGERIES = {
 
 @pytest.mark.parametrize(("text", "harmless"), FORGERIES.items())
 def test_what_a_server_writes_cannot_pass_for_a_turn(text: str, harmless: str) -> None:
-    assert neutralised(text) == harmless
+    assert neutralize(text) == harmless
     result = ToolCallResult("1", success=True, content=text)
     assert REACT.format_result(FIRST, result) == f"Observation: {harmless}"
     assert XML.format_result(FIRST, result) == f"<tool_response>\n{harmless}\n</tool_response>"
@@ -290,4 +290,4 @@ def test_native_leaves_results_alone() -> None:
     "unit", ["\n", " ", "<", "<|", "[", "\nAction", "\n*", "*", "\v", "< / ", "\nAction:", "<tool_call>", "<|a"]
 )
 def test_a_mebibyte_of_markers_in_a_result_does_no_harm(unit: str) -> None:
-    assert len(neutralised(unit * (1024 * 1024 // len(unit)))) >= 1024 * 1024 - len(unit)
+    assert len(neutralize(unit * (1024 * 1024 // len(unit)))) >= 1024 * 1024 - len(unit)
