@@ -20,9 +20,16 @@ from urllib.parse import urlsplit
 
 from dial_client.errors import ConfigError
 from dial_client.model import Provider
-from dial_client.providers.endpoint_profile import EndpointProfile, with_quirks
-from dial_client.providers.http.endpoint import NO_KEY, Endpoint, checked_key, checked_url, ollama_url, same_origin
-from dial_client.providers.presets import PRESETS, Preset, named, of_url
+from dial_client.providers.endpoint_profile import EndpointProfile, apply_quirks
+from dial_client.providers.http.endpoint import (
+    NO_KEY,
+    Endpoint,
+    is_same_origin,
+    normalize_key,
+    normalize_url,
+    parse_ollama_host,
+)
+from dial_client.providers.presets import PRESETS, Preset, find_preset, preset_of_url
 from dial_client.settings.config_types import ModelSettings, Wire
 
 OnProgress = Callable[[int, int, str], None]
@@ -83,28 +90,28 @@ def open_provider(
         ConfigError: there is no such name, or something it needs is missing or wrong.
     """
     environ = os.environ if environ is None else environ
-    address = checked_url(base_url, "the base URL") if base_url else None
+    address = normalize_url(base_url, "the base URL") if base_url else None
     if settings := models.get(model):
         return _from_settings(settings, address, environ)
     prefix, _, rest = model.partition(":")
     if prefix in ("local", "scripted"):
-        return _without_network(prefix, rest, address, on_progress)
+        return _open_offline(prefix, rest, address, on_progress)
     vendor = _PREFIXES.get(prefix)
     if vendor is None:
-        raise _unknown(model, models)
+        raise _unknown_model(model, models)
     if not rest.strip():
         raise ConfigError(f"{model!r} names no model", hint=f"expected {prefix}:ID")
-    endpoint, profile = _endpoint(vendor, model, address, environ)
-    return _provider(vendor)(rest.strip(), endpoint, profile)
+    endpoint, profile = _build_endpoint(vendor, model, address, environ)
+    return _provider_class(vendor)(rest.strip(), endpoint, profile)
 
 
 def _from_settings(settings: ModelSettings, address: str | None, environ: Mapping[str, str]) -> Provider:
     where = f"models.{settings.name}"
     vendor = _vendor_of(settings, where)
     if address is None and settings.base_url:
-        address = checked_url(settings.base_url, f"{where}.base_url")
-    endpoint, profile = _endpoint(vendor, where, address, environ, settings)
-    make = _provider(vendor, settings)
+        address = normalize_url(settings.base_url, f"{where}.base_url")
+    endpoint, profile = _build_endpoint(vendor, where, address, environ, settings)
+    make = _provider_class(vendor, settings)
     return make(
         settings.model or settings.name,
         endpoint,
@@ -118,13 +125,13 @@ def _vendor_of(settings: ModelSettings, where: str) -> _Vendor:
     """Give where a profile leads to: as its preset says, else as its wire does."""
     if settings.preset is None:
         return _WIRES[Wire(settings.wire or Wire.CHAT)]
-    preset = named(settings.preset, where)
-    known = next((one for one in _PREFIXES.values() if (one.preset or of_url(one.url)) is preset), None)
+    preset = find_preset(settings.preset, where)
+    known = next((one for one in _PREFIXES.values() if (one.preset or preset_of_url(one.url)) is preset), None)
     vendor = known or _Vendor(preset.wire, preset.url, "")
     return vendor if vendor.is_dial else replace(vendor, wire=Wire(settings.wire or vendor.wire), preset=preset)
 
 
-def _without_network(prefix: str, rest: str, address: str | None, on_progress: OnProgress | None) -> Provider:
+def _open_offline(prefix: str, rest: str, address: str | None, on_progress: OnProgress | None) -> Provider:
     if address is not None:
         raise ConfigError(f"{prefix} has no address", hint="leave the base URL out")
     if prefix == "local":
@@ -138,7 +145,7 @@ def _without_network(prefix: str, rest: str, address: str | None, on_progress: O
     return ScriptedProvider.from_file(rest)
 
 
-def _provider(vendor: _Vendor, settings: ModelSettings | None = None) -> Callable[..., Provider]:
+def _provider_class(vendor: _Vendor, settings: ModelSettings | None = None) -> Callable[..., Provider]:
     if vendor.is_dial:
         from dial_client.providers.dial import DialProvider
 
@@ -156,7 +163,7 @@ def _provider(vendor: _Vendor, settings: ModelSettings | None = None) -> Callabl
     return ChatProvider
 
 
-def _endpoint(
+def _build_endpoint(
     vendor: _Vendor,
     where: str,
     address: str | None,
@@ -164,38 +171,38 @@ def _endpoint(
     settings: ModelSettings | None = None,
 ) -> tuple[Endpoint, EndpointProfile]:
     """Give the address with all that goes to it, and what is known of it; `where` is what an error names."""
-    home = _home(vendor, environ)
+    home = _default_url(vendor, environ)
     url = address or home
     if not url:
         named_by = f"set {vendor.url_variable}, or " if vendor.url_variable else ""
         raise ConfigError(f"{where} has no address", hint=f"{named_by}give a base URL")
-    profile = (vendor.preset or of_url(url)).on(vendor.wire)
-    profile = with_quirks(profile, settings.quirks, where) if settings is not None else profile
-    key, hint = _key(vendor, where, url, home, environ, settings)
+    profile = (vendor.preset or preset_of_url(url)).on(vendor.wire)
+    profile = apply_quirks(profile, settings.quirks, where) if settings is not None else profile
+    key, hint = _find_key(vendor, where, url, home, environ, settings)
     sent = f"Bearer {key or NO_KEY}" if profile.key_header.lower() == "authorization" else key or NO_KEY
     headers = {profile.key_header.lower(): sent}
     if vendor.wire is Wire.MESSAGES:
         headers["anthropic-version"] = profile.api_version
-    if _is_own(vendor, url):
-        headers = _ambient(vendor, environ) | headers
+    if _is_vendor_host(vendor, url):
+        headers = _environment_headers(vendor, environ) | headers
     headers |= {name.lower(): value for name, value in profile.headers.items()}
     query = {"api-version": profile.api_version} if profile.api_version and vendor.wire is not Wire.MESSAGES else {}
     return Endpoint(url, headers, query, key=key, hint=hint), profile
 
 
-def _home(vendor: _Vendor, environ: Mapping[str, str]) -> str:
+def _default_url(vendor: _Vendor, environ: Mapping[str, str]) -> str:
     """Give the address that the environment names, else the vendor's own."""
     said = environ.get(vendor.url_variable, "").strip()
     if not said:
         return vendor.url
-    return ollama_url(said) if _is_ollama(vendor) else checked_url(said, vendor.url_variable)
+    return parse_ollama_host(said) if _is_ollama(vendor) else normalize_url(said, vendor.url_variable)
 
 
 def _is_ollama(vendor: _Vendor) -> bool:
     return vendor.preset is PRESETS["ollama"]
 
 
-def _key(
+def _find_key(
     vendor: _Vendor,
     where: str,
     url: str,
@@ -205,25 +212,25 @@ def _key(
 ) -> tuple[str, str]:
     """Give the key that may go to an address, and what to do when it is refused."""
     if settings is not None and settings.api_key:
-        return checked_key(settings.api_key, f"{where}.api_key"), f"is {where}.api_key right?"
+        return normalize_key(settings.api_key, f"{where}.api_key"), f"is {where}.api_key right?"
     variables = vendor.key_variables
-    if variables and (_is_own(vendor, url) or (home and same_origin(url, home))):
+    if variables and (_is_vendor_host(vendor, url) or (home and is_same_origin(url, home))):
         for variable in variables:
             if key := environ.get(variable, "").strip():
-                return checked_key(key, variable), f"is {variable} right?"
-        if _is_own(vendor, url):
-            raise ConfigError(f"{where} needs a key", hint=_how_to_reach(vendor))
+                return normalize_key(key, variable), f"is {variable} right?"
+        if _is_vendor_host(vendor, url):
+            raise ConfigError(f"{where} needs a key", hint=_key_hint(vendor))
         return "", f"no key was sent: set {variables[0]}"
     return "", 'no key was sent: name this address under "models", with its "api_key"'
 
 
-def _how_to_reach(vendor: _Vendor) -> str:
+def _key_hint(vendor: _Vendor) -> str:
     if vendor.wire is Wire.CHAT:
         return f"set {vendor.key_variables[0]}, or name another endpoint: --base-url, or {vendor.url_variable}"
     return f"set {vendor.key_variables[0]}"
 
 
-def _is_own(vendor: _Vendor, url: str) -> bool:
+def _is_vendor_host(vendor: _Vendor, url: str) -> bool:
     """Whether an address is the vendor's own, or one of its regions'."""
     own, other = urlsplit(vendor.url), urlsplit(url)
     if not vendor.key_variables or not own.hostname or not other.hostname:
@@ -232,21 +239,23 @@ def _is_own(vendor: _Vendor, url: str) -> bool:
     return same_host and (other.scheme, other.port) == (own.scheme, own.port)
 
 
-def _ambient(vendor: _Vendor, environ: Mapping[str, str]) -> dict[str, str]:
+def _environment_headers(vendor: _Vendor, environ: Mapping[str, str]) -> dict[str, str]:
     """Give the headers the environment asks for, for the vendor's own hosts."""
     if vendor.url == _ANTHROPIC.url:
-        return _custom_headers(environ.get("ANTHROPIC_CUSTOM_HEADERS", ""))
-    named = {"openai-organization": "OPENAI_ORG_ID", "openai-project": "OPENAI_PROJECT_ID"}
-    headers = {header: value for header, variable in named.items() if (value := environ.get(variable, "").strip())}
-    return headers | _custom_headers(environ.get("OPENAI_CUSTOM_HEADERS", ""))
+        return _parse_custom_headers(environ.get("ANTHROPIC_CUSTOM_HEADERS", ""))
+    find_preset = {"openai-organization": "OPENAI_ORG_ID", "openai-project": "OPENAI_PROJECT_ID"}
+    headers = {
+        header: value for header, variable in find_preset.items() if (value := environ.get(variable, "").strip())
+    }
+    return headers | _parse_custom_headers(environ.get("OPENAI_CUSTOM_HEADERS", ""))
 
 
-def _custom_headers(text: str) -> dict[str, str]:
+def _parse_custom_headers(text: str) -> dict[str, str]:
     lines = (line.partition(":") for line in text.splitlines() if line.isascii() and line.isprintable())
     return {name.strip().lower(): value.strip() for name, _, value in lines if name.strip() and value.strip()}
 
 
-def _unknown(model: str, models: Mapping[str, ModelSettings]) -> ConfigError:
+def _unknown_model(model: str, models: Mapping[str, ModelSettings]) -> ConfigError:
     prefix, colon, rest = model.partition(":")
     vendors = {"claude": "anthropic", "gpt": "openai"}
     vendor = next((vendors[start] for start in vendors if model.startswith(start)), None)

@@ -16,9 +16,9 @@ from dial_client.providers.chat_stream import ChatStreamParser
 from dial_client.providers.endpoint_profile import CHAT, EndpointProfile
 from dial_client.providers.http.http_provider import HttpProvider
 from dial_client.providers.http.response_stream import RawBody
-from dial_client.providers.json_to_lines import LabelledLines
-from dial_client.providers.tool_call_codec import clean, json_text
-from dial_client.providers.wire_history import AssistantStep, Result, UserStep, tidy
+from dial_client.providers.json_to_lines import JsonToLines
+from dial_client.providers.tool_call_codec import replace_surrogates, to_json_text
+from dial_client.providers.wire_history import AssistantStep, Result, UserStep, normalize
 
 NO_ANSWER = "(no answer)"
 
@@ -34,29 +34,29 @@ class ChatProvider(HttpProvider):
     def _path(self) -> str:
         return "/chat/completions"
 
-    def _reply(self) -> ChatStreamParser:
-        return ChatStreamParser(self._lessons.profile)
+    def _new_parser(self) -> ChatStreamParser:
+        return ChatStreamParser(self._adaptation.profile)
 
-    def _tool(self, tool: ToolSpec) -> dict[str, Any]:
+    def _encode_tool(self, tool: ToolSpec) -> dict[str, Any]:
         function: dict[str, Any] = {"name": tool.name}
         if tool.input_schema:
             function["parameters"] = dict(tool.input_schema)
         if tool.description:
             function["description"] = tool.description
-        if self._lessons.profile.strict:
+        if self._adaptation.profile.strict:
             function["strict"] = True
         return {"type": "function", "function": function}
 
     def generate_recorded(self, request: ModelRequest, bodies: list[RawBody] | None) -> AsyncGenerator[Delta, None]:
         """Do as `generate`, and append the body of every response to `bodies`."""
         deltas = super().generate_recorded(request, bodies)
-        is_object = request.schema is not None and self._lessons.profile.constrain == "response_format"
-        return _as_lines(deltas) if is_object else deltas
+        is_object = request.schema is not None and self._adaptation.profile.constrain == "response_format"
+        return _json_to_lines(deltas) if is_object else deltas
 
-    def _fields(self, request: ModelRequest, notes: list[str], *, has_tools: bool) -> dict[str, Any]:
-        profile = self._lessons.profile
+    def _request_fields(self, request: ModelRequest, notes: list[str], *, has_tools: bool) -> dict[str, Any]:
+        profile = self._adaptation.profile
         messages = to_wire(request.messages, self._name, profile, notes)
-        if system := clean(request.instruction_text):
+        if system := replace_surrogates(request.instruction_text):
             messages.insert(0, {"role": "system", "content": system})
         fields: dict[str, Any] = {"model": self._model, "messages": messages}
         fields["stream"] = request.stream
@@ -68,14 +68,14 @@ class ChatProvider(HttpProvider):
             fields["parallel_tool_calls"] = profile.parallel == "send_true"
         if request.stop:
             fields["stop"] = list(request.stop)
-        if form := _form(request, profile):
+        if form := _constraint(request, profile):
             fields[profile.constrain] = form
-        if profile.max_tokens_field and (limit := self._limit(request)):
+        if profile.max_tokens_field and (limit := self._max_reply_tokens(request)):
             fields[profile.max_tokens_field] = limit
-        return fields | self._sampled()
+        return fields | self._sampling_fields()
 
 
-def _form(request: ModelRequest, profile: EndpointProfile) -> Any:
+def _constraint(request: ModelRequest, profile: EndpointProfile) -> Any:
     """Give what holds the reply to its form, as the endpoint takes it; None where nothing does."""
     match profile.constrain:
         case "grammar":
@@ -88,9 +88,9 @@ def _form(request: ModelRequest, profile: EndpointProfile) -> Any:
     return None
 
 
-async def _as_lines(deltas: AsyncGenerator[Delta, None]) -> AsyncGenerator[Delta, None]:
+async def _json_to_lines(deltas: AsyncGenerator[Delta, None]) -> AsyncGenerator[Delta, None]:
     """Give a reply whose text is an object with its lines instead."""
-    lines = LabelledLines()
+    lines = JsonToLines()
     async with aclosing(deltas):
         async for delta in deltas:
             if not isinstance(delta, TextChunk):
@@ -111,7 +111,7 @@ def to_wire(
         notes: is told what the model is not shown.
     """
     ids = _SHORT_ID if profile.short_ids else _ANY_ID
-    steps = tidy(messages, provider_name, ids, profile, notes, in_results=profile.user_after_tool)
+    steps = normalize(messages, provider_name, ids, profile, notes, in_results=profile.user_after_tool)
     wire: list[dict[str, Any]] = []
     for step in steps:
         if isinstance(step, UserStep):
@@ -119,7 +119,7 @@ def to_wire(
             continue
         _add_assistant(wire, _assistant(step, profile))
         wire.extend(_tool_messages(step, profile))
-        if shown := _shown_apart(step):
+        if shown := _result_media(step):
             _add_user(wire, shown, profile)
     return wire
 
@@ -144,37 +144,37 @@ def _part(part: Part) -> dict[str, Any]:
 def _assistant(step: AssistantStep, profile: EndpointProfile) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": step.text or None}
     if step.calls:
-        extras = _echoed(step, "calls") if profile.echo_call_extra else {}
+        extras = _echo_part(step, "calls") if profile.echo_call_extra else {}
         message["tool_calls"] = [
             _call(call, extras.get(asked_as)) for call, asked_as in zip(step.calls, step.asked_as, strict=True)
         ]
         if profile.unsigned_call and not extras:
             message["tool_calls"][0] = dict(profile.unsigned_call) | message["tool_calls"][0]
     if profile.echo_reasoning == "always" or (profile.echo_reasoning == "tool_turns" and step.calls):
-        message |= _echoed(step, "reasoning")
+        message |= _echo_part(step, "reasoning")
     if profile.reasoning_field and step.calls:
         message.setdefault(profile.reasoning_field, "")
-    return message | _echoed(step, "message")
+    return message | _echo_part(step, "message")
 
 
-def _echoed(step: AssistantStep, part: str) -> dict[str, Any]:
+def _echo_part(step: AssistantStep, part: str) -> dict[str, Any]:
     found = step.echo.get(part) if isinstance(step.echo, dict) else None
     return found if isinstance(found, dict) else {}
 
 
 def _call(call: ToolCallRequest, extra: Any) -> dict[str, Any]:
-    function = {"name": call.name, "arguments": json_text(call.arguments)}
+    function = {"name": call.name, "arguments": to_json_text(call.arguments)}
     return (extra if isinstance(extra, dict) else {}) | {"id": call.id, "type": "function", "function": function}
 
 
 def _tool_messages(step: AssistantStep, profile: EndpointProfile) -> list[dict[str, Any]]:
     return [
-        {"role": "tool", "tool_call_id": call.id, "content": _result(result, profile)}
+        {"role": "tool", "tool_call_id": call.id, "content": _tool_content(result, profile)}
         for call, result in zip(step.calls, step.results, strict=True)
     ]
 
 
-def _result(result: Result, profile: EndpointProfile) -> str | list[dict[str, Any]]:
+def _tool_content(result: Result, profile: EndpointProfile) -> str | list[dict[str, Any]]:
     """Give what a tool message can hold, which is text: what else there is, is shown right behind the results."""
     images = sum(isinstance(part, ImagePart) for part in result.shown)
     documents = len(result.shown) - images
@@ -183,7 +183,7 @@ def _result(result: Result, profile: EndpointProfile) -> str | list[dict[str, An
     return [{"type": "text", "text": text}] if profile.tool_content == "parts" else text
 
 
-def _shown_apart(step: AssistantStep) -> list[dict[str, Any]]:
+def _result_media(step: AssistantStep) -> list[dict[str, Any]]:
     shown: list[dict[str, Any]] = []
     for call, result in zip(step.calls, step.results, strict=True):
         if result.shown:
@@ -197,7 +197,7 @@ def _add_user(wire: list[dict[str, Any]], content: str | list[dict[str, Any]], p
     if wire and wire[-1]["role"] == "tool" and not profile.user_after_tool:
         wire.append({"role": "assistant", "content": NO_ANSWER})
     if wire and wire[-1]["role"] == "user":
-        wire[-1]["content"] = _both(wire[-1]["content"], content)
+        wire[-1]["content"] = _join_contents(wire[-1]["content"], content)
     else:
         wire.append({"role": "user", "content": content})
 
@@ -211,7 +211,7 @@ def _add_assistant(wire: list[dict[str, Any]], message: dict[str, Any]) -> None:
         wire.append(message)
 
 
-def _both(one: Any, other: Any) -> Any:
+def _join_contents(one: Any, other: Any) -> Any:
     if isinstance(one, str) and isinstance(other, str):
         return f"{one}\n\n{other}"
     lists = ([{"type": "text", "text": said}] if isinstance(said, str) else said for said in (one, other))

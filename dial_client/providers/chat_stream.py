@@ -17,9 +17,9 @@ import jiter
 from dial_client.messages import ToolCallRequest, Usage
 from dial_client.model import CallChunk, Completion, Delta, FinishReason, ReasoningChunk, TextChunk
 from dial_client.providers.endpoint_profile import EndpointProfile
-from dial_client.providers.http.provider_errors import ASKED_AGAIN, CALL_UNREADABLE, StreamedError, checked
-from dial_client.providers.tool_call_codec import distinct, json_text, read_call
-from dial_client.providers.usage import count
+from dial_client.providers.http.provider_errors import CALL_UNREADABLE, RETRY_NOTE, StreamedError, require_object
+from dial_client.providers.tool_call_codec import make_ids_unique, parse_call, to_json_text
+from dial_client.providers.usage import parse_usage
 
 _FINISHES = {
     "stop": FinishReason.STOP,
@@ -41,7 +41,7 @@ _CALL_FIELDS = frozenset({"index", "id", "type", "function"})
 
 
 @dataclass(slots=True)
-class _Slot:
+class _PartialCall:
     """One call, as far as it has come."""
 
     index: Any
@@ -76,7 +76,7 @@ class CallAssembler:
     """Puts calls together from the pieces they come in."""
 
     def __init__(self) -> None:
-        self._slots: list[_Slot] = []
+        self._slots: list[_PartialCall] = []
 
     def add(self, piece: Any) -> None:
         """Take an item of ``tool_calls``."""
@@ -87,7 +87,7 @@ class CallAssembler:
         call_id, name = _text(piece.get("id")), _text(function.get("name"))
         arguments = function.get("arguments") or ""
         if not isinstance(arguments, str):
-            arguments = json_text(arguments)
+            arguments = to_json_text(arguments)
         extra = {key: value for key, value in piece.items() if key not in _CALL_FIELDS}
         if not (call_id or name or arguments or extra):
             return
@@ -101,22 +101,22 @@ class CallAssembler:
         slots = self._slots
         if all(isinstance(slot.index, int) for slot in slots):
             slots = sorted(slots, key=lambda slot: int(slot.index))
-        read = [read_call(slot.id, slot.name.strip(), "".join(slot.arguments)) for slot in slots]
-        return list(zip(distinct(read), (slot.extra for slot in slots), strict=True))
+        read = [parse_call(slot.id, slot.name.strip(), "".join(slot.arguments)) for slot in slots]
+        return list(zip(make_ids_unique(read), (slot.extra for slot in slots), strict=True))
 
     def __len__(self) -> int:
         return len(self._slots)
 
-    def _find(self, index: Any, call_id: str, name: str, arguments: str) -> _Slot:
+    def _find(self, index: Any, call_id: str, name: str, arguments: str) -> _PartialCall:
         near = [slot for slot in self._slots if index is None or slot.index == index]
         slot = next((slot for slot in near if call_id and slot.id == call_id), near[-1] if near else None)
         if slot is None or _is_another(slot, call_id, name, arguments, counted=index is not None):
-            slot = _Slot(index)
+            slot = _PartialCall(index)
             self._slots.append(slot)
         return slot
 
 
-def _is_another(slot: _Slot, call_id: str, name: str, arguments: str, *, counted: bool) -> bool:
+def _is_another(slot: _PartialCall, call_id: str, name: str, arguments: str, *, counted: bool) -> bool:
     """Whether a piece begins a new call, although its index (or the want of one) points at this one."""
     if call_id and slot.id and call_id != slot.id:
         return True
@@ -150,19 +150,19 @@ class ChatStreamParser:
         """Whether at least one call has begun."""
         return len(self._assembler) > 0
 
-    def take(self, value: Any) -> Sequence[Delta]:
+    def feed(self, value: Any) -> Sequence[Delta]:
         """Take a ``chat.completion.chunk``, or a whole ``chat.completion``."""
         try:
-            chunk = checked(value)
+            chunk = require_object(value)
         except StreamedError as told:
             if not self._may_be_asked_again(told.value):
                 raise
             self.paused = True
             return ()
         if usage := chunk.get("usage"):
-            self._usage = count(usage)
+            self._usage = parse_usage(usage)
         elif isinstance(groq := chunk.get("x_groq"), dict) and groq.get("usage"):
-            self._usage = count(groq["usage"])
+            self._usage = parse_usage(groq["usage"])
         choices = chunk.get("choices")
         choice = choices[0] if choices and isinstance(choices, list) else None
         if not isinstance(choice, dict):
@@ -172,13 +172,13 @@ class ChatStreamParser:
         if finish := choice.get("finish_reason"):
             self._finish = str(finish).lower()
         if usage := choice.get("usage"):
-            self._usage = count(usage)
+            self._usage = parse_usage(usage)
         delta = choice.get("delta")
         if delta is None:
             delta = choice.get("message")
         return self._delta(delta) if delta and isinstance(delta, dict) else ()
 
-    def end(self, notes: Sequence[str]) -> Sequence[Delta]:
+    def finish(self, notes: Sequence[str]) -> Sequence[Delta]:
         """Give the calls, if the reply is whole, and the `Completion`."""
         finish, said = self._outcome(), [*notes, *self._notes]
         if finish is FinishReason.CUT and self._finish:
@@ -208,9 +208,9 @@ class ChatStreamParser:
         """Whether it failed for a call the endpoint could not read itself (Groq), before anything was said."""
         error = told.get("error") if isinstance(told, dict) else None
         failed = isinstance(error, dict) and error.get("code") == CALL_UNREADABLE
-        if not failed or self._begun or ASKED_AGAIN in self._notes:
+        if not failed or self._begun or RETRY_NOTE in self._notes:
             return False
-        self._notes.append(ASKED_AGAIN)
+        self._notes.append(RETRY_NOTE)
         return True
 
     def _delta(self, delta: Mapping[str, Any]) -> list[Delta]:
@@ -227,7 +227,7 @@ class ChatStreamParser:
             if content:
                 deltas.append(TextChunk(content))
         elif content:
-            deltas.extend(_of_parts(content))
+            deltas.extend(_parse_parts(content))
         return deltas
 
     def _beside_text(self, delta: Mapping[str, Any]) -> list[Delta]:
@@ -251,7 +251,7 @@ class ChatStreamParser:
         if legacy := delta.get("function_call"):
             self._assembler.add({"index": 0, "function": legacy})
         if isinstance(details := delta.get("reasoning_details"), list):
-            merge_details(self._details, details)
+            merge_reasoning_details(self._details, details)
         if isinstance(custom := delta.get("custom_content"), dict):
             if custom.get("state"):
                 self._message["custom_content"] = {"state": custom["state"]}
@@ -266,7 +266,7 @@ class ChatStreamParser:
             self._notes.append(f"the deployment attached: {', '.join(part for part in said if part)}")
 
 
-def merge_details(known: list[Any], more: Sequence[Any]) -> None:
+def merge_reasoning_details(known: list[Any], more: Sequence[Any]) -> None:
     """Put OpenRouter's ``reasoning_details`` together: pieces of one detail have its index and type."""
     for detail in more:
         last = known[-1] if known else None
@@ -285,7 +285,7 @@ def merge_details(known: list[Any], more: Sequence[Any]) -> None:
             known.append(dict(detail) if isinstance(detail, dict) else detail)
 
 
-def _of_parts(content: Any) -> list[Delta]:
+def _parse_parts(content: Any) -> list[Delta]:
     """Read content that is a list of parts (Mistral), some of which are reasoning."""
     deltas: list[Delta] = []
     for part in content if isinstance(content, list) else [content]:

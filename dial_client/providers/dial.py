@@ -32,7 +32,7 @@ from dial_client.settings.config_types import Wire
 
 log = get_logger(__name__)
 
-_PATIENCE = 5.0
+_DESCRIPTION_TIMEOUT = 5.0
 """Seconds a core has to say what a deployment is."""
 
 
@@ -141,7 +141,7 @@ class DialProvider:
                 said = await self._described()
                 features = said.get("features")
                 self._features = features if isinstance(features, dict) else {}
-                self._inner = self._over(self._wire or _best_wire(said, self._features))
+                self._inner = self._over(self._wire or _choose_wire(said, self._features))
                 log.debug("deployment", model=self._model, wire=self._inner.wire, described=bool(said))
             return self._inner
 
@@ -149,7 +149,9 @@ class DialProvider:
         """Give what the core says of the deployment; nothing where it does not say: that alone ends no turn."""
         connection = HttpTransport(replace(self._endpoint, query={}))
         try:
-            said = await connection.get(f"/openai/deployments/{quote(self._model, safe='')}", timeout=_PATIENCE)
+            said = await connection.get(
+                f"/openai/deployments/{quote(self._model, safe='')}", timeout=_DESCRIPTION_TIMEOUT
+            )
         except ProviderError as error:
             log.debug("deployment_not_described", model=self._model, status=error.status, code=error.code)
             return {}
@@ -198,7 +200,7 @@ class _DeploymentProvider(ChatProvider):
         return f"/openai/deployments/{quote(self._model, safe='')}/chat/completions"
 
 
-def _best_wire(said: Mapping[str, Any], features: Mapping[str, Any]) -> Wire:
+def _choose_wire(said: Mapping[str, Any], features: Mapping[str, Any]) -> Wire:
     """Give the wire that carries most.
 
     Responses before all: OpenAI's current models have tools beside reasoning there only. Then Messages, where thinking

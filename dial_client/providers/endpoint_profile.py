@@ -101,7 +101,7 @@ ANTHROPIC = EndpointProfile(
 MESSAGES = EndpointProfile(api_version="2026-10-21", max_tokens=8_192, documents=True)
 
 
-def with_quirks(profile: EndpointProfile, quirks: Mapping[str, Any], where: str) -> EndpointProfile:
+def apply_quirks(profile: EndpointProfile, quirks: Mapping[str, Any], where: str) -> EndpointProfile:
     """Give the profile with the user's flags in place of its own.
 
     Args:
@@ -113,29 +113,29 @@ def with_quirks(profile: EndpointProfile, quirks: Mapping[str, Any], where: str)
         ConfigError: there is no such flag, or it cannot have this value.
     """
     known = [flag.name for flag in fields(EndpointProfile)]
-    quirks = {name: value for name, value in quirks.items() if name not in _NEVER_NEEDED}
+    quirks = {name: value for name, value in quirks.items() if name not in _IGNORED_FLAGS}
     for name, value in quirks.items():
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
             raise ConfigError(f"{where}: there is no flag {name!r}", hint=hint)
-        if not is_flag(name, value):
+        if not is_valid_flag(name, value):
             expected = _CHOICES.get(name) or (type(_DEFAULTS[name]).__name__,)
             raise ConfigError(f"{where}.{name}: this is not a value for it", hint=f"expected {' or '.join(expected)}")
     lists = {name: tuple(value) for name, value in quirks.items() if isinstance(value, list)}
     return replace(profile, **(dict(quirks) | lists))
 
 
-_NEVER_NEEDED = frozenset({"forced_choice"})
+_IGNORED_FLAGS = frozenset({"forced_choice"})
 """Flags that change nothing, whatever they say: no call is ever forced here."""
 
-_SHORTEST_NAME = 16
+_MIN_NAME_LENGTH = 16
 """Characters that a tool's name must be allowed, so that names which are cut still differ."""
 
 _CHOICES: Mapping[str, tuple[str, ...]] = {
     "tools": ("native", "text"),
     "schema_dialect": ("full", "openai", "gemini"),
-    "tool_name_len": (f"a number from {_SHORTEST_NAME} to 128",),
+    "tool_name_len": (f"a number from {_MIN_NAME_LENGTH} to 128",),
     "tool_name_re": ("a regular expression",),
     "parallel": ("omit", "send_true", "false"),
     "tool_content": ("str", "parts"),
@@ -148,7 +148,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def is_flag(name: str, value: Any) -> bool:
+def is_valid_flag(name: str, value: Any) -> bool:
     """Return whether this is a value of that flag."""
     match name:
         case "max_tokens":
@@ -162,7 +162,7 @@ def is_flag(name: str, value: Any) -> bool:
         case "extra_body" | "unsigned_call":
             return isinstance(value, Mapping)
         case "tool_name_len":
-            return isinstance(value, int) and not isinstance(value, bool) and _SHORTEST_NAME <= value <= 128
+            return isinstance(value, int) and not isinstance(value, bool) and _MIN_NAME_LENGTH <= value <= 128
         case "tool_name_re":
             return isinstance(value, str) and _is_pattern(value)
         case "tools" | "schema_dialect" | "parallel" | "tool_content" | "echo_reasoning" | "max_tokens_field":

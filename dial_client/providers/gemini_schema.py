@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from dial_client.providers.openai_schema import Schema, Subset
+from dial_client.providers.openai_schema import Schema, SubsetWriter
 
 _FORM = ("type", "properties", "required", "items", "enum")
 """Keywords that cannot stand beside ``anyOf``."""
@@ -19,7 +19,7 @@ _TYPE_BY_KEYWORD = {
 }  # fmt: skip
 
 
-class GeminiSubset(Subset):
+class GeminiSubsetWriter(SubsetWriter):
     """Writes one tool's parameters for Gemini."""
 
     known: ClassVar[frozenset[str]] = frozenset(

@@ -9,25 +9,25 @@ import json
 import re
 from collections.abc import Callable
 
-from dial_client.providers.tool_call_codec import clean
+from dial_client.providers.tool_call_codec import replace_surrogates
 
-_NEXT_LINE = "\n"
+_NEWLINE = "\n"
 _KEY = re.compile(r'"([^"\\]{0,200})"[ \t\r\n]*:[ \t\r\n]*')
-_LONGEST_KEY = 256
+_MAX_KEY = 256
 """Characters in which a key has come to its end; what is longer is no object of this kind."""
 _PLAIN = re.compile(r'[^"\\]+')
 _ESCAPE = re.compile(r'\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\["\\/bfnrt]')
-_HALF = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u(?:[dD](?:[c-fC-F][0-9a-fA-F]?)?)?)?)?\Z")
-_LONGEST_ESCAPE = 12
+_HALF_ESCAPE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u(?:[dD](?:[c-fC-F][0-9a-fA-F]?)?)?)?)?\Z")
+_MAX_ESCAPE = 12
 _SPACE = " \t\r\n"
 
 
-class LabelledLines:
+class JsonToLines:
     """Turns an object into lines as it comes. What does not begin like one passes as it is."""
 
     def __init__(self) -> None:
         self._held = ""
-        self._step: Callable[[], str | None] = self._begin
+        self._step: Callable[[], str | None] = self._read_start
         self._has_lines = False
         self._depth = 0
         self._in_string = False
@@ -41,63 +41,63 @@ class LabelledLines:
             said.append(more)
         return "".join(said)
 
-    def _taken(self, count: int) -> str:
+    def _consume(self, count: int) -> str:
         taken, self._held = self._held[:count], self._held[count:]
         return taken
 
-    def _begin(self) -> str | None:
+    def _read_start(self) -> str | None:
         self._held = self._held.lstrip(_SPACE)
         if self._held.startswith("{"):
-            self._taken(1)
-            self._step = self._key
+            self._consume(1)
+            self._step = self._read_key
         elif self._held:
-            self._step = self._as_it_is
+            self._step = self._read_plain_text
         return "" if self._held else None
 
-    def _as_it_is(self) -> str:
-        return self._taken(len(self._held))
+    def _read_plain_text(self) -> str:
+        return self._consume(len(self._held))
 
-    def _key(self) -> str | None:
+    def _read_key(self) -> str | None:
         self._held = self._held.lstrip(f"{_SPACE},")
         key = _KEY.match(self._held)
         if key is None:
             if self._held.startswith("}"):
-                self._step = self._behind
-            elif self._held and (self._held[0] != '"' or len(self._held) > _LONGEST_KEY):
-                self._step = self._as_it_is
+                self._step = self._skip_rest
+            elif self._held and (self._held[0] != '"' or len(self._held) > _MAX_KEY):
+                self._step = self._read_plain_text
             else:
                 return None
             return ""
-        label = f"{_NEXT_LINE if self._has_lines else ''}{key[1]}: "
-        self._has_lines, self._step = True, self._value
-        self._taken(key.end())
+        label = f"{_NEWLINE if self._has_lines else ''}{key[1]}: "
+        self._has_lines, self._step = True, self._read_value
+        self._consume(key.end())
         return label
 
-    def _value(self) -> str | None:
+    def _read_value(self) -> str | None:
         self._held = self._held.lstrip(_SPACE)
         if not self._held:
             return None
         if self._held.startswith('"'):
-            self._taken(1)
-            self._step = self._string
+            self._consume(1)
+            self._step = self._read_string
         else:
-            self._depth, self._in_string, self._is_escaped, self._step = 0, False, False, self._other
+            self._depth, self._in_string, self._is_escaped, self._step = 0, False, False, self._read_literal
         return ""
 
-    def _string(self) -> str | None:
+    def _read_string(self) -> str | None:
         if plain := _PLAIN.match(self._held):
-            return self._taken(plain.end())
+            return self._consume(plain.end())
         if self._held.startswith('"'):
-            self._taken(1)
-            self._step = self._key
+            self._consume(1)
+            self._step = self._read_key
             return ""
-        if _HALF.match(self._held):
+        if _HALF_ESCAPE.match(self._held):
             return None  # the other half of a pair may be on its way
         if escape := _ESCAPE.match(self._held):
-            return clean(json.loads(f'"{self._taken(escape.end())}"'))
-        return self._taken(1) if len(self._held) >= _LONGEST_ESCAPE else None
+            return replace_surrogates(json.loads(f'"{self._consume(escape.end())}"'))
+        return self._consume(1) if len(self._held) >= _MAX_ESCAPE else None
 
-    def _other(self) -> str:
+    def _read_literal(self) -> str:
         """Pass a value that is no string as it is written, up to where it ends."""
         for at, char in enumerate(self._held):
             if self._in_string:
@@ -110,10 +110,10 @@ class LabelledLines:
             elif self._depth and char in "}]":
                 self._depth -= 1
             elif not self._depth and char in ",}":
-                self._step = self._key
-                return self._taken(at)
-        return self._taken(len(self._held))
+                self._step = self._read_key
+                return self._consume(at)
+        return self._consume(len(self._held))
 
-    def _behind(self) -> str:
+    def _skip_rest(self) -> str:
         self._held = ""
         return ""

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dial_client.messages import IMAGE_TYPES, PDF, FilePart, ImagePart, Part, TextPart, describe, media_type
-from dial_client.providers.tool_call_codec import clean
+from dial_client.providers.tool_call_codec import replace_surrogates
 
 MAX_IMAGE = 5 * 1024 * 1024
 """Characters of base64 an image may have (the Messages API; others take more)."""
-MAX_TOGETHER = 28 * 1024 * 1024
+MAX_TOTAL = 28 * 1024 * 1024
 """Characters of base64 in one request, and so of one document: the Messages API takes requests of 32 MB."""
-MAX_SHOWN = 20
+MAX_PARTS = 20
 """Images and documents in one request (with more than 20, the Messages API takes only small images)."""
 
 _ALPHABET = (string.ascii_letters + string.digits + "+/").encode()
@@ -29,16 +29,16 @@ _HEADER = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Described(TextPart):
+class MediaDescription(TextPart):
     """A line in place of what the model is not shown."""
 
 
-def in_words(part: ImagePart | FilePart, why: str = "it cannot be shown to the model") -> Described:
+def describe_media(part: ImagePart | FilePart, why: str = "it cannot be shown to the model") -> MediaDescription:
     """Give the line that stands where an image or a document does not."""
-    return Described(f"[{clean(describe(part))}: {why}]")
+    return MediaDescription(f"[{replace_surrogates(describe(part))}: {why}]")
 
 
-def shown(part: Part, *, images: bool, documents: bool) -> Part:
+def to_accepted_part(part: Part, *, images: bool, documents: bool) -> Part:
     """Give a part as every endpoint takes it that takes its kind, or the line in its place.
 
     Args:
@@ -47,20 +47,20 @@ def shown(part: Part, *, images: bool, documents: bool) -> Part:
         documents: whether documents are taken.
     """
     if isinstance(part, TextPart):
-        return TextPart(clean(part.text))
+        return TextPart(replace_surrogates(part.text))
     data = "".join(part.data.split())  # base64 in lines, as in mail
-    if not (images or documents) or len(data) > MAX_TOGETHER:
-        return in_words(part)
-    head = _head(data)
-    kind = _kind_of(head) or media_type(part.mime_type)
+    if not (images or documents) or len(data) > MAX_TOTAL:
+        return describe_media(part)
+    head = _decode_start(data)
+    kind = _detect_image_type(head) or media_type(part.mime_type)
     if images and head and kind in IMAGE_TYPES and len(data) <= MAX_IMAGE:
         return ImagePart(data, kind)
     if documents and b"%PDF-" in head and kind == PDF:
-        return FilePart(data, kind, _title(part))
-    return in_words(part)
+        return FilePart(data, kind, _document_title(part))
+    return describe_media(part)
 
 
-def _head(data: str) -> bytes:
+def _decode_start(data: str) -> bytes:
     """Give the first bytes of what is base64 as a whole; nothing where it is not."""
     rest = data.encode("ascii", "replace").translate(None, _ALPHABET)
     if len(data) % 4 or rest not in (b"", b"=", b"==") or not data.endswith(rest.decode()):
@@ -68,7 +68,7 @@ def _head(data: str) -> bytes:
     return binascii.a2b_base64(data[: _HEADER // 3 * 4])
 
 
-def _kind_of(head: bytes) -> str | None:
+def _detect_image_type(head: bytes) -> str | None:
     """Give the kind of image the first bytes tell of; None for anything else."""
     if head.startswith(b"\x89PNG\r\n\x1a\n"):
         return "image/png"
@@ -79,14 +79,14 @@ def _kind_of(head: bytes) -> str | None:
     return "image/webp" if head.startswith(b"RIFF") and head[8:12] == b"WEBP" else None
 
 
-def _title(part: ImagePart | FilePart) -> str:
+def _document_title(part: ImagePart | FilePart) -> str:
     """Give the name of a document as endpoints want it: one line, not too long, and it says that it is a PDF."""
-    name = "" if isinstance(part, ImagePart) else " ".join(clean(part.name).split())
+    name = "" if isinstance(part, ImagePart) else " ".join(replace_surrogates(part.name).split())
     name = name[:_MAX_TITLE].strip() or "document"
     return name if name.lower().endswith(".pdf") else f"{name}.pdf"
 
 
-def too_old(sizes: Sequence[int]) -> int:
+def count_expired(sizes: Sequence[int]) -> int:
     """Give how many of a conversation's images and documents are told in words, oldest first.
 
     As many as the limits want, and then some: whenever one is too many, half of the room is freed. That is found by
@@ -99,9 +99,9 @@ def too_old(sizes: Sequence[int]) -> int:
     first = together = 0
     for at, size in enumerate(sizes):
         together += size
-        if at - first < MAX_SHOWN and together <= MAX_TOGETHER:
+        if at - first < MAX_PARTS and together <= MAX_TOTAL:
             continue
-        while first < at and (at - first >= MAX_SHOWN // 2 or together > MAX_TOGETHER // 2):
+        while first < at and (at - first >= MAX_PARTS // 2 or together > MAX_TOTAL // 2):
             together -= sizes[first]
             first += 1
     return first

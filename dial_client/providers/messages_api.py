@@ -14,8 +14,8 @@ from dial_client.model import ModelRequest, ToolChoice
 from dial_client.providers.endpoint_profile import ANTHROPIC, EndpointProfile
 from dial_client.providers.http.http_provider import HttpProvider
 from dial_client.providers.messages_stream import MessagesStreamParser
-from dial_client.providers.tool_call_codec import clean, scrub
-from dial_client.providers.wire_history import NO_TEXT, AssistantStep, Result, UserStep, tidy
+from dial_client.providers.tool_call_codec import replace_surrogates, to_plain_json
+from dial_client.providers.wire_history import NO_TEXT, AssistantStep, Result, UserStep, normalize
 
 _ID = r"[a-zA-Z0-9_-]{1,64}"
 _DEFAULT_MAX_TOKENS = 8_192
@@ -33,29 +33,29 @@ class MessagesProvider(HttpProvider):
     def _path(self) -> str:
         return "/messages" if self._endpoint.base_url.endswith("/v1") else "/v1/messages"
 
-    def _reply(self) -> MessagesStreamParser:
+    def _new_parser(self) -> MessagesStreamParser:
         return MessagesStreamParser()
 
-    def _tool(self, tool: ToolSpec) -> dict[str, Any]:
+    def _encode_tool(self, tool: ToolSpec) -> dict[str, Any]:
         said: dict[str, Any] = {"name": tool.name, "input_schema": dict(tool.input_schema or {"type": "object"})}
-        if self._lessons.profile.strict:
+        if self._adaptation.profile.strict:
             said["strict"] = True
         if tool.deferred:
             said["defer_loading"] = True
         return said | {"description": tool.description} if tool.description else said
 
-    def _fields(self, request: ModelRequest, notes: list[str], *, has_tools: bool) -> dict[str, Any]:
-        profile = self._lessons.profile
+    def _request_fields(self, request: ModelRequest, notes: list[str], *, has_tools: bool) -> dict[str, Any]:
+        profile = self._adaptation.profile
         messages = to_wire(request.messages, self._name, profile, notes)
-        limit = self._limit(request) or _DEFAULT_MAX_TOKENS
+        limit = self._max_reply_tokens(request) or _DEFAULT_MAX_TOKENS
         fields: dict[str, Any] = {"model": self._model, "max_tokens": limit, "messages": messages}
         fields["stream"] = request.stream or limit > _MAX_UNSTREAMED_TOKENS
-        if system := clean(request.instruction_text):
+        if system := replace_surrogates(request.instruction_text):
             fields["system"] = system
         if has_tools:
             if request.tool_choice is ToolChoice.NONE:
                 fields["tool_choice"] = {"type": "none"}
-        elif names := _called(messages):
+        elif names := _called_tools(messages):
             # A history with calls wants tools to go with it (Bedrock refuses it otherwise).
             fields["tools"] = [{"name": name, "input_schema": {"type": "object"}} for name in names]
             fields["tool_choice"] = {"type": "none"}
@@ -63,10 +63,10 @@ class MessagesProvider(HttpProvider):
             fields["cache_control"] = {"type": "ephemeral"}
         if request.stop and (stop := [text for text in request.stop if text.strip()]):
             fields["stop_sequences"] = stop
-        return fields | self._sampled()
+        return fields | self._sampling_fields()
 
-    def _going_on(self, fields: dict[str, Any], _reply: Any) -> dict[str, Any]:
-        if blocks := fit_blocks(_reply.blocks):
+    def _continue_reply(self, fields: dict[str, Any], parser: Any) -> dict[str, Any]:
+        if blocks := drop_empty_blocks(parser.blocks):
             fields["messages"].append({"role": "assistant", "content": blocks})
         return fields
 
@@ -85,21 +85,21 @@ def to_wire(
         profile: what the endpoint takes.
         notes: is told what the model is not shown.
     """
-    steps = tidy(messages, provider_name, _ID, profile, notes)
+    steps = normalize(messages, provider_name, _ID, profile, notes)
     wire: list[dict[str, Any]] = []
     if not isinstance(steps[0], UserStep):
-        _add(wire, "user", [{"type": "text", "text": NO_TEXT}])
+        _append_blocks(wire, "user", [{"type": "text", "text": NO_TEXT}])
     for step in steps:
         if isinstance(step, UserStep):
-            _add(wire, "user", [_part(part) for part in step.parts])
+            _append_blocks(wire, "user", [_part(part) for part in step.parts])
             continue
-        _add(wire, "assistant", _echoed(step) or _rebuilt(step))
+        _append_blocks(wire, "assistant", _echo_blocks(step) or _build_blocks(step))
         for call, result in zip(step.calls, step.results, strict=True):
-            _add(wire, "user", [_result(call.id, result)])
+            _append_blocks(wire, "user", [_tool_result(call.id, result)])
     return wire
 
 
-def fit_blocks(blocks: Sequence[Any]) -> list[dict[str, Any]]:
+def drop_empty_blocks(blocks: Sequence[Any]) -> list[dict[str, Any]]:
     """Give blocks as they came, apart from texts that are empty, which the API does not take back."""
     return [
         block
@@ -110,9 +110,9 @@ def fit_blocks(blocks: Sequence[Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _echoed(step: AssistantStep) -> list[dict[str, Any]]:
+def _echo_blocks(step: AssistantStep) -> list[dict[str, Any]]:
     """Give the blocks as they came, if they have the very calls that are answered; only their ids are made fit."""
-    blocks = fit_blocks(step.echo) if isinstance(step.echo, list) else []
+    blocks = drop_empty_blocks(step.echo) if isinstance(step.echo, list) else []
     if [block.get("id") for block in blocks if block.get("type") == "tool_use"] != list(step.asked_as):
         return []
     calls = iter(step.calls)
@@ -121,13 +121,13 @@ def _echoed(step: AssistantStep) -> list[dict[str, Any]]:
         if block.get("type") == "tool_use":
             call = next(calls)
             same = block.get("input") if isinstance(block.get("input"), dict) else call.arguments
-            fit.append(block | {"id": call.id, "name": call.name, "input": scrub(same)})
+            fit.append(block | {"id": call.id, "name": call.name, "input": to_plain_json(same)})
         else:
-            fit.append(scrub(block))
+            fit.append(to_plain_json(block))
     return fit
 
 
-def _rebuilt(step: AssistantStep) -> list[dict[str, Any]]:
+def _build_blocks(step: AssistantStep) -> list[dict[str, Any]]:
     blocks: list[dict[str, Any]] = [{"type": "text", "text": step.text}] if step.text else []
     uses = (
         {"type": "tool_use", "id": call.id, "name": call.name, "input": dict(call.arguments)} for call in step.calls
@@ -135,7 +135,7 @@ def _rebuilt(step: AssistantStep) -> list[dict[str, Any]]:
     return [*blocks, *uses]
 
 
-def _result(call_id: str, result: Result) -> dict[str, Any]:
+def _tool_result(call_id: str, result: Result) -> dict[str, Any]:
     parts = [_part(part) for part in result.parts]
     content: Any = parts[0]["text"] if len(parts) == 1 and parts[0]["type"] == "text" else parts
     block = {"type": "tool_result", "tool_use_id": call_id, "content": content}
@@ -153,7 +153,7 @@ def _part(part: Part) -> dict[str, Any]:
             return {"type": "document", "source": source, "title": name}
 
 
-def _add(wire: list[dict[str, Any]], role: str, blocks: list[dict[str, Any]]) -> None:
+def _append_blocks(wire: list[dict[str, Any]], role: str, blocks: list[dict[str, Any]]) -> None:
     """Add blocks; to the message before, if its role is the same: a round's results have to be one message."""
     if wire and wire[-1]["role"] == role:
         wire[-1]["content"].extend(blocks)
@@ -161,6 +161,6 @@ def _add(wire: list[dict[str, Any]], role: str, blocks: list[dict[str, Any]]) ->
         wire.append({"role": role, "content": blocks})
 
 
-def _called(messages: Sequence[dict[str, Any]]) -> list[str]:
+def _called_tools(messages: Sequence[dict[str, Any]]) -> list[str]:
     blocks = (block for message in messages for block in message["content"])
     return sorted({str(block["name"]) for block in blocks if block.get("type") == "tool_use"})

@@ -8,9 +8,9 @@ from typing import Any
 
 from dial_client.messages import ToolCallRequest, Usage
 from dial_client.model import CallChunk, Completion, Delta, FinishReason, ReasoningChunk, TextChunk
-from dial_client.providers.http.provider_errors import checked
-from dial_client.providers.tool_call_codec import distinct, read_call
-from dial_client.providers.usage import number
+from dial_client.providers.http.provider_errors import require_object
+from dial_client.providers.tool_call_codec import make_ids_unique, parse_call
+from dial_client.providers.usage import first_number
 
 _FINISHES = {
     "end_turn": FinishReason.STOP,
@@ -45,7 +45,7 @@ class _Block:
     def call(self) -> ToolCallRequest:
         """Give the call that the block is."""
         arguments = "".join(self.json) or self.start.get("input")
-        return read_call(_text(self.start.get("id")), _text(self.start.get("name")), arguments)
+        return parse_call(_text(self.start.get("id")), _text(self.start.get("name")), arguments)
 
 
 class MessagesStreamParser:
@@ -69,9 +69,9 @@ class MessagesStreamParser:
         """Whether at least one call has begun."""
         return any(block.start.get("type") == "tool_use" for block in self._current.values())
 
-    def take(self, value: Any) -> Sequence[Delta]:
+    def feed(self, value: Any) -> Sequence[Delta]:
         """Take an event, or a whole message."""
-        event = checked(value)
+        event = require_object(value)
         match event.get("type"):
             case "content_block_delta":
                 return self._grow(event.get("index"), event.get("delta"))
@@ -90,24 +90,24 @@ class MessagesStreamParser:
                 return deltas
         return ()
 
-    def end(self, notes: Sequence[str]) -> Sequence[Delta]:
+    def finish(self, notes: Sequence[str]) -> Sequence[Delta]:
         """Give the calls, if the reply is whole, and the `Completion`."""
         finish = _FINISHES.get(self._finish or ("end_turn" if self.ended else ""), FinishReason.CUT)
         said = [*notes, *self._notes]
         if finish is FinishReason.CUT and self._finish:
             said.append(f"the endpoint stopped with {self._finish[:40]!r}")
-        usage = self._spent + _count(self._usage)
+        usage = self._spent + _parse_usage(self._usage)
         asked = [block for block in self._current.values() if block.start.get("type") == "tool_use"]
         if finish is not FinishReason.STOP:
             if asked:
                 said.append("the reply is not whole: its tool calls are not run")
             return [Completion(finish, usage, notes=tuple(said))]
-        calls = distinct([block.call() for block in asked])
+        calls = make_ids_unique([block.call() for block in asked])
         for block, call in zip(asked, calls, strict=True):
             block.start["id"] = call.id
         echo = [*self.blocks, *(block.whole() for block in self._current.values())]
         finish = FinishReason.TOOL_CALLS if calls else finish
-        return [*(CallChunk(call) for call in calls), Completion(finish, usage, _needed(echo), tuple(said))]
+        return [*(CallChunk(call) for call in calls), Completion(finish, usage, _to_echo(echo), tuple(said))]
 
     def _message(self, message: Any) -> list[Delta]:
         """Take a message that begins, or is whole."""
@@ -166,27 +166,29 @@ class MessagesStreamParser:
             return
         self.paused = True
         self.blocks.extend(block.whole() for block in self._current.values())
-        self._spent, self._usage, self._current = self._spent + _count(self._usage), {}, {}
+        self._spent, self._usage, self._current = self._spent + _parse_usage(self._usage), {}, {}
 
     def _count(self, usage: Any) -> None:
         if isinstance(usage, Mapping):
             self._usage |= {name: tokens for name, tokens in usage.items() if tokens is not None}
 
 
-def _needed(blocks: list[dict[str, Any]]) -> list[dict[str, Any]] | None:
+def _to_echo(blocks: list[dict[str, Any]]) -> list[dict[str, Any]] | None:
     """Give the blocks, unless the message itself says all that is in them."""
     return None if all(block.get("type") in ("text", "tool_use") for block in blocks) else blocks
 
 
-def _count(usage: Mapping[str, Any]) -> Usage:
-    cached = number(usage, "cache_read_input_tokens")
+def _parse_usage(usage: Mapping[str, Any]) -> Usage:
+    cached = first_number(usage, "cache_read_input_tokens")
     details = usage.get("output_tokens_details")
-    written = number(usage, "cache_creation_input_tokens")
+    written = first_number(usage, "cache_creation_input_tokens")
     return Usage(
-        input_tokens=number(usage, "input_tokens") + written + cached,
-        output_tokens=number(usage, "output_tokens"),
+        input_tokens=first_number(usage, "input_tokens") + written + cached,
+        output_tokens=first_number(usage, "output_tokens"),
         cached_tokens=cached,
-        reasoning_tokens=number(details, "thinking_tokens", "reasoning_tokens") if isinstance(details, Mapping) else 0,
+        reasoning_tokens=first_number(details, "thinking_tokens", "reasoning_tokens")
+        if isinstance(details, Mapping)
+        else 0,
         cache_write_tokens=written,
     )
 

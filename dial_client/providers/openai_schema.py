@@ -9,17 +9,17 @@ import json
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-MAX_PLACES = 2_000
+MAX_SCHEMAS = 2_000
 """Schemas one tool's parameters may have once references are written out; a few lines can ask for 2^60."""
 MAX_DEPTH = 32
 """Levels of nesting once references are written out."""
-MAX_SAID = 300
+MAX_NOTE = 300
 """Characters of what is lost in one place."""
 
 Schema = dict[str, Any]
 
 
-class Subset:
+class SubsetWriter:
     """Writes one tool's parameters in what OpenAI documents."""
 
     known: ClassVar[frozenset[str]] = frozenset(
@@ -38,7 +38,7 @@ class Subset:
 
     def __init__(self, whole: Mapping[str, Any]) -> None:
         self.whole = whole
-        self._left = MAX_PLACES
+        self._left = MAX_SCHEMAS
 
     def parameters(self) -> tuple[Schema, str]:
         """Give the parameters, and in words what is lost at their top: no model reads a description there."""
@@ -127,14 +127,14 @@ class Subset:
         return said
 
 
-class StrictSubset(Subset):
+class StrictSubsetWriter(SubsetWriter):
     """Writes one tool's parameters as strict mode wants them: all properties required, and no others.
 
     A property that may be left out may be null in place of that; `arguments.coerced` takes such a null away again where
     the server's schema says of what type the property is.
     """
 
-    known: ClassVar[frozenset[str]] = Subset.known - {"default"}
+    known: ClassVar[frozenset[str]] = SubsetWriter.known - {"default"}
 
     def parameters(self) -> tuple[Schema, str]:
         """Give the parameters, and in words what is lost at their top."""
@@ -215,4 +215,4 @@ def _text(value: Any) -> str:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= MAX_SAID else f"{text[:MAX_SAID]}…"
+    return text if len(text) <= MAX_NOTE else f"{text[:MAX_NOTE]}…"

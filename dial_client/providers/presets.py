@@ -92,7 +92,7 @@ PRESETS: Mapping[str, Preset] = {
 }
 
 
-def named(name: str, where: str) -> Preset:
+def find_preset(name: str, where: str) -> Preset:
     """Give the preset of this name.
 
     Args:
@@ -109,7 +109,7 @@ def named(name: str, where: str) -> Preset:
     raise ConfigError(f"{where}: there is no preset {name!r}", hint=hint)
 
 
-def of_url(url: str) -> Preset:
+def preset_of_url(url: str) -> Preset:
     """Give what is known of an address by its host's name; `UNKNOWN` where that is nothing."""
     host = f".{(urlsplit(url).hostname or '').rstrip('.')}"
     return next((one for one in PRESETS.values() if any(host.endswith(f".{name}") for name in one.hosts)), UNKNOWN)

@@ -17,7 +17,7 @@ from dial_client.messages import FilePart, ImagePart, ToolSpec
 from dial_client.model import ModelRequest
 from dial_client.providers.endpoint_profile import EndpointProfile
 
-MAX_LESSONS = 32
+MAX_ADAPTATIONS = 32
 """Refusals one request is carried through; the next one is raised."""
 
 _OPTIONAL = (
@@ -57,9 +57,9 @@ class RequestAdaptation:
     profile: EndpointProfile
     required: frozenset[str] = frozenset()
     """Fields the wire cannot do without."""
-    left_out: set[str] = field(default_factory=set)
+    dropped_fields: set[str] = field(default_factory=set)
     """Fields of the body the endpoint does not take."""
-    bad_tools: set[str] = field(default_factory=set)
+    dropped_tools: set[str] = field(default_factory=set)
     """Tools the endpoint does not take."""
     max_tokens: int | None = None
     """Tokens of a reply the endpoint allows at most, where it has said so."""
@@ -73,7 +73,7 @@ class RequestAdaptation:
         self._change(tool_search=False)
         return True
 
-    def learn(
+    def adapt(
         self, error: ProviderError, request: ModelRequest, body: Mapping[str, Any], tools: Sequence[ToolSpec]
     ) -> str | None:
         """Draw a lesson from a refusal, and give what to tell the user; None where there is none to draw.
@@ -137,7 +137,7 @@ class RequestAdaptation:
         names = [tool.name for tool in tools]
         if most := re.search(r"\btools\b.{0,40}too long.{0,60}maximum length (\d+)", text):
             beyond = names[int(most[1]) :]
-            self.bad_tools.update(beyond)
+            self.dropped_tools.update(beyond)
             return f"the endpoint takes {most[1]} tools at most: the last {len(beyond)} left out" if beyond else None
         at = re.search(r"\bfunction_declarations\[(\d+)", text) or re.search(r"\btools?[\[.](\d+)", text)
         if at and int(at[1]) < len(names):
@@ -149,7 +149,7 @@ class RequestAdaptation:
             return None
         if not bad:
             return None
-        self.bad_tools.add(bad)
+        self.dropped_tools.add(bad)
         return f"the endpoint does not take the tool {bad}: it is left out"
 
     def _field(self, text: str, body: Mapping[str, Any]) -> str | None:
@@ -161,12 +161,12 @@ class RequestAdaptation:
         for name in _OPTIONAL:
             words = f"{name}|[Ee]ncrypted content" if name == "include" else name
             if name in body and name not in self.required and re.search(rf"\b(?:{words})\b", text):
-                self.left_out.add(name)
+                self.dropped_fields.add(name)
                 return f"the endpoint does not take {name}: it is left out"
         return None
 
     def _documents(self, text: str, request: ModelRequest) -> str | None:
-        if self.profile.documents and _DOCUMENTS.search(text) and _has(FilePart, request):
+        if self.profile.documents and _DOCUMENTS.search(text) and _has_part(FilePart, request):
             self._change(documents=False)
             return "the endpoint refused a document: the model is told what documents there were"
         return None
@@ -175,13 +175,13 @@ class RequestAdaptation:
         """Leave out what makes a request large; proxies often allow a megabyte."""
         profile = self.profile
         for flag, is_taken, kind in (("documents", profile.documents, FilePart), ("images", profile.images, ImagePart)):
-            if is_taken and _has(kind, request):
+            if is_taken and _has_part(kind, request):
                 self._change(**{flag: False})
                 return f"the request is too large for the endpoint: the model is told what {flag} there were"
         return None
 
     def _images(self, text: str, request: ModelRequest) -> str | None:
-        if self.profile.images and _IMAGES.search(text) and _has(ImagePart, request):
+        if self.profile.images and _IMAGES.search(text) and _has_part(ImagePart, request):
             self._change(images=False)
             return "the model does not take images: it is told what they were"
         return None
@@ -202,6 +202,6 @@ def without_echoes(error: ProviderError, request: ModelRequest) -> ModelRequest 
     return replace(request, messages=tuple(message.without_echo() for message in request.messages))
 
 
-def _has(kind: type[ImagePart | FilePart], request: ModelRequest) -> bool:
+def _has_part(kind: type[ImagePart | FilePart], request: ModelRequest) -> bool:
     contents = (message.content for message in request.messages if not isinstance(message.content, str))
     return any(isinstance(part, kind) for content in contents for part in content)

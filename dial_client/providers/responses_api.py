@@ -22,12 +22,12 @@ from dial_client.model import (
 )
 from dial_client.providers.endpoint_profile import OPENAI, EndpointProfile
 from dial_client.providers.http.http_provider import HttpProvider
-from dial_client.providers.http.provider_errors import StreamedError, checked
-from dial_client.providers.tool_call_codec import clean, distinct, json_text, read_call
-from dial_client.providers.usage import count
-from dial_client.providers.wire_history import AssistantStep, Result, UserStep, tidy
+from dial_client.providers.http.provider_errors import StreamedError, require_object
+from dial_client.providers.tool_call_codec import make_ids_unique, parse_call, replace_surrogates, to_json_text
+from dial_client.providers.usage import parse_usage
+from dial_client.providers.wire_history import AssistantStep, Result, UserStep, normalize
 
-_NOTHING = {"type": "object", "properties": {}}
+_NO_PARAMETERS = {"type": "object", "properties": {}}
 """The parameters of a tool without any; unlike chat completions, this API wants them said."""
 _ID = r"[a-zA-Z0-9_-]{1,64}"
 
@@ -41,32 +41,32 @@ class ResponsesProvider(HttpProvider):
     def _path(self) -> str:
         return "/responses"
 
-    def _reply(self) -> ResponsesStreamParser:
+    def _new_parser(self) -> ResponsesStreamParser:
         return ResponsesStreamParser()
 
-    def _tool(self, tool: ToolSpec) -> dict[str, Any]:
+    def _encode_tool(self, tool: ToolSpec) -> dict[str, Any]:
         # Where "strict" is not False the API may make optional arguments required, which servers need not take.
-        strict = self._lessons.profile.strict
-        parameters = dict(tool.input_schema or _NOTHING)
+        strict = self._adaptation.profile.strict
+        parameters = dict(tool.input_schema or _NO_PARAMETERS)
         said = {"type": "function", "name": tool.name, "parameters": parameters, "strict": strict}
         if tool.deferred:
             said["defer_loading"] = True
         return said | {"description": tool.description} if tool.description else said
 
-    def _fields(self, request: ModelRequest, notes: list[str], *, has_tools: bool) -> dict[str, Any]:
-        profile = self._lessons.profile
+    def _request_fields(self, request: ModelRequest, notes: list[str], *, has_tools: bool) -> dict[str, Any]:
+        profile = self._adaptation.profile
         items = to_wire(request.messages, self._name, profile, notes)
         fields: dict[str, Any] = {"model": self._model, "input": items, "stream": request.stream, "store": False}
         fields["include"] = ["reasoning.encrypted_content"]
-        if instructions := clean(request.instruction_text):
+        if instructions := replace_surrogates(request.instruction_text):
             fields["instructions"] = instructions
         if has_tools and request.tool_choice is ToolChoice.NONE:
             fields["tool_choice"] = "none"
         if has_tools and profile.parallel != "omit":
             fields["parallel_tool_calls"] = profile.parallel == "send_true"
-        if limit := self._limit(request):
+        if limit := self._max_reply_tokens(request):
             fields["max_output_tokens"] = limit
-        return fields | self._sampled()
+        return fields | self._sampling_fields()
 
 
 def to_wire(
@@ -80,20 +80,20 @@ def to_wire(
         profile: what the endpoint takes.
         notes: is told what the model is not shown.
     """
-    steps = tidy(messages, provider_name, _ID, profile, notes)
+    steps = normalize(messages, provider_name, _ID, profile, notes)
     items: list[dict[str, Any]] = []
     for step in steps:
         if isinstance(step, UserStep):
             items.append({"role": "user", "content": _content(step.parts)})
             continue
-        items.extend(_echoed(step) or _rebuilt(step))
+        items.extend(_echo_items(step) or _build_items(step))
         for call, result in zip(step.calls, step.results, strict=True):
             output = _output(result)
             items.append({"type": "function_call_output", "call_id": call.id, "output": output})
     return items
 
 
-def _echoed(step: AssistantStep) -> list[dict[str, Any]]:
+def _echo_items(step: AssistantStep) -> list[dict[str, Any]]:
     """Give the items as they came, if they have the very calls that are answered; ids and arguments are made fit."""
     items = step.echo if isinstance(step.echo, list) else []
     items = [item for item in items if isinstance(item, dict) and isinstance(item.get("type"), str)]
@@ -105,18 +105,18 @@ def _echoed(step: AssistantStep) -> list[dict[str, Any]]:
         if item.get("type") == "function_call":
             call = next(calls)
             arguments = _text(item.get("arguments"))
-            if not arguments.strip() or read_call(call.id, call.name, arguments).unreadable is not None:
-                arguments = json_text(call.arguments)
+            if not arguments.strip() or parse_call(call.id, call.name, arguments).unreadable is not None:
+                arguments = to_json_text(call.arguments)
             fit.append(item | {"call_id": call.id, "name": call.name, "arguments": arguments})
         else:
             fit.append(item)
     return fit
 
 
-def _rebuilt(step: AssistantStep) -> list[dict[str, Any]]:
+def _build_items(step: AssistantStep) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = [{"role": "assistant", "content": step.text}] if step.text else []
     for call in step.calls:
-        arguments = json_text(call.arguments)
+        arguments = to_json_text(call.arguments)
         items.append({"type": "function_call", "call_id": call.id, "name": call.name, "arguments": arguments})
     return items
 
@@ -159,9 +159,9 @@ class ResponsesStreamParser:
         """Whether at least one call has begun."""
         return self._call_begun or any(item.get("type") == "function_call" for item in self._output())
 
-    def take(self, value: Any) -> Sequence[Delta]:
+    def feed(self, value: Any) -> Sequence[Delta]:
         """Take an event, or a whole ``response``."""
-        event = checked(value)
+        event = require_object(value)
         match event.get("type"):
             case "response.output_text.delta" | "response.refusal.delta":
                 return self._text_delta(event)
@@ -178,18 +178,18 @@ class ResponsesStreamParser:
                 return self._last(event)
         return ()
 
-    def end(self, notes: Sequence[str]) -> Sequence[Delta]:
+    def finish(self, notes: Sequence[str]) -> Sequence[Delta]:
         """Give the calls, if the reply is whole, and the `Completion`."""
         response = self._response or {}
         items = self._output()
-        finish, said = _finish(response, items), list(notes)
-        usage = count(response.get("usage")) if self._response else Usage()
+        finish, said = _finish_reason(response, items), list(notes)
+        usage = parse_usage(response.get("usage")) if self._response else Usage()
         found = [item for item in items if item.get("type") == "function_call"]
         if finish is not FinishReason.STOP:
             if self.has_calls:
                 said.append("the reply is not whole: its tool calls are not run")
             return [Completion(finish, usage, notes=tuple(said))]
-        calls = distinct([_call_of(item) for item in found])
+        calls = make_ids_unique([_parse_item_call(item) for item in found])
         for item, call in zip(found, calls, strict=True):
             item["call_id"] = call.id
         finish = FinishReason.TOOL_CALLS if calls else finish
@@ -220,10 +220,10 @@ class ResponsesStreamParser:
             raise StreamedError(self._response)
         deltas: list[Delta] = []
         items = self._output()
-        reasoning = [text for item in items if item.get("type") == "reasoning" for text in _reasoning_of(item)]
+        reasoning = [text for item in items if item.get("type") == "reasoning" for text in _reasoning_texts(item)]
         if reasoning and not self._streamed_reasoning:
             deltas.append(ReasoningChunk("\n\n".join(reasoning)))
-        text = [text for item in items if item.get("type") == "message" if (text := _text_of(item))]
+        text = [text for item in items if item.get("type") == "message" if (text := _message_text(item))]
         if text and not self._streamed_text:
             deltas.append(TextChunk("\n\n".join(text)))
         return deltas
@@ -236,7 +236,7 @@ class ResponsesStreamParser:
         return [item for item in output if isinstance(item, dict)] if isinstance(output, list) else []
 
 
-def _finish(response: dict[str, Any], items: Sequence[dict[str, Any]]) -> FinishReason:
+def _finish_reason(response: dict[str, Any], items: Sequence[dict[str, Any]]) -> FinishReason:
     status = response.get("status")
     if status == "incomplete":
         reason = (response.get("incomplete_details") or {}).get("reason")
@@ -245,29 +245,29 @@ def _finish(response: dict[str, Any], items: Sequence[dict[str, Any]]) -> Finish
         return FinishReason.CUT
     if any(item.get("status") == "incomplete" for item in items):
         return FinishReason.CUT
-    refused = (part.get("type") == "refusal" for item in items for part in _parts(item))
+    refused = (part.get("type") == "refusal" for item in items for part in _content_parts(item))
     return FinishReason.REFUSED if any(refused) else FinishReason.STOP
 
 
-def _call_of(item: dict[str, Any]) -> ToolCallRequest:
-    return read_call(
+def _parse_item_call(item: dict[str, Any]) -> ToolCallRequest:
+    return parse_call(
         _text(item.get("call_id")) or _text(item.get("id")), _text(item.get("name")), item.get("arguments")
     )
 
 
-def _parts(item: dict[str, Any]) -> list[dict[str, Any]]:
+def _content_parts(item: dict[str, Any]) -> list[dict[str, Any]]:
     content = item.get("content")
     return [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
 
 
-def _text_of(item: dict[str, Any]) -> str:
-    return "".join(_text(part.get("text")) or _text(part.get("refusal")) for part in _parts(item))
+def _message_text(item: dict[str, Any]) -> str:
+    return "".join(_text(part.get("text")) or _text(part.get("refusal")) for part in _content_parts(item))
 
 
-def _reasoning_of(item: dict[str, Any]) -> list[str]:
+def _reasoning_texts(item: dict[str, Any]) -> list[str]:
     summary = item.get("summary")
     parts = [part for part in summary if isinstance(part, dict)] if isinstance(summary, list) else []
-    return [text for part in (parts or _parts(item)) if (text := _text(part.get("text")))]
+    return [text for part in (parts or _content_parts(item)) if (text := _text(part.get("text")))]
 
 
 def _text(value: Any) -> str:

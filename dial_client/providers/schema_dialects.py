@@ -17,10 +17,10 @@ from dataclasses import replace
 from typing import Any
 
 from dial_client.messages import ToolSpec
-from dial_client.providers.openai_schema import StrictSubset, Subset
+from dial_client.providers.openai_schema import StrictSubsetWriter, SubsetWriter
 
 
-def spoken(tool: ToolSpec, dialect: str, *, strict: bool = False) -> ToolSpec:
+def to_dialect(tool: ToolSpec, dialect: str, *, strict: bool = False) -> ToolSpec:
     """Give the tool as it is said in a dialect: ``full``, ``openai`` or ``gemini``.
 
     Args:
@@ -30,13 +30,13 @@ def spoken(tool: ToolSpec, dialect: str, *, strict: bool = False) -> ToolSpec:
     """
     if dialect == "full" and not strict:
         return tool
-    said, lost = _subset(dialect, tool.input_schema, strict=strict).parameters()
+    said, lost = _subset_writer(dialect, tool.input_schema, strict=strict).parameters()
     return replace(tool, input_schema=said, description="\n\n".join(part for part in (tool.description, lost) if part))
 
 
-def _subset(dialect: str, schema: Mapping[str, Any], *, strict: bool) -> Subset:
+def _subset_writer(dialect: str, schema: Mapping[str, Any], *, strict: bool) -> SubsetWriter:
     if dialect != "gemini":
-        return StrictSubset(schema) if strict else Subset(schema)
-    from dial_client.providers.gemini_schema import GeminiSubset
+        return StrictSubsetWriter(schema) if strict else SubsetWriter(schema)
+    from dial_client.providers.gemini_schema import GeminiSubsetWriter
 
-    return GeminiSubset(schema)
+    return GeminiSubsetWriter(schema)

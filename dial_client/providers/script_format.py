@@ -17,7 +17,7 @@ from typing import Any
 from dial_client.errors import ConfigError, ProviderError
 from dial_client.messages import ToolCallRequest, Usage
 from dial_client.model import FinishReason
-from dial_client.providers.endpoint_profile import is_flag
+from dial_client.providers.endpoint_profile import is_valid_flag
 from dial_client.settings.config_types import Wire
 
 VERSION = 1
@@ -104,7 +104,7 @@ def read_file(path: str | os.PathLike[str]) -> Script:
         raise ConfigError(f"this is no JSON: {error}", path=name) from None
     if len(text) > MAX_BYTES:
         raise ConfigError(f"this is larger than {MAX_BYTES // 1024**2} MiB", path=name)
-    reader = _Reader(name)
+    reader = _ScriptReader(name)
     if _is_recording(text):
         return reader.recording(text)
     script = reader.json(text, 1)
@@ -129,7 +129,7 @@ def read_replies(replies: Sequence[Any], after: str, path: str) -> Script:
     """
     if after not in ("error", "repeat"):
         raise ConfigError("after: this is not a value for it", hint='expected "error" or "repeat"', path=path)
-    read = _Reader(path)
+    read = _ScriptReader(path)
     return Script(tuple(read.reply(said, f"replies[{at}]") for at, said in enumerate(replies)), after == "repeat")
 
 
@@ -152,7 +152,7 @@ def _is_recording(text: str) -> bool:
 
 
 @dataclass(slots=True)
-class _Reader:
+class _ScriptReader:
     """Reads parts of a script, and says what is wrong with them."""
 
     path: str
@@ -175,7 +175,7 @@ class _Reader:
             raise self.wrong("line 1.recording", f"version {VERSION}")
         flags = self.checked(head.get("flags", {}), "line 1.flags", _FLAGS)
         for name, flag in flags.items():
-            if not is_flag(name, flag) or (name == "tool_name_re" and not _SIMPLE_PATTERN.fullmatch(flag)):
+            if not is_valid_flag(name, flag) or (name == "tool_name_re" and not _SIMPLE_PATTERN.fullmatch(flag)):
                 raise self.wrong(f"line 1.flags.{name}", "a flag as a model's profile has it")
         flags = {name: tuple(flag) if isinstance(flag, list) else flag for name, flag in flags.items()}
         replies: list[ScriptedReply | WireReply] = []
@@ -252,13 +252,13 @@ class _Reader:
         if ("body" in known) == ("events" in known):
             raise self.wrong(where, "either body or events")
         if "events" in known:
-            body = "".join(f"data: {_data(event)}\n\n" for event in known["events"])
+            body = "".join(f"data: {_event_data(event)}\n\n" for event in known["events"])
         else:
             body = known["body"] if isinstance(known["body"], str) else json.dumps(known["body"])
         breaks = known.get("break", False)
         return WireReply(
             Wire(known["wire"]),
-            body.encode("utf-8", "surrogateescape" if _is_escaped(body) else "replace"),
+            body.encode("utf-8", "surrogateescape" if _has_escaped_bytes(body) else "replace"),
             known.get("status", 200),
             breaks if isinstance(breaks, str) else ("" if breaks else None),
             known.get("hang", False),
@@ -303,18 +303,18 @@ class _Reader:
                 raise self.wrong(f"{where}.{key}", f"only {', '.join(kinds)}")
             kind = kinds[key] if isinstance(kinds[key], tuple) else (kinds[key],)
             if not isinstance(value, kind) or (isinstance(value, bool) and not {bool, object} & set(kind)):
-                raise self.wrong(f"{where}.{key}", _named(kind))
+                raise self.wrong(f"{where}.{key}", _type_names(kind))
         return dict(said)
 
     def wrong(self, where: str, expected: str) -> ConfigError:
         return ConfigError(f"{where}: this cannot be", hint=f"expected {expected}", path=self.path)
 
 
-def _data(event: Any) -> str:
+def _event_data(event: Any) -> str:
     return event if isinstance(event, str) else json.dumps(event)
 
 
-def _is_escaped(body: str) -> bool:
+def _has_escaped_bytes(body: str) -> bool:
     """Whether all its lone surrogates stand for bytes that are not UTF-8, as a recording writes them."""
     try:
         body.encode("utf-8", "surrogateescape")
@@ -323,7 +323,7 @@ def _is_escaped(body: str) -> bool:
     return True
 
 
-def _named(kinds: tuple[Any, ...]) -> str:
+def _type_names(kinds: tuple[Any, ...]) -> str:
     names = {
         str: "a string",
         int: "a number",

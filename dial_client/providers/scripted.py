@@ -70,7 +70,7 @@ from dial_client.model import (
 from dial_client.providers.endpoint_profile import CHAT, EndpointProfile
 from dial_client.providers.http import provider_errors
 from dial_client.providers.http.endpoint import Endpoint
-from dial_client.providers.http.response_stream import BrokeOff, RawBody, ResponseStream, StreamParser
+from dial_client.providers.http.response_stream import RawBody, ResponseStream, StreamBroken, StreamParser
 from dial_client.providers.script_format import (
     RecordedServer,
     Script,
@@ -109,7 +109,7 @@ class ScriptedProvider:
         self._names = ToolNameMapping(self._profile.tool_name_re, self._profile.tool_name_len)
         host = script.provider.rpartition("@")[2]
         self._info = ModelInfo(script.provider or "scripted", path or "scripted", tool_format=script.tool_format)
-        self._endpoint = Endpoint(f"http://{host}" if _is_host(host) else "http://scripted")
+        self._endpoint = Endpoint(f"http://{host}" if _is_valid_host(host) else "http://scripted")
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> ScriptedProvider:
@@ -146,10 +146,10 @@ class ScriptedProvider:
         reply = self._next()
         await checkpoint()
         if isinstance(reply, WireReply):
-            self._names.outwards(request)
-            deltas = self._names.back(self._read(reply, bodies))
+            self._names.to_endpoint(request)
+            deltas = self._names.restore_calls(self._read(reply, bodies))
         else:
-            deltas = _said(reply, request)
+            deltas = _play_reply(reply, request)
         async with aclosing(deltas) as stream:
             async for delta in stream:
                 yield delta
@@ -176,10 +176,10 @@ class ScriptedProvider:
                 raise answer.error or ProviderError("the script has no more of a reply that paused", code="cut")
             notes.extend(answer.notes)
             if answer.status >= 300:
-                raise provider_errors.refused(self._endpoint, answer.status, {}, answer.body)
+                raise provider_errors.refusal_error(self._endpoint, answer.status, {}, answer.body)
             return self._pieces(answer)
 
-        reader = _reader_of(first.wire, self._profile)
+        reader = _stream_parser(first.wire, self._profile)
         return ResponseStream(first.wire.value, reader, self._endpoint, notes, bodies).deltas(ask)
 
     async def _pieces(self, answer: WireReply) -> AsyncGenerator[bytes, None]:
@@ -190,11 +190,11 @@ class ScriptedProvider:
             await anyio.sleep_forever()
         if answer.breaks is not None:
             words = answer.breaks or f"the connection to {self._endpoint.host} broke"
-            raise BrokeOff(ProviderError(words, code="connection"))
+            raise StreamBroken(ProviderError(words, code="connection"))
 
 
-async def _said(reply: ScriptedReply, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-    for delta in _spoken(reply, request):
+async def _play_reply(reply: ScriptedReply, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+    for delta in _content_deltas(reply, request):
         yield delta
     if reply.hang:
         await anyio.sleep_forever()
@@ -209,20 +209,20 @@ async def _said(reply: ScriptedReply, request: ModelRequest) -> AsyncGenerator[D
         yield Completion(finish, reply.usage, reply.echo, reply.notes)
 
 
-def _spoken(reply: ScriptedReply, request: ModelRequest) -> Iterator[Delta]:
+def _content_deltas(reply: ScriptedReply, request: ModelRequest) -> Iterator[Delta]:
     size = reply.chunk_size if request.stream else 0
     chunks = reply.chunks if request.stream else ("".join(reply.chunks),)
-    yield from (ReasoningChunk(piece) for piece in _pieces(reply.reasoning, size))
-    yield from (TextChunk(piece) for piece in _pieces(reply.text, size))
+    yield from (ReasoningChunk(piece) for piece in _split(reply.reasoning, size))
+    yield from (TextChunk(piece) for piece in _split(reply.text, size))
     yield from (TextChunk(piece) for piece in chunks if piece or (request.stream and reply.chunks))
 
 
-def _pieces(text: str, size: int) -> Iterator[str]:
+def _split(text: str, size: int) -> Iterator[str]:
     step = size or len(text) or 1
     return (text[at : at + step] for at in range(0, len(text), step))
 
 
-def _reader_of(wire: Wire, profile: EndpointProfile) -> StreamParser:
+def _stream_parser(wire: Wire, profile: EndpointProfile) -> StreamParser:
     if wire is Wire.MESSAGES:
         from dial_client.providers.messages_stream import MessagesStreamParser
 
@@ -236,7 +236,7 @@ def _reader_of(wire: Wire, profile: EndpointProfile) -> StreamParser:
     return ChatStreamParser(profile)
 
 
-def _is_host(host: str) -> bool:
+def _is_valid_host(host: str) -> bool:
     try:
         return bool(host) and Endpoint(f"http://{host}").host == host
     except ValueError:

@@ -17,7 +17,7 @@ from dial_client.messages import ToolCallRequest
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def read_call(call_id: str, name: str, arguments: Any) -> ToolCallRequest:
+def parse_call(call_id: str, name: str, arguments: Any) -> ToolCallRequest:
     """Make a request of what the endpoint sent; a text that is no JSON object is kept as `unreadable`, not repaired.
 
     Args:
@@ -25,10 +25,10 @@ def read_call(call_id: str, name: str, arguments: Any) -> ToolCallRequest:
         name: as the endpoint gave it.
         arguments: a JSON text (that of a tool without parameters may be empty), or the object itself.
     """
-    call_id = call_id or new_id()
+    call_id = call_id or new_call_id()
     if isinstance(arguments, Mapping):
         return ToolCallRequest(call_id, name, dict(arguments))
-    text = arguments if isinstance(arguments, str) else ("" if arguments is None else json_text(arguments))
+    text = arguments if isinstance(arguments, str) else ("" if arguments is None else to_json_text(arguments))
     if not text.strip():
         return ToolCallRequest(call_id, name, {})
     try:
@@ -40,52 +40,56 @@ def read_call(call_id: str, name: str, arguments: Any) -> ToolCallRequest:
     return ToolCallRequest(call_id, name, {}, unreadable=text)
 
 
-def distinct(calls: Sequence[ToolCallRequest]) -> list[ToolCallRequest]:
+def make_ids_unique(calls: Sequence[ToolCallRequest]) -> list[ToolCallRequest]:
     """Make the ids of one reply differ: an endpoint may give all its calls the same."""
     seen: set[str] = set()
     kept = []
     for call in calls:
-        call_id = new_id() if call.id in seen else call.id
+        call_id = new_call_id() if call.id in seen else call.id
         seen.add(call_id)
         kept.append(call if call_id == call.id else replace(call, id=call_id))
     return kept
 
 
-def new_id() -> str:
+def new_call_id() -> str:
     """Make up an id every endpoint takes: nine letters and digits, as Mistral has them."""
     return secrets.token_hex(5)[:9]
 
 
-def json_text(value: Any) -> str:
+def to_json_text(value: Any) -> str:
     """Write JSON every parser takes: no NaN, no half of a surrogate pair, keys that are strings."""
-    return to_bytes(value).decode()
+    return to_json_bytes(value).decode()
 
 
-def to_bytes(value: Any) -> bytes:
+def to_json_bytes(value: Any) -> bytes:
     """Write JSON every parser takes, in UTF-8."""
     try:
         return to_json(value, inf_nan_mode="null")
     except (PydanticSerializationError, ValueError):
-        return to_json(scrub(value), inf_nan_mode="null")
+        return to_json(to_plain_json(value), inf_nan_mode="null")
 
 
-def scrub(value: Any, depth: int = 100) -> Any:
+def to_plain_json(value: Any, depth: int = 100) -> Any:
     """Give the same value in plain JSON types, such as every parser takes.
 
     Lone surrogates become U+FFFD; what is no finite number becomes None, and so does what lies deeper than `depth`.
     """
     if isinstance(value, str):
-        return clean(value)
+        return replace_surrogates(value)
     if isinstance(value, Mapping):
-        return {clean(str(key)): scrub(item, depth - 1) for key, item in value.items()} if depth else None
+        return (
+            {replace_surrogates(str(key)): to_plain_json(item, depth - 1) for key, item in value.items()}
+            if depth
+            else None
+        )
     if isinstance(value, list | tuple | set | frozenset):
-        return [scrub(item, depth - 1) for item in value] if depth else None
+        return [to_plain_json(item, depth - 1) for item in value] if depth else None
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    return value if value is None or isinstance(value, int) else clean(str(value))
+    return value if value is None or isinstance(value, int) else replace_surrogates(str(value))
 
 
-def clean(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """Give the text with every lone surrogate replaced by U+FFFD, and pairs of them put together."""
     try:
         text.encode()

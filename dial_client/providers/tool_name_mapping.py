@@ -45,7 +45,7 @@ class ToolNameMapping:
         """Whether there can be a name that is offered elsewhere and does not fit here."""
         return self._pattern is not None or self._length < 64
 
-    def outwards(self, request: ModelRequest) -> ModelRequest:
+    def to_endpoint(self, request: ModelRequest) -> ModelRequest:
         """Give the request under the endpoint's names: its tools, and the calls of its history.
 
         The same tuple of tools gives the same tuple again: what was written for it need not be written anew.
@@ -55,23 +55,23 @@ class ToolNameMapping:
         messages = tuple(self._message(message) for message in request.messages)
         return replace(request, tools=self._renamed, messages=messages)
 
-    def inwards(self, call: ToolCallRequest) -> ToolCallRequest:
+    def from_endpoint(self, call: ToolCallRequest) -> ToolCallRequest:
         """Give a call under the name its tool is offered by; one of a tool that is not on offer as it is."""
         name = self._meant_by.get(call.name, call.name)
         return call if name == call.name else replace(call, name=name)
 
-    def told(self, note: str) -> str:
+    def restore_names(self, note: str) -> str:
         """Give a note with the tools' own names in place of the endpoint's."""
         for name, own in self._meant_by.items():
             if name != own:
                 note = note.replace(name, own)
         return note
 
-    async def back(self, deltas: AsyncGenerator[Delta, None]) -> AsyncGenerator[Delta, None]:
+    async def restore_calls(self, deltas: AsyncGenerator[Delta, None]) -> AsyncGenerator[Delta, None]:
         """Give a reply with its calls under the names of the tools on offer."""
         async with aclosing(deltas) as stream:
             async for delta in stream:
-                yield CallChunk(self.inwards(delta.call)) if isinstance(delta, CallChunk) else delta
+                yield CallChunk(self.from_endpoint(delta.call)) if isinstance(delta, CallChunk) else delta
 
     def _learn(self, tools: tuple[ToolSpec, ...]) -> None:
         self._tools = tools
@@ -110,13 +110,13 @@ class ToolNameMapping:
                 return ""
             source = f"{name}\0{attempt}" if attempt else name
             digest = hashlib.sha256(source.encode("utf-8", "replace")).hexdigest()[:_HASH_LENGTH].translate(_LETTERS)
-            fit = next((one for one in _variants(name, digest, self._length) if self._fits(one)), "")
+            fit = next((one for one in _candidate_names(name, digest, self._length) if self._fits(one)), "")
             if not fit or fit not in taken:
                 return fit
         raise AssertionError("unreachable")
 
 
-def _variants(name: str, digest: str, length: int) -> list[str]:
+def _candidate_names(name: str, digest: str, length: int) -> list[str]:
     """Give names that most patterns have one of, the one that says most first."""
     room = length - len(digest) - 1
     plain = re.sub(r"[^a-zA-Z0-9]+", "_", name).strip("_")

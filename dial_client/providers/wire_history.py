@@ -29,8 +29,8 @@ from dial_client.messages import (
     text_of,
 )
 from dial_client.providers.endpoint_profile import EndpointProfile
-from dial_client.providers.media_fallback import Described, in_words, shown, too_old
-from dial_client.providers.tool_call_codec import clean, scrub
+from dial_client.providers.media_fallback import MediaDescription, count_expired, describe_media, to_accepted_part
+from dial_client.providers.tool_call_codec import replace_surrogates, to_plain_json
 
 NO_RESULT = "[no result: the call was interrupted]"
 NO_TEXT = "(no text)"
@@ -39,7 +39,7 @@ ERROR = "ERROR:"
 
 _MAX_NOTES = 8
 """Things the user is told of that the model is not shown."""
-_OLD = "it is no longer shown to the model, newer ones are"
+_EXPIRED = "it is no longer shown to the model, newer ones are"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class _Draft:
     answers: list[Message | None] = field(default_factory=list)
 
 
-def tidy(
+def normalize(
     messages: Iterable[Message],
     provider_name: str,
     id_pattern: str,
@@ -118,25 +118,25 @@ def tidy(
         notes: is told what the model is not shown of what has come since a person spoke last, that included.
         in_results: whether images and documents of results can be shown at all.
     """
-    drafts = _sort(messages)
-    ids = _Ids(re.compile(id_pattern))
+    drafts = _pair_results(messages)
+    ids = _CallIds(re.compile(id_pattern))
     results_profile = profile if in_results else replace(profile, images=False, documents=False)
     steps: list[Step] = []
     for draft in drafts:
         message = draft.message
         if message.role is Role.USER:
-            steps.append(UserStep(_parts(message.content, NO_TEXT, profile)))
+            steps.append(UserStep(_normalize_parts(message.content, NO_TEXT, profile)))
         elif message.tool_calls or message.text.strip():
-            steps.append(_said(draft, provider_name, ids, results_profile))
-    steps = _without_the_oldest(steps)
+            steps.append(_assistant_step(draft, provider_name, ids, results_profile))
+    steps = _expire_media(steps)
     if notes is not None:
-        _tell(steps, notes)
+        _note_hidden_media(steps, notes)
     if not steps or not (isinstance(steps[-1], UserStep) or steps[-1].calls):
         steps.append(UserStep((TextPart(GO_ON if steps else NO_TEXT),)))
     return steps
 
 
-def _sort(messages: Iterable[Message]) -> list[_Draft]:
+def _pair_results(messages: Iterable[Message]) -> list[_Draft]:
     """Lay each result beside its call; a result without a call is dropped."""
     drafts: list[_Draft] = []
     waiting: dict[str | None, list[tuple[_Draft, int]]] = {}
@@ -154,10 +154,13 @@ def _sort(messages: Iterable[Message]) -> list[_Draft]:
     return drafts
 
 
-def _without_the_oldest(steps: list[Step]) -> list[Step]:
+def _expire_media(steps: list[Step]) -> list[Step]:
     """Give the steps with no more images and documents than one request holds; lines stand for the oldest."""
     visible = [part for step in steps for part in _parts_of(step) if not isinstance(part, TextPart)]
-    lines = {id(part): in_words(part, _OLD) for part in visible[: too_old([len(part.data) for part in visible])]}
+    lines = {
+        id(part): describe_media(part, _EXPIRED)
+        for part in visible[: count_expired([len(part.data) for part in visible])]
+    }
     if not lines:
         return steps
 
@@ -176,47 +179,47 @@ def _parts_of(step: Step) -> Iterable[Part]:
     return step.parts if isinstance(step, UserStep) else (part for result in step.results for part in result.parts)
 
 
-def _tell(steps: Sequence[Step], notes: list[str]) -> None:
+def _note_hidden_media(steps: Sequence[Step], notes: list[str]) -> None:
     pairs = enumerate(pairwise(steps), 1)
     answered = max(
         (at for at, (one, two) in pairs if isinstance(one, AssistantStep) and isinstance(two, UserStep)), default=0
     )
     new = (part for step in steps[answered:] for part in _parts_of(step))
-    unseen = dict.fromkeys(part.text[1:-1] for part in new if isinstance(part, Described))
+    unseen = dict.fromkeys(part.text[1:-1] for part in new if isinstance(part, MediaDescription))
     notes.extend(note for note in islice(unseen, _MAX_NOTES) if note not in notes)
 
 
-def _said(draft: _Draft, provider_name: str, ids: _Ids, profile: EndpointProfile) -> AssistantStep:
+def _assistant_step(draft: _Draft, provider_name: str, ids: _CallIds, profile: EndpointProfile) -> AssistantStep:
     message = draft.message
     echo = message.echo.data if message.echo is not None and message.echo.provider == provider_name else None
     return AssistantStep(
-        text=clean(message.text) if message.text.strip() else "",
-        calls=tuple(_call(call, ids) for call in message.tool_calls),
-        results=tuple(_result(answer, profile) for answer in draft.answers),
+        text=replace_surrogates(message.text) if message.text.strip() else "",
+        calls=tuple(_normalize_call(call, ids) for call in message.tool_calls),
+        results=tuple(_normalize_result(answer, profile) for answer in draft.answers),
         echo=echo,
         asked_as=tuple(call.id for call in message.tool_calls),
     )
 
 
-def _call(call: ToolCallRequest, ids: _Ids) -> ToolCallRequest:
+def _normalize_call(call: ToolCallRequest, ids: _CallIds) -> ToolCallRequest:
     name = re.sub(r"[^a-zA-Z0-9_-]", "_", call.name)[:64] or "unnamed"
-    return ToolCallRequest(ids.give(call.id), name, scrub(call.arguments))
+    return ToolCallRequest(ids.give(call.id), name, to_plain_json(call.arguments))
 
 
-def _result(answer: Message | None, profile: EndpointProfile) -> Result:
+def _normalize_result(answer: Message | None, profile: EndpointProfile) -> Result:
     if answer is None:
         return Result((TextPart(NO_RESULT),), is_error=True)
-    return Result(_parts(answer.content, NO_OUTPUT, profile), answer.is_error)
+    return Result(_normalize_parts(answer.content, NO_OUTPUT, profile), answer.is_error)
 
 
-def _parts(content: Content, instead: str, profile: EndpointProfile) -> tuple[Part, ...]:
+def _normalize_parts(content: Content, instead: str, profile: EndpointProfile) -> tuple[Part, ...]:
     if isinstance(content, str):
-        return (TextPart(clean(content) if content.strip() else instead),)
-    fit = (shown(part, images=profile.images, documents=profile.documents) for part in content)
+        return (TextPart(replace_surrogates(content) if content.strip() else instead),)
+    fit = (to_accepted_part(part, images=profile.images, documents=profile.documents) for part in content)
     return tuple(part for part in fit if not isinstance(part, TextPart) or part.text.strip()) or (TextPart(instead),)
 
 
-class _Ids:
+class _CallIds:
     """Gives each call an id of its own that the endpoint takes; the same conversation always gets the same ones."""
 
     def __init__(self, pattern: re.Pattern[str]) -> None:

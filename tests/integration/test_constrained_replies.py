@@ -11,7 +11,7 @@ from dial_client.errors import ConfigError
 from dial_client.formats import ReActFormatHandler, XMLFormatHandler
 from dial_client.messages import Message, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.model import ToolFormatHandler
-from dial_client.providers.endpoint_profile import CHAT, with_quirks
+from dial_client.providers.endpoint_profile import CHAT, apply_quirks
 from tests.support.gbnf_acceptor import accepts
 from tests.support.model_endpoint import Say, hear, model_endpoint, provider_of, refuse
 
@@ -56,7 +56,7 @@ async def test_an_endpoint_that_refuses_a_grammar_is_asked_without() -> None:
 
 def test_another_way_to_constrain_is_a_mistake_of_the_configuration() -> None:
     with pytest.raises(ConfigError, match="grammar or structured_outputs"):
-        with_quirks(CHAT, {"constrain": "lark"}, "models.x")
+        apply_quirks(CHAT, {"constrain": "lark"}, "models.x")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dial_client import DialClient, Message
 from dial_client.formats import ReActFormatHandler
 from dial_client.messages import ToolSpec
-from dial_client.providers.json_to_lines import LabelledLines
+from dial_client.providers.json_to_lines import JsonToLines
 from dial_client.settings.config_types import ModelSettings, Wire
 from tests.support.fakes import unhurried
 from tests.support.model_endpoint import Say, hear, model_endpoint, provider_of, refuse
@@ -20,7 +20,7 @@ from tests.support.program import entry
 
 
 def lines(text: str, size: int = 0) -> str:
-    reader = LabelledLines()
+    reader = JsonToLines()
     step = size or len(text) or 1
     return "".join(reader.feed(text[at : at + step]) for at in range(0, len(text), step))
 

@@ -17,7 +17,7 @@ from dial_client.messages import Content, FilePart, ImagePart, Message, Part, Ro
 from dial_client.model import Completion
 from dial_client.providers import chat_api, messages_api, responses_api
 from dial_client.providers.endpoint_profile import ANTHROPIC, CHAT, OPENAI, EndpointProfile
-from dial_client.providers.media_fallback import MAX_IMAGE, MAX_SHOWN, MAX_TOGETHER, too_old
+from dial_client.providers.media_fallback import MAX_IMAGE, MAX_PARTS, MAX_TOTAL, count_expired
 from dial_client.settings.config_types import Wire
 from tests.support.model_endpoint import Say, hear, model_endpoint, provider_of
 from tests.unit.test_wire_history_rules import check_chat, check_messages, check_responses
@@ -146,7 +146,7 @@ def encoded(content: bytes) -> str:
         (FilePart("JVBERi0xLjc", "application/pdf", "a.pdf"), False),
         (FilePart("JVBERi0x=LjcK===", "application/pdf", "a.pdf"), False),
         (FilePart("", "application/pdf", "a.pdf"), False),
-        (FilePart("JVBERi0x" + "A" * MAX_TOGETHER, "application/pdf", "a.pdf"), False),
+        (FilePart("JVBERi0x" + "A" * MAX_TOTAL, "application/pdf", "a.pdf"), False),
     ],
 )
 def test_only_a_document_that_is_one_is_sent(document: FilePart, shown: bool) -> None:
@@ -203,30 +203,30 @@ def test_a_document_has_a_name_that_endpoints_take(name: str, title: str) -> Non
 
 # Never too many.
 
-SIZES = st.lists(st.sampled_from([1, 1000, MAX_IMAGE, MAX_TOGETHER // 2, MAX_TOGETHER]), max_size=80)
+SIZES = st.lists(st.sampled_from([1, 1000, MAX_IMAGE, MAX_TOTAL // 2, MAX_TOTAL]), max_size=80)
 
 
 @given(SIZES)
 def test_what_is_shown_stays_within_the_limits_and_the_newest_is_always_shown(sizes: list[int]) -> None:
-    old = too_old(sizes)
+    old = count_expired(sizes)
     kept = sizes[old:]
 
-    assert len(kept) <= MAX_SHOWN
-    assert sum(kept) <= MAX_TOGETHER
+    assert len(kept) <= MAX_PARTS
+    assert sum(kept) <= MAX_TOTAL
     assert bool(kept) is bool(sizes)
-    if len(sizes) <= MAX_SHOWN and sum(sizes) <= MAX_TOGETHER:
+    if len(sizes) <= MAX_PARTS and sum(sizes) <= MAX_TOTAL:
         assert old == 0
 
 
 @given(SIZES)
 def test_what_is_told_in_words_changes_seldom_and_never_back(sizes: list[int]) -> None:
-    old = [too_old(sizes[:end]) for end in range(len(sizes) + 1)]
+    old = [count_expired(sizes[:end]) for end in range(len(sizes) + 1)]
 
     assert old == sorted(old)
     changes = [at for at, (one, two) in enumerate(pairwise(old)) if one != two]
     added = [0, *accumulate(sizes)]
     for one, two in pairwise(changes):
-        assert two - one > MAX_SHOWN // 2 or added[two + 1] - added[one] > MAX_TOGETHER // 2
+        assert two - one > MAX_PARTS // 2 or added[two + 1] - added[one] > MAX_TOTAL // 2
 
 
 @pytest.mark.parametrize("wire", [chat_api, responses_api, messages_api])

@@ -51,7 +51,7 @@ def name_at(preset: str) -> str:
     """The name the first tool has on this endpoint's wire."""
     profile = PRESETS[preset].profile
     renaming = ToolNameMapping(profile.tool_name_re, profile.tool_name_len)
-    return renaming.outwards(ModelRequest((), TOOLS)).tools[0].name
+    return renaming.to_endpoint(ModelRequest((), TOOLS)).tools[0].name
 
 
 def chunk(delta: dict[str, Any], finish: str | None = None, **beside: Any) -> dict[str, Any]:

@@ -15,11 +15,11 @@ from dial_client.model import ToolFormat
 from dial_client.providers import open_provider
 from dial_client.providers.chat_api import ChatProvider
 from dial_client.providers.dial import DialProvider
-from dial_client.providers.endpoint_profile import CHAT, EndpointProfile, with_quirks
+from dial_client.providers.endpoint_profile import CHAT, EndpointProfile, apply_quirks
 from dial_client.providers.http.endpoint import Endpoint, is_loopback
 from dial_client.providers.http.http_provider import HttpProvider
 from dial_client.providers.messages_api import MessagesProvider
-from dial_client.providers.presets import PRESETS, UNKNOWN, of_url
+from dial_client.providers.presets import PRESETS, UNKNOWN, preset_of_url
 from dial_client.providers.responses_api import ResponsesProvider
 from dial_client.settings.config_types import ModelSettings, Wire
 
@@ -39,7 +39,7 @@ def endpoint_of(provider: HttpProvider | DialProvider) -> Endpoint:
 
 
 def profile_of(provider: HttpProvider | DialProvider) -> EndpointProfile:
-    return provider._profile if isinstance(provider, DialProvider) else provider._lessons.profile
+    return provider._profile if isinstance(provider, DialProvider) else provider._adaptation.profile
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ def test_a_flag_of_every_kind_can_be_set() -> None:
         "reasoning_in": ["thoughts"],
         "echo_reasoning": "always",
     }
-    profile = with_quirks(CHAT, quirks, "models.m")
+    profile = apply_quirks(CHAT, quirks, "models.m")
 
     assert {name: getattr(profile, name) for name in quirks} == quirks | {"reasoning_in": ("thoughts",)}
 
@@ -289,11 +289,11 @@ def test_a_flag_of_every_kind_can_be_set() -> None:
 )
 def test_a_flag_with_a_wrong_value_is_an_error(name: str, value: Any) -> None:
     with pytest.raises(ConfigError, match=f"models.m.{name}"):
-        with_quirks(CHAT, {name: value}, "models.m")
+        apply_quirks(CHAT, {name: value}, "models.m")
 
 
 def test_whether_calls_may_be_forced_changes_nothing_because_none_is() -> None:
-    assert with_quirks(CHAT, {"forced_choice": True}, "models.m") == CHAT
+    assert apply_quirks(CHAT, {"forced_choice": True}, "models.m") == CHAT
 
 
 @pytest.mark.parametrize(
@@ -313,7 +313,7 @@ def test_whether_calls_may_be_forced_changes_nothing_because_none_is() -> None:
     ],
 )
 def test_an_endpoint_is_known_by_its_hosts_name(url: str, name: str) -> None:
-    assert of_url(url) is PRESETS[name]
+    assert preset_of_url(url) is PRESETS[name]
 
 
 @pytest.mark.parametrize(
@@ -327,7 +327,7 @@ def test_an_endpoint_is_known_by_its_hosts_name(url: str, name: str) -> None:
     ],
 )
 def test_nothing_is_guessed_from_a_port_or_from_half_a_name(url: str) -> None:
-    assert of_url(url) is UNKNOWN
+    assert preset_of_url(url) is UNKNOWN
 
 
 @pytest.mark.parametrize("name", sorted(PRESETS))

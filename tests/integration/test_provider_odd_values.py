@@ -14,7 +14,7 @@ from dial_client.errors import ProviderError
 from dial_client.model import Completion, Delta
 from dial_client.providers.http.http_provider import HttpProvider
 from dial_client.providers.http.response_stream import ResponseStream
-from dial_client.providers.tool_call_codec import to_bytes
+from dial_client.providers.tool_call_codec import to_json_bytes
 from dial_client.settings.config_types import Wire
 from tests.support.model_endpoint import Call, Recorded, Say, _written, provider_of
 
@@ -52,7 +52,7 @@ async def read(provider: HttpProvider, values: list[Any], *, stream: bool) -> No
         return pieces()
 
     deltas: list[Delta] = []
-    reading = ResponseStream(provider.wire, provider._reply(), provider._endpoint, [])
+    reading = ResponseStream(provider.wire, provider._new_parser(), provider._endpoint, [])
     try:
         async with aclosing(reading.deltas(ask)) as coming:
             deltas += [delta async for delta in coming]
@@ -60,7 +60,7 @@ async def read(provider: HttpProvider, values: list[Any], *, stream: bool) -> No
         assert str(error).isprintable()
     else:
         assert isinstance(deltas[-1], Completion)
-        assert to_bytes(deltas[-1].echo)
+        assert to_json_bytes(deltas[-1].echo)
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])

@@ -10,7 +10,7 @@ import pytest
 from dial_client.errors import ProviderError
 from dial_client.messages import ImagePart, Message, Role, TextPart, ToolCallRequest, ToolCallResult, ToolSpec, Usage
 from dial_client.model import FinishReason, ToolChoice
-from dial_client.providers.usage import count
+from dial_client.providers.usage import parse_usage
 from dial_client.settings.config_types import Wire
 from tests.support.model_endpoint import (
     Answer,
@@ -285,4 +285,4 @@ async def test_two_messages_of_one_response_do_not_run_into_each_other() -> None
 def test_tokens_that_are_no_number_count_as_none(value: str) -> None:
     said = jiter.from_json(f'{{"prompt_tokens": {value}, "completion_tokens": 7.0}}'.encode())
 
-    assert count(said) == Usage(0, 7)
+    assert parse_usage(said) == Usage(0, 7)

@@ -23,7 +23,13 @@ from dial_client.messages import Message
 from dial_client.model import FinishReason
 from dial_client.providers.http import provider_errors, retry_policy
 from dial_client.providers.http.endpoint import Endpoint
-from dial_client.providers.http.retry_policy import MARGIN, RetryClass, after_break, after_refusal, pause
+from dial_client.providers.http.retry_policy import (
+    DEADLINE_MARGIN,
+    RetryClass,
+    classify_connection_error,
+    classify_refusal,
+    retry_delay,
+)
 from dial_client.settings.config_types import Wire
 from dial_client.turns import status_text
 from tests.support.model_endpoint import Answer, Bytes, Raw, Say, hear, model_endpoint, one_json, provider_of, refuse
@@ -47,16 +53,16 @@ MISREAD = "Failed to parse input at pos 17: <tool_call>"
         (1, 60.0, math.inf, 0.0, 60.0),
         (1, 60.5, math.inf, 0.0, None),
         (1, 0.0, math.inf, 0.0, 0.5),
-        (1, 7.0, 7.0 + MARGIN, 0.0, 7.0),
-        (1, 7.0, 6.9 + MARGIN, 0.0, None),
-        (1, None, 0.4 + MARGIN, 0.0, None),
+        (1, 7.0, 7.0 + DEADLINE_MARGIN, 0.0, 7.0),
+        (1, 7.0, 6.9 + DEADLINE_MARGIN, 0.0, None),
+        (1, None, 0.4 + DEADLINE_MARGIN, 0.0, None),
         (1, None, -math.inf, 0.0, None),
     ],
 )
 def test_a_wait_grows_is_what_was_asked_for_and_fits_in_the_time_left(
     attempts: int, asked: float | None, left: float, chance: float, expected: float | None
 ) -> None:
-    assert pause(RetryClass.BUSY, attempts, asked=asked, left=left, chance=chance) == expected
+    assert retry_delay(RetryClass.BUSY, attempts, retry_after=asked, time_left=left, jitter=chance) == expected
 
 
 @pytest.mark.parametrize(
@@ -71,23 +77,29 @@ def test_a_wait_grows_is_what_was_asked_for_and_fits_in_the_time_left(
     ],
 )
 def test_how_often_is_asked_again_depends_on_what_was_the_matter(again: RetryClass, waits: list[float]) -> None:
-    given = [pause(again, attempts, asked=None, left=math.inf, chance=0.0) for attempts in range(1, len(waits) + 2)]
+    given = [
+        retry_delay(again, attempts, retry_after=None, time_left=math.inf, jitter=0.0)
+        for attempts in range(1, len(waits) + 2)
+    ]
 
     assert given == [*waits, None]
 
 
 def test_a_model_that_is_loading_is_waited_for_longer_but_not_for_ever() -> None:
-    waits = [pause(RetryClass.LOADING, attempts, asked=None, left=math.inf, chance=0.0) for attempts in range(1, 61)]
+    waits = [
+        retry_delay(RetryClass.LOADING, attempts, retry_after=None, time_left=math.inf, jitter=0.0)
+        for attempts in range(1, 61)
+    ]
 
     assert waits[:6] == [0.5, 1.0, 2.0, 4.0, 8.0, 8.0]
     assert waits[-2:] == [8.0, None]
-    assert pause(RetryClass.LOADING, 40, asked=None, left=8.0, chance=0.0) is None
+    assert retry_delay(RetryClass.LOADING, 40, retry_after=None, time_left=8.0, jitter=0.0) is None
 
 
 def refusal(status: int, headers: dict[str, str] | None = None, **error: Any) -> RetryClass:
     endpoint = Endpoint("http://127.0.0.1:1")
-    told = provider_errors.reported(endpoint, {"error": error}, status=status)
-    return after_refusal(told, headers or {}, json.dumps({"error": error}).encode())
+    told = provider_errors.reported_error(endpoint, {"error": error}, status=status)
+    return classify_refusal(told, headers or {}, json.dumps({"error": error}).encode())
 
 
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 504, 529])
@@ -168,11 +180,11 @@ def caused(error: Exception, cause: Exception) -> Exception:
     ],
 )
 def test_what_broke_says_whether_asking_again_helps(error: Exception, expected: RetryClass) -> None:
-    assert after_break(error, is_local=False) is expected
+    assert classify_connection_error(error, is_local=False) is expected
 
 
 def test_what_does_not_run_on_this_machine_is_asked_once_more_only() -> None:
-    assert after_break(httpx2.ConnectError("refused"), is_local=True) is RetryClass.ABSENT
+    assert classify_connection_error(httpx2.ConnectError("refused"), is_local=True) is RetryClass.ABSENT
 
 
 @pytest.mark.anyio
@@ -218,7 +230,7 @@ async def test_a_person_who_waits_for_a_busy_endpoint_is_told_so_in_the_meantime
 @pytest.mark.anyio
 async def test_a_wait_is_told_if_it_is_worth_it_and_so_is_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     told = []
-    for least in (retry_policy.WORTH_TELLING, 0.0):
+    for least in (retry_policy.MIN_REPORTED_WAIT, 0.0):
         monkeypatch.setattr(retry_policy, "WORTH_TELLING", least)
         with model_endpoint([refuse(429, headers=SOON), Say("Hi")]) as endpoint:
             async with DialClient({}, provider_of(endpoint)) as dial:

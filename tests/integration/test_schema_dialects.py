@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dial_client.messages import ToolSpec
-from dial_client.providers.schema_dialects import spoken
+from dial_client.providers.schema_dialects import to_dialect
 from dial_client.schema import provider_schema
 from dial_client.schema.tool_arguments import coerced
 from tests.support.model_endpoint import Say, hear, model_endpoint, provider_of
@@ -32,7 +32,7 @@ def tool_of(schema: Mapping[str, Any], description: str = "Does it") -> ToolSpec
 
 def said(property_: Any, dialect: str = "gemini", defs: Any = None) -> Any:
     schema = {"type": "object", "properties": {"p": property_, "q": {"type": "integer"}}, "$defs": defs or {}}
-    tool = spoken(tool_of(schema), dialect)
+    tool = to_dialect(tool_of(schema), dialect)
     (check_gemini if dialect == "gemini" else check_openai)(tool.input_schema)
     return tool.input_schema["properties"]["p"]
 
@@ -141,7 +141,7 @@ def test_what_gemini_cannot_be_told_is_said_in_the_description(schema: Any, lost
 def test_what_is_lost_at_the_top_is_said_of_the_tool() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string"}}, "patternProperties": {"^x": {}}}
 
-    tool = spoken(tool_of(schema), "gemini")
+    tool = to_dialect(tool_of(schema), "gemini")
 
     assert tool.description.startswith("Does it\n\nMust also satisfy this JSON Schema: ")
     assert "^x" in tool.description
@@ -149,8 +149,8 @@ def test_what_is_lost_at_the_top_is_said_of_the_tool() -> None:
 
 
 def test_a_tool_without_parameters_has_none_for_gemini() -> None:
-    assert spoken(tool_of({"type": "object"}), "gemini").input_schema == {}
-    free = spoken(tool_of({"type": "object", "additionalProperties": True}), "gemini")
+    assert to_dialect(tool_of({"type": "object"}), "gemini").input_schema == {}
+    free = to_dialect(tool_of({"type": "object", "additionalProperties": True}), "gemini")
     assert "none that this endpoint can be told of" in free.description
 
 
@@ -171,7 +171,7 @@ def test_references_that_would_grow_without_end_are_cut_short() -> None:
     defs["D60"] = {"type": "string"}
     schema = {"type": "object", "properties": {"p": {"$ref": "#/$defs/D0"}}, "$defs": defs}
 
-    tool = spoken(ToolSpec("do", "", schema), "gemini")
+    tool = to_dialect(ToolSpec("do", "", schema), "gemini")
 
     check_gemini(tool.input_schema)
     assert len(json.dumps(tool.input_schema)) < 500_000
@@ -232,7 +232,7 @@ def test_in_strict_mode_what_may_be_left_out_may_be_null(schema: Any, expected: 
     whole = {"type": "object", "properties": {"p": schema, "q": {"type": "string"}}, "required": ["q"]}
     tool = tool_of(whole | {"$defs": {"A": {"type": "boolean"}}})
 
-    told = spoken(tool, "full", strict=True).input_schema
+    told = to_dialect(tool, "full", strict=True).input_schema
 
     assert told["properties"] == {"p": expected, "q": {"type": "string"}}
     assert told["required"] == ["p", "q"]
@@ -245,7 +245,7 @@ def test_in_strict_mode_what_may_be_left_out_may_be_null(schema: Any, expected: 
 def test_in_full_a_schema_is_sent_as_it_is() -> None:
     tool = tool_of({"type": "object", "properties": {"a": {"oneOf": [{"const": 1}, {"const": 2}]}}})
 
-    assert spoken(tool, "full") is tool
+    assert to_dialect(tool, "full") is tool
 
 
 values = st.recursive(
@@ -286,7 +286,7 @@ def test_whatever_a_server_writes_an_endpoint_gets_only_what_it_knows(schema: di
     before = copy.deepcopy(tool.input_schema)
 
     for dialect, check in (("gemini", check_gemini), ("openai", check_openai)):
-        parameters = spoken(tool, dialect).input_schema
+        parameters = to_dialect(tool, dialect).input_schema
         if parameters:
             check(parameters)
         json.dumps(parameters)

@@ -25,7 +25,7 @@ def request(*names: str, messages: tuple[Message, ...] = ()) -> ModelRequest:
 
 
 def renamed(renaming: ToolNameMapping, *names: str) -> list[str]:
-    return [tool.name for tool in renaming.outwards(request(*names)).tools]
+    return [tool.name for tool in renaming.to_endpoint(request(*names)).tools]
 
 
 def test_a_name_that_fits_is_left_alone() -> None:
@@ -48,7 +48,7 @@ def test_a_server_cannot_take_anothers_name_by_guessing_it() -> None:
 
     assert len(set(names)) == 2
     assert names[1] == made
-    back = [renaming.inwards(ToolCallRequest("1", name, {})).name for name in names]
+    back = [renaming.from_endpoint(ToolCallRequest("1", name, {})).name for name in names]
     assert back == ["time__now", made]
 
 
@@ -62,7 +62,7 @@ def test_a_tool_for_which_there_is_no_name_is_left_out_and_that_is_said() -> Non
 def test_the_same_tools_are_not_renamed_anew() -> None:
     renaming, asked = ToolNameMapping(LETTERS, 64), request("time__now")
 
-    assert renaming.outwards(asked).tools is renaming.outwards(asked).tools
+    assert renaming.to_endpoint(asked).tools is renaming.to_endpoint(asked).tools
 
 
 @settings(deadline=None)
@@ -80,7 +80,7 @@ def test_every_name_fits_is_unique_and_leads_back(names: list[str], pattern: str
 
     assert len(set(sent)) == len(sent) == len(names)
     assert all(len(name) <= length and re.fullmatch(pattern or ".*", name) for name in sent)
-    assert [renaming.inwards(ToolCallRequest("1", name, {})).name for name in sent] == names
+    assert [renaming.from_endpoint(ToolCallRequest("1", name, {})).name for name in sent] == names
 
 
 def names_in(body: Any) -> list[str]:

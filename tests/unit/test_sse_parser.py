@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dial_client.providers.http.response_body import BodyReader, NotAResponse
-from dial_client.providers.http.sse_parser import EventStream, EventTooLong
+from dial_client.providers.http.response_body import InvalidBody, ResponseBodyParser
+from dial_client.providers.http.sse_parser import EventTooLong, SSEParser
 
 
 def read(*pieces: bytes) -> list[tuple[str, bytes]]:
-    stream = EventStream()
+    stream = SSEParser()
     found = [event for piece in pieces for event in stream.feed(piece)]
-    return [(event.name, event.data) for event in [*found, *stream.end()]]
+    return [(event.name, event.data) for event in [*found, *stream.finish()]]
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_where_the_bytes_are_cut_changes_nothing(lines: list[tuple[str, str]], c
     ],
 )
 def test_an_endless_event_is_an_error_and_not_a_full_memory(pieces: list[bytes]) -> None:
-    stream = EventStream(max_event=100)
+    stream = SSEParser(max_event=100)
 
     with pytest.raises(EventTooLong):
         for piece in pieces:
@@ -103,15 +103,15 @@ def test_an_endless_event_is_an_error_and_not_a_full_memory(pieces: list[bytes])
 
 
 def test_many_events_may_be_longer_than_the_bound_together() -> None:
-    stream = EventStream(max_event=100)
+    stream = SSEParser(max_event=100)
 
     assert sum(len(stream.feed(b"data: " + b"x" * 60 + b"\n\n")) for _ in range(50)) == 50
 
 
-def values(*pieces: bytes) -> tuple[list[object], BodyReader]:
-    body = BodyReader()
+def values(*pieces: bytes) -> tuple[list[object], ResponseBodyParser]:
+    body = ResponseBodyParser()
     found = [value for piece in pieces for value in body.feed(piece)]
-    return [*found, *body.end()], body
+    return [*found, *body.finish()], body
 
 
 @pytest.mark.parametrize(
@@ -139,12 +139,12 @@ def test_events_that_are_no_json_are_counted_and_skipped() -> None:
     found, body = values(b'data: ping\n\ndata: {"a"\n\ndata: {"a": 1}\n\n')
 
     assert found == [{"a": 1}]
-    assert body.garbled == 2
+    assert body.invalid_events == 2
 
 
 @pytest.mark.parametrize("text", [b"<html><body>502</body></html>", b'{"a": '])
 def test_what_is_neither_a_stream_nor_json_is_an_error(text: bytes) -> None:
-    with pytest.raises(NotAResponse):
+    with pytest.raises(InvalidBody):
         values(text)
 
 
@@ -159,7 +159,7 @@ def test_what_is_neither_a_stream_nor_json_is_an_error(text: bytes) -> None:
     ],
 )
 def test_an_endless_body_is_an_error_and_not_a_full_memory(piece: bytes) -> None:
-    body = BodyReader(max_text=1000, max_stream=1000)
+    body = ResponseBodyParser(max_text=1000, max_stream=1000)
 
     with pytest.raises(EventTooLong, match="longer than 1000 bytes"):
         for _ in range(1001):
@@ -167,7 +167,7 @@ def test_an_endless_body_is_an_error_and_not_a_full_memory(piece: bytes) -> None
 
 
 def test_blanks_before_the_answer_take_no_room() -> None:
-    body = BodyReader()
+    body = ResponseBodyParser()
     for _ in range(1000):
         assert body.feed(b"\n") == []
 

@@ -1,4 +1,4 @@
-"""httpx2 as it is used here. Imported with the first request, for it loads httpx2."""
+"""The HTTP client. This module imports httpx2, so it is imported with the first request."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import httpx2
 
 from dial_client.errors import ProviderError
 
-_KEPT_OPEN = 30.0
-"""Seconds a connection nobody uses is kept: the tools of a round are at work meanwhile."""
+_KEEPALIVE = 30.0
+"""Seconds an idle connection is kept open: the tools of a round run meanwhile."""
 
 
 def make_client(*, is_local: bool, is_secure: bool) -> httpx2.AsyncClient:
-    """Make a client; what it may send is up to the requests it is given.
+    """Return a client without headers, cookies or redirects of its own.
 
     Args:
-        is_local: a proxy cannot know what runs on this machine.
-        is_secure: else the trust store would be read for nothing, which takes a tenth of a second.
+        is_local: the endpoint is on this machine: no proxy is used.
+        is_secure: the endpoint has TLS. Without it the trust store is not read, which takes a tenth of a second.
 
     Raises:
         ProviderError: the environment names a proxy or a trust store that cannot be used.
@@ -29,18 +29,18 @@ def make_client(*, is_local: bool, is_secure: bool) -> httpx2.AsyncClient:
             verify=is_secure,
             follow_redirects=False,
             trust_env=not is_local,
-            limits=httpx2.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=_KEPT_OPEN),
+            limits=httpx2.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=_KEEPALIVE),
         )
     except (ImportError, ValueError, OSError, httpx2.InvalidURL) as error:
         problem = "the proxy or the certificates that the environment names cannot be used"
         raise ProviderError(f"{problem}: {error}", code="connection") from None
 
 
-class ClosedWhole(httpx2.AsyncByteStream):
-    """A body that leaves nothing behind when it is not read to its end.
+class CleanlyClosedStream(httpx2.AsyncByteStream):
+    """A response body that closes every generator below it, even if it is not read to its end.
 
-    httpx2 (2.16) drops one of the generators that read from the connection. asyncio forgives it; trio warns of it. Here
-    the connection is closed first, and then that generator is driven to its end.
+    httpx2 (2.16) drops one of the generators that read from the connection without closing it, of which trio warns.
+    Here the connection is closed first, and then that generator is read to its end.
     """
 
     def __init__(self, stream: httpx2.AsyncByteStream) -> None:
@@ -59,5 +59,5 @@ class ClosedWhole(httpx2.AsyncByteStream):
                         pass
 
     async def aclose(self) -> None:
-        """Close the connection, or give it back if all was read."""
+        """Close the connection, or return it to the pool if the body was read to its end."""
         await self._stream.aclose()

@@ -1,4 +1,4 @@
-"""Everything that goes wrong between here and a model, told in one line: a `ProviderError`."""
+"""The `ProviderError` for everything that can go wrong between a client and a model, each in one line."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ import jiter
 
 from dial_client.errors import ProviderError
 from dial_client.providers.http.endpoint import Endpoint
-from dial_client.providers.tool_call_codec import clean
+from dial_client.providers.tool_call_codec import replace_surrogates
 
 TOOLS_UNSUPPORTED = "tools_unsupported"
-"""The `ProviderError.code` of an endpoint that has no tools of its own: a text format may still work."""
+"""The `ProviderError.code` of an endpoint without tool calls of its own: a text format may still work."""
 SEARCH_UNSUPPORTED = "tool_search_unsupported"
-"""The `ProviderError.code` of an endpoint that does not search among tools: the host does."""
+"""The `ProviderError.code` of an endpoint that does not search among tools: the client does."""
 CALL_UNREADABLE = "tool_use_failed"
-"""The `ProviderError.code` of a reply whose call the endpoint itself could not read (Groq): another try may do."""
-ASKED_AGAIN = "the endpoint could not read a call of the model's: it is asked once more"
+"""The `ProviderError.code` of a reply whose tool call the endpoint could not parse (Groq): a retry may help."""
+RETRY_NOTE = "the endpoint could not read a call of the model's: it is asked once more"
 CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
-"""The `ProviderError.code` of a conversation that is too long for the model, whatever the endpoint's own word is."""
+"""The `ProviderError.code` of a conversation that is too long for the model, whatever code the endpoint has for it."""
 
 _NO_TOOLS = re.compile(
     r"(?:not|n't) support(?:ed)?\b[^.]{0,40}\b(?:tools?|functions?)\b|\btools?\b[^.]{0,60}\b(?:not|n't) supported"
@@ -37,36 +37,41 @@ _TOO_LONG = re.compile(
 _MAX_MESSAGE = 500
 
 
-def refused(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
-    """Make the error of an answer whose status is not 2xx."""
+def refusal_error(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
+    """Return the error for a response whose status is not 2xx."""
     if 300 <= status < 400:
-        elsewhere = _line(headers.get("location", "another address"), endpoint)
+        location = _to_line(headers.get("location", "another address"), endpoint)
         return ProviderError(
-            f"{endpoint.host} redirects to {elsewhere}: no conversation is sent there; set that address if it is right",
+            f"{endpoint.host} redirects to {location}: no conversation is sent there; set that address if it is right",
             status=status,
             code="redirect",
         )
-    return reported(endpoint, _json(body), status=status, text=body, retry_after=retry_after(headers))
+    return reported_error(endpoint, _parse_json(body), status=status, text=body, retry_after=parse_retry_after(headers))
 
 
-def reported(
-    endpoint: Endpoint, value: Any, *, status: int | None = None, text: bytes = b"", retry_after: float | None = None
+def reported_error(
+    endpoint: Endpoint,
+    value: Any,
+    *,
+    status: int | None = None,
+    text: bytes = b"",
+    retry_after: float | None = None,
 ) -> ProviderError:
-    """Make the error of what an endpoint says in its own words: a body, or an event of a stream.
+    """Return the error that an endpoint reports in its own words, in a body or in an event of a stream.
 
     Args:
-        endpoint: who says it.
-        value: the body as JSON; None where it is none.
-        status: the HTTP status, if that is what tells of the error.
+        endpoint: the endpoint.
+        value: the body as JSON; None if it is not JSON.
+        status: the HTTP status, if it is that of an error.
         text: the body itself.
         retry_after: seconds the endpoint asks to wait.
     """
-    message, code, param = _words(value)
+    message, code, param = _parse_error(value)
     if status is None and code is not None and code.isdecimal() and 400 <= int(code) < 600:
         status = int(code)
-    message = _line(message or _plain(text), endpoint)
+    message = _to_line(message or _to_text(text), endpoint)
     if param and param not in message:
-        message = f"{message} (param: {_line(param, endpoint)})"
+        message = f"{message} (param: {_to_line(param, endpoint)})"
     answered = f"{endpoint.host} answered {status}" if status else f"{endpoint.host} reports an error"
     hint = f"; {endpoint.hint}" if status in (401, 403) and endpoint.hint else ""
     hint = f"; is {endpoint.base_url} the right address, and the model's name right?" if status == 404 else hint
@@ -74,62 +79,63 @@ def reported(
     return ProviderError(
         f"{answered}: {message}{hint}" if message else f"{answered}{hint}",
         status=status,
-        code=_code(status, code, message),
+        code=_error_code(status, code, message),
         retry_after=retry_after,
     )
 
 
-def unreachable(endpoint: Endpoint, error: BaseException | None) -> ProviderError:
-    """Make the error of a connection that could not be had, or broke before anything came."""
+def connection_error(endpoint: Endpoint, error: BaseException | None) -> ProviderError:
+    """Return the error for a connection that could not be opened, or that broke."""
     import httpx2
 
     if isinstance(error, httpx2.ConnectTimeout):
         return ProviderError(f"{endpoint.host} could not be reached in time", code="timeout")
     if isinstance(error, httpx2.TimeoutException | TimeoutError):
         return ProviderError(f"{endpoint.host} did not answer in time", code="timeout")
-    why = _line(str(error or ""), endpoint) or type(error).__name__
+    why = _to_line(str(error or ""), endpoint) or type(error).__name__
     if isinstance(error, httpx2.ConnectError):
         hint = "; is the server running?" if endpoint.is_local else ""
         return ProviderError(f"{endpoint.host} cannot be reached: {why}{hint}", code="connection")
     return ProviderError(f"the connection to {endpoint.host} broke: {why}", code="connection")
 
 
-def not_an_answer(endpoint: Endpoint, text: str) -> ProviderError:
-    """Make the error of a body that is neither JSON nor a stream of events: a web page, most often."""
-    said = _line(_plain(text.encode()), endpoint)
+def invalid_response_error(endpoint: Endpoint, text: str) -> ProviderError:
+    """Return the error for a body that is neither JSON nor an event stream: a web page, most often."""
+    excerpt = _to_line(_to_text(text.encode()), endpoint)
     what = "a web page" if text.lstrip()[:1] == "<" else "something that is no JSON"
     return ProviderError(
-        f"{endpoint.host} sent {what} and no model's answer: {said}; is the address right?", code="cut"
+        f"{endpoint.host} sent {what} and no model's answer: {excerpt}; is the address right?", code="cut"
     )
 
 
-def json_answer(endpoint: Endpoint, body: bytes, most: int) -> Any:
-    """Give the value of a body that should be JSON, of `most` bytes at most.
+def parse_json_response(endpoint: Endpoint, body: bytes, max_length: int) -> Any:
+    """Return the value of a body that should be JSON.
 
     Raises:
-        ProviderError: it is not.
+        ProviderError: the body is not JSON, or longer than `max_length` bytes.
     """
-    if len(body) > most:
-        raise ProviderError(f"{endpoint.host} sent more than {most} bytes", code="cut")
+    if len(body) > max_length:
+        raise ProviderError(f"{endpoint.host} sent more than {max_length} bytes", code="cut")
     try:
         return jiter.from_json(body)
     except ValueError:
-        raise not_an_answer(endpoint, body[:4000].decode("utf-8", "replace")) from None
+        raise invalid_response_error(endpoint, body[:4000].decode("utf-8", "replace")) from None
 
 
 class StreamedError(Exception):
-    """An answer with a good status tells of an error; `value` is what it says. Never leaves the package."""
+    """A response of status 2xx reports an error; `value` is the report. Never leaves the package."""
 
     def __init__(self, value: Any) -> None:
-        super().__init__("the answer tells of an error")
+        super().__init__("the response reports an error")
         self.value = value
 
 
-def checked(value: Any) -> dict[str, Any]:
-    """Give the object that an answer or an event is.
+def require_object(value: Any) -> dict[str, Any]:
+    """Return the JSON object of a response or an event.
 
     Raises:
-        Told: it is none, or it tells of an error (``{"error": …}``, ``{"object": "error"}``, ``{"type": "error"}``).
+        StreamedError: it is no object, or it reports an error: ``{"error": …}``, or ``"error"`` as its ``object`` or
+            ``type``.
     """
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
@@ -140,8 +146,8 @@ def checked(value: Any) -> dict[str, Any]:
     return value
 
 
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Give the seconds an endpoint asks to wait: ``retry-after-ms``, or ``retry-after`` in seconds or as a date."""
+def parse_retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds an endpoint asks to wait: ``retry-after-ms``, or ``retry-after`` in seconds or as a date."""
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         try:
             seconds = float(headers.get(name, "")) / unit
@@ -155,8 +161,8 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         return None
 
 
-def _words(value: Any) -> tuple[str, str | None, str]:
-    """Give message, code and parameter from the forms that endpoints use."""
+def _parse_error(value: Any) -> tuple[str, str | None, str]:
+    """Return message, code and parameter of an error in any of the forms that endpoints use."""
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
     if not isinstance(value, dict):
@@ -167,15 +173,19 @@ def _words(value: Any) -> tuple[str, str | None, str]:
     details = error.get("details")
     code = (details.get("error_code") if isinstance(details, dict) else None) or error.get("code") or error.get("type")
     message = error.get("message") or error.get("detail") or error.get("error") or ""
-    return message if isinstance(message, str) else str(message), None if code is None else str(code), _param(error)
+    return (
+        message if isinstance(message, str) else str(message),
+        None if code is None else str(code),
+        _error_param(error),
+    )
 
 
-def _param(error: Mapping[str, Any]) -> str:
+def _error_param(error: Mapping[str, Any]) -> str:
     param = error.get("param")
     return param if isinstance(param, str) else ""
 
 
-def _code(status: int | None, code: str | None, message: str) -> str | None:
+def _error_code(status: int | None, code: str | None, message: str) -> str | None:
     if status is not None and status not in (400, 404, 413, 422, 500, 501):
         return code
     if code == CONTEXT_LENGTH_EXCEEDED or _TOO_LONG.search(message):
@@ -183,15 +193,15 @@ def _code(status: int | None, code: str | None, message: str) -> str | None:
     return TOOLS_UNSUPPORTED if _NO_TOOLS.search(message) else code
 
 
-def _json(body: bytes) -> Any:
+def _parse_json(body: bytes) -> Any:
     try:
         return jiter.from_json(body)
     except ValueError:
         return None
 
 
-def _plain(body: bytes) -> str:
-    """Give a body's text; of a web page its title or its words."""
+def _to_text(body: bytes) -> str:
+    """Return the text of a body; of a web page its title or its words."""
     text = body[:20_000].decode("utf-8", "replace")
     if not text.lstrip().startswith("<"):
         return text
@@ -199,9 +209,9 @@ def _plain(body: bytes) -> str:
     return title[1] if title else re.sub(r"<[^<>]*>", " ", text)
 
 
-def _line(text: str, endpoint: Endpoint) -> str:
-    """Give a text as one line of bounded length, without the key and without anything a terminal would obey."""
+def _to_line(text: str, endpoint: Endpoint) -> str:
+    """Return a text as one line of limited length, without the key and without control characters."""
     if endpoint.key:
         text = text.replace(endpoint.key, "[key]")
-    text = " ".join("".join(char if char.isprintable() else " " for char in clean(text[:20_000])).split())
+    text = " ".join("".join(char if char.isprintable() else " " for char in replace_surrogates(text[:20_000])).split())
     return text if len(text) <= _MAX_MESSAGE else f"{text[:_MAX_MESSAGE]}…"

@@ -1,11 +1,10 @@
-"""How a reply is read, wherever its bytes come from: an endpoint, or a script."""
+"""A model's reply as a stream of deltas, from the HTTP responses that carry it, or from a script."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any, Protocol, runtime_checkable
 
 import anyio
@@ -14,41 +13,69 @@ from dial_client.errors import ProviderError
 from dial_client.model import Completion, Delta, FinishReason, ModelRequest
 from dial_client.providers.http import provider_errors
 from dial_client.providers.http.endpoint import Endpoint
-from dial_client.providers.http.response_body import BodyReader, NotAResponse
+from dial_client.providers.http.response_body import InvalidBody, ResponseBodyParser
 from dial_client.providers.http.sse_parser import EventTooLong
 
 _MAX_PAUSES = 8
-"""Times one reply may be taken up again."""
+"""Requests that one reply may take beyond its first."""
 _DRAIN_TIMEOUT = 0.1
-"""Seconds for the end of a body whose last event has come: read to its end, its connection serves the next request."""
-MAX_KEPT = 4 * 1024 * 1024
+"""Seconds for the rest of a body whose last event has come: a connection whose body was read to its end is reused."""
+MAX_RECORDED = 4 * 1024 * 1024
 """Bytes of one body that a `RawBody` keeps."""
+
+SendRequest = Callable[[], Awaitable[AsyncGenerator[bytes, None]]]
+"""Sends the request, or the one that continues a paused reply. Returns the body, which raises `StreamBroken`."""
 
 
 class StreamParser(Protocol):
-    """Reads one reply: plain JSON values in, deltas out."""
+    """Parses one reply: JSON values in, deltas out."""
 
     ended: bool
-    """The endpoint has said its last word; what follows is of no use."""
+    """True after the last event of the reply."""
     paused: bool
-    """The endpoint wants to be asked again, with what it has said so far, to go on."""
+    """True if the endpoint waits for a request with the reply so far, in order to continue it."""
 
     @property
     def has_calls(self) -> bool:
-        """Whether at least one call has begun."""
+        """True if at least one tool call has begun."""
         ...
 
-    def take(self, value: Any) -> Sequence[Delta]:
-        """Take the next event, or a whole answer.
+    def feed(self, value: Any) -> Sequence[Delta]:
+        """Parse the next event, or a whole response.
 
         Raises:
-            Told: it tells of an error.
+            StreamedError: it reports an error.
         """
         ...
 
-    def end(self, notes: Sequence[str]) -> Sequence[Delta]:
-        """Take the end, however it came; give the calls if they are fit to run, and a `Completion` last."""
+    def finish(self, notes: Sequence[str]) -> Sequence[Delta]:
+        """Return the tool calls of a complete reply, and the `Completion` last; `notes` go with it."""
         ...
+
+
+@dataclass(slots=True)
+class RawBody:
+    """The body of one response, for a recording."""
+
+    wire: str
+    notes: tuple[str, ...] = ()
+    """Notes on the request, made before the response came."""
+    kept: bytearray = field(default_factory=bytearray)
+    """The first `MAX_RECORDED` bytes as they came."""
+    left_out: int = 0
+    """Bytes beyond those."""
+    broke: str | None = None
+    """How the connection broke, in words; None if it did not."""
+    ended: bool = False
+    """True if the body was read to its end."""
+    paused: bool = False
+    """True if the reply continues in the next response."""
+
+    def add(self, piece: bytes) -> None:
+        """Append bytes of the body."""
+        room = MAX_RECORDED - len(self.kept)
+        self.kept += piece[:room]
+        self.left_out += max(0, len(piece) - room)
 
 
 @runtime_checkable
@@ -65,8 +92,8 @@ class Recordable(Protocol):
         ...
 
 
-class BrokeOff(Exception):
-    """The body broke off; `error` says how. Never leaves the package."""
+class StreamBroken(Exception):
+    """The connection broke before the end of the body; `error` describes it. Never leaves the package."""
 
     def __init__(self, error: ProviderError) -> None:
         super().__init__(str(error))
@@ -74,122 +101,110 @@ class BrokeOff(Exception):
 
 
 @dataclass(slots=True)
-class RawBody:
-    """What came of one answer, for a recording."""
-
-    wire: str
-    notes: tuple[str, ...] = ()
-    """What was said of the asking, before anything came."""
-    kept: bytearray = field(default_factory=bytearray)
-    """The body as it came, at most its first `MAX_KEPT` bytes."""
-    left_out: int = 0
-    """Bytes beyond those."""
-    broke: str | None = None
-    """How it broke off, in words."""
-    ended: bool = False
-    """It was read as far as it is of use."""
-    paused: bool = False
-    """It ends in a pause: the next answer goes on."""
-
-    def add(self, piece: bytes) -> None:
-        """Keep more of it."""
-        room = MAX_KEPT - len(self.kept)
-        self.kept += piece[:room]
-        self.left_out += max(0, len(piece) - room)
-
-
-@dataclass(slots=True)
 class ResponseStream:
-    """One reply on its way: answers are asked for until it is whole.
+    """One reply, which takes one response, or several if the endpoint pauses.
 
     Args:
-        wire: how the answers are written.
-        reply: reads what is in them.
-        endpoint: whom an error names.
-        notes: what the user should know; what reading finds is added.
-        bodies: gets every answer as it came; None where nobody records.
+        wire: the API that the responses are written in.
+        parser: parses the reply.
+        endpoint: the endpoint that error messages name.
+        notes: what the user should know; problems of the response are added.
+        bodies: gets the body of every response; None if nothing is recorded.
     """
 
     wire: str
-    reply: StreamParser
+    parser: StreamParser
     endpoint: Endpoint
     notes: list[str]
     bodies: list[RawBody] | None = None
+    _has_output: bool = False
 
-    async def deltas(self, ask: Callable[[], Awaitable[AsyncGenerator[bytes, None]]]) -> AsyncGenerator[Delta, None]:
-        """Give the reply as it comes, a `Completion` last.
+    async def deltas(self, send: SendRequest) -> AsyncGenerator[Delta, None]:
+        """Yield the deltas of the reply, a `Completion` last.
 
-        A reply that breaks off once something has been said ends in a `Completion` of `FinishReason.CUT`.
-
-        Args:
-            ask: asks, or asks to go on; gives the pieces of a body, which raise `BrokeOff`.
+        If the connection breaks after the first delta, the reply ends in a `Completion` of `FinishReason.CUT`.
 
         Raises:
-            ProviderError: what `ask` raises; or it told of an error, or broke off without a word.
+            ProviderError: `send` raised it, or the response reports an error, or there was no reply in it.
         """
-        reply, notes = self.reply, self.notes
-        said = False
+        parser = self.parser
         for _ in range(_MAX_PAUSES + 1):
-            before = len(notes)
-            pieces = await ask()
-            body = RawBody(self.wire, tuple(notes[before:]))
-            if self.bodies is not None:
-                self.bodies.append(body)
-            try:
-                async with aclosing(self._read(pieces, body)) as stream:
-                    async for delta in stream:
-                        said = True
-                        yield delta
-            except BrokeOff as broken:
-                body.broke = str(broken.error)
-                if not (said or reply.ended or reply.has_calls):
-                    raise broken.error from None
-                notes.append(f"the reply broke off: {broken.error}")
-            body.ended, body.paused = True, reply.paused
-            if not reply.paused:
+            async with aclosing(self._read_response(send)) as deltas:
+                async for delta in deltas:
+                    yield delta
+            if not parser.paused:
                 break
-            reply.paused = reply.ended = False
+            parser.paused = parser.ended = False
         else:
-            notes.append(f"the endpoint paused more than {_MAX_PAUSES} times")
-        deltas = reply.end(notes)
-        if not said:
-            self._check_something_came(deltas)
-        for delta in deltas:
+            self.notes.append(f"the endpoint paused more than {_MAX_PAUSES} times")
+        for delta in self._finish():
             yield delta
 
-    async def _read(self, pieces: AsyncGenerator[bytes, None], raw: RawBody) -> AsyncGenerator[Delta, None]:
-        reply, body, keeps = self.reply, BodyReader(), self.bodies is not None
+    async def _read_response(self, send: SendRequest) -> AsyncGenerator[Delta, None]:
+        """Send the request, and yield the deltas of its response."""
+        parser, body_parser = self.parser, ResponseBodyParser()
+        earlier_notes = len(self.notes)
+        pieces = await send()
+        body = RawBody(self.wire, tuple(self.notes[earlier_notes:]))
+        if self.bodies is not None:
+            self.bodies.append(body)
         try:
-            async with aclosing(pieces):
-                async for piece in pieces:
-                    if keeps:
-                        raw.add(piece)
-                    for delta in chain.from_iterable(map(reply.take, body.feed(piece))):
-                        yield delta
-                    if body.done or reply.ended:
-                        await _drain(pieces)
-                        break
-            for delta in chain.from_iterable(map(reply.take, body.end())):
+            with _raise_provider_errors(self.endpoint):
+                async with aclosing(pieces):
+                    async for piece in pieces:
+                        if self.bodies is not None:
+                            body.add(piece)
+                        for delta in self._parse(body_parser.feed(piece)):
+                            yield delta
+                        if body_parser.done or parser.ended:
+                            await _read_to_end(pieces)
+                            break
+                for delta in self._parse(body_parser.finish()):
+                    yield delta
+            if body_parser.invalid_events:
+                self.notes.append(f"parts of the reply that could not be read: {body_parser.invalid_events}")
+            parser.ended = parser.ended or body_parser.done
+        except StreamBroken as broken:
+            body.broke = str(broken.error)
+            if not (self._has_output or parser.ended or parser.has_calls):
+                raise broken.error from None
+            self.notes.append(f"the reply broke off: {broken.error}")
+        body.ended, body.paused = True, parser.paused
+
+    def _parse(self, values: Iterable[Any]) -> Iterator[Delta]:
+        for value in values:
+            for delta in self.parser.feed(value):
+                self._has_output = True
                 yield delta
-        except provider_errors.StreamedError as told:
-            raise provider_errors.reported(self.endpoint, told.value) from None
-        except NotAResponse as error:
-            raise provider_errors.not_an_answer(self.endpoint, error.text) from None
-        except EventTooLong as error:
-            raise BrokeOff(provider_errors.unreachable(self.endpoint, error)) from None
-        if body.garbled:
-            self.notes.append(f"parts of the reply that could not be read: {body.garbled}")
-        reply.ended = reply.ended or body.done
 
-    def _check_something_came(self, deltas: Sequence[Delta]) -> None:
-        """A reply that is neither whole nor has anything to keep is no reply."""
-        last = deltas[-1]
-        if isinstance(last, Completion) and last.finish is FinishReason.CUT and not self.reply.has_calls:
-            notes = "".join(f"; {note}" for note in last.notes)
-            raise ProviderError(f"{self.endpoint.host} sent nothing that is an answer{notes}", code="cut")
+    def _finish(self) -> Sequence[Delta]:
+        """Return the last deltas of the reply.
+
+        Raises:
+            ProviderError: no response had anything of a reply in it.
+        """
+        deltas = self.parser.finish(self.notes)
+        match deltas[-1]:
+            case Completion(FinishReason.CUT, notes=notes) if not (self._has_output or self.parser.has_calls):
+                details = "".join(f"; {note}" for note in notes)
+                raise ProviderError(f"{self.endpoint.host} sent nothing that is an answer{details}", code="cut")
+        return deltas
 
 
-async def _drain(pieces: AsyncGenerator[bytes, None]) -> None:
-    with anyio.move_on_after(_DRAIN_TIMEOUT), suppress(BrokeOff):
+@contextmanager
+def _raise_provider_errors(endpoint: Endpoint) -> Iterator[None]:
+    """Raise errors of parsing as `ProviderError`; a body that is too long counts as broken off."""
+    try:
+        yield
+    except provider_errors.StreamedError as error:
+        raise provider_errors.reported_error(endpoint, error.value) from None
+    except InvalidBody as error:
+        raise provider_errors.invalid_response_error(endpoint, error.text) from None
+    except EventTooLong as error:
+        raise StreamBroken(provider_errors.connection_error(endpoint, error)) from None
+
+
+async def _read_to_end(pieces: AsyncGenerator[bytes, None]) -> None:
+    with anyio.move_on_after(_DRAIN_TIMEOUT), suppress(StreamBroken):
         async for _ in pieces:
             pass

@@ -1,7 +1,8 @@
-"""When an endpoint is asked again, and after how long: only for as long as nothing of an answer has come.
+"""The retry policy: which requests are sent again, and after which delay, with backoff and rate limits in mind.
 
-What is refused for what was asked is never asked again as it is; what was refused for want of money neither. A wait the
-endpoint asks for is kept to, or not begun: whoever has no time left for it is told at once how long it would have been.
+A request is retried only before anything of its response has come. A request that is refused for its content is never
+sent again as it is, nor one that is refused because a quota is used up. A ``retry-after`` is kept to: if the turn has
+not that much time left, the request fails at once, and the error says how long the wait would have been.
 """
 
 from __future__ import annotations
@@ -24,39 +25,44 @@ from dial_client.providers.http.provider_errors import CONTEXT_LENGTH_EXCEEDED, 
 
 log = get_logger(__name__)
 
-LONGEST_WAIT = 60.0
-"""Seconds an endpoint may ask to wait; more than that is the caller's to decide."""
-MARGIN = 1.0
-"""Seconds of a turn that are never waited away: an error has to be told, too."""
+MAX_RETRY_AFTER = 60.0
+"""The longest ``retry-after`` that is waited for, in seconds; the caller decides about longer ones."""
+DEADLINE_MARGIN = 1.0
+"""Seconds of a turn that are left when a wait ends: an error has to be reported, too."""
 
-WORTH_TELLING = 1.0
-"""Seconds of a wait that a person is told of while it lasts."""
+MIN_REPORTED_WAIT = 1.0
+"""Seconds of the shortest wait that is reported to the user while it lasts."""
 
-_QUICK_WAIT = 0.1
-_FIRST_WAIT = 0.5
-_LONGEST_OWN_WAIT = 8.0
-_PASSING = frozenset({408, 409, 429, 500, 502, 503, 504, 529})
-_FINAL = frozenset({400, 401, 403, 404, 413, 422})
-_SPENT = (b"insufficient_quota", b"billing_hard_limit_reached", b"billing_not_active", b"credit balance is too low")
-_MISREAD = (b"failed to parse", b"peg-native")
-_MOST_READ = 20_000
-"""Bytes of a refusal in which such words are looked for."""
+_SHORT_DELAY = 0.1
+_INITIAL_BACKOFF = 0.5
+_MAX_BACKOFF = 8.0
+_RETRYABLE_STATUSES = frozenset({408, 409, 429, 500, 502, 503, 504, 529})
+_FINAL_STATUSES = frozenset({400, 401, 403, 404, 413, 422})
+_QUOTA_ERRORS = (
+    b"insufficient_quota",
+    b"billing_hard_limit_reached",
+    b"billing_not_active",
+    b"credit balance is too low",
+)
+_UNREADABLE_REPLY_ERRORS = (b"failed to parse", b"peg-native")
+_MAX_SEARCHED = 20_000
+"""Bytes of an error response that are searched for these words."""
 
 
 class RetryClass(Enum):
-    """Whether asking again may help; its value is how often may be asked in all."""
+    """Why a request failed: in words, and with the most attempts that a failure of this class allows."""
 
     NEVER = "never", 1
     ABSENT = "could not be reached", 2
-    """Nobody was there, in a way that seldom passes: once more, in case it was just starting."""
+    """Nothing listens at the address: one more attempt, in case the server is just starting."""
     MISREAD = "could not read what its model wrote", 2
-    """The model draws its words anew, so that the next time may be better."""
+    """The model's next sample may be better."""
     DROPPED = "closed the connection without an answer", 4
-    """The first time it is asked again at once: a connection kept open from before may have grown too old."""
+    """The first retry is immediate: a connection that was kept open may have timed out at the server."""
     UNREACHED = "could not be reached", 4
     BUSY = "was busy", 4
     LOADING = "was loading its model", 60
-    """A local server that has just been started; what ends this is the turn's time."""
+    """A local server that has just been started; the turn's timeout limits the attempts."""
 
     def __init__(self, why: str, attempts: int) -> None:
         self.why = why
@@ -65,47 +71,47 @@ class RetryClass(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A request that failed before anything of an answer came."""
+    """A request that failed before anything of its response came."""
 
     error: ProviderError
-    again: RetryClass
+    retry: RetryClass
 
     @property
     def why(self) -> str:
-        """What was the matter, behind the endpoint's name."""
-        return f"{self.again.why} ({self.error.status})" if self.again is RetryClass.BUSY else self.again.why
+        """The reason, to be read after the endpoint's name."""
+        return f"{self.retry.why} ({self.error.status})" if self.retry is RetryClass.BUSY else self.retry.why
 
 
-def after_refusal(error: ProviderError, headers: Mapping[str, str], body: bytes) -> RetryClass:
-    """Judge an answer whose status is not 2xx.
+def classify_refusal(error: ProviderError, headers: Mapping[str, str], body: bytes) -> RetryClass:
+    """Return the retry class of a response whose status is not 2xx.
 
-    ``x-should-retry`` is how OpenAI's and Anthropic's servers tell their clients what to do. llama.cpp answers 500 when
-    it cannot read what its model wrote.
+    The servers of OpenAI and Anthropic tell their clients with ``x-should-retry`` what to do. llama.cpp answers 500 if
+    it cannot parse what its model wrote.
     """
-    status, text = error.status or 0, body[:_MOST_READ].lower()
-    if status == 500 and any(words in text for words in _MISREAD):
+    status, text = error.status or 0, body[:_MAX_SEARCHED].lower()
+    if status == 500 and any(words in text for words in _UNREADABLE_REPLY_ERRORS):
         return RetryClass.MISREAD
-    if status in _FINAL or error.code in (CONTEXT_LENGTH_EXCEEDED, TOOLS_UNSUPPORTED):
+    if status in _FINAL_STATUSES or error.code in (CONTEXT_LENGTH_EXCEEDED, TOOLS_UNSUPPORTED):
         return RetryClass.NEVER
-    if any(words in text for words in _SPENT):
+    if any(words in text for words in _QUOTA_ERRORS):
         return RetryClass.NEVER
     should = headers.get("x-should-retry", "").strip().lower()
-    if should == "false" or (status not in _PASSING and should != "true"):
+    if should == "false" or (status not in _RETRYABLE_STATUSES and should != "true"):
         return RetryClass.NEVER
     return RetryClass.LOADING if status == 503 and b"loading model" in text else RetryClass.BUSY
 
 
-def after_break(error: BaseException, *, is_local: bool) -> RetryClass:
-    """Judge an exception of httpx2, raised before there was an answer.
+def classify_connection_error(error: BaseException, *, is_local: bool) -> RetryClass:
+    """Return the retry class of an exception that httpx2 raised before there was a response.
 
-    A silence in the middle is not asked again: the endpoint has the request, and may be at work on it.
+    A read timeout is not retried: the endpoint has the request, and may be working on it.
     """
     import httpx2
 
     if isinstance(error, httpx2.ConnectTimeout):
         return RetryClass.ABSENT
     if isinstance(error, httpx2.ConnectError):
-        causes = _causes(error)
+        causes = _cause_chain(error)
         if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in causes):
             return RetryClass.NEVER
         names = [cause for cause in causes if isinstance(cause, socket.gaierror)]
@@ -119,73 +125,78 @@ def after_break(error: BaseException, *, is_local: bool) -> RetryClass:
     return RetryClass.NEVER
 
 
-def pause(again: RetryClass, attempts: int, *, asked: float | None, left: float, chance: float) -> float | None:
-    """Give the seconds to wait before the next attempt; None where there should be none.
+def retry_delay(
+    retry: RetryClass, attempts: int, *, retry_after: float | None, time_left: float, jitter: float
+) -> float | None:
+    """Return the seconds to wait before the next attempt; None if there should be none.
 
     Args:
-        again: what the last attempt came to.
-        attempts: how many there have been.
-        asked: seconds the endpoint asks to wait; None or 0 where it does not say.
-        left: seconds until the turn's time is over; may be infinite.
-        chance: from 0 to 1; so that many clients do not all come back in the same moment.
+        retry: the class of the last failure.
+        attempts: the number of attempts so far.
+        retry_after: seconds the endpoint asks to wait; None or 0 if it does not say.
+        time_left: seconds until the turn's timeout; may be infinite.
+        jitter: a random number from 0 to 1, so that many clients do not all come back at the same moment.
     """
-    if attempts >= again.attempts:
+    if attempts >= retry.attempts:
         return None
-    if asked:
-        wait = asked
-    elif again is RetryClass.MISREAD or (again is RetryClass.DROPPED and attempts == 1):
+    if retry_after:
+        wait = retry_after
+    elif retry is RetryClass.MISREAD or (retry is RetryClass.DROPPED and attempts == 1):
         wait = 0.0
-    elif again is RetryClass.ABSENT:
-        wait = _QUICK_WAIT
+    elif retry is RetryClass.ABSENT:
+        wait = _SHORT_DELAY
     else:
-        wait = min(_LONGEST_OWN_WAIT, _FIRST_WAIT * 2.0 ** min(attempts - 1, 10)) * (1.0 - chance / 4.0)
-    return wait if wait <= min(LONGEST_WAIT, left - MARGIN) else None
+        wait = min(_MAX_BACKOFF, _INITIAL_BACKOFF * 2.0 ** min(attempts - 1, 10)) * (1.0 - jitter / 4.0)
+    return wait if wait <= min(MAX_RETRY_AFTER, time_left - DEADLINE_MARGIN) else None
 
 
 @dataclass(slots=True)
 class RetryState:
-    """Waits between the attempts of one request, and remembers what for."""
+    """The attempts of one request: waits between them, and keeps the reasons."""
 
     host: str
     on_wait: OnWait | None = None
     _attempts: int = 0
     _waits: list[tuple[str, float]] = field(default_factory=list)
 
-    async def after(self, failure: Failure) -> None:
-        """Wait until the endpoint may be asked again.
+    async def wait_after(self, failure: Failure) -> None:
+        """Wait until the request may be sent again.
 
         Raises:
-            ProviderError: it should not be; this is what it last said.
+            ProviderError: it should not be sent again; this is the error of the last attempt.
         """
         await anyio.lowlevel.checkpoint_if_cancelled()
         self._attempts += 1
-        left = anyio.current_effective_deadline() - anyio.current_time()
-        chance = random.random()  # noqa: S311 (no secret)
-        asked = failure.error.retry_after
-        wait = pause(failure.again, self._attempts, asked=asked, left=left, chance=chance)
+        wait = retry_delay(
+            failure.retry,
+            self._attempts,
+            retry_after=failure.error.retry_after,
+            time_left=anyio.current_effective_deadline() - anyio.current_time(),
+            jitter=random.random(),  # noqa: S311 (no secret)
+        )
         if wait is None:
             raise failure.error from None
         self._waits.append((failure.why, wait))
         log.info("asked_again", host=self.host, why=failure.why, wait_s=round(wait, 3), attempt=self._attempts + 1)
-        tell = self.on_wait if wait >= WORTH_TELLING else None
-        if tell is not None:
-            await tell(failure.again.why, wait)
+        on_wait = self.on_wait if wait >= MIN_REPORTED_WAIT else None
+        if on_wait is not None:
+            await on_wait(failure.retry.why, wait)
         await anyio.sleep(wait)
-        if tell is not None:
-            await tell(failure.again.why, 0.0)
+        if on_wait is not None:
+            await on_wait(failure.retry.why, 0.0)
 
     def notes(self) -> list[str]:
-        """Give what to tell the user of the waits: one line for each reason."""
-        told = []
+        """Return what the user should know of the waits: a line for each reason."""
+        notes = []
         for why, group in groupby(self._waits, key=lambda wait: wait[0]):
             waits = [seconds for _, seconds in group]
-            often = "asked again" if len(waits) == 1 else f"asked again {len(waits)} times,"
-            told.append(f"{self.host} {why}: {often} after {round(sum(waits), 1):g} s")
-        return told
+            retries = "asked again" if len(waits) == 1 else f"asked again {len(waits)} times,"
+            notes.append(f"{self.host} {why}: {retries} after {round(sum(waits), 1):g} s")
+        return notes
 
 
-def _causes(error: BaseException) -> list[BaseException]:
-    """Give an exception and what led to it, ten steps back at most."""
+def _cause_chain(error: BaseException) -> list[BaseException]:
+    """Return an exception and its causes, ten at most."""
     chain = [error]
     while len(chain) < 10 and (cause := chain[-1].__cause__ or chain[-1].__context__) is not None:
         chain.append(cause)

@@ -1,8 +1,8 @@
-"""Server-sent events from bytes, by the rules of https://html.spec.whatwg.org/multipage/server-sent-events.html.
+"""A parser of server-sent events (SSE): https://html.spec.whatwg.org/multipage/server-sent-events.html.
 
-Three things are on purpose otherwise than the standard has them: `EventStream.end` gives an event whose last blank line
-is missing, ids and retry times are ignored (nothing here reconnects), and an event has an upper bound. All work is done
-on bytes, so a character that is split between two reads needs no care.
+It deviates from the standard in three points: `SSEParser.finish` returns an event whose blank line is missing, ids and
+retry times are ignored (nothing here reconnects), and the length of an event is limited. The parser works on bytes, so
+a character that is split between two reads needs no care.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ BOM = b"\xef\xbb\xbf"
 
 
 class ServerSentEvent(NamedTuple):
-    """One event."""
+    """An event of the stream."""
 
     name: str
-    """Its ``event:`` field; empty where it has none."""
+    """The ``event:`` field; empty without one."""
     data: bytes
-    """Its ``data:`` lines, joined by newlines; UTF-8 by the standard, but nobody has looked."""
+    """The ``data:`` lines, joined by newlines; should be UTF-8, which is not checked."""
 
 
 class EventTooLong(ValueError):
-    """One event is longer than the reader's bound."""
+    """An event is longer than the parser's limit."""
 
 
-class EventStream:
-    """Splits what comes from a stream into events; every byte is looked at once.
+class SSEParser:
+    """Splits the bytes of a stream into events; every byte is looked at once.
 
     Args:
-        max_event: bytes one event may have.
+        max_event: the most bytes of an event.
     """
 
     def __init__(self, max_event: int = 32 * 1024 * 1024) -> None:
@@ -40,41 +40,41 @@ class EventStream:
         self._data_length = 0
         self._name = ""
         self._after_cr = False
-        self._begun = False
+        self._has_begun = False
 
     def feed(self, data: bytes) -> list[ServerSentEvent]:
-        """Take the next bytes, give the events that end in them.
+        """Add bytes, and return the events that are complete now.
 
         Raises:
-            EventTooLong: the event that has begun exceeds the bound.
+            EventTooLong: the event under way is longer than the limit.
         """
         if self._after_cr and data:
             self._after_cr = False
             data = data.removeprefix(b"\n")
         if b"\n" not in data and b"\r" not in data:
-            self._keep(data)
+            self._hold(data)
             return []
         lines = b"".join((*self._line, data)).splitlines()
         self._line, self._line_length = [], 0
         if data[-1:] not in (b"\n", b"\r"):
-            self._keep(lines.pop())
+            self._hold(lines.pop())
         self._after_cr = data.endswith(b"\r")
-        return self._events(lines)
+        return self._parse_lines(lines)
 
-    def end(self) -> list[ServerSentEvent]:
-        """Take the end of the stream, give the event whose blank line never came."""
+    def finish(self) -> list[ServerSentEvent]:
+        """Return the event that is left at the end of the stream, if its blank line never came."""
         last = b"".join(self._line)
         self._line, self._line_length = [], 0
-        return self._events([last, b""] if last else [b""])
+        return self._parse_lines([last, b""] if last else [b""])
 
-    def _keep(self, part: bytes) -> None:
+    def _hold(self, part: bytes) -> None:
         self._line.append(part)
         self._line_length += len(part)
-        self._check_bound()
+        self._check_length()
 
-    def _events(self, lines: list[bytes]) -> list[ServerSentEvent]:
-        if not self._begun and lines:
-            self._begun = True
+    def _parse_lines(self, lines: list[bytes]) -> list[ServerSentEvent]:
+        if not self._has_begun and lines:
+            self._has_begun = True
             lines[0] = lines[0].removeprefix(BOM)
         events = []
         name, data, length = self._name, self._data, self._data_length
@@ -95,9 +95,9 @@ class EventStream:
             elif line == b"event":
                 name = ""
         self._name, self._data, self._data_length = name, data, length
-        self._check_bound()
+        self._check_length()
         return events
 
-    def _check_bound(self) -> None:
+    def _check_length(self) -> None:
         if self._line_length + self._data_length > self._max_event:
             raise EventTooLong(f"an event is longer than {self._max_event} bytes")

@@ -1,7 +1,7 @@
-"""The way to one endpoint over HTTP: bytes go out, an answer comes back with its body unread, or a `ProviderError`.
+"""The HTTP transport to one endpoint: sends requests, and returns responses with their bodies unread.
 
-Nothing leaves but the endpoint's own headers and a few that say how to answer: no cookie, no ``.netrc``, no key of the
-environment. No redirect is followed.
+A request carries the endpoint's own headers and a few that describe the formats: no cookie, no ``.netrc``, no key of
+the environment. No redirect is followed.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 CONNECT_TIMEOUT = 10.0
-_MAX_REFUSAL = 1024 * 1024
-"""Bytes of a refusal that are read; more is no message."""
-_REFUSAL_TIMEOUT = 10.0
-"""Seconds for the body of a refusal: its status has said what matters."""
-_MAX_JSON = 4 * 1024 * 1024
-"""Bytes of an answer to `HttpTransport.get`."""
+_MAX_ERROR_BODY = 1024 * 1024
+"""Bytes of an error response that are read; more is no message."""
+_ERROR_BODY_TIMEOUT = 10.0
+"""Seconds for the body of an error response: its status says what matters."""
+_MAX_JSON_BODY = 4 * 1024 * 1024
+"""Bytes of a response to `HttpTransport.get`."""
 
 
 class HttpTransport:
-    """The connections to one endpoint."""
+    """The connections to one endpoint, with its retry policy."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
@@ -44,7 +44,7 @@ class HttpTransport:
         self._lock = threading.Lock()
 
     def preload(self) -> httpx2.AsyncClient:
-        """Import httpx2 and make its client, which takes a while; safe in any thread, and more than once.
+        """Import httpx2 and return its client, which takes a while; safe in any thread, and more than once.
 
         Raises:
             ProviderError: the environment names a proxy or a trust store that cannot be used.
@@ -64,47 +64,47 @@ class HttpTransport:
     async def post(
         self, path: str, body: bytes, *, idle_timeout: float, notes: list[str], on_wait: OnWait | None = None
     ) -> httpx2.Response:
-        """Send a request, and give the answer with its body unread; whoever gets it closes it.
+        """Send a request, and return the response with its body unread; the caller closes it.
 
-        A busy endpoint is asked again for as long as that makes sense, see `retries`.
+        A failed request is retried as `retry_policy` has it.
 
         Args:
-            path: begins with a slash; is put behind the endpoint's address.
+            path: begins with a slash; is appended to the endpoint's address.
             body: JSON.
-            idle_timeout: seconds to wait for each next piece of the answer.
+            idle_timeout: seconds to wait for each next piece of the response.
             notes: gets what the user should know of the waits.
-            on_wait: hears of the longer ones while they last.
+            on_wait: called for the longer waits while they last.
 
         Raises:
-            ProviderError: nobody answered, or the answer is a refusal.
+            ProviderError: there is no response, or its status is not 2xx.
         """
-        patience = retry_policy.RetryState(self.endpoint.host, on_wait)
+        retries = retry_policy.RetryState(self.endpoint.host, on_wait)
         try:
             while True:
-                answer = await self._send("POST", path, body, idle_timeout)
-                if not isinstance(answer, retry_policy.Failure):
-                    return answer
-                await patience.after(answer)
+                response = await self._send("POST", path, body, idle_timeout)
+                if not isinstance(response, retry_policy.Failure):
+                    return response
+                await retries.wait_after(response)
         finally:
-            notes.extend(patience.notes())
+            notes.extend(retries.notes())
 
     async def get(self, path: str, *, timeout: float) -> Any:
-        """Ask once for a JSON text of 4 MiB at most, and give its value.
+        """Send one request for JSON of 4 MiB at most, and return its value.
 
         Args:
-            path: begins with a slash; is put behind the endpoint's address.
+            path: begins with a slash; is appended to the endpoint's address.
             timeout: seconds for all of it.
 
         Raises:
-            ProviderError: nobody answered in time, the answer is a refusal, or no JSON, or too long.
+            ProviderError: there is no response in time, its status is not 2xx, or it is not JSON or too long.
         """
         with anyio.move_on_after(timeout):
-            answer = await self._send("GET", path, None, timeout)
-            if isinstance(answer, retry_policy.Failure):
-                raise answer.error
-            body = await _beginning(answer, _MAX_JSON + 1, timeout)
-            return provider_errors.json_answer(self.endpoint, body, _MAX_JSON)
-        raise provider_errors.unreachable(self.endpoint, TimeoutError())
+            response = await self._send("GET", path, None, timeout)
+            if isinstance(response, retry_policy.Failure):
+                raise response.error
+            body = await _read_start(response, _MAX_JSON_BODY + 1, timeout)
+            return provider_errors.parse_json_response(self.endpoint, body, _MAX_JSON_BODY)
+        raise provider_errors.connection_error(self.endpoint, TimeoutError())
 
     async def aclose(self) -> None:
         """Close all connections; the next request opens new ones."""
@@ -120,7 +120,7 @@ class HttpTransport:
             client = await to_thread.run_sync(self.preload, abandon_on_cancel=True)
         import httpx2
 
-        from dial_client.providers.http.http_client import ClosedWhole
+        from dial_client.providers.http.http_client import CleanlyClosedStream
 
         timeout = httpx2.Timeout(idle_timeout, connect=CONNECT_TIMEOUT)
         extensions = {"timeout": timeout.as_dict()}
@@ -130,15 +130,19 @@ class HttpTransport:
             )
             response = await client.send(request, stream=True, auth=None)
         except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL) as error:
-            again = retry_policy.after_break(error, is_local=self.endpoint.is_local)
-            return retry_policy.Failure(provider_errors.unreachable(self.endpoint, error), again)
+            retry = retry_policy.classify_connection_error(error, is_local=self.endpoint.is_local)
+            return retry_policy.Failure(provider_errors.connection_error(self.endpoint, error), retry)
         assert isinstance(response.stream, httpx2.AsyncByteStream)
-        response.stream = ClosedWhole(response.stream)
+        response.stream = CleanlyClosedStream(response.stream)
         if response.is_success:
             return response
-        said = await _beginning(response, _MAX_REFUSAL, _REFUSAL_TIMEOUT)
-        refusal = provider_errors.refused(self.endpoint, response.status_code, response.headers, said)
-        return retry_policy.Failure(refusal, retry_policy.after_refusal(refusal, response.headers, said))
+        return await self._to_failure(response)
+
+    async def _to_failure(self, response: httpx2.Response) -> retry_policy.Failure:
+        """Read the body of an error response, and close it."""
+        body = await _read_start(response, _MAX_ERROR_BODY, _ERROR_BODY_TIMEOUT)
+        error = provider_errors.refusal_error(self.endpoint, response.status_code, response.headers, body)
+        return retry_policy.Failure(error, retry_policy.classify_refusal(error, response.headers, body))
 
     def _url(self, path: str) -> str:
         base = urlsplit(self.endpoint.base_url)
@@ -146,18 +150,18 @@ class HttpTransport:
         return urlunsplit((base.scheme, base.netloc, base.path.rstrip("/") + path, query, ""))
 
     def _headers(self, body: bytes | None) -> dict[str, str]:
-        own = {
+        headers = {
             "accept": "text/event-stream, application/json",
             "accept-encoding": "gzip, deflate",
             "user-agent": f"dial-client/{__version__}",
         }
         if body is not None:
-            own["content-type"] = "application/json"
-        return own | dict(self.endpoint.headers)
+            headers["content-type"] = "application/json"
+        return headers | dict(self.endpoint.headers)
 
 
-async def _beginning(response: httpx2.Response, most: int, timeout: float) -> bytes:
-    """Read `most` bytes of a body, or what can be had of it in `timeout` seconds, and close it."""
+async def _read_start(response: httpx2.Response, max_length: int, timeout: float) -> bytes:
+    """Return the first bytes of a body, those that come in `timeout` seconds, and close it."""
     import httpx2
 
     pieces: list[bytes] = []
@@ -168,9 +172,9 @@ async def _beginning(response: httpx2.Response, most: int, timeout: float) -> by
                 async for piece in body:
                     pieces.append(piece)
                     length += len(piece)
-                    if length >= most:
+                    if length >= max_length:
                         break
     finally:
         with anyio.CancelScope(shield=True):
             await response.aclose()
-    return b"".join(pieces)[:most]
+    return b"".join(pieces)[:max_length]
