@@ -71,7 +71,7 @@ async def test_a_deployment_is_asked_over_the_wire_it_speaks_best(said: Raw, pat
 
 
 async def test_a_core_that_does_not_say_what_a_deployment_is_costs_no_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dial_client.providers.dial._PATIENCE", 0.05)
+    monkeypatch.setattr("dial_client.providers.dial._DESCRIPTION_TIMEOUT", 0.05)
     with model_endpoint([Say("Hi")], Raw(hang=True)) as endpoint:
         provider = dial(endpoint)
         heard = await hear(provider)

@@ -94,7 +94,7 @@ async def test_neither_cookies_nor_what_netrc_says_are_sent(tmp_path: Path, monk
 
 
 async def test_a_refusal_without_end_is_told_from_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dial_client.providers.http.transport._MAX_REFUSAL", 64)
+    monkeypatch.setattr("dial_client.providers.http.transport._MAX_ERROR_BODY", 64)
     endless = Raw((json.dumps({"error": {"message": "no"}}).ljust(64).encode(), b"x" * 100_000), 400, hang=True)
     with model_endpoint([endless]) as endpoint:
         provider = provider_of(endpoint)
@@ -104,7 +104,7 @@ async def test_a_refusal_without_end_is_told_from_its_beginning(monkeypatch: pyt
 
 
 async def test_a_refusal_that_never_ends_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dial_client.providers.http.transport._REFUSAL_TIMEOUT", 0.2)
+    monkeypatch.setattr("dial_client.providers.http.transport._ERROR_BODY_TIMEOUT", 0.2)
     with model_endpoint([Raw((b"the rest is",), 400, hang=True)]) as endpoint:
         provider = provider_of(endpoint)
         with pytest.raises(ProviderError, match="answered 400: the rest is"):

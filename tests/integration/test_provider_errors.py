@@ -203,7 +203,7 @@ async def test_a_conversation_is_never_sent_on_to_where_an_endpoint_redirects(wi
 
 @pytest.mark.parametrize("stream", [True, False])
 async def test_silence_has_an_end(stream: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dial_client.providers.http.http_provider._ONE_PIECE_TIMEOUT", 0.05)
+    monkeypatch.setattr("dial_client.providers.http.http_provider._UNSTREAMED_TIMEOUT", 0.05)
     with model_endpoint([Raw(hang=True)]) as endpoint:
         provider = provider_of(endpoint, quirks={"idle_timeout": 0.05})
         with pytest.raises(ProviderError, match="did not answer in time") as caught:

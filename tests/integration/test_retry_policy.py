@@ -231,7 +231,7 @@ async def test_a_person_who_waits_for_a_busy_endpoint_is_told_so_in_the_meantime
 async def test_a_wait_is_told_if_it_is_worth_it_and_so_is_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     told = []
     for least in (retry_policy.MIN_REPORTED_WAIT, 0.0):
-        monkeypatch.setattr(retry_policy, "WORTH_TELLING", least)
+        monkeypatch.setattr(retry_policy, "MIN_REPORTED_WAIT", least)
         with model_endpoint([refuse(429, headers=SOON), Say("Hi")]) as endpoint:
             async with DialClient({}, provider_of(endpoint)) as dial:
                 events = [event async for event in dial.stream([Message.user("Hi")])]
