@@ -19,11 +19,11 @@ from dial_client.cli.options import ExitCode, Options
 from dial_client.client import DialClient
 from dial_client.durable import DurableTurns, beside
 from dial_client.errors import ConfigError, DialError
-from dial_client.serve.application import AppContext, application
+from dial_client.serve.application import AppContext, build_application
 from dial_client.serve.cluster.peers import PeerBus
-from dial_client.serve.http_server import Listener, bound
+from dial_client.serve.http_server import HttpServer, open_socket
 from dial_client.serve.human_input import HumanInputBroker
-from dial_client.serve.security import is_loopback, rules_for
+from dial_client.serve.security import build_policy, is_loopback
 from dial_client.serve.turn_registry import TurnRegistry
 from dial_client.stores.memory_store import MemoryStore
 from dial_client.stores.sql_store import SQLStore
@@ -60,26 +60,26 @@ async def serve_http(options: Options, address: ServeOptions) -> int:
     token, came_from = _token(address)
     settings = await settings_of(options)
     provider = provider_of(options, settings)
-    turns = TurnRegistry(address.max_turns, leaves=address.durable)
+    turns = TurnRegistry(address.max_turns, hand_over=address.durable)
     store = _store(options, address)
     name = options.model or settings.default_model or provider.info.model or provider.info.name
-    elsewhere = PeerBus(store, turns, name)
-    desk = HumanInputBroker(turns, elsewhere, servers=settings.servers, say=warn)
-    listener = bound(address.host, address.port)
+    peers = PeerBus(store, turns, name)
+    human_input = HumanInputBroker(turns, peers, servers=settings.servers, report=warn)
+    listener = open_socket(address.host, address.port)
     try:
         async with AsyncExitStack() as stack:
-            callbacks = Callbacks(elicit=desk.elicit)
+            callbacks = Callbacks(elicit=human_input.elicit)
             dial = await stack.enter_async_context(
-                opened(options, settings, provider, desk, callbacks, concurrent_approvals=True)
+                opened(options, settings, provider, human_input, callbacks, concurrent_approvals=True)
             )
             durable = None
             if isinstance(store, SQLStore):
                 await store.warm()
                 durable = await stack.enter_async_context(_durable(dial, store, turns)) if address.durable else None
-            house = AppContext(dial, store, desk, turns, name, durable, elsewhere=elsewhere)
-            app = application(house, rules_for(address.host, token, address.allowed_hosts))
+            context = AppContext(dial, store, human_input, turns, name, durable, peers=peers)
+            app = build_application(context, build_policy(address.host, token, address.allowed_hosts))
             shown = _shown(listener.getsockname(), token, came_from)
-            return await _serve(Listener(app, listener, turns), dial, elsewhere, shown)
+            return await _serve(HttpServer(app, listener, turns), dial, peers, shown)
     finally:
         listener.close()
         with anyio.CancelScope(shield=True):
@@ -91,20 +91,20 @@ def _durable(dial: DialClient, store: SQLStore, turns: TurnRegistry) -> DurableT
         dial,
         store,
         beside(store.where),
-        on_begun=turns.keep,
-        is_leaving=lambda: turns.is_leaving,
+        on_begun=turns.add,
+        is_leaving=lambda: turns.is_closed,
         when_busy="refuse",
     )
 
 
-async def _serve(server: Listener, dial: DialClient, elsewhere: PeerBus, shown: str) -> int:
+async def _serve(server: HttpServer, dial: DialClient, peers: PeerBus, shown: str) -> int:
     code: int = ExitCode.ANSWERED
     failed: DialError | None = None
 
     def leave(number: int) -> None:
         nonlocal code
         code = ExitCode.INTERRUPTED if number == signal.SIGINT else ExitCode.ANSWERED
-        server.leave()
+        server.shut_down()
 
     async def start() -> None:
         nonlocal failed
@@ -113,12 +113,12 @@ async def _serve(server: Listener, dial: DialClient, elsewhere: PeerBus, shown: 
             say_notes(dial.notes)
         except DialError as error:
             failed = error
-            server.leave()
+            server.shut_down()
 
     process_runner.interrupts.hand_over(leave)
     async with anyio.create_task_group() as group:
         group.start_soon(start)
-        group.start_soon(elsewhere.run)
+        group.start_soon(peers.run)
         await server.run(lambda: print(f"dial-chat: listening on {shown}", file=sys.stderr, flush=True))
         group.cancel_scope.cancel()
     if failed is not None:

@@ -1,6 +1,7 @@
-"""``dial-chat serve``: a door for other programs, and for people with a browser.
+"""``dial-chat serve``: an HTTP API for other programs, and a web page.
 
-`app` puts it together; `door` decides who comes in; `talking` has the conversations, `completions` what clients of
-OpenAI ask for, `asking_people` what waits for a person, `pages` the web page's files, `elsewhere` the other processes
-over the same database, `listening` the server around it all. Loaded by that command only.
+`application` connects the parts, `security` decides on access. `conversation_routes` and `openai_endpoint` are the two
+APIs, `human_input` holds requests that need a person's answer, `static_files` serves the web page in ``page/``.
+`cluster` shares turns among processes over one database, `http_server` runs the application. Only the command
+``dial-chat serve`` imports this package.
 """

@@ -1,4 +1,4 @@
-"""All that is served, put together."""
+"""The ASGI application: all routes behind access control."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from dial_client.durable import DurableTurns
 from dial_client.serve.cluster.peers import PeerBus
 from dial_client.serve.cluster.remote_turns import RemoteTurns
 from dial_client.serve.conversation_routes import ConversationRoutes
-from dial_client.serve.http_responses import HttpError, answered
+from dial_client.serve.http_responses import HttpError, json_response
 from dial_client.serve.human_input import APPROVAL, QUESTION, HumanInputBroker
 from dial_client.serve.openai_endpoint import ChatCompletionsEndpoint
-from dial_client.serve.request_bodies import json_of
+from dial_client.serve.request_bodies import read_json
 from dial_client.serve.security import HEALTH, AccessPolicy, SecurityMiddleware
 from dial_client.serve.static_files import StaticFiles
 from dial_client.serve.turn_registry import TurnRegistry
@@ -29,50 +29,50 @@ from dial_client.stores.sql_store import SQLStore
 
 @dataclass(frozen=True, slots=True)
 class AppContext:
-    """What a server is made of."""
+    """The objects that the application works with."""
 
     dial: DialClient
-    """Answers; open. Its approver is the desk."""
+    """The client, entered. Its approver is `human_input`."""
     store: ConversationStore
-    desk: HumanInputBroker
+    human_input: HumanInputBroker
     turns: TurnRegistry
     model: str
-    """The name by which its model is known here."""
+    """The model's name in the API."""
     durable: DurableTurns | None = None
-    """Carries out the turns of conversations; None where they end with this process."""
-    elsewhere: PeerBus = field(kw_only=True)
-    """The other processes; it knows the turns, and the desk knows it."""
+    """Runs the turns of conversations; None for turns that end with this process."""
+    peers: PeerBus = field(kw_only=True)
+    """The other processes over the same database."""
 
 
-def application(house: AppContext, rules: AccessPolicy) -> ASGIApp:
-    """Give the ASGI application."""
-    durable = house.durable
-    manager = durable.manager if durable else ConversationManager(house.dial, house.store, when_busy="refuse")
-    shared = house.store if isinstance(house.store, SQLStore) else None
-    others = RemoteTurns(shared, house.elsewhere) if shared else None
-    pages = StaticFiles()
+def build_application(context: AppContext, policy: AccessPolicy) -> ASGIApp:
+    """Return the ASGI application."""
+    dial, turns, model, durable = context.dial, context.turns, context.model, context.durable
+    manager = durable.manager if durable else ConversationManager(dial, context.store, when_busy="refuse")
+    database = context.store if isinstance(context.store, SQLStore) else None
+    remote_turns = RemoteTurns(database, context.peers) if database else None
+    files = StaticFiles()
     routes = [
         Route(HEALTH, _health),
-        Route("/", pages.index),
-        Route("/assets/{name}", pages.asset),
-        *ChatCompletionsEndpoint(house.dial, house.turns, house.model, shared.board if shared else None).routes(),
-        *ConversationRoutes(house.dial, manager, house.turns, house.model, durable, others).routes(),
-        *_Host(house.dial).routes(),
-        *_People(house.desk).routes(),
+        Route("/", files.index),
+        Route("/assets/{name}", files.asset),
+        *ChatCompletionsEndpoint(dial, turns, model, context.peers.mailbox).routes(),
+        *ConversationRoutes(dial, manager, turns, model, durable, remote_turns).routes(),
+        *_ServerRoutes(dial).routes(),
+        *_HumanInputRoutes(context.human_input).routes(),
     ]
-    return SecurityMiddleware(Router(routes, redirect_slashes=False, default=_nothing), rules)
+    return SecurityMiddleware(Router(routes, redirect_slashes=False, default=_not_found), policy)
 
 
-async def _health(request: Request) -> Response:  # noqa: ARG001 - it is the same for everybody
-    return answered({"status": "ok"})
+async def _health(request: Request) -> Response:  # noqa: ARG001 - the response is the same for every request
+    return json_response({"status": "ok"})
 
 
-async def _nothing(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001
-    raise HttpError(404, "there is nothing at this address", "not_found")
+async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001
+    raise HttpError(404, "there is nothing at this path", "not_found")
 
 
-class _Host:
-    """The servers and their tools."""
+class _ServerRoutes:
+    """The routes for MCP servers and their tools."""
 
     def __init__(self, dial: DialClient) -> None:
         self._dial = dial
@@ -85,7 +85,7 @@ class _Host:
         ]
 
     async def _servers(self, request: Request) -> Response:  # noqa: ARG002
-        return answered({"servers": [status.to_dict() for status in self._dial.servers.values()]})
+        return json_response({"servers": [status.to_dict() for status in self._dial.servers.values()]})
 
     async def _restart(self, request: Request) -> Response:
         name = request.path_params["name"]
@@ -95,7 +95,7 @@ class _Host:
         return Response(status_code=204)
 
     async def _tools(self, request: Request) -> Response:  # noqa: ARG002
-        said: list[dict[str, Any]] = [
+        tools: list[dict[str, Any]] = [
             {
                 "name": tool.name,
                 "description": tool.description,
@@ -105,35 +105,35 @@ class _Host:
             }
             for tool in self._dial.tools
         ]
-        return answered({"tools": said})
+        return json_response({"tools": tools})
 
 
-class _People:
-    """What waits for a person."""
+class _HumanInputRoutes:
+    """The routes for approvals and elicitations."""
 
-    def __init__(self, desk: HumanInputBroker) -> None:
-        self._desk = desk
+    def __init__(self, human_input: HumanInputBroker) -> None:
+        self._human_input = human_input
 
     def routes(self) -> list[Route]:
         return [
-            Route("/approvals", self._approvals),
+            Route("/approvals", self._list_approvals),
             Route("/approvals/{id}", self._decide, methods=["POST"]),
-            Route("/questions", self._questions),
+            Route("/questions", self._list_questions),
             Route("/questions/{id}", self._answer, methods=["POST"]),
         ]
 
-    async def _approvals(self, request: Request) -> Response:  # noqa: ARG002
-        return answered({"approvals": await self._desk.pending(APPROVAL)})
+    async def _list_approvals(self, request: Request) -> Response:  # noqa: ARG002
+        return json_response({"approvals": await self._human_input.list_pending(APPROVAL)})
 
-    async def _questions(self, request: Request) -> Response:  # noqa: ARG002
-        return answered({"questions": await self._desk.pending(QUESTION)})
+    async def _list_questions(self, request: Request) -> Response:  # noqa: ARG002
+        return json_response({"questions": await self._human_input.list_pending(QUESTION)})
 
     async def _decide(self, request: Request) -> Response:
-        said = await json_of(request)
-        await self._desk.decide(request.path_params["id"], said.get("decision"), said.get("reason", ""))
+        body = await read_json(request)
+        await self._human_input.decide(request.path_params["id"], body.get("decision"), body.get("reason", ""))
         return Response(status_code=204)
 
     async def _answer(self, request: Request) -> Response:
-        said = await json_of(request)
-        await self._desk.answer(request.path_params["id"], said.get("action"), said.get("content") or {})
+        body = await read_json(request)
+        await self._human_input.answer(request.path_params["id"], body.get("action"), body.get("content") or {})
         return Response(status_code=204)

@@ -1,4 +1,4 @@
-"""Reads what clients of OpenAI's chat completions send (API reference, "Create chat completion")."""
+"""Parses requests for chat completions (OpenAI's API reference, "Create chat completion")."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dial_client.schema import provider_schema
 from dial_client.serve.http_responses import HttpError
 
 MAX_TOOLS = 128
-"""Tools of the caller's own: what OpenAI takes."""
+"""Tools of a request: OpenAI's own limit."""
 
 _ROLES = {
     "system": Role.SYSTEM,
@@ -24,171 +24,185 @@ _ROLES = {
     "assistant": Role.ASSISTANT,
     "tool": Role.TOOL,
 }
-_HEEDED = frozenset(
+_SUPPORTED = frozenset(
     {
         "model", "messages", "stream", "stream_options", "tools", "tool_choice", "n", "max_tokens",
         "max_completion_tokens", "response_format", "modalities", "functions", "function_call",
     }
 )  # fmt: skip
-_DATA = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w.+-]+=[^;,]*)*;base64,", re.IGNORECASE)
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w.+-]+=[^;,]*)*;base64,", re.IGNORECASE)
+_TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
 class ChatCompletionRequest:
-    """A request for a completion."""
+    """A request for a chat completion."""
 
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...]
-    """The caller's own."""
+    """The client's own tools."""
     stream: bool
     include_usage: bool
     max_tokens: int | None
     ignored: tuple[str, ...]
-    """Parameters that have no effect here."""
+    """Names of parameters that have no effect."""
 
 
-def read(body: Mapping[str, Any], model: str) -> ChatCompletionRequest:
-    """Read a request to this model.
+def parse_request(body: Mapping[str, Any], model: str) -> ChatCompletionRequest:
+    """Parse the body of a request.
+
+    Args:
+        body: the JSON object.
+        model: the name of this server's model.
 
     Raises:
-        Refusal: it is none, it is for another model, or it wants what cannot be had here.
+        HttpError: the request is invalid, for another model, or uses a parameter that is not supported.
     """
-    if (named := body.get("model", model)) != model:
-        raise HttpError(404, f"there is no model {named!r} here: it is {model!r}", "model_not_found", param="model")
-    _refuse_what_cannot_be_had(body)
+    if (requested := body.get("model", model)) != model:
+        message = f"there is no model {requested!r} here: the model is {model!r}"
+        raise HttpError(404, message, "model_not_found", param="model")
+    _reject_unsupported(body)
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
-        raise _wrong("messages", "is a list of messages, at least one")
+        raise _invalid("messages", "must be a list with at least one message")
     options = body.get("stream_options")
     limit = body.get("max_completion_tokens", body.get("max_tokens"))
     if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
-        raise _wrong("max_tokens", "is a number greater than 0")
+        raise _invalid("max_tokens", "must be a number greater than 0")
     return ChatCompletionRequest(
-        tuple(_message(one, f"messages[{at}]") for at, one in enumerate(messages)),
-        () if body.get("tool_choice") == "none" else _tools(body.get("tools") or []),
+        tuple(_parse_message(message, f"messages[{at}]") for at, message in enumerate(messages)),
+        () if body.get("tool_choice") == "none" else _parse_tools(body.get("tools") or []),
         stream=body.get("stream") is True,
         include_usage=isinstance(options, Mapping) and options.get("include_usage") is True,
         max_tokens=limit,
-        ignored=tuple(sorted(name for name, value in body.items() if name not in _HEEDED and value is not None)),
+        ignored=tuple(sorted(name for name, value in body.items() if name not in _SUPPORTED and value is not None)),
     )
 
 
-def _refuse_what_cannot_be_had(body: Mapping[str, Any]) -> None:
+def _reject_unsupported(body: Mapping[str, Any]) -> None:
     if body.get("n") not in (None, 1):
-        raise _wrong("n", "can only be 1: there is one answer")
-    wanted = body.get("response_format")
-    if wanted is not None and (not isinstance(wanted, Mapping) or wanted.get("type") != "text"):
-        raise _wrong("response_format", "can only be text")
+        raise _invalid("n", "can only be 1: there is one answer")
+    format_ = body.get("response_format")
+    if format_ is not None and (not isinstance(format_, Mapping) or format_.get("type") != "text"):
+        raise _invalid("response_format", "can only be text")
     if body.get("modalities") not in (None, ["text"]):
-        raise _wrong("modalities", 'can only be ["text"]')
+        raise _invalid("modalities", 'can only be ["text"]')
     if body.get("tool_choice") not in (None, "auto", "none"):
-        raise _wrong("tool_choice", 'can only be "auto" or "none": the tools behind this endpoint are on offer too')
-    for old, new in (("functions", "tools"), ("function_call", "tool_choice")):
-        if body.get(old) is not None:
-            raise _wrong(old, f"is not taken any more: use {new}")
+        raise _invalid("tool_choice", 'can only be "auto" or "none": the tools of this server are always offered too')
+    for name, replacement in (("functions", "tools"), ("function_call", "tool_choice")):
+        if body.get(name) is not None:
+            raise _invalid(name, f"is not supported: use {replacement}")
 
 
-def _tools(given: Any) -> tuple[ToolSpec, ...]:
-    if not isinstance(given, list) or len(given) > MAX_TOOLS:
-        raise _wrong("tools", f"is a list of at most {MAX_TOOLS} tools")
-    found: dict[str, ToolSpec] = {}
-    for at, one in enumerate(given):
-        where = f"tools[{at}]"
-        function = one.get("function") if isinstance(one, Mapping) and one.get("type") == "function" else None
+def _parse_tools(tools: Any) -> tuple[ToolSpec, ...]:
+    if not isinstance(tools, list) or len(tools) > MAX_TOOLS:
+        raise _invalid("tools", f"must be a list of at most {MAX_TOOLS} tools")
+    specs: dict[str, ToolSpec] = {}
+    for at, tool in enumerate(tools):
+        path = f"tools[{at}]"
+        function = tool.get("function") if isinstance(tool, Mapping) and tool.get("type") == "function" else None
         if not isinstance(function, Mapping):
-            raise _wrong(where, "is of type function, and has one")
-        tool = _tool(function, where)
-        if tool.name in found:
-            raise _wrong(f"{where}.function.name", "is there twice")
-        found[tool.name] = tool
-    return tuple(found.values())
+            raise _invalid(path, "must be of type function and have a function")
+        spec = _parse_tool(function, path)
+        if spec.name in specs:
+            raise _invalid(f"{path}.function.name", "is a duplicate")
+        specs[spec.name] = spec
+    return tuple(specs.values())
 
 
-def _tool(function: Mapping[str, Any], where: str) -> ToolSpec:
-    name, about = function.get("name"), function.get("description") or ""
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise _wrong(f"{where}.function.name", "is 1 to 64 letters, digits, _ and -")
-    if not isinstance(about, str):
-        raise _wrong(f"{where}.function.description", "is a text")
+def _parse_tool(function: Mapping[str, Any], path: str) -> ToolSpec:
+    name, description = function.get("name"), function.get("description") or ""
+    if not isinstance(name, str) or not _TOOL_NAME.fullmatch(name):
+        raise _invalid(f"{path}.function.name", "must have 1 to 64 letters, digits, _ and -")
+    if not isinstance(description, str):
+        raise _invalid(f"{path}.function.description", "must be a string")
     parameters = function.get("parameters") or {}
     try:
         fit = provider_schema.fit(parameters)
-    except provider_schema.Unsupported as why:
-        raise _wrong(f"{where}.function.parameters", f"cannot be offered: {why}") from None
-    return ToolSpec(name, "\n\n".join([about, *fit.hints]).strip(), fit.schema, tool=name, original_schema=parameters)
+    except provider_schema.Unsupported as error:
+        raise _invalid(f"{path}.function.parameters", f"cannot be offered: {error}") from None
+    description = "\n\n".join([description, *fit.hints]).strip()
+    return ToolSpec(name, description, fit.schema, tool=name, original_schema=parameters)
 
 
-def _message(given: Any, where: str) -> Message:
-    role = _ROLES.get(str(given.get("role"))) if isinstance(given, Mapping) else None
+def _parse_message(message: Any, path: str) -> Message:
+    role = _ROLES.get(str(message.get("role"))) if isinstance(message, Mapping) else None
     if role is None:
-        raise _wrong(f"{where}.role", f"is one of {', '.join(_ROLES)}")
-    content = content_of(given.get("content"), f"{where}.content")
+        raise _invalid(f"{path}.role", f"must be one of {', '.join(_ROLES)}")
+    content = parse_content(message.get("content"), f"{path}.content")
     if role is Role.TOOL:
-        call = given.get("tool_call_id")
-        if not isinstance(call, str):
-            raise _wrong(f"{where}.tool_call_id", "is the id of the call that is answered")
-        return Message(role, content, tool_call_id=call)
-    calls = given.get("tool_calls") or [] if role is Role.ASSISTANT else []
+        call_id = message.get("tool_call_id")
+        if not isinstance(call_id, str):
+            raise _invalid(f"{path}.tool_call_id", "must be the id of a tool call")
+        return Message(role, content, tool_call_id=call_id)
+    calls = message.get("tool_calls") or [] if role is Role.ASSISTANT else []
     if not isinstance(calls, list):
-        raise _wrong(f"{where}.tool_calls", "is a list of calls")
-    return Message(role, content, tuple(_call(one, f"{where}.tool_calls[{at}]") for at, one in enumerate(calls)))
+        raise _invalid(f"{path}.tool_calls", "must be a list of calls")
+    requests = tuple(_parse_call(call, f"{path}.tool_calls[{at}]") for at, call in enumerate(calls))
+    return Message(role, content, requests)
 
 
-def _call(given: Any, where: str) -> ToolCallRequest:
-    function = given.get("function") if isinstance(given, Mapping) else None
+def _parse_call(call: Any, path: str) -> ToolCallRequest:
+    function = call.get("function") if isinstance(call, Mapping) else None
     if not isinstance(function, Mapping):
-        raise _wrong(where, "is of type function, and has one")
-    id_, name, arguments = given.get("id"), function.get("name"), function.get("arguments")
-    if not isinstance(id_, str) or not isinstance(name, str) or not isinstance(arguments, str):
-        raise _wrong(where, "has an id, and a function with a name and arguments, all of them texts")
+        raise _invalid(path, "must be of type function and have a function")
+    id_, name, text = call.get("id"), function.get("name"), function.get("arguments")
+    if not isinstance(id_, str) or not isinstance(name, str) or not isinstance(text, str):
+        raise _invalid(path, "must have an id, and a function with a name and arguments, all of them strings")
     try:
-        said = json.loads(arguments or "{}")
+        arguments = json.loads(text or "{}")
     except (ValueError, RecursionError):
-        said = None
-    return ToolCallRequest(id_, name, said) if isinstance(said, dict) else ToolCallRequest(id_, name, {}, arguments)
+        arguments = None
+    if not isinstance(arguments, dict):
+        return ToolCallRequest(id_, name, {}, text)
+    return ToolCallRequest(id_, name, arguments)
 
 
-def content_of(given: Any, where: str) -> Content:
-    """Read a message's content: a text, or parts of type ``text``, ``image_url`` and ``file``; None is no text.
+def parse_content(content: Any, path: str) -> Content:
+    """Parse a message's content: a string, or parts of type ``text``, ``image_url`` and ``file``; None is no text.
+
+    Args:
+        content: the value in the request.
+        path: where the value is in the request, for error messages.
 
     Raises:
-        Refusal: it is none; `where` says where it stands in the request.
+        HttpError: the value is not valid content.
     """
-    if given is None or isinstance(given, str):
-        return given or ""
-    if not isinstance(given, Sequence):
-        raise _wrong(where, "is a text, or a list of parts")
-    return tuple(_part(one, f"{where}[{at}]") for at, one in enumerate(given))
+    if content is None or isinstance(content, str):
+        return content or ""
+    if not isinstance(content, Sequence):
+        raise _invalid(path, "must be a string or a list of parts")
+    return tuple(_parse_part(part, f"{path}[{at}]") for at, part in enumerate(content))
 
 
-def _part(given: Any, where: str) -> Part:
-    kind = given.get("type") if isinstance(given, Mapping) else None
+def _parse_part(part: Any, path: str) -> Part:
+    kind = part.get("type") if isinstance(part, Mapping) else None
     match kind:
-        case "text" | "refusal" if isinstance(given.get(kind), str):
-            return TextPart(given[kind])
-        case "image_url" if isinstance(given.get("image_url"), Mapping):
-            mime_type, data = _data(given["image_url"].get("url"), f"{where}.image_url.url")
+        case "text" | "refusal" if isinstance(part.get(kind), str):
+            return TextPart(part[kind])
+        case "image_url" if isinstance(part.get("image_url"), Mapping):
+            mime_type, data = _parse_data_url(part["image_url"].get("url"), f"{path}.image_url.url")
             return ImagePart(data, mime_type)
-        case "file" if isinstance(given.get("file"), Mapping):
-            file = given["file"]
-            mime_type, data = _data(file.get("file_data"), f"{where}.file.file_data")
+        case "file" if isinstance(part.get("file"), Mapping):
+            file = part["file"]
+            mime_type, data = _parse_data_url(file.get("file_data"), f"{path}.file.file_data")
             return FilePart(data, mime_type, str(file.get("filename") or ""))
         case _:
-            raise _wrong(where, "is a part of type text, image_url or file")
+            raise _invalid(path, "must be a part of type text, image_url or file")
 
 
-def _data(url: Any, where: str) -> tuple[str, str]:
-    head = _DATA.match(url) if isinstance(url, str) else None
+def _parse_data_url(url: Any, path: str) -> tuple[str, str]:
+    """Return the media type and the base64 data of a URL."""
+    head = _DATA_URL.match(url) if isinstance(url, str) else None
     if head is None:
-        raise _wrong(where, "is a data: URL in base64; nothing is fetched from elsewhere")
+        raise _invalid(path, "must be a data: URL in base64; other URLs are not fetched")
     data = url[head.end() :]
     try:
         base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
-        raise _wrong(where, "is no base64") from None
+        raise _invalid(path, "is not base64") from None
     return head[1].lower(), data
 
 
-def _wrong(where: str, what: str) -> HttpError:
-    return HttpError(400, f"{where} {what}", "invalid_request", param=where)
+def _invalid(path: str, problem: str) -> HttpError:
+    return HttpError(400, f"{path} {problem}", "invalid_request", param=path)

@@ -1,4 +1,4 @@
-"""Bounds for connections: whoever opens many of them and shows no token makes room for everybody else."""
+"""Limits on connections: clients that have not sent the token lose theirs first."""
 
 from __future__ import annotations
 
@@ -6,62 +6,61 @@ import ipaddress
 from typing import Protocol
 
 MAX_CONNECTIONS = 1_000
-MAX_WITHOUT_TOKEN = 100
-"""Connections of one address that have not shown the token."""
-_FEWEST = 16
+MAX_UNAUTHENTICATED = 100
+"""Connections of one client address that have not sent the token."""
+_MIN_CONNECTIONS = 16
 
 
 class ServedConnection(Protocol):
-    """What the limits have to know of a connection."""
+    """The part of a connection that the limits use."""
 
     @property
     def address(self) -> str:
-        """The client's IP address; empty where there is none."""
+        """The client's IP address; empty if unknown."""
 
     @property
     def is_idle(self) -> bool:
-        """Whether there is no request to answer."""
+        """True if no request is in progress."""
 
     def drop(self) -> None:
-        """Close the connection at once, whatever has not been sent yet."""
+        """Close the connection at once, without sending buffered data."""
 
 
 class ConnectionLimits:
-    """Keeps the connections of one server within their bounds.
+    """Keeps the number of connections of a server within its limits.
 
-    A connection that goes beyond a bound takes the place of another one. Those that have not shown the token go first,
-    the oldest of them first: nobody has to answer them anything that matters. Of the others only
-    idle ones go, first those whose latest request is the longest ago.
+    A connection beyond a limit replaces another connection. Connections that have not sent the token are dropped first,
+    the oldest before the others. After these only idle connections are dropped, the longest idle first.
 
     Args:
-        most: all connections; None for as many as this process may open, 1,000 at most.
-        without_token: those of one address that have not shown the token. Of IPv6 a network of 64 bits is one address:
-            that is what one client is given.
+        max_total: all connections; None for as many as this process may open, at most 1,000.
+        max_unauthenticated: connections of one client address that have not sent the token. An IPv6 network of 64 bits
+            counts as one address, as a client usually has a whole network.
     """
 
-    def __init__(self, most: int | None = None, without_token: int = MAX_WITHOUT_TOKEN) -> None:
-        self.most = most if most is not None else connections_for(open_files())
-        """Connections at once."""
-        self._without_token = without_token
+    def __init__(self, max_total: int | None = None, max_unauthenticated: int = MAX_UNAUTHENTICATED) -> None:
+        self.max_total = max_total if max_total is not None else max_connections_for(get_file_limit())
+        """Connections at a time."""
+        self._max_unauthenticated = max_unauthenticated
         self._all: dict[ServedConnection, None] = {}
         self._unauthenticated: dict[str, dict[ServedConnection, None]] = {}
 
     def add(self, connection: ServedConnection) -> None:
-        """Count a connection that was accepted, and drop another one where there are too many."""
+        """Count a new connection; drop another connection if a limit is exceeded."""
         network = _network(connection.address)
         neighbours = self._unauthenticated.get(network, {})
-        if len(neighbours) >= self._without_token:
+        if len(neighbours) >= self._max_unauthenticated:
             self._drop(next(iter(neighbours)))
-        elif len(self._all) >= self.most:
+        elif len(self._all) >= self.max_total:
             self._make_room()
         self._all[connection] = None
         self._unauthenticated.setdefault(network, {})[connection] = None
 
-    def admit(self, connection: ServedConnection) -> None:
-        """Record that a request of a connection has shown the token, or needs none."""
+    def mark_authenticated(self, connection: ServedConnection) -> None:
+        """Record that a connection has sent the token, or that no token is required."""
         if connection in self._all:
             del self._all[connection]
-            self._all[connection] = None  # now the last that is dropped
+            self._all[connection] = None  # moves it to the end: it is dropped last
         network = _network(connection.address)
         neighbours = self._unauthenticated.get(network, {})
         neighbours.pop(connection, None)
@@ -69,15 +68,15 @@ class ConnectionLimits:
             self._unauthenticated.pop(network, None)
 
     def remove(self, connection: ServedConnection) -> None:
-        """Record that a connection is closed; may be called twice."""
+        """Record that a connection is closed. A second call has no effect."""
         self._all.pop(connection, None)
-        self.admit(connection)  # of those that have not shown the token it is none either
+        self.mark_authenticated(connection)  # removes it from the unauthenticated connections too
 
     def _make_room(self) -> None:
         largest = max(self._unauthenticated.values(), key=len, default={})
         idle = (connection for connection in self._all if connection.is_idle)
         oldest = next(iter(largest), None) or next(idle, None)
-        if oldest is not None:  # else all are at work, and the new one is told so with 503
+        if oldest is not None:  # otherwise all are busy, and uvicorn answers the new connection with 503
             self._drop(oldest)
 
     def _drop(self, connection: ServedConnection) -> None:
@@ -85,18 +84,18 @@ class ConnectionLimits:
         connection.drop()
 
 
-def connections_for(files: int | None) -> int:
-    """Return the number of connections for a process that may open so many files; None for no bound.
+def max_connections_for(file_limit: int | None) -> int:
+    """Return the maximum number of connections for a process that may open `file_limit` files; None for no limit.
 
-    A part is left to databases, models and MCP servers: a quarter, and 64 at least.
+    A quarter of the files, and at least 64, is left to databases, models and MCP servers.
     """
-    if files is None:
+    if file_limit is None:
         return MAX_CONNECTIONS
-    return max(_FEWEST, min(MAX_CONNECTIONS, files - max(64, files // 4)))
+    return max(_MIN_CONNECTIONS, min(MAX_CONNECTIONS, file_limit - max(64, file_limit // 4)))
 
 
-def open_files() -> int | None:
-    """Return how many files, sockets among them, this process may open; None where the system sets no bound."""
+def get_file_limit() -> int | None:
+    """Return how many files, including sockets, this process may open; None if the system sets no limit."""
     try:
         import resource
     except ModuleNotFoundError:  # Windows
@@ -107,9 +106,9 @@ def open_files() -> int | None:
 
 def _network(address: str) -> str:
     try:
-        known = ipaddress.ip_address(address.partition("%")[0])
+        parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return address
-    if isinstance(known, ipaddress.IPv4Address) or known.ipv4_mapped:
-        return str(known)
-    return str(ipaddress.ip_network((known, 64), strict=False))
+    if isinstance(parsed, ipaddress.IPv4Address) or parsed.ipv4_mapped:
+        return str(parsed)
+    return str(ipaddress.ip_network((parsed, 64), strict=False))

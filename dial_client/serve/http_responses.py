@@ -1,4 +1,4 @@
-"""What is answered: JSON, and errors in OpenAI's shape: ``{"error": {"message", "type", "param", "code"}}``."""
+"""HTTP responses: JSON, and errors in OpenAI's format: ``{"error": {"message", "type", "param", "code"}}``."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from dial_client.text.safe_text import one_line
 
 log = get_logger(__name__)
 
-MAX_WORDS = 1_000
-"""Characters of an error's message."""
+MAX_MESSAGE = 1_000
+"""Characters of an error message."""
 
-_NOTHING = "invalid_request_error"
+_INVALID_REQUEST = "invalid_request_error"
 
 
 class HttpError(Exception):
-    """A request that is not carried out, and why.
+    """An error response.
 
     Args:
-        status: of the answer.
-        message: what is wrong and what would be right, for a person.
-        code: the same for a program: ``model_not_found``.
-        kind: OpenAI's ``type`` of the error.
+        status: the HTTP status.
+        message: what is wrong and how to correct it, for people.
+        code: the error's name for programs, such as ``model_not_found``.
+        kind: the error's ``type`` in OpenAI's API.
         param: the part of the request that is wrong.
-        headers: sent along.
+        headers: further headers of the response.
     """
 
     def __init__(
@@ -40,59 +40,59 @@ class HttpError(Exception):
         message: str,
         code: str,
         *,
-        kind: str = _NOTHING,
+        kind: str = _INVALID_REQUEST,
         param: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
         self.headers = dict(headers or {})
-        self.error = {"message": one_line(message, MAX_WORDS), "type": kind, "param": param, "code": code}
+        self.error = {"message": one_line(message, MAX_MESSAGE), "type": kind, "param": param, "code": code}
 
-    def answer(self) -> Response:
-        """Give the answer that says so."""
-        return answered({"error": self.error}, self.status, self.headers)
-
-
-def answered(said: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """Give an answer in JSON."""
-    return Response(to_json(said), status, {"content-type": "application/json", **(headers or {})})
+    def to_response(self) -> Response:
+        """Return the response with the error as JSON."""
+        return json_response({"error": self.error}, self.status, self.headers)
 
 
-def refusal_of(error: Exception) -> HttpError:
-    """Give the answer to a request that raised this."""
+def json_response(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Return a JSON response."""
+    return Response(to_json(content), status, {"content-type": "application/json", **(headers or {})})
+
+
+def to_http_error(error: Exception) -> HttpError:
+    """Return the HTTP error for an exception that a request raised."""
     match error:
         case HttpError():
             return error
         case HTTPException():
-            return HttpError(error.status_code, _no_such(error), "not_found", headers=error.headers)
+            return HttpError(error.status_code, _describe(error), "not_found", headers=error.headers)
         case ConversationNotFound():
             return HttpError(404, str(error), "conversation_not_found")
         case ConversationBusy():
             return HttpError(409, str(error), "conversation_busy", headers={"retry-after": "1"})
         case ProviderError():
-            return _of_the_model(error)
+            return _from_provider_error(error)
         case ConfigError():
             return HttpError(400, str(error), "invalid_request")
         case DialError():
             return HttpError(500, str(error), "failed", kind="server_error")
         case _:
-            log.warning("request_broke", error=type(error).__name__)
-            return HttpError(500, "something unexpected went wrong", "unexpected", kind="server_error")
+            log.warning("request_failed", error=type(error).__name__)
+            return HttpError(500, "an unexpected error occurred", "unexpected", kind="server_error")
 
 
-def _no_such(error: HTTPException) -> str:
-    return {404: "there is nothing at this address", 405: "this address does not take this method"}.get(
+def _describe(error: HTTPException) -> str:
+    return {404: "there is nothing at this path", 405: "this path does not support this method"}.get(
         error.status_code, error.detail
     )
 
 
-_PASSED_ON = frozenset({400, 413, 422, 429})
-"""Statuses of the model's endpoint that say something about the request; the others are about this server's own."""
+_PASSED_THROUGH = frozenset({400, 413, 422, 429})
+"""Statuses of the model's endpoint that concern the client's request. Others concern this server's own request."""
 
 
-def _of_the_model(error: ProviderError) -> HttpError:
-    status = error.status if error.status in _PASSED_ON else 504 if error.code == "timeout" else 502
-    wait = {} if error.retry_after is None else {"retry-after": str(math.ceil(error.retry_after))}
-    kind = "rate_limit_error" if status == 429 else _NOTHING if status < 500 else "upstream_error"
-    return HttpError(status, str(error), error.code or "model_failed", kind=kind, headers=wait)
+def _from_provider_error(error: ProviderError) -> HttpError:
+    status = error.status if error.status in _PASSED_THROUGH else 504 if error.code == "timeout" else 502
+    headers = {} if error.retry_after is None else {"retry-after": str(math.ceil(error.retry_after))}
+    kind = "rate_limit_error" if status == 429 else _INVALID_REQUEST if status < 500 else "upstream_error"
+    return HttpError(status, str(error), error.code or "model_failed", kind=kind, headers=headers)

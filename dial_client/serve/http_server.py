@@ -1,4 +1,4 @@
-"""The server around the application: the socket, the signals, and an end in good order."""
+"""The server around the application: the socket, the connections, and an orderly shutdown."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from dial_client.errors import ConfigError
 from dial_client.serve.connection_limits import ConnectionLimits
-from dial_client.serve.security import ADMIT
+from dial_client.serve.security import ON_AUTHENTICATED
 from dial_client.serve.turn_registry import TurnRegistry
 
-GRACE = 8.0
-"""Seconds running turns have to come to their end when the server is told to stop: who stops services waits ten."""
-HEAD_PATIENCE = 20
-"""Seconds in which the head of a connection's next request has to be there."""
-_LAST_BYTES = 2
-"""Seconds for what was said last to reach the clients."""
+SHUTDOWN_GRACE = 8.0
+"""Seconds that running turns have to finish on shutdown. Service managers commonly kill after ten."""
+HEAD_TIMEOUT = 20
+"""Seconds in which the head of the next request of a connection must arrive."""
+_FLUSH_TIMEOUT = 2
+"""Seconds to send the last responses on shutdown."""
 
 
-def bound(host: str, port: int) -> socket.socket:
-    """Give a socket that listens.
+def open_socket(host: str, port: int) -> socket.socket:
+    """Return a socket that listens on an address.
 
     Raises:
-        ConfigError: there is no such address here, or it is taken.
+        ConfigError: this machine does not have the address, or the address is in use.
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
@@ -39,7 +39,7 @@ def bound(host: str, port: int) -> socket.socket:
         )[0]
         listener = socket.socket(family, kind, protocol)
         try:
-            if hasattr(socket, "SO_EXCLUSIVEADDRUSE"):  # Windows would share an address that is taken
+            if hasattr(socket, "SO_EXCLUSIVEADDRUSE"):  # on Windows SO_REUSEADDR would share an address in use
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)
             else:
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -49,22 +49,22 @@ def bound(host: str, port: int) -> socket.socket:
             listener.close()
             raise
     except (OSError, OverflowError, UnicodeError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise ConfigError(f"cannot listen on {host} port {port}: {why}", hint="--host and --port choose") from error
-    listener.setblocking(False)  # noqa: FBT003 - as sockets have it
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(f"cannot listen on {host} port {port}: {reason}", hint="--host and --port choose") from error
+    listener.setblocking(False)  # noqa: FBT003 - the signature of `socket`
     return listener
 
 
-class Listener:
-    """Serves an application until it is told to leave.
+class HttpServer:
+    """Serves an application until it is told to shut down.
 
     Args:
-        app: what is served.
+        app: the application.
         listener: a socket that listens.
-        turns: those the application carries out.
-        grace: seconds they have when it is told to leave.
-        patience: seconds it waits for a request that a client has not begun, or not come far with.
-        limits: bounds for the connections.
+        turns: the turns that the application runs.
+        grace: seconds that running turns have to finish on shutdown.
+        head_timeout: seconds in which the head of a connection's next request must arrive.
+        limits: the limits on connections.
     """
 
     def __init__(
@@ -73,45 +73,28 @@ class Listener:
         listener: socket.socket,
         turns: TurnRegistry,
         *,
-        grace: float = GRACE,
-        patience: int = HEAD_PATIENCE,
+        grace: float = SHUTDOWN_GRACE,
+        head_timeout: int = HEAD_TIMEOUT,
         limits: ConnectionLimits | None = None,
     ) -> None:
-        limits = limits or ConnectionLimits()
-        config = Config(
-            app,
-            http=cast("type[asyncio.Protocol]", partial(_Protocol, limits)),
-            ws="none",
-            lifespan="off",
-            loop="asyncio",
-            interface="asgi3",
-            log_config=None,
-            log_level="critical",  # it would complain of each request that is no HTTP
-            access_log=False,
-            proxy_headers=False,
-            server_header=False,
-            limit_concurrency=limits.most + 1,
-            timeout_keep_alive=patience,
-            timeout_graceful_shutdown=_LAST_BYTES,
-        )
-        self._server = _Server(config)
+        self._server = _UvicornServer(_build_config(app, limits or ConnectionLimits(), head_timeout))
         self._socket = listener
         self._turns = turns
         self._grace = grace
-        self._told = anyio.Event()
+        self._shutdown = anyio.Event()
 
-    def leave(self) -> None:
-        """Come to an end: begin nothing new, give what runs its grace, then cancel it; it is stored."""
-        self._turns.leave()
-        self._told.set()
+    def shut_down(self) -> None:
+        """Start no further turn, wait for running turns until the grace is over, then cancel them and stop."""
+        self._turns.close()
+        self._shutdown.set()
 
     async def run(self, on_listening: Callable[[], None]) -> None:
-        """Serve until `leave`, or until cancelled, which gives no grace."""
+        """Serve until `shut_down` is called. Cancelling this coroutine stops at once, without a grace."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._server.serve, [self._socket])
             on_listening()
             try:
-                await self._told.wait()
+                await self._shutdown.wait()
                 await self._turns.end(self._grace)
             finally:
                 with anyio.CancelScope(shield=True):
@@ -119,26 +102,45 @@ class Listener:
                 self._server.should_exit = True
 
 
-class _Server(Server):
+def _build_config(app: ASGIApp, limits: ConnectionLimits, head_timeout: int) -> Config:
+    return Config(
+        app,
+        http=cast("type[asyncio.Protocol]", partial(_LimitedProtocol, limits)),
+        ws="none",
+        lifespan="off",
+        loop="asyncio",
+        interface="asgi3",
+        log_config=None,
+        log_level="critical",  # lower levels log every request that is not HTTP
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        limit_concurrency=limits.max_total + 1,
+        timeout_keep_alive=head_timeout,
+        timeout_graceful_shutdown=_FLUSH_TIMEOUT,
+    )
+
+
+class _UvicornServer(Server):
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
-        """Leave the signals to the program."""
+        """Leave signals to the program."""
         yield
 
 
-class _Protocol(H11Protocol):
-    """Waits with a bound for a request whose head is not whole yet; uvicorn does so up to its first byte only.
+class _LimitedProtocol(H11Protocol):
+    """A connection within `ConnectionLimits`, with a timeout for the whole head of a request.
 
-    It is one of a bounded number, among which it counts for more once the token was shown.
+    Uvicorn itself limits only the time until the first byte of a request.
     """
 
-    def __init__(self, limits: ConnectionLimits, *arguments: Any, **more: Any) -> None:
-        super().__init__(*arguments, **more)
+    def __init__(self, limits: ConnectionLimits, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         self._limits = limits
         inner = self.app
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
-            scope["state"][ADMIT] = lambda: limits.admit(self)
+            scope["state"][ON_AUTHENTICATED] = lambda: limits.mark_authenticated(self)
             await inner(scope, receive, send)
 
         self.app = app
@@ -149,31 +151,31 @@ class _Protocol(H11Protocol):
         return self.client[0] if self.client else ""
 
     def drop(self) -> None:
-        """Close the connection at once: in good order it would wait for a client that reads nothing."""
+        """Close the connection at once: an orderly close would wait for clients that read nothing."""
         self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._limits.remove(self)
         super().connection_lost(exc)
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         super().connection_made(transport)
         self._limits.add(self)
         self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
 
     def data_received(self, data: bytes) -> None:
-        waiting = self.timeout_keep_alive_task if self.is_idle else None
-        if waiting is not None:
-            self.timeout_keep_alive_task = None  # or it would be cancelled now
+        timeout = self.timeout_keep_alive_task if self.is_idle else None
+        if timeout is not None:
+            self.timeout_keep_alive_task = None  # hides the timeout from uvicorn, which would cancel it
         super().data_received(data)
-        if waiting is None:
+        if timeout is None:
             return
         if self.is_idle and not self.transport.is_closing():
-            self.timeout_keep_alive_task = waiting
+            self.timeout_keep_alive_task = timeout
         else:
-            waiting.cancel()
+            timeout.cancel()
 
     @property
     def is_idle(self) -> bool:
-        """Whether there is no request to answer; before the first there is no cycle either."""
+        """True if no request is in progress. Before the first request there is no cycle."""
         return bool(getattr(self.cycle, "response_complete", True))

@@ -1,8 +1,8 @@
-"""What waits for a person: permission for a call, and what servers want to know.
+"""Requests that need a person: approvals of tool calls, and elicitations of servers.
 
-It is announced in the stream of the turn it belongs to, listed for whoever asks, and answered by whoever answers first,
-at whichever process of the service (`slips`). A turn of a conversation waits for that, though not for ever, and its
-clock stands still meanwhile. Other turns have nobody to ask: they are told no at once.
+A request is announced in the stream of its turn and listed by the API. The first answer counts, at whichever process it
+arrives. A turn of a conversation waits for the answer for a limited time, which does not count as time of the turn. For
+other turns nobody can be asked: their requests are denied at once.
 """
 
 from __future__ import annotations
@@ -37,278 +37,288 @@ from dial_client.turns.turn_handle import TurnHandle, current
 
 log = get_logger(__name__)
 
-PATIENCE = 300.0
+ANSWER_TIMEOUT = 300.0
 """Seconds a person has to answer."""
 
 APPROVAL, QUESTION = "approval", "question"
 _DECISIONS = ", ".join(f'"{decision}"' for decision in Decision)
+_LASTING = (Decision.SESSION, Decision.ALWAYS)
 
 T = TypeVar("T")
 
-_LATE = 3.0
-"""Seconds an answer may be on its way that was given when nobody was expected to give one any more."""
+_DELIVERY_TIMEOUT = 3.0
+"""Seconds to wait for an answer that another process has already accepted."""
 
 
 @dataclass(eq=False)
-class _Waiting:
-    """One thing that waits in this process."""
+class _WaitingRequest:
+    """A request of this process, and its answer."""
 
-    slip: PendingRequest
-    turns: tuple[TurnHandle, ...]
+    request: PendingRequest
     answer: Approval | ElicitationAnswer | None = None
     is_withdrawn: bool = False
     answered: anyio.Event = field(default_factory=anyio.Event)
 
-    def give(self, said: Mapping[str, Any]) -> None:
-        """Take an answer as `HumanInputBroker.decide` and `HumanInputBroker.answer` make it."""
-        if self.slip.kind == APPROVAL:
-            self.answer = Approval(said["decision"], _checked(said["reason"], str))
+    def set_answer(self, body: Mapping[str, Any]) -> None:
+        """Set the answer from the form in which `HumanInputBroker.decide` and `HumanInputBroker.answer` send it."""
+        if self.request.kind == APPROVAL:
+            self.answer = Approval(body["decision"], _check_type(body["reason"], str))
         else:
-            self.answer = ElicitationAnswer(ElicitationAction(said["action"]), _checked(said["content"], dict))
+            self.answer = ElicitationAnswer(ElicitationAction(body["action"]), _check_type(body["content"], dict))
         self.answered.set()
 
-    def hear(self, said: Mapping[str, Any]) -> None:
-        """Take an answer that was given at another process, and looked at there.
+    def receive_answer(self, body: Mapping[str, Any]) -> None:
+        """Set an answer that another process has accepted and validated.
 
         Raises:
-            KeyError: it is none.
-            ValueError: it is none.
+            KeyError: a field is missing.
+            ValueError: a field is invalid.
         """
         if self.answer is None:
-            self.give(said)
+            self.set_answer(body)
+
+    @property
+    def outcome(self) -> str:
+        """The decision or action, as the stream of the turn reports it."""
+        match self.answer:
+            case Approval(decision):
+                return str(decision)
+            case ElicitationAnswer(action):
+                return str(action)
+            case None:
+                return "deny" if self.request.kind == APPROVAL else "cancel"
 
 
 class HumanInputBroker:
-    """Where questions wait for people.
+    """Passes requests to people and their answers back: an `Approver`, and the callback for elicitations.
 
     Args:
-        turns: those that are under way.
-        elsewhere: the other processes, whose questions are answered here and the other way round.
-        patience: seconds a question waits.
-        servers: how each server is reached: what is granted to one in all processes is not granted to another of its
-            name.
-        say: is told, in a line, of what was refused because nobody could be asked.
+        turns: the running turns of this process.
+        peers: the other processes, which share their requests with this process.
+        timeout: seconds to wait for an answer.
+        servers: the servers' settings. A grant holds only for servers with the same settings.
+        report: called with a message when a request is denied because nobody can be asked.
     """
 
     def __init__(
         self,
         turns: TurnRegistry,
-        elsewhere: PeerBus,
+        peers: PeerBus,
         *,
-        patience: float = PATIENCE,
+        timeout: float = ANSWER_TIMEOUT,
         servers: Mapping[str, Any] | None = None,
-        say: Callable[[str], None] = lambda _: None,
+        report: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._turns = turns
-        self._elsewhere = elsewhere
-        self._slips = PendingRequests(elsewhere)
-        self._patience = patience
+        self._peers = peers
+        self._requests = PendingRequests(peers)
+        self._timeout = timeout
         self._servers = servers or {}
-        self._folder = os.getcwd()  # noqa: PTH109 - a text
-        self._say = say
-        self._waiting: dict[str, _Waiting] = {}
+        self._working_folder = os.getcwd()  # noqa: PTH109 - a string
+        self._report = report
+        self._waiting: dict[str, _WaitingRequest] = {}
 
     async def __call__(self, call: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:
-        """Ask for permission: a `tools.approvals.Approver`."""
-        key = self._key(tool, server)
-        if not tool.why_asked and await self._slips.is_granted(key):
+        """Ask for approval of a call: a `tools.approvals.Approver`."""
+        grant_key = self._compute_grant_key(tool, server)
+        if not tool.why_asked and await self._requests.is_granted(grant_key):
             return Approval(Decision.ONCE, decided_by="grant for the session")
-        talk = current()
-        if talk is None or not talk.conversation_id:
-            return self._refused(tool, server)
-        about = {
-            "conversation": talk.conversation_id,
-            "turn": talk.id,
-            "call": call.to_dict(),
-            "server": server,
-            "tool": tool.tool,
-            "names": {"server": quote_name(server), "tool": quote_name(tool.tool)},
-            "title": tool.title,
-            "description": tool.description,
-            "read_only": tool.read_only,
-            "claims": claims_of(tool),
-            "change": tool.change,
-            "why_asked": tool.why_asked,
-            "removed_invisible": tool.removed_invisible,
-            "invisible_in_arguments": count_unseen_arguments(call),
-        }
-        # What has to be asked about whatever was granted is granted for this very call only.
-        kind = _hash(key, call.arguments) if tool.why_asked else key
-        answer = await self._ask(PendingRequest(uuid.uuid4().hex, APPROVAL, about, kind), (talk,))
-        if isinstance(answer, Approval):
-            if answer.decision in (Decision.SESSION, Decision.ALWAYS) and not tool.why_asked:
-                await self._slips.grant(key)
-            return answer
-        return Approval(Decision.DENY, "nobody answered whether it may run", NO_APPROVER)
+        turn = current()
+        if turn is None or not turn.conversation_id:
+            return self._deny(tool, server)
+        # A call that must be approved in spite of grants is granted on its own, with its arguments.
+        key = _hash(grant_key, call.arguments) if tool.why_asked else grant_key
+        about = {"conversation": turn.conversation_id, "turn": turn.id, **_describe_call(call, tool, server)}
+        answer = await self._ask(PendingRequest(uuid.uuid4().hex, APPROVAL, about, key), (turn,))
+        if not isinstance(answer, Approval):
+            return Approval(Decision.DENY, "nobody answered the request for approval", NO_APPROVER)
+        if answer.decision in _LASTING and not tool.why_asked:
+            await self._requests.grant(grant_key)
+        return answer
 
-    def _refused(self, tool: ToolSpec, server: str) -> Approval:
-        named = f"{server}/{tool.tool}"
+    def _deny(self, tool: ToolSpec, server: str) -> Approval:
+        name = f"{server}/{tool.tool}"
         if tool.why_asked:
-            self._say(f"not allowed where nobody is asked: {named}: {tool.why_asked}")
+            self._report(f"denied, as nobody can be asked: {name}: {tool.why_asked}")
             return Approval(Decision.DENY, f"{tool.why_asked}, and nobody is there to be asked", NO_APPROVER)
-        self._say(f"not allowed where nobody is asked: {named}; --allow {named} lets it through")
+        self._report(f"denied, as nobody can be asked: {name}; --allow {name} lets it through")
         return Approval(Decision.DENY, "nobody is there to be asked for permission", NO_APPROVER)
 
     async def elicit(self, question: Elicitation) -> ElicitationAnswer:
-        """Ask what a server wants to know: a `people.questions.Elicit`."""
-        talks = tuple(talk for talk in self._turns.talks if question.server in talk.recorder.servers_at_work)
-        if not talks:
-            self._say(f"{question.server} asks something and is declined: no conversation waits for it")
+        """Ask for the input a server wants: a `callbacks.server_callbacks.Elicit`."""
+        turns = tuple(
+            turn for turn in self._turns.conversation_turns if question.server in turn.recorder.servers_at_work
+        )
+        if not turns:
+            self._report(f"{question.server} asks for input and is declined: no conversation is waiting for it")
             return ElicitationAnswer(ElicitationAction.DECLINE)
-        alone = talks[0] if len(talks) == 1 else None
-        about = {
-            "conversation": alone and alone.conversation_id,
-            "turn": alone and alone.id,
-            "server": question.server,
-            "tools": list(question.tools),
-            "names": {"server": quote_name(question.server), "tools": [quote_name(name) for name in question.tools]},
-            "message": safe(question.message),
-            "schema": question.schema and dict(question.schema),
-            "url": question.url,
-            "defaults": dict(question.defaults),
-            "warnings": list(question.warnings),
-        }
-        answer = await self._ask(PendingRequest(uuid.uuid4().hex, QUESTION, about), talks)
+        turn = turns[0] if len(turns) == 1 else None
+        ids = {"conversation": turn and turn.conversation_id, "turn": turn and turn.id}
+        request = PendingRequest(uuid.uuid4().hex, QUESTION, {**ids, **_describe_elicitation(question)})
+        answer = await self._ask(request, turns)
         return answer if isinstance(answer, ElicitationAnswer) else ElicitationAnswer(ElicitationAction.CANCEL)
 
-    async def _ask(self, slip: PendingRequest, talks: tuple[TurnHandle, ...]) -> Approval | ElicitationAnswer | None:
-        # Whoever is told of it may answer at once, at any process: it is pinned before.
-        waiting = _Waiting(await self._slips.pinned(slip), talks)
-        self._waiting[slip.id] = waiting
-        for talk in talks:
-            talk.announce(InputRequested(slip.id, slip.kind, slip.about))
+    async def _ask(self, request: PendingRequest, turns: Sequence[TurnHandle]) -> Approval | ElicitationAnswer | None:
+        # Shared before it is announced: the answer may arrive at any process at once.
+        waiting = _WaitingRequest(await self._requests.publish(request))
+        self._waiting[request.id] = waiting
+        for turn in turns:
+            turn.announce(InputRequested(request.id, request.kind, request.about))
         try:
-            with self._elsewhere.receiving(slip.id, waiting.hear):
+            with self._peers.receive_answers(request.id, waiting.receive_answer):
                 await self._wait(waiting)
         finally:
-            self._waiting.pop(slip.id, None)
-            self._slips.let_go(waiting.slip)
+            self._waiting.pop(request.id, None)
+            self._requests.stop_renewing(waiting.request)
             with anyio.CancelScope(shield=True):
-                await self._is_withdrawn(waiting)
-            for talk in talks:
-                talk.announce(InputReceived(slip.id, slip.kind, _word(waiting)))
+                await self._withdraw(waiting)
+            for turn in turns:
+                turn.announce(InputReceived(request.id, request.kind, waiting.outcome))
         return waiting.answer
 
-    async def _wait(self, waiting: _Waiting) -> None:
-        with anyio.move_on_after(self._patience):
+    async def _wait(self, waiting: _WaitingRequest) -> None:
+        with anyio.move_on_after(self._timeout):
             await waiting.answered.wait()
-        if waiting.answer is None and not await self._is_withdrawn(waiting):
-            with anyio.move_on_after(_LATE):
+        if waiting.answer is None and not await self._withdraw(waiting):
+            with anyio.move_on_after(_DELIVERY_TIMEOUT):
                 await waiting.answered.wait()
 
-    async def _is_withdrawn(self, waiting: _Waiting) -> bool:
-        """Ask no more; False where somebody has answered just now, elsewhere."""
+    async def _withdraw(self, waiting: _WaitingRequest) -> bool:
+        """Withdraw a request from the other processes; return False if another process has just answered it."""
         if waiting.answer is not None or waiting.is_withdrawn:
             return True
         try:
-            waiting.is_withdrawn = await self._slips.take(waiting.slip)
+            waiting.is_withdrawn = await self._requests.withdraw(waiting.request)
         except DialError as error:
-            log.warning("not_withdrawn", error=type(error).__name__)
+            log.warning("request_not_withdrawn", error=type(error).__name__)
             return True
         return waiting.is_withdrawn
 
-    def _key(self, tool: ToolSpec, server: str) -> str:
-        entry = self._servers.get(server)
-        reached = self._reached(entry) if isinstance(entry, ServerSettings) else ()
-        return _hash(server, reached, definition(tool))
+    def _compute_grant_key(self, tool: ToolSpec, server: str) -> str:
+        settings = self._servers.get(server)
+        endpoint = self._identify(settings) if isinstance(settings, ServerSettings) else ()
+        return _hash(server, endpoint, definition(tool))
 
-    def _reached(self, entry: ServerSettings) -> tuple[str, str]:
-        # One and the same program works on other files where it is started in another folder.
-        return identity(entry), (entry.cwd or self._folder) if entry.command else ""
+    def _identify(self, settings: ServerSettings) -> tuple[str, str]:
+        # The same program works on other files if it starts in another folder.
+        return identity(settings), (settings.cwd or self._working_folder) if settings.command else ""
 
-    async def pending(self, kind: str) -> list[dict[str, Any]]:
-        """Give what waits, the oldest first, in JSON types only.
+    async def list_pending(self, kind: str) -> list[dict[str, Any]]:
+        """Return the waiting requests of a kind, oldest first, of JSON types only.
 
         Raises:
             DialError: the database failed.
         """
-        return [{**slip.about, "id": slip.id} for slip in await self._all(kind)]
+        return [{**request.about, "id": request.id} for request in await self._list(kind)]
 
     async def decide(self, id_: str, decision: Any, reason: Any) -> None:
-        """Answer an approval; one for the session or for always answers all that wait for the same tool.
+        """Answer an approval. A decision for the session or for always answers all requests for the same tool.
 
         Raises:
-            Refusal: it is gone, or this is no answer.
+            HttpError: the request does not exist, or the answer is invalid.
             DialError: the database failed.
         """
-        slips = await self._all(APPROVAL)
-        slip = _found(slips, id_, APPROVAL)
+        requests = await self._list(APPROVAL)
+        request = _find(requests, id_, APPROVAL)
         if decision not in tuple(Decision) or not isinstance(reason, str):
-            raise HttpError(400, f"decision is one of {_DECISIONS}", "bad_decision", param="decision")
-        why = (reason or "the user said no") if decision == "deny" else ""
-        answer = {"decision": decision, "reason": why}
-        if not await self._give(slip, answer):
-            raise _gone(APPROVAL)
-        for other in slips:
-            if decision in (Decision.SESSION, Decision.ALWAYS) and other.key == slip.key and other is not slip:
-                await self._give(other, answer)
+            raise HttpError(400, f"decision must be one of {_DECISIONS}", "bad_decision", param="decision")
+        answer = {"decision": decision, "reason": (reason or "the user said no") if decision == Decision.DENY else ""}
+        if not await self._deliver(request, answer):
+            raise _not_found(APPROVAL)
+        if decision in _LASTING:
+            for similar in requests:
+                if similar.grant_key == request.grant_key and similar is not request:
+                    await self._deliver(similar, answer)
 
     async def answer(self, id_: str, action: Any, content: Any) -> None:
-        """Answer a question.
+        """Answer an elicitation.
 
         Raises:
-            Refusal: it is gone, this is no answer, or it does not fit the form.
+            HttpError: the request does not exist, the answer is invalid, or its content does not match the form.
             DialError: the database failed.
         """
-        slip = _found(await self._all(QUESTION), id_, QUESTION)
+        request = _find(await self._list(QUESTION), id_, QUESTION)
         if action not in tuple(ElicitationAction) or not isinstance(content, Mapping):
-            raise HttpError(400, 'action is one of "accept", "decline", "cancel"', "bad_answer", param="action")
-        schema = slip.about.get("schema")
+            raise HttpError(400, 'action must be "accept", "decline" or "cancel"', "bad_answer", param="action")
+        schema = request.about.get("schema")
         if action == ElicitationAction.ACCEPT and isinstance(schema, Mapping):
             form = Form(schema)
             if problems := form.problems(form.filled(content)):
                 raise HttpError(400, "; ".join(problems), "bad_answer", param="content")
-        if not await self._give(slip, {"action": action, "content": content}):
-            raise _gone(QUESTION)
+        if not await self._deliver(request, {"action": action, "content": content}):
+            raise _not_found(QUESTION)
 
-    async def _all(self, kind: str) -> list[PendingRequest]:
-        slips = await self._slips.of_others(kind)
-        slips += [one.slip for one in self._waiting.values() if one.slip.kind == kind and one.answer is None]
-        return sorted(slips, key=lambda slip: slip.note or 0)
+    async def _list(self, kind: str) -> list[PendingRequest]:
+        requests = await self._requests.list_remote(kind)
+        waiting = [entry for entry in self._waiting.values() if entry.answer is None]
+        requests += [entry.request for entry in waiting if entry.request.kind == kind]
+        return sorted(requests, key=lambda request: request.message_id or 0)
 
-    async def _give(self, slip: PendingRequest, answer: Mapping[str, Any]) -> bool:
-        """Give an answer to whoever waits for it; False where another was faster."""
-        waiting = self._waiting.get(slip.id)
+    async def _deliver(self, request: PendingRequest, answer: Mapping[str, Any]) -> bool:
+        """Deliver an answer to the process that waits for it; return False if the request is already answered."""
+        waiting = self._waiting.get(request.id)
         if waiting is None:
-            return await self._slips.answer(slip, answer)
-        if waiting.answer is not None or not (await self._slips.take(slip) or await self._is_unanswered(waiting)):
+            return await self._requests.answer(request, answer)
+        if waiting.answer is not None:
             return False
-        waiting.give(answer)
+        if not await self._requests.withdraw(request) and not await self._has_expired(waiting):
+            return False
+        waiting.set_answer(answer)
         return True
 
-    async def _is_unanswered(self, waiting: _Waiting) -> bool:
-        """Whether nobody has taken a slip that is not there: its time may be over, as where the machine slept."""
-        with anyio.move_on_after(_LATE):
+    async def _has_expired(self, waiting: _WaitingRequest) -> bool:
+        """Return True if a request is missing in the mailbox without an answer, such as after the machine slept."""
+        with anyio.move_on_after(_DELIVERY_TIMEOUT):
             await waiting.answered.wait()
-        return waiting.answer is None and self._waiting.get(waiting.slip.id) is waiting
+        return waiting.answer is None and self._waiting.get(waiting.request.id) is waiting
+
+
+def _describe_call(call: ToolCallRequest, tool: ToolSpec, server: str) -> dict[str, Any]:
+    return {
+        "call": call.to_dict(),
+        "server": server,
+        "tool": tool.tool,
+        "names": {"server": quote_name(server), "tool": quote_name(tool.tool)},
+        "title": tool.title,
+        "description": tool.description,
+        "read_only": tool.read_only,
+        "claims": claims_of(tool),
+        "change": tool.change,
+        "why_asked": tool.why_asked,
+        "removed_invisible": tool.removed_invisible,
+        "invisible_in_arguments": count_unseen_arguments(call),
+    }
+
+
+def _describe_elicitation(question: Elicitation) -> dict[str, Any]:
+    return {
+        "server": question.server,
+        "tools": list(question.tools),
+        "names": {"server": quote_name(question.server), "tools": [quote_name(name) for name in question.tools]},
+        "message": safe(question.message),
+        "schema": question.schema and dict(question.schema),
+        "url": question.url,
+        "defaults": dict(question.defaults),
+        "warnings": list(question.warnings),
+    }
 
 
 def _hash(*parts: Any) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def _found(slips: Sequence[PendingRequest], id_: str, kind: str) -> PendingRequest:
-    found = next((slip for slip in slips if slip.id == id_), None)
+def _find(requests: Sequence[PendingRequest], id_: str, kind: str) -> PendingRequest:
+    found = next((request for request in requests if request.id == id_), None)
     if found is None:
-        raise _gone(kind)
+        raise _not_found(kind)
     return found
 
 
-def _checked(value: Any, kind: type[T]) -> T:
+def _check_type(value: Any, kind: type[T]) -> T:
     if not isinstance(value, kind):
-        raise ValueError(f"{kind.__name__} was expected, not {type(value).__name__}")  # noqa: TRY004 - of a note
+        raise ValueError(f"{kind.__name__} was expected, not {type(value).__name__}")  # noqa: TRY004 - the message is wrong
     return value
 
 
-def _gone(kind: str) -> HttpError:
+def _not_found(kind: str) -> HttpError:
     return HttpError(404, f"there is no such {kind}, or it has been answered", "not_found")
-
-
-def _word(waiting: _Waiting) -> str:
-    match waiting.answer:
-        case Approval(decision):
-            return str(decision)
-        case ElicitationAnswer(action):
-            return str(action)
-        case None:
-            return "deny" if waiting.slip.kind == APPROVAL else "cancel"

@@ -1,9 +1,9 @@
-"""``/v1``: a model with the servers' tools already behind it, for any client of OpenAI's chat completions.
+"""The routes under ``/v1``: a model with the servers' tools, for clients of OpenAI's chat completions.
 
-A client sees one answer. The servers' calls are made here, and so are as many requests to the model as it takes; tools
-the client brings along are offered beside them and handed back when the model calls them. A client that goes away
-cancels its turn. No conversation is kept; what a turn did that handed calls back is, for a while. There is nobody to
-ask for permission: what is not allowed is denied.
+A client sees one answer: this server executes the MCP servers' tool calls and sends the model as many requests as that
+takes. A client's own tools are offered as well, and their calls are returned to the client. A client that disconnects
+cancels its turn. No conversation is stored; what a turn did before it returned calls is stored for a while. Nobody can
+be asked for approval: calls that need one are denied.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from dial_client.client import DialClient
 from dial_client.events import Finished, RoundStarted, TextDelta
 from dial_client.limits import StopReason
 from dial_client.messages import ToolCallRequest, Usage
-from dial_client.serve.chat_completion_request import ChatCompletionRequest, read
+from dial_client.serve.chat_completion_request import parse_request
 from dial_client.serve.cluster.handoffs import HandoffStore
-from dial_client.serve.http_responses import HttpError, answered, refusal_of
-from dial_client.serve.request_bodies import json_of
-from dial_client.serve.sse_response import SSEResponse, gone
+from dial_client.serve.http_responses import HttpError, json_response, to_http_error
+from dial_client.serve.request_bodies import read_json
+from dial_client.serve.sse_response import SSEResponse, wait_for_disconnect
 from dial_client.serve.turn_registry import TurnRegistry
 from dial_client.sinks.completion_chunks import build_chunk, finish_reason
 from dial_client.sinks.sse_encoder import DONE, to_json
@@ -39,132 +39,132 @@ from dial_client.turns.turn_handle import TurnHandle
 
 
 class ChatCompletionsEndpoint:
-    """Answers under ``/v1``.
+    """The routes under ``/v1``.
 
     Args:
-        dial: answers; open.
-        turns: those that are under way.
-        model: the name by which the model is known here.
-        board: where other processes find what a turn did that handed calls back; None where there is none.
+        dial: the client, entered.
+        turns: the running turns of this process.
+        model: the model's name in the API.
+        mailbox: shares the turns that returned calls with other processes; None without a database.
     """
 
-    def __init__(self, dial: DialClient, turns: TurnRegistry, model: str, board: Mailbox | None) -> None:
+    def __init__(self, dial: DialClient, turns: TurnRegistry, model: str, mailbox: Mailbox | None) -> None:
         self._dial = dial
         self._turns = turns
         self._model = model
-        self._threads = HandoffStore(board)
-        self._since = int(time.time())
+        self._handoffs = HandoffStore(mailbox)
+        self._created = int(time.time())
 
     def routes(self) -> list[Route]:
-        """Give the addresses."""
+        """Return the routes."""
         return [
-            Route("/v1/models", self._models, methods=["GET"]),
-            Route("/v1/models/{model:path}", self._one_model, methods=["GET"]),
+            Route("/v1/models", self._list_models, methods=["GET"]),
+            Route("/v1/models/{model:path}", self._get_model, methods=["GET"]),
             Route("/v1/chat/completions", self._complete, methods=["POST"]),
         ]
 
-    async def _models(self, request: Request) -> Response:  # noqa: ARG002 - as Starlette has it
-        return answered({"object": "list", "data": [self._card()]})
+    async def _list_models(self, request: Request) -> Response:  # noqa: ARG002 - required by Starlette
+        return json_response({"object": "list", "data": [self._model_to_dict()]})
 
-    async def _one_model(self, request: Request) -> Response:
+    async def _get_model(self, request: Request) -> Response:
         if (name := request.path_params["model"]) != self._model:
             raise HttpError(404, f"there is no model {name!r} here", "model_not_found", param="model")
-        return answered(self._card())
+        return json_response(self._model_to_dict())
 
-    def _card(self) -> dict[str, Any]:
-        return {"id": self._model, "object": "model", "created": self._since, "owned_by": "dial-client"}
+    def _model_to_dict(self) -> dict[str, Any]:
+        return {"id": self._model, "object": "model", "created": self._created, "owned_by": "dial-client"}
 
     async def _complete(self, request: Request) -> Any:
-        asked = read(await json_of(request), self._model)
-        headers = {"x-ignored-parameters": ", ".join(asked.ignored)[:500]} if asked.ignored else {}
-        with self._turns.place():
+        completion = parse_request(await read_json(request), self._model)
+        headers = {"x-ignored-parameters": ", ".join(completion.ignored)[:500]} if completion.ignored else {}
+        with self._turns.reserve():
             turn = self._dial.start(
-                await self._threads.taken_up(asked.messages),
-                stream=asked.stream,
-                stream_events=asked.stream,
-                client_tools=asked.tools,
-                max_tokens=asked.max_tokens,
+                await self._handoffs.restore(completion.messages),
+                stream=completion.stream,
+                stream_events=completion.stream,
+                client_tools=completion.tools,
+                max_tokens=completion.max_tokens,
             )
-            self._turns.keep(turn)
-        if asked.stream:
-            return SSEResponse(self._streamed(turn, asked), headers, turn.cancel)
-        return answered(await self._whole(await _result(turn, request.receive)), headers=headers)
+            self._turns.add(turn)
+        if completion.stream:
+            return SSEResponse(self._stream(turn, include_usage=completion.include_usage), headers, turn.cancel)
+        return json_response(await self._to_dict(await _wait_for_result(turn, request.receive)), headers=headers)
 
-    async def _whole(self, turn: Turn) -> dict[str, Any]:
-        calls = await self._threads.hand_out(turn)
+    async def _to_dict(self, turn: Turn) -> dict[str, Any]:
+        calls = await self._handoffs.issue_calls(turn)
         message: dict[str, Any] = {"role": "assistant", "content": turn.text or None, "refusal": None}
         if calls:
-            message["tool_calls"] = [_call(call) for call in calls]
+            message["tool_calls"] = [_call_to_dict(call) for call in calls]
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason(turn.stop_reason)}
-        return self._head("chat.completion") | {"choices": [choice], "usage": _usage(turn.usage)}
+        return self._head("chat.completion") | {"choices": [choice], "usage": _usage_to_dict(turn.usage)}
 
-    async def _streamed(self, turn: TurnHandle, asked: ChatCompletionRequest) -> AsyncGenerator[str, None]:
-        """Give the chunks. What is raised before the first of them is raised here, and has a status of its own."""
-        stream = _Chunks(self._head("chat.completion.chunk"), include_usage=asked.include_usage)
+    async def _stream(self, turn: TurnHandle, *, include_usage: bool) -> AsyncGenerator[str, None]:
+        """Yield the chunks. An exception before the first chunk is raised, so that it becomes an error response."""
+        chunks = _ChunkEncoder(self._head("chat.completion.chunk"), include_usage=include_usage)
         try:
             async with aclosing(turn.events()) as events:
                 async for event in events:
                     match event:
                         case RoundStarted():
-                            stream.begin_round()
+                            chunks.start_round()
                         case TextDelta(text):
-                            yield stream.text(text)
-                        case Finished(whole):
-                            for line in stream.end(whole, await self._threads.hand_out(whole)):
-                                yield line
+                            yield chunks.encode_text(text)
+                        case Finished(result):
+                            for chunk in chunks.encode_end(result, await self._handoffs.issue_calls(result)):
+                                yield chunk
         except Exception as error:
-            if not stream.has_begun:
+            if not chunks.has_started:
                 raise
-            yield _line({"error": refusal_of(error).error})
+            yield _encode({"error": to_http_error(error).error})
         yield DONE
 
     def _head(self, kind: str) -> dict[str, Any]:
-        made = {"object": kind, "created": int(time.time()), "model": self._model}
-        return {"id": f"chatcmpl-{uuid.uuid4().hex}", **made}
+        id_ = f"chatcmpl-{uuid.uuid4().hex}"
+        return {"id": id_, "object": kind, "created": int(time.time()), "model": self._model}
 
 
-class _Chunks:
-    """The chunks of one stream."""
+class _ChunkEncoder:
+    """Encodes the chunks of a stream."""
 
     def __init__(self, head: dict[str, Any], *, include_usage: bool) -> None:
         self._head = head
         self._include_usage = include_usage
         self._has_text = False
-        self._gap = ""
-        self.has_begun = False
+        self._separator = ""
+        self.has_started = False
 
-    def begin_round(self) -> None:
-        """Set what the model says next apart from what it said before."""
-        self._gap = "\n\n" if self._has_text else ""
+    def start_round(self) -> None:
+        """Separate the text of the next model reply from the text before it."""
+        self._separator = "\n\n" if self._has_text else ""
 
-    def text(self, text: str) -> str:
-        gap, self._gap, self._has_text = self._gap, "", True
-        return self._chunk({"content": f"{gap}{text}"})
+    def encode_text(self, text: str) -> str:
+        separator, self._separator, self._has_text = self._separator, "", True
+        return self._chunk({"content": f"{separator}{text}"})
 
-    def end(self, turn: Turn, calls: tuple[ToolCallRequest, ...]) -> list[str]:
-        said = [self._chunk({"tool_calls": [{"index": at, **_call(call)}]}) for at, call in enumerate(calls)]
-        said.append(self._chunk({}, turn.stop_reason))
+    def encode_end(self, turn: Turn, calls: tuple[ToolCallRequest, ...]) -> list[str]:
+        chunks = [self._chunk({"tool_calls": [{"index": at, **_call_to_dict(call)}]}) for at, call in enumerate(calls)]
+        chunks.append(self._chunk({}, turn.stop_reason))
         if self._include_usage:
-            said.append(_line(self._head | {"choices": [], "usage": _usage(turn.usage)}))
-        return said
+            chunks.append(_encode(self._head | {"choices": [], "usage": _usage_to_dict(turn.usage)}))
+        return chunks
 
     def _chunk(self, delta: dict[str, Any], stop_reason: StopReason | None = None) -> str:
-        if not self.has_begun:
+        if not self.has_started:
             delta = {"role": "assistant", "content": ""} | delta
-        self.has_begun = True
+        self.has_started = True
         usage = {"usage": None} if self._include_usage else {}
-        return _line(build_chunk(self._head, delta, stop_reason) | usage)
+        return _encode(build_chunk(self._head, delta, stop_reason) | usage)
 
 
-async def _result(turn: TurnHandle, receive: Receive) -> Turn:
-    async def cancel_when_gone() -> None:
-        await gone(receive)
+async def _wait_for_result(turn: TurnHandle, receive: Receive) -> Turn:
+    async def cancel_on_disconnect() -> None:
+        await wait_for_disconnect(receive)
         turn.cancel()
 
     try:
         async with anyio.create_task_group() as group:
-            group.start_soon(cancel_when_gone)
-            with suppress(Exception):  # raised below, outside of the group
+            group.start_soon(cancel_on_disconnect)
+            with suppress(Exception):  # raised below: the task group would wrap it
                 await turn.result()
             group.cancel_scope.cancel()
     finally:
@@ -172,12 +172,12 @@ async def _result(turn: TurnHandle, receive: Receive) -> Turn:
     return await turn.result()
 
 
-def _call(call: ToolCallRequest) -> dict[str, Any]:
+def _call_to_dict(call: ToolCallRequest) -> dict[str, Any]:
     arguments = json.dumps(dict(call.arguments)) if call.unreadable is None else call.unreadable
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
 
 
-def _usage(usage: Usage) -> dict[str, Any]:
+def _usage_to_dict(usage: Usage) -> dict[str, Any]:
     return {
         "prompt_tokens": usage.input_tokens,
         "completion_tokens": usage.output_tokens,
@@ -187,5 +187,5 @@ def _usage(usage: Usage) -> dict[str, Any]:
     }
 
 
-def _line(said: Any) -> str:
-    return f"data: {to_json(said)}\n\n"
+def _encode(chunk: Any) -> str:
+    return f"data: {to_json(chunk)}\n\n"

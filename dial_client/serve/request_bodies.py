@@ -1,4 +1,4 @@
-"""Bodies of requests in memory: how many bytes there may be of all of them together, and their JSON."""
+"""Request bodies: a limit on the bytes of all bodies in memory, and parsing as JSON."""
 
 from __future__ import annotations
 
@@ -11,86 +11,86 @@ from starlette.requests import Request
 
 from dial_client.serve.http_responses import HttpError
 
-MAX_BODIES = 64 * 1024 * 1024
-"""Bytes of the bodies of all requests that are being answered."""
-SMALL = 64 * 1024
-"""Bytes of a body that are not counted: what is small is let in however many large ones there are."""
+MAX_TOTAL = 64 * 1024 * 1024
+"""Bytes of the bodies of all requests in progress."""
+UNCOUNTED = 64 * 1024
+"""Bytes of each body that are not counted: small requests are accepted however many large bodies there are."""
 _RETRY_AFTER = "5"
 
 
 class BodyBudget:
-    """The bytes that the bodies of all requests share.
+    """A limit on the bytes of all request bodies together.
 
     Args:
-        most: bytes at once.
+        max_total: bytes at a time.
     """
 
-    def __init__(self, most: int = MAX_BODIES) -> None:
-        self._most = most
-        self._taken = 0
+    def __init__(self, max_total: int = MAX_TOTAL) -> None:
+        self._max_total = max_total
+        self._reserved = 0
 
     @contextmanager
     def share(self) -> Iterator[BodyShare]:
-        """Have a share for one request, which is given back in the end."""
+        """Provide the share of one request; its bytes are released on exit."""
         share = BodyShare(self)
         try:
             yield share
         finally:
-            self._taken -= share.taken
+            self._reserved -= share.reserved
 
-    def take(self, size: int) -> None:
-        """Take so many bytes more.
+    def reserve(self, size: int) -> None:
+        """Reserve `size` more bytes.
 
         Raises:
-            Refusal: they are not there now.
+            HttpError: the limit would be exceeded.
         """
-        if self._taken + size > self._most:
-            why = "other requests with large bodies are being answered: ask again in a while"
+        if self._reserved + size > self._max_total:
+            message = "other requests with large bodies are in progress: try again later"
             headers = {"retry-after": _RETRY_AFTER}
-            raise HttpError(503, why, "too_many_bodies", kind="server_error", headers=headers)
-        self._taken += size
+            raise HttpError(503, message, "too_many_bodies", kind="server_error", headers=headers)
+        self._reserved += size
 
 
 class BodyShare:
-    """What one request has of the budget."""
+    """The bytes that one request has reserved."""
 
     def __init__(self, budget: BodyBudget) -> None:
         self._budget = budget
-        self.taken = 0
-        """Bytes."""
+        self.reserved = 0
+        """Bytes of the body that are counted."""
 
     def grow(self, size: int) -> None:
-        """Have enough for a body of `size` bytes.
+        """Reserve enough for a body of `size` bytes.
 
         Raises:
-            Refusal: there is not enough now.
+            HttpError: the limit would be exceeded.
         """
-        more = size - SMALL - self.taken
-        if more > 0:
-            self._budget.take(more)
-            self.taken += more
+        missing = size - UNCOUNTED - self.reserved
+        if missing > 0:
+            self._budget.reserve(missing)
+            self.reserved += missing
 
 
 async def read_text(request: Request) -> str:
-    """Return the body as text, of which no second copy is kept."""
+    """Return the body as text. Starlette keeps no second copy of it."""
     body = bytearray()
-    async for piece in request.stream():
-        body += piece
-    # As `json.loads` has it: UTF-8, UTF-16 or UTF-32.
+    async for chunk in request.stream():
+        body += chunk
+    # As `json.loads` does: UTF-8, UTF-16 or UTF-32.
     return body.decode(json.detect_encoding(body), "surrogatepass")
 
 
-async def json_of(request: Request) -> dict[str, Any]:
-    """Read the request's JSON object; none at all is an empty one.
+async def read_json(request: Request) -> dict[str, Any]:
+    """Return the JSON object in the request's body; an empty body is an empty object.
 
     Raises:
-        Refusal: it is something else.
+        HttpError: the body is not a JSON object.
     """
     try:
         text = await read_text(request)
-        said = json.loads(text) if text.strip() else {}
+        body = json.loads(text) if text.strip() else {}
     except (ValueError, RecursionError):
-        raise HttpError(400, "the body is no JSON", "invalid_json") from None
-    if not isinstance(said, dict):
-        raise HttpError(400, "the body is no JSON object", "invalid_json")
-    return said
+        raise HttpError(400, "the body is not JSON", "invalid_json") from None
+    if not isinstance(body, dict):
+        raise HttpError(400, "the body is not a JSON object", "invalid_json")
+    return body

@@ -1,12 +1,12 @@
-"""Who comes in, and with how much: looked at before anything of a request is read.
+"""Access control: checks each request before its body is read.
 
-* ``Host`` names this server: a web page whose name leads here (DNS rebinding) has another one. An IP address is no
-  name: where the server listens on all addresses, any is right.
-* ``Origin``, and where browsers send it ``Sec-Fetch-Site``, is this server's own: no other page talks through a browser
-  that is open here. There is no CORS.
-* ``Authorization: Bearer TOKEN`` for all but the page's files and ``/healthz``.
-* A body of bounded size, that arrives in bounded time, and for which there is room beside those of other requests.
-* One length of a body: a request that tells two of them is taken for an attempt to smuggle another one in.
+* ``Host`` must name this server. A web page whose name resolves to this machine (DNS rebinding) sends another name.
+  If the server listens on all addresses, any IP address is accepted.
+* ``Origin`` and ``Sec-Fetch-Site`` must be of this server's own origin: pages of other origins cannot send requests
+  through the user's browser. There is no CORS.
+* ``Authorization: Bearer TOKEN`` is required for everything except the page's files and ``/healthz``.
+* The body is limited in size and time, and so are the bodies of all requests together.
+* The length of the body must be unambiguous: a request with two lengths may smuggle a second request.
 """
 
 from __future__ import annotations
@@ -22,182 +22,198 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dial_client.logs import get_logger
-from dial_client.serve.http_responses import HttpError, refusal_of
-from dial_client.serve.request_bodies import MAX_BODIES, BodyBudget, BodyShare
+from dial_client.serve.http_responses import HttpError, to_http_error
+from dial_client.serve.request_bodies import MAX_TOTAL, BodyBudget, BodyShare
 
 log = get_logger(__name__)
 
 MAX_BODY = 32 * 1024 * 1024
-"""Bytes of a request's body: pictures and documents come in base64."""
-BODY_PATIENCE = 60.0
-"""Seconds in which a body has to be there."""
+"""Bytes of a request body, which may contain images and documents in base64."""
+BODY_TIMEOUT = 60.0
+"""Seconds in which the whole body must arrive."""
 
-_CONTENT = (
+_CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types 'none'"
 )
-_ALWAYS = {
-    "content-security-policy": _CONTENT,
+_SECURITY_HEADERS = {
+    "content-security-policy": _CONTENT_SECURITY_POLICY,
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
     "referrer-policy": "no-referrer",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
-_AMBIGUOUS = "ambiguous_length"
-ADMIT = "dial_client.admit"
-"""Where the state of a request has what is called when its connection has shown the token."""
+_AMBIGUOUS_LENGTH = "ambiguous_length"
+ON_AUTHENTICATED = "dial_client.on_authenticated"
+"""Key in the request's state of the function that is called when the request has passed all checks."""
 HEALTH = "/healthz"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
-_EVERY_ADDRESS = ("0.0.0.0", "::", "")  # noqa: S104 - known, not bound to
+_ALL_ADDRESSES = ("0.0.0.0", "::", "")  # noqa: S104 - compared, not bound to
 
 
 @dataclass(frozen=True, slots=True)
 class AccessPolicy:
-    """Who comes in."""
+    """The requests that are accepted."""
 
     token: str | None = None
-    """What everybody has to show; None for nothing."""
+    """The token clients must send; None to require no token."""
     hosts: frozenset[str] = frozenset(LOOPBACK)
     """The names of this server, in lower case, without ports."""
     any_address: bool = False
-    """Any IP address is one of its names."""
+    """True if ``Host`` may be any IP address."""
     max_body: int = MAX_BODY
-    max_bodies: int = MAX_BODIES
-    patience: float = BODY_PATIENCE
+    max_total_bodies: int = MAX_TOTAL
+    body_timeout: float = BODY_TIMEOUT
 
 
-def rules_for(host: str, token: str | None, allowed_hosts: Iterable[str] = ()) -> AccessPolicy:
-    """Give the rules for a server that listens on `host`."""
-    names = {*LOOPBACK, host.lower(), *(name.lower() for name in allowed_hosts)} - set(_EVERY_ADDRESS)
-    return AccessPolicy(token, frozenset(names), any_address=host in _EVERY_ADDRESS)
+def build_policy(host: str, token: str | None, allowed_hosts: Iterable[str] = ()) -> AccessPolicy:
+    """Return the policy for a server that listens on `host`."""
+    names = {*LOOPBACK, host.lower(), *(name.lower() for name in allowed_hosts)} - set(_ALL_ADDRESSES)
+    return AccessPolicy(token, frozenset(names), any_address=host in _ALL_ADDRESSES)
 
 
 class SecurityMiddleware:
-    """The ASGI application around another, that lets in whom the rules let in.
+    """ASGI middleware that passes on only the requests the policy accepts.
 
-    Whatever the other one raises is an answer of its own: nobody sees a traceback.
+    It also adds the security headers, and turns exceptions of the application into error responses without a traceback.
     """
 
-    def __init__(self, app: ASGIApp, rules: AccessPolicy) -> None:
+    def __init__(self, app: ASGIApp, policy: AccessPolicy) -> None:
         self._app = app
-        self._rules = rules
-        self._bodies = BodyBudget(rules.max_bodies)
+        self._policy = policy
+        self._bodies = BodyBudget(policy.max_total_bodies)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Respond to a request."""
         if scope["type"] != "http":
             return
-        begun = False
-
-        async def answer(message: Message) -> None:
-            nonlocal begun
-            if message["type"] == "http.response.start":
-                begun = True
-                headers = MutableHeaders(scope=message)
-                for name, value in _ALWAYS.items():
-                    headers.setdefault(name, value)
-                headers.setdefault("cache-control", "no-store")
-            await send(message)
-
+        response = _Response(send)
         try:
-            self._look(scope)
-            scope["app"] = self  # without one Starlette answers by itself where a method is wrong
+            self._check(scope)
+            scope["app"] = self  # otherwise Starlette itself responds to a wrong method
             with self._bodies.share() as share:
-                await self._app(scope, self._bounded(scope, receive, share), answer)
+                await self._app(scope, self._limit_body(scope, receive, share), response.send)
         except Exception as error:
-            if begun:
-                log.warning("answer_broke_off", error=type(error).__name__)
+            if response.has_started:
+                log.warning("response_interrupted", error=type(error).__name__)
                 raise
-            refusal = refusal_of(error)
-            if (
-                refusal.status in (408, 413) or refusal.error["code"] == _AMBIGUOUS
-            ):  # what is left of the body is not read
-                refusal.headers["connection"] = "close"
-            await refusal.answer()(scope, receive, answer)
+            await _close_after_unread_body(to_http_error(error)).to_response()(scope, receive, response.send)
 
-    def _look(self, scope: Scope) -> None:
+    def _check(self, scope: Scope) -> None:
         path: str = scope["path"]
         headers = Headers(scope=scope)
-        _look_at_length(headers, scope["http_version"])
+        _check_length(headers, scope["http_version"])
         if path == HEALTH:
             return
         is_page = scope["method"] in ("GET", "HEAD") and (path == "/" or path.startswith("/assets/"))
-        self._look_at_host(headers)
-        _look_at_origin(headers, is_page=is_page)
+        self._check_host(headers)
+        _check_origin(headers, is_page=is_page)
         if not is_page:
-            self._look_at_token(headers)
-            admit: Callable[[], None] | None = scope.get("state", {}).get(ADMIT)
-            if admit is not None:
-                admit()
+            self._check_token(headers)
+            on_authenticated: Callable[[], None] | None = scope.get("state", {}).get(ON_AUTHENTICATED)
+            if on_authenticated is not None:
+                on_authenticated()
 
-    def _look_at_host(self, headers: Headers) -> None:
-        said = headers.getlist("host")
-        name = _host(said[0]) if len(said) == 1 else ""
-        if name not in self._rules.hosts and not (self._rules.any_address and _is_address(name)):
-            raise HttpError(421, "this is not the host that was asked for; --allow-host adds a name", "wrong_host")
+    def _check_host(self, headers: Headers) -> None:
+        values = headers.getlist("host")
+        name = _parse_host(values[0]) if len(values) == 1 else ""
+        if name not in self._policy.hosts and not (self._policy.any_address and _is_address(name)):
+            raise HttpError(421, "this server does not have this host name; --allow-host adds a name", "wrong_host")
 
-    def _look_at_token(self, headers: Headers) -> None:
-        wanted = self._rules.token
-        if wanted is None:
+    def _check_token(self, headers: Headers) -> None:
+        token = self._policy.token
+        if token is None:
             return
-        scheme, _, shown = headers.get("authorization", "").partition(" ")
-        # Compared as bytes: in text only ASCII may be compared so that the time taken tells nothing.
-        fits = hmac.compare_digest(shown.strip().encode(), wanted.encode())
-        if scheme.lower() != "bearer" or not fits:
-            why = "give the token of `dial-chat serve`: Authorization: Bearer TOKEN"
+        scheme, _, credentials = headers.get("authorization", "").partition(" ")
+        # Compared as bytes: only ASCII strings can be compared in constant time.
+        is_equal = hmac.compare_digest(credentials.strip().encode(), token.encode())
+        if scheme.lower() != "bearer" or not is_equal:
+            message = "give the token of `dial-chat serve`: Authorization: Bearer TOKEN"
             raise HttpError(
-                401, why, "invalid_api_key", kind="authentication_error", headers={"www-authenticate": "Bearer"}
+                401, message, "invalid_api_key", kind="authentication_error", headers={"www-authenticate": "Bearer"}
             )
 
-    def _bounded(self, scope: Scope, receive: Receive, share: BodyShare) -> Receive:
-        most = self._rules.max_body
-        said = Headers(scope=scope).get("content-length", "0")
-        if said.isdigit() and int(said) > most:
-            raise _too_much(most)
-        expected = int(said) if said.isdigit() else 0
-        until = anyio.current_time() + self._rules.patience
-        came, is_whole = 0, False
-
-        async def bounded() -> Message:
-            nonlocal came, is_whole
-            if is_whole:
-                return await receive()
-            share.grow(max(expected, came))
-            with anyio.move_on_after(until - anyio.current_time()) as patience:
-                message = await receive()
-            if patience.cancelled_caught:
-                raise HttpError(408, "the body took too long", "timeout")
-            came += len(message.get("body", b""))
-            is_whole = not message.get("more_body", False)
-            if came > most:
-                raise _too_much(most)
-            share.grow(came)
-            return message
-
-        return bounded
+    def _limit_body(self, scope: Scope, receive: Receive, share: BodyShare) -> Receive:
+        content_length = Headers(scope=scope).get("content-length", "0")
+        announced = int(content_length) if content_length.isdigit() else 0
+        if announced > self._policy.max_body:
+            raise _body_too_large(self._policy.max_body)
+        return _BodyReader(receive, share, self._policy, announced).receive
 
 
-def _look_at_length(headers: Headers, http_version: str) -> None:
-    # RFC 9112, 6.1: such a request is refused, or read by its Transfer-Encoding; either way its connection is closed.
+class _Response:
+    """The response of a request, with the security headers added."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.has_started = False
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.has_started = True
+            headers = MutableHeaders(scope=message)
+            for name, value in _SECURITY_HEADERS.items():
+                headers.setdefault(name, value)
+            headers.setdefault("cache-control", "no-store")
+        await self._send(message)
+
+
+class _BodyReader:
+    """Receives a request's body within the limits of the policy."""
+
+    def __init__(self, receive: Receive, share: BodyShare, policy: AccessPolicy, announced: int) -> None:
+        self._receive = receive
+        self._share = share
+        self._max_body = policy.max_body
+        self._deadline = anyio.current_time() + policy.body_timeout
+        self._announced = announced
+        self._received = 0
+        self._is_complete = False
+
+    async def receive(self) -> Message:
+        if self._is_complete:
+            return await self._receive()
+        self._share.grow(max(self._announced, self._received))
+        with anyio.move_on_after(self._deadline - anyio.current_time()) as timeout:
+            message = await self._receive()
+        if timeout.cancelled_caught:
+            raise HttpError(408, "the body did not arrive in time", "timeout")
+        self._received += len(message.get("body", b""))
+        self._is_complete = not message.get("more_body", False)
+        if self._received > self._max_body:
+            raise _body_too_large(self._max_body)
+        self._share.grow(self._received)
+        return message
+
+
+def _close_after_unread_body(error: HttpError) -> HttpError:
+    """Return the error with ``Connection: close`` if the rest of the body will not be read."""
+    if error.status in (408, 413) or error.error["code"] == _AMBIGUOUS_LENGTH:
+        error.headers["connection"] = "close"
+    return error
+
+
+def _check_length(headers: Headers, http_version: str) -> None:
+    # RFC 9112, 6.1: a server rejects such a request or reads Transfer-Encoding, and closes the connection.
     if "transfer-encoding" in headers and ("content-length" in headers or http_version < "1.1"):
-        raise HttpError(400, "give either Content-Length or Transfer-Encoding", _AMBIGUOUS)
+        raise HttpError(400, "give either Content-Length or Transfer-Encoding", _AMBIGUOUS_LENGTH)
 
 
-def _look_at_origin(headers: Headers, *, is_page: bool) -> None:
+def _check_origin(headers: Headers, *, is_page: bool) -> None:
     origin = headers.get("origin")
-    is_other = origin is not None and urlsplit(origin).netloc.lower() != headers.get("host", "").lower()
-    # A link on another page may lead to this one; nothing else of another page may lead here.
-    fetched = headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and not is_page
-    if is_other or fetched:
-        raise HttpError(403, "pages of other origins are not let in", "wrong_origin")
+    is_cross_origin = origin is not None and urlsplit(origin).netloc.lower() != headers.get("host", "").lower()
+    # Pages of other origins may link to the web page, and to nothing else.
+    is_cross_site = headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and not is_page
+    if is_cross_origin or is_cross_site:
+        raise HttpError(403, "requests of other origins are not allowed", "wrong_origin")
 
 
-def _host(said: str) -> str:
-    """Give the name in a Host header without its port; empty where there is none."""
+def _parse_host(value: str) -> str:
+    """Return the name in a Host header, without its port; empty if the header is invalid."""
     try:
-        return (urlsplit(f"//{said}").hostname or "").lower() if "@" not in said and "/" not in said else ""
+        return (urlsplit(f"//{value}").hostname or "").lower() if "@" not in value and "/" not in value else ""
     except ValueError:
         return ""
 
@@ -211,14 +227,14 @@ def _is_address(name: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only programs on this machine reach a server that listens there."""
+    """Return True if only programs on this machine can reach a server that listens on `host`."""
     return host.lower() == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)
 
 
-def _too_much(most: int) -> HttpError:
-    return HttpError(413, f"the body is larger than {most // (1024 * 1024)} MiB", "request_too_large")
+def _body_too_large(max_body: int) -> HttpError:
+    return HttpError(413, f"the body is larger than {max_body // (1024 * 1024)} MiB", "request_too_large")
 
 
-def headers_of_page(mime_type: str) -> Mapping[str, str]:
-    """Give the headers of one of the page's files, which a browser may keep but asks about again."""
+def page_headers(mime_type: str) -> Mapping[str, str]:
+    """Return the headers of a file of the web page: browsers may keep it, but must revalidate it."""
     return {"content-type": mime_type, "cache-control": "no-cache"}

@@ -1,4 +1,4 @@
-"""Answers that go on: server-sent events, to clients that may be slow, silent or gone."""
+"""Responses with server-sent events, for clients that may be slow, silent or disconnected."""
 
 from __future__ import annotations
 
@@ -13,132 +13,132 @@ from dial_client.events import Event, ServerChanged
 from dial_client.sinks import sse_encoder
 from dial_client.turns.turn_handle import TurnHandle
 
-PING = 15.0
-"""Seconds of silence after which a comment shows that the connection is alive."""
-SEND_PATIENCE = 60.0
-"""Seconds a client may take to read what was sent."""
+KEEPALIVE_INTERVAL = 15.0
+"""Seconds without an event after which a comment keeps the connection alive."""
+SEND_TIMEOUT = 60.0
+"""Seconds in which a client must read what was sent."""
 
-BEGUN = ": this turn\n\n"
-"""The first line: with it leaves the head of an answer, and who comes back to a silent turn sees that it is there."""
+OPENING_COMMENT = ": this turn\n\n"
+"""The first line of a turn's stream: sends the response head at once, before the turn's next event."""
 
 _HEADERS = {"content-type": "text/event-stream; charset=utf-8", "x-accel-buffering": "no"}
 
 
 class SSEResponse:
-    """An ASGI answer of server-sent events.
+    """An ASGI response with server-sent events.
 
-    It begins with the first of them, or when that takes long: what goes wrong before has a status of its own.
+    The response starts with the first event or keepalive. An exception before that gets an error response of its own.
 
     Args:
-        lines: the events, each a string that ends in a blank line. They are left as soon as the client is gone.
-        headers: sent along.
-        at_end: is called in the end, whatever happens.
+        events: encoded events, each ending in a blank line. The generator is closed when the client disconnects.
+        headers: further headers of the response.
+        on_close: called at the end in any case.
     """
 
     def __init__(
         self,
-        lines: AsyncGenerator[str, None],
+        events: AsyncGenerator[str, None],
         headers: Mapping[str, str] | None = None,
-        at_end: Callable[[], None] = lambda: None,
+        on_close: Callable[[], None] = lambda: None,
     ) -> None:
-        self._lines = lines
+        self._events = events
         self._headers = {**_HEADERS, **(headers or {})}
-        self._at_end = at_end
+        self._on_close = on_close
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - as ASGI has it
-        """Answer, until the end or until the client is gone."""
-        answer = _Answer(self._headers, send)
-        failed: Exception | None = None
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - required by ASGI
+        """Send the events until they end or the client disconnects."""
+        stream = _Stream(self._headers, send)
+        failure: Exception | None = None
 
-        async def notice(group: TaskGroup) -> None:
-            await gone(receive)
+        async def cancel_on_disconnect(group: TaskGroup) -> None:
+            await wait_for_disconnect(receive)
             group.cancel_scope.cancel()
 
         try:
-            async with aclosing(self._lines) as lines, anyio.create_task_group() as group:
-                group.start_soon(answer.show_life)
-                group.start_soon(notice, group)
+            async with aclosing(self._events) as events, anyio.create_task_group() as group:
+                group.start_soon(stream.send_keepalives)
+                group.start_soon(cancel_on_disconnect, group)
                 try:
-                    async for line in lines:
-                        await answer.say(line)
-                except Exception as error:  # noqa: BLE001 - raised outside of the group, which would wrap it
-                    failed = error
+                    async for event in events:
+                        await stream.send(event)
+                except Exception as error:  # noqa: BLE001 - raised below: the task group would wrap it
+                    failure = error
                 group.cancel_scope.cancel()
         finally:
-            self._at_end()
-        if failed is not None:
-            raise failed
-        await answer.end()
+            self._on_close()
+        if failure is not None:
+            raise failure
+        await stream.end()
 
 
-class _Answer:
-    """What is sent of one answer."""
+class _Stream:
+    """Sends the parts of a response."""
 
     def __init__(self, headers: Mapping[str, str], send: Send) -> None:
         self._headers = [(name.encode(), value.encode()) for name, value in headers.items()]
         self._send = send
-        self._has_begun = False
-        self._last = anyio.current_time()
+        self._has_started = False
+        self._last_sent = anyio.current_time()
 
-    async def say(self, text: str) -> None:
-        if not self._has_begun:
-            self._has_begun = True
+    async def send(self, text: str) -> None:
+        if not self._has_started:
+            self._has_started = True
             await self._send({"type": "http.response.start", "status": 200, "headers": self._headers})
-        with anyio.fail_after(SEND_PATIENCE):
+        with anyio.fail_after(SEND_TIMEOUT):
             await self._send({"type": "http.response.body", "body": text.encode(), "more_body": True})
-        self._last = anyio.current_time()
+        self._last_sent = anyio.current_time()
 
-    async def show_life(self) -> None:
+    async def send_keepalives(self) -> None:
         while True:
-            await anyio.sleep(max(0.0, self._last + PING - anyio.current_time()))
-            if anyio.current_time() - self._last >= PING:
-                await self.say(": still here\n\n")
+            await anyio.sleep(max(0.0, self._last_sent + KEEPALIVE_INTERVAL - anyio.current_time()))
+            if anyio.current_time() - self._last_sent >= KEEPALIVE_INTERVAL:
+                await self.send(": still here\n\n")
 
     async def end(self) -> None:
-        if self._has_begun:  # else the client is gone
+        if self._has_started:  # otherwise the client disconnected before the first event
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def gone(receive: Receive) -> None:
+async def wait_for_disconnect(receive: Receive) -> None:
     """Wait until the client has closed its connection."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-async def of_turn(turn: TurnHandle, after: int, model: str) -> AsyncGenerator[str, None]:
-    """Give the events of a conversation's turn behind a position, each with an id by which it can be gone on from."""
+async def stream_turn(turn: TurnHandle, after: int, model: str) -> AsyncGenerator[str, None]:
+    """Yield the encoded events of a conversation's turn after a position, each with an id for ``Last-Event-ID``."""
     chunk = sse_encoder.chunk_of(model, turn.id)
-    yield BEGUN
+    yield OPENING_COMMENT
     try:
         async with aclosing(turn.log.events(after)) as events:
-            async for at, event in events:
-                if text := text_of(event, f"{turn.id}:{at}", chunk):
+            async for position, event in events:
+                if text := encode_event(event, f"{turn.id}:{position}", chunk):
                     yield text
-    except Exception as error:  # noqa: BLE001 - the reader is owed an end of the stream, whatever was wrong
-        yield end_of(error, chunk)
+    except Exception as error:  # noqa: BLE001 - any failure must end the stream for the client
+        yield encode_end(error, chunk)
     else:
-        yield end_of(None, chunk)
+        yield encode_end(None, chunk)
 
 
-def text_of(event: Event, id_: str, chunk: dict[str, object]) -> str:
-    """Give an event as it is sent, empty where nothing is sent of it."""
-    # Behind the last line of an event's is where a client goes on that has read all of it.
-    *first, last = _lines(event, chunk) or ("",)
+def encode_event(event: Event, id_: str, chunk: dict[str, object]) -> str:
+    """Return an event as it is sent; an empty string for events that are not sent."""
+    # The id is on the last line only: a client that resumes after this id has received the whole event.
+    *first, last = _encode_lines(event, chunk) or ("",)
     return "".join((*first, f"id: {id_}\n{last}")) if last else ""
 
 
-def end_of(error: Exception | None, chunk: dict[str, object]) -> str:
-    """Give the end of a stream: in words, where something was wrong."""
+def encode_end(error: Exception | None, chunk: dict[str, object]) -> str:
+    """Return the end of a stream, with an error event if the turn failed."""
     return "".join(sse_encoder.last_lines(error, chunk) if error is not None else ()) + sse_encoder.DONE
 
 
-def _lines(event: Event, chunk: dict[str, object]) -> list[str]:
+def _encode_lines(event: Event, chunk: dict[str, object]) -> list[str]:
     if isinstance(event, ServerChanged):
         return [f"event: server\ndata: {sse_encoder.to_json({'name': event.name, 'state': event.status})}\n\n"]
     return sse_encoder.lines(event, chunk)
 
 
-def position(said: str | None, turn: str) -> int:
-    """Read a ``Last-Event-ID``; 0, the beginning, where it is of another turn or none at all."""
-    of, _, at = (said or "").rpartition(":")
-    return int(at) if of == turn and at.isascii() and at.isdigit() and len(at) < 10 else 0
+def parse_last_event_id(value: str | None, turn: str) -> int:
+    """Return the position in a ``Last-Event-ID``; 0, the beginning, if the header is missing or of another turn."""
+    turn_id, _, position = (value or "").rpartition(":")
+    return int(position) if turn_id == turn and position.isascii() and position.isdigit() and len(position) < 10 else 0

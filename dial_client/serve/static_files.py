@@ -1,4 +1,4 @@
-"""The web page: the files that lie in ``page`` when the server starts, each under its own name."""
+"""Serves the web page: the files that are in ``page`` when the server starts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from dial_client.serve.http_responses import HttpError
-from dial_client.serve.security import headers_of_page
+from dial_client.serve.security import page_headers
 
 FOLDER = Path(__file__).parent / "page"
 
@@ -23,22 +23,22 @@ _TYPES = {
 
 
 class StaticFiles:
-    """Serves the page's files. Names are looked up, never joined to a path."""
+    """Serves the files of the web page. File names are looked up, never joined to a path."""
 
     def __init__(self, folder: Path = FOLDER) -> None:
-        found = sorted(folder.iterdir()) if folder.is_dir() else []
-        self._files: Mapping[str, Path] = {file.name: file for file in found if file.suffix in _TYPES}
+        files = sorted(folder.iterdir()) if folder.is_dir() else []
+        self._files: Mapping[str, Path] = {file.name: file for file in files if file.suffix in _TYPES}
 
-    async def index(self, request: Request) -> Response:  # noqa: ARG002 - what is served is the same for everybody
-        """``GET /``."""
-        return self._file("index.html")
+    async def index(self, request: Request) -> Response:  # noqa: ARG002 - the response is the same for every request
+        """Respond to ``GET /``."""
+        return self._read("index.html")
 
     async def asset(self, request: Request) -> Response:
-        """``GET /assets/{name}``."""
-        return self._file(request.path_params["name"])
+        """Respond to ``GET /assets/{name}``."""
+        return self._read(request.path_params["name"])
 
-    def _file(self, name: str) -> Response:
+    def _read(self, name: str) -> Response:
         file = self._files.get(name)
         if file is None:
             raise HttpError(404, "there is no such file", "not_found")
-        return Response(file.read_bytes(), headers=headers_of_page(_TYPES[file.suffix]))
+        return Response(file.read_bytes(), headers=page_headers(_TYPES[file.suffix]))

@@ -1,4 +1,4 @@
-"""The turns that are under way, whoever asked for them: not too many at once, and none lost when the server leaves."""
+"""The running turns of this process: limits their number and ends them on shutdown."""
 
 from __future__ import annotations
 
@@ -15,82 +15,83 @@ MAX_TURNS = 64
 
 
 class TurnRegistry:
-    """Keeps count.
+    """Holds the running turns.
 
     Args:
-        most: turns at once; whoever asks for one more is asked to come again.
-        leaves: those of conversations are left to other processes in the end, where they would be cancelled.
+        max_turns: turns at a time; further turns are rejected.
+        hand_over: on shutdown, leave the turns of conversations to other processes instead of cancelling them.
     """
 
-    def __init__(self, most: int = MAX_TURNS, *, leaves: bool = False) -> None:
-        self._most = most
-        self._leaves = leaves
+    def __init__(self, max_turns: int = MAX_TURNS, *, hand_over: bool = False) -> None:
+        self._max_turns = max_turns
+        self._hand_over = hand_over
         self._running: set[TurnHandle] = set()
-        self._asking = 0
-        self._is_leaving = False
-        self._is_over = False
+        self._starting = 0
+        self._is_closed = False
+        self._is_ended = False
         self.started = WakeSignal()
-        """Is sent when a turn has started."""
+        """Sent when a turn has started."""
 
     @property
-    def is_leaving(self) -> bool:
-        """Whether no further turn may begin."""
-        return self._is_leaving
+    def is_closed(self) -> bool:
+        """True if no further turn may start."""
+        return self._is_closed
 
     @property
-    def talks(self) -> tuple[TurnHandle, ...]:
-        """Those that belong to conversations."""
-        return tuple(turn for turn in self._now() if turn.conversation_id)
+    def conversation_turns(self) -> tuple[TurnHandle, ...]:
+        """The running turns that belong to conversations."""
+        return tuple(turn for turn in self._prune() if turn.conversation_id)
 
     @contextmanager
-    def place(self) -> Iterator[None]:
-        """Have a place for a turn while it is being started; `keep` keeps it until the turn is over.
+    def reserve(self) -> Iterator[None]:
+        """Reserve a place for a turn while it starts; `add` then counts the turn until it ends.
 
         Raises:
-            Refusal: there is none.
+            HttpError: the server shuts down, or too many turns are running.
         """
-        if self._is_leaving:
-            raise HttpError(503, "the server is being stopped", "stopping", kind="server_error")
-        if len(self._now()) + self._asking >= self._most:
-            why = f"{self._most} turns are under way: ask again in a while"
-            raise HttpError(429, why, "too_many_turns", kind="rate_limit_error", headers={"retry-after": "2"})
-        self._asking += 1
+        if self._is_closed:
+            raise HttpError(503, "the server is shutting down", "stopping", kind="server_error")
+        if len(self._prune()) + self._starting >= self._max_turns:
+            message = f"{self._max_turns} turns are running: try again later"
+            raise HttpError(429, message, "too_many_turns", kind="rate_limit_error", headers={"retry-after": "2"})
+        self._starting += 1
         try:
             yield
         finally:
-            self._asking -= 1
+            self._starting -= 1
 
-    def keep(self, turn: TurnHandle) -> None:
-        """Count a turn until it is over."""
+    def add(self, turn: TurnHandle) -> None:
+        """Count a turn until it ends."""
         self._running.add(turn)
         self.started.send()
-        if self._is_over:  # it was being started when the others were ended
-            self._let_go(turn)
+        if self._is_ended:  # the turn was starting while the others were ended
+            self._stop(turn)
 
-    def leave(self) -> None:
-        """Let no further turn begin."""
-        self._is_leaving = True
+    def close(self) -> None:
+        """Let no further turn start."""
+        self._is_closed = True
 
     async def end(self, grace: float) -> None:
-        """Give the turns so many seconds to come to their ends, then cancel or leave them: what they did is stored."""
-        self.leave()
-        running = self._now()
+        """Wait up to `grace` seconds for the running turns, then cancel them or hand them over; results are stored."""
+        self.close()
+        running = self._prune()
         with anyio.move_on_after(grace):
             for turn in running:
-                with suppress(Exception):  # whoever asked for it is told
+                with suppress(Exception):  # the client of the turn gets the error
                     await turn.result()
-        self._is_over = True
+        self._is_ended = True
         for turn in running:
-            self._let_go(turn)
+            self._stop(turn)
         for turn in running:
             await turn.stopped()
 
-    def _let_go(self, turn: TurnHandle) -> None:
-        if self._leaves and turn.conversation_id:
+    def _stop(self, turn: TurnHandle) -> None:
+        if self._hand_over and turn.conversation_id:
             turn.abandon()
         else:
             turn.cancel()
 
-    def _now(self) -> tuple[TurnHandle, ...]:
+    def _prune(self) -> tuple[TurnHandle, ...]:
+        """Forget the turns that have ended, and return those that are running."""
         self._running = {turn for turn in self._running if not turn.over}
         return tuple(self._running)

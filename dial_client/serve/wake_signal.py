@@ -16,7 +16,7 @@ class WakeSignal:
         self._event.set()
 
     async def wait(self, seconds: float) -> None:
-        """Wait for a signal, at most so many seconds."""
+        """Wait for a signal, at most `seconds`."""
         with anyio.move_on_after(seconds):
             await self._event.wait()
         self._event = anyio.Event()

@@ -15,8 +15,8 @@ from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.conversations.history import INTERRUPTED
 from dial_client.messages import Message, ToolCallRequest
 from dial_client.serve.cluster import remote_turns
-from dial_client.serve.cluster.peers import events as events_of
-from dial_client.serve.sse_response import end_of
+from dial_client.serve.cluster.topics import turn_events_topic as events_of
+from dial_client.serve.sse_response import encode_end
 from dial_client.sinks import sse_encoder
 from dial_client.stores.sql_store import SQLStore
 from tests.integration.test_human_input import CALL, Pen, talking
@@ -67,7 +67,7 @@ async def begun_by_nobody(store: SQLStore) -> str:
 async def test_what_a_dead_process_did_is_shown_as_it_is_stored_and_gone_on_with(
     chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote_turns, "SILENCE", 0.1)
+    monkeypatch.setattr(remote_turns, "SILENCE_TIMEOUT", 0.1)
     async with two(tmp_path, there=["Gone on with."]) as (_, there):
         assert isinstance(there.store, SQLStore)
         made = await begun_by_nobody(there.store)
@@ -107,7 +107,7 @@ async def test_who_comes_back_when_the_process_is_gone_is_shown_what_is_stored(
 async def test_a_turn_that_goes_on_at_another_server_is_followed_there(
     chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote_turns, "SILENCE", LONG)
+    monkeypatch.setattr(remote_turns, "SILENCE_TIMEOUT", LONG)
     pen = Pen()
     async with two(tmp_path, [CALL, "Written after all."], servers={"pen": pen.server}) as (here, there):
         assert isinstance(there.store, SQLStore)
@@ -117,8 +117,8 @@ async def test_a_turn_that_goes_on_at_another_server_is_followed_there(
         await there.store.renew(made, TURN, 0.0)
         live = await ConversationManager(here.dial, here.store).resume(made)
         assert live is not None
-        here.turns.keep(live)
-        gone = end_of(remote_turns.TurnLost("its process is gone"), {})
+        here.turns.add(live)
+        gone = encode_end(remote_turns.TurnLost("its process is gone"), {})
         await there.store.board.pin([(events_of(made, TURN), sse_encoder.to_json([(None, gone)]))], LONG)
         await seen(tab.until, f"document.querySelector('.request') && ({STATES}).join() === 'failed,waiting'")
         assert await seen(shown, tab, ".tool-result pre") == INTERRUPTED

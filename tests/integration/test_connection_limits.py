@@ -10,8 +10,8 @@ import anyio
 import pytest
 from anyio.abc import SocketStream
 
-from dial_client.serve.connection_limits import MAX_CONNECTIONS, ConnectionLimits, connections_for
-from dial_client.serve.request_bodies import SMALL
+from dial_client.serve.connection_limits import MAX_CONNECTIONS, ConnectionLimits, max_connections_for
+from dial_client.serve.request_bodies import UNCOUNTED
 from dial_client.serve.security import AccessPolicy
 from tests.integration.test_conversation_routes import Maths
 from tests.integration.test_serve_security import WAITS, raw, rest
@@ -134,10 +134,10 @@ async def test_what_is_at_work_is_not_dropped_for_a_new_connection() -> None:
 
 async def test_bodies_share_what_room_there_is() -> None:
     maths = Maths()
-    text = "x" * (SMALL + 60_000)
-    rules = AccessPolicy(TOKEN, max_bodies=100_000)
+    text = "x" * (UNCOUNTED + 60_000)
+    policy = AccessPolicy(TOKEN, max_total_bodies=100_000)
     async with served(
-        [WAITS, "Done.", "Hello.", "Hello."], {"maths": maths.server}, rules=rules, allow=["*"]
+        [WAITS, "Done.", "Hello.", "Hello."], {"maths": maths.server}, policy=policy, allow=["*"]
     ) as server:
         where, other = await server.conversation(), await server.conversation()
         async with server.http.stream("POST", f"{where}/chat", json={"text": text}) as stream:
@@ -160,11 +160,11 @@ async def in_pieces(text: str) -> AsyncIterator[bytes]:
 
 
 async def test_who_has_no_token_takes_no_room_of_bodies() -> None:
-    async with served([], rules=AccessPolicy(TOKEN, max_bodies=SMALL)) as server:
-        head = f"POST /conversations HTTP/1.1\r\nHost: localhost\r\nContent-Length: {10 * SMALL}\r\n\r\n"
+    async with served([], policy=AccessPolicy(TOKEN, max_total_bodies=UNCOUNTED)) as server:
+        head = f"POST /conversations HTTP/1.1\r\nHost: localhost\r\nContent-Length: {10 * UNCOUNTED}\r\n\r\n"
         async with await raw(server, head) as stream:
             assert b" 401 " in await stream.receive()
-            title = {"title": "x" * (SMALL + 100)}
+            title = {"title": "x" * (UNCOUNTED + 100)}
             assert (await server.http.post("/conversations", json=title)).status_code == 201
 
 
@@ -173,7 +173,7 @@ async def test_who_has_no_token_takes_no_room_of_bodies() -> None:
     [(None, MAX_CONNECTIONS), (1_048_576, MAX_CONNECTIONS), (1_024, 768), (256, 192), (64, 16)],
 )
 def test_a_process_that_may_open_few_files_has_few_connections(files: int | None, connections: int) -> None:
-    assert connections_for(files) == connections
+    assert max_connections_for(files) == connections
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,10 @@ import pytest
 
 from dial_client import Message, SQLStore
 from dial_client.serve.cluster.handoffs import HandoffStore
-from dial_client.serve.cluster.peers import PeerBus, events
+from dial_client.serve.cluster.peers import PeerBus
 from dial_client.serve.cluster.pending_requests import PendingRequests
 from dial_client.serve.cluster.remote_turns import RemoteTurns, TurnLost
+from dial_client.serve.cluster.topics import turn_events_topic
 from dial_client.serve.human_input import APPROVAL
 from dial_client.serve.turn_registry import TurnRegistry
 from dial_client.stores.row_values import EPOCH
@@ -207,7 +208,7 @@ async def test_slips_that_are_none_are_not_shown(tmp_path: Path) -> None:
     wrong = [*WRONG, *(json.dumps(good | {name: value}) for name in good for value in (None, 7, ["x"]))]
     async with board(tmp_path) as (store, elsewhere):
         await store.board.pin([(f"asked:{APPROVAL}", body) for body in (*wrong, json.dumps(good))], 60.0)
-        assert [slip.id for slip in await PendingRequests(elsewhere).of_others(APPROVAL)] == ["1"]
+        assert [slip.id for slip in await PendingRequests(elsewhere).list_remote(APPROVAL)] == ["1"]
 
 
 async def test_notes_of_bytes_and_numbers_are_not_read(tmp_path: Path) -> None:
@@ -235,7 +236,7 @@ async def test_handed_back_turns_that_are_none_are_gone_on_with_as_the_client_ha
     async with board(tmp_path) as (store, _):
         for body in wrong:
             await store.board.pin([(f"thread:{call}", body)], 60.0)
-        messages = await HandoffStore(store.board).taken_up([Message.user("Hi"), asked])
+        messages = await HandoffStore(store.board).restore([Message.user("Hi"), asked])
     assert messages[:2] == (Message.user("Hi"), asked)
 
 
@@ -247,8 +248,8 @@ async def test_answers_that_are_none_are_left_and_those_behind_them_are_heard(tm
             group.start_soon(elsewhere.run)
             with (
                 anyio.fail_after(30),
-                elsewhere.listening("nothing"),
-                elsewhere.receiving("right", lambda said: heard.append(said["id"])),
+                elsewhere.subscribe("nothing"),
+                elsewhere.receive_answers("right", lambda said: heard.append(said["id"])),
             ):
                 while "right" not in heard:  # noqa: ASYNC110 - another task's list
                     await anyio.sleep(0.02)
@@ -261,7 +262,7 @@ async def test_answers_that_are_none_are_left_and_those_behind_them_are_heard(tm
 async def test_events_of_other_processes_that_are_none_end_the_stream_in_words(body: str, tmp_path: Path) -> None:
     async with board(tmp_path) as (store, elsewhere):
         id_ = (await store.create()).id
-        await store.board.pin([(events(id_, "turn"), body)], 60.0)
+        await store.board.pin([(turn_events_topic(id_, "turn"), body)], 60.0)
         lines = await RemoteTurns(store, elsewhere).events(id_, "turn", 0)
         assert lines is not None
         told = "".join([line async for line in lines])

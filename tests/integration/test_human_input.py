@@ -153,11 +153,11 @@ async def test_one_conversation_that_waits_for_a_person_holds_up_no_other() -> N
 
 async def test_what_nobody_answers_is_denied() -> None:
     pen = Pen()
-    async with talk([CALL, "I may not."], {"pen": pen.server}, patience=0.0) as (_, events):
+    async with talk([CALL, "I may not."], {"pen": pen.server}, answer_timeout=0.0) as (_, events):
         told = await until(events, "approval_done")
         said = await results(events)
     assert told.data["decision"] == "deny"
-    assert said == ["The user did not allow this call: nobody answered whether it may run."]
+    assert said == ["The user did not allow this call: nobody answered the request for approval."]
     assert pen.written == []
 
 
@@ -221,7 +221,7 @@ async def test_a_question_of_a_servers_is_asked_in_the_stream_and_answered() -> 
 
 
 async def test_a_question_nobody_answers_is_cancelled() -> None:
-    async with talk([ASKS, "Done."], {"pen": Pen().server}, allow=["*"], patience=0.0) as (_, events):
+    async with talk([ASKS, "Done."], {"pen": Pen().server}, allow=["*"], answer_timeout=0.0) as (_, events):
         assert (await until(events, "question_done")).data["action"] == "cancel"
         assert await results(events) == ["cancel: ?"]
 

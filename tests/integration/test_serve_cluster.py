@@ -16,8 +16,8 @@ from mcp.server import MCPServer
 from dial_client.messages import Message
 from dial_client.model import Provider
 from dial_client.providers.scripted import ScriptedProvider
-from dial_client.serve.cluster import peers, remote_turns
-from dial_client.serve.cluster.peers import events as events_of
+from dial_client.serve.cluster import peers, remote_turns, turn_publisher
+from dial_client.serve.cluster.topics import turn_events_topic as events_of
 from dial_client.stores.sql_store import SQLStore
 from tests.integration.test_conversation_routes import Maths
 from tests.integration.test_human_input import ASKS, CALL, Pen, results, talking, until
@@ -130,7 +130,7 @@ async def test_what_nobody_reads_elsewhere_is_not_written_down(tmp_path: Path) -
 
 
 async def test_a_turn_of_many_events_is_written_down_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peers, "MOST", 3)
+    monkeypatch.setattr(turn_publisher, "MAX_BATCH", 3)
     maths = Maths()
     many = {**WAITS, "text": "word " * 50}
     async with two(tmp_path, [many, "Done."], servers={"maths": maths.server}, allow=["*"]) as (here, there):
@@ -148,7 +148,7 @@ async def test_a_turn_of_many_events_is_written_down_in_pieces(tmp_path: Path, m
 async def test_who_comes_at_the_very_end_of_a_turn_reads_it_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(peers, "LOOK", 0.6)  # the turn ends before it is looked what others wish
+    monkeypatch.setattr(peers, "POLL_INTERVAL", 0.6)  # the turn ends before it is looked what others wish
     maths = Maths()
     async with two(tmp_path, [WAITS, "Done."], servers={"maths": maths.server}, allow=["*"]) as (here, there):
         where = await here.conversation()
@@ -243,12 +243,12 @@ async def test_a_question_is_answered_at_the_other_server_which_looks_at_the_for
 
 async def test_what_nobody_answers_waits_nowhere_any_more(tmp_path: Path) -> None:
     async with (
-        two(tmp_path, [CALL, "Done."], servers={"pen": Pen().server}, patience=0.0) as (here, there),
+        two(tmp_path, [CALL, "Done."], servers={"pen": Pen().server}, answer_timeout=0.0) as (here, there),
         talking(here, await here.conversation()) as (events, _),
     ):
         assert (await until(events, "approval_done")).data["decision"] == "deny"
         assert (await there.json("GET", "/approvals"))["approvals"] == []
-        assert await results(events) == ["The user did not allow this call: nobody answered whether it may run."]
+        assert await results(events) == ["The user did not allow this call: nobody answered the request for approval."]
 
 
 async def test_a_stopped_turn_asks_no_more_at_the_other_server_either(tmp_path: Path) -> None:
@@ -346,7 +346,7 @@ async def test_what_a_turn_did_before_it_handed_calls_back_is_known_at_the_other
 async def test_a_program_that_serves_nobody_hears_nothing_and_that_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote_turns, "HEARD", 0.0)
+    monkeypatch.setattr(remote_turns, "REQUEST_TIMEOUT", 0.0)
     async with two(tmp_path) as (here, _):
         made = await here.store.create()
         await here.store.begin(made.id, "a-turn", [Message.user("Hi")], behind=0, seconds=LONG, title="")
@@ -362,8 +362,8 @@ async def test_a_program_that_serves_nobody_hears_nothing_and_that_is_said(
 async def test_a_stream_whose_server_is_gone_ends_in_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_deleted: bool
 ) -> None:
-    monkeypatch.setattr(remote_turns, "GRACE", 0.0)
-    monkeypatch.setattr(remote_turns, "SILENCE", 0.1)
+    monkeypatch.setattr(remote_turns, "END_TIMEOUT", 0.0)
+    monkeypatch.setattr(remote_turns, "SILENCE_TIMEOUT", 0.1)
     async with two(tmp_path) as (here, _):
         store = here.store
         assert isinstance(store, SQLStore)

@@ -69,7 +69,7 @@ async def test_a_turn_that_does_not_end_in_time_is_left_to_the_next_process(tmp_
         async with anyio.create_task_group() as group:
             group.start_soon(talk)
             await maths.gate.begun.wait()
-            server.listener.leave()
+            server.server.shut_down()
     assert (events[-2].name, events[-2].data["type"], events[-1].data) == ("error", "ConversationBusy", "[DONE]")
     async with served([], store=SQLStore(tmp_path / "kept.db"), durable=True, look_every=LONG) as server:
         assert (await server.json("GET", where))["running"]

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 from anyio.abc import SocketStream
 
-from dial_client.serve.security import AccessPolicy, is_loopback, rules_for
+from dial_client.serve.security import AccessPolicy, build_policy, is_loopback
 from dial_client.serve.static_files import StaticFiles
 from tests.integration.test_conversation_routes import Maths, chat
 from tests.support.http_service import TOKEN, Served, served
@@ -98,7 +98,7 @@ async def test_the_names_of_this_machine_are_this_servers(host: str) -> None:
 async def test_where_it_listens_says_which_names_are_its_own(
     bound: str, allowed: tuple[str, ...], host: str, right: bool
 ) -> None:
-    async with served([], rules=rules_for(bound, None, allowed)) as server:
+    async with served([], policy=build_policy(bound, None, allowed)) as server:
         assert await status(server, Host=host) == (200 if right else 421)
 
 
@@ -115,7 +115,7 @@ async def test_where_it_listens_says_which_names_are_its_own(
     ids=str,
 )
 async def test_no_other_page_talks_through_the_browser(headers: dict[str, str]) -> None:
-    async with served([], rules=AccessPolicy(None)) as server:
+    async with served([], policy=AccessPolicy(None)) as server:
         for method in ("GET", "POST", "DELETE", "OPTIONS"):
             assert await status(server, "/conversations", method, **headers) == 403
 
@@ -167,7 +167,7 @@ async def test_answers_are_not_kept_by_browsers() -> None:
 
 
 async def test_a_body_that_is_too_large_is_not_read() -> None:
-    async with served([], rules=AccessPolicy(None, max_body=100)) as server:
+    async with served([], policy=AccessPolicy(None, max_body=100)) as server:
 
         async def pieces() -> Any:
             for _ in range(3):
@@ -197,7 +197,7 @@ async def rest(stream: SocketStream) -> bytes:
 
 
 async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
-    async with served([], rules=AccessPolicy(None, patience=0.0)) as server:
+    async with served([], policy=AccessPolicy(None, body_timeout=0.0)) as server:
         head = "POST /conversations HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{"
         assert b"408 Request Timeout" in await rest(await raw(server, head))
 
@@ -206,7 +206,7 @@ async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
     "head", ["", "GET / HTTP/1.1\r\nHo", "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET / H"]
 )
 async def test_a_head_that_does_not_come_is_not_waited_for(head: str) -> None:
-    async with served([], head_patience=1 if "healthz" in head else 0) as server:
+    async with served([], head_timeout=1 if "healthz" in head else 0) as server:
         said = await rest(await raw(server, head))
     assert b"200 OK" in said if "healthz" in head else said == b""
 
@@ -218,14 +218,14 @@ async def test_a_head_without_an_end_is_turned_away() -> None:
 
 
 async def test_a_websocket_is_no_way_in() -> None:
-    async with served([], rules=AccessPolicy(None)) as server:
+    async with served([], policy=AccessPolicy(None)) as server:
         head = "GET /servers HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade, close\r\nUpgrade: websocket\r\n\r\n"
         assert b"101" not in (await rest(await raw(server, head))).splitlines()[0]
 
 
 async def test_one_turn_too_many_is_asked_to_come_again() -> None:
     maths = Maths()
-    async with served([WAITS, "Done.", "Hello."], {"maths": maths.server}, most=1, allow=["*"]) as server:
+    async with served([WAITS, "Done.", "Hello."], {"maths": maths.server}, max_turns=1, allow=["*"]) as server:
         one, other = await server.conversation(), await server.conversation()
         async with anyio.create_task_group() as group:
             group.start_soon(chat, server, one)
@@ -245,7 +245,7 @@ async def test_what_breaks_within_is_told_without_its_secrets(caplog: pytest.Log
         server.store.list = None  # type: ignore[method-assign,assignment]  # broken as nothing should be
         answer = await server.json("GET", "/conversations", 500)
     assert answer["error"] == {
-        "message": "something unexpected went wrong",
+        "message": "an unexpected error occurred",
         "type": "server_error",
         "param": None,
         "code": "unexpected",

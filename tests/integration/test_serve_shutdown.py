@@ -43,7 +43,7 @@ async def test_a_running_turn_comes_to_its_end_and_no_other_begins() -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(talk)
             await maths.gate.begun.wait()
-            server.listener.leave()
+            server.server.shut_down()
             refused = await server.json("POST", f"{other}/chat", 503, json={"text": "Hi"})
             maths.gate.open.set()
     assert refused["error"]["code"] == "stopping"
@@ -65,7 +65,7 @@ async def test_a_turn_that_does_not_end_is_cancelled_and_stored() -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(talk)
             await maths.gate.begun.wait()
-            server.listener.leave()
+            server.server.shut_down()
         kept = await store.get(where.rpartition("/")[2])
     assert (events[-2].data["stop_reason"], events[-1].data) == ("cancelled", "[DONE]")
     assert [message.role for message in kept.messages] == ["user", "assistant", "tool"]

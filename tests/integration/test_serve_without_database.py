@@ -19,8 +19,8 @@ from dial_client.providers.scripted import ScriptedProvider
 from dial_client.serve import human_input
 from dial_client.serve.cluster import handoffs, peers, remote_turns
 from dial_client.serve.cluster.handoffs import HandoffStore
-from dial_client.serve.cluster.peers import LOOK, PeerBus
-from dial_client.serve.cluster.peers import events as events_of
+from dial_client.serve.cluster.peers import POLL_INTERVAL, PeerBus
+from dial_client.serve.cluster.topics import turn_events_topic as events_of
 from dial_client.serve.turn_registry import TurnRegistry
 from dial_client.sinks.sse_encoder import DONE
 from dial_client.stores.mailbox import Mailbox
@@ -44,7 +44,7 @@ def anyio_backend() -> str:
 async def test_a_question_is_answered_here_though_its_time_is_over_for_other_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(human_input, "_LATE", 0.1)
+    monkeypatch.setattr(human_input, "_DELIVERY_TIMEOUT", 0.1)
     pen, file = Pen(), tmp_path / "kept.db"
     async with talk([CALL, "Done."], {"pen": pen.server}, store=SQLStore(file)) as (server, events):
         asked = (await until(events, "approval")).data["id"]
@@ -96,13 +96,13 @@ async def test_of_more_turns_that_were_handed_back_than_are_remembered_the_lates
         call = ToolCallRequest("mine", "mine", {})
         inner = (Message.assistant(f"hidden {at}"), Message.assistant("A moment.", [call]))
         turn = Turn(inner[-1], inner, StopReason.CLIENT_TOOL_CALLS, 0, Usage(), client_tool_calls=(call,))
-        (out,) = await here.hand_out(turn)
+        (out,) = await here.issue_calls(turn)
         said += [
             Message.assistant("A moment.", [out]),
             Message.tool(out, ToolCallResult(out.id, success=True, content="42")),
         ]
     hidden = [
-        [message.text for message in await one.taken_up(said) if message.text.startswith("hidden")]
+        [message.text for message in await one.restore(said) if message.text.startswith("hidden")]
         for one in (here, here, there, there)
     ]
     await store.aclose()
@@ -113,7 +113,7 @@ async def test_of_more_turns_that_were_handed_back_than_are_remembered_the_lates
 async def test_who_reads_a_silent_turn_of_another_process_reads_on_when_the_database_is_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote_turns, "SILENCE", 0.05)
+    monkeypatch.setattr(remote_turns, "SILENCE_TIMEOUT", 0.05)
     store, file = SQLStore(tmp_path / "kept.db"), tmp_path / "kept.db"
     async with served([], store=store) as server:
         made = await store.create()
@@ -134,7 +134,7 @@ async def test_who_reads_a_silent_turn_of_another_process_reads_on_when_the_data
 async def test_what_cannot_be_renewed_is_tried_again_after_a_pause(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(peers, "LIFE", 0.3)
+    monkeypatch.setattr(peers, "LEASE_TTL", 0.3)
     tried: list[float] = []
 
     class Watched(Mailbox):
@@ -146,16 +146,16 @@ async def test_what_cannot_be_renewed_is_tried_again_after_a_pause(
     await store.warm()
     query(tmp_path / "kept.db", "DROP TABLE notes")
     process = PeerBus(store, TurnRegistry(), MODEL)
-    process.board = Watched(store._database)
+    process.mailbox = Watched(store._database)
     with anyio.fail_after(LONG):
         async with anyio.create_task_group() as group:
             group.start_soon(process.run)
-            process.hold(1)
+            process.renew_while_alive(1)
             while len(tried) < 3:  # noqa: ASYNC110 - it is another task's
                 await anyio.sleep(0.01)
             group.cancel_scope.cancel()
     await store.aclose()
-    assert tried[2] - tried[0] > LOOK
+    assert tried[2] - tried[0] > POLL_INTERVAL
 
 
 @pytest.mark.anyio
@@ -173,7 +173,7 @@ async def test_an_event_that_cannot_be_written_ends_its_own_stream_elsewhere_and
                 reading(there, fine, other.headers["x-turn-id"]) as (whole, _),
             ):
                 await next_text(broken)
-                (turn,) = (talk for talk in here.turns.talks if talk.id == answer.headers["x-turn-id"])
+                (turn,) = (talk for talk in here.turns.conversation_turns if talk.id == answer.headers["x-turn-id"])
                 turn.announce(InputRequested("a", "question", {"deep": deep}))
                 rest = [event async for event in broken]
                 maths.gate.open.set()
@@ -186,10 +186,10 @@ async def test_a_turn_that_was_being_started_when_the_others_were_ended_is_ended
     turns = TurnRegistry()
     with anyio.fail_after(LONG):
         async with DialClient({}, ScriptedProvider([{"hang": True}])) as dial:
-            with turns.place():
+            with turns.reserve():
                 await turns.end(0.0)
                 turn = dial.start([Message.user("Hi")], stream_events=False)
-                turns.keep(turn)
+                turns.add(turn)
             assert (await turn.result()).stop_reason is StopReason.CANCELLED
 
 

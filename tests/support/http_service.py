@@ -17,11 +17,11 @@ from dial_client.client_options import ApprovalPolicy, Directory
 from dial_client.durable import DurableTurns, beside
 from dial_client.model import Provider
 from dial_client.providers.scripted import ScriptedProvider
-from dial_client.serve.application import AppContext, application
+from dial_client.serve.application import AppContext, build_application
 from dial_client.serve.cluster.peers import PeerBus
 from dial_client.serve.connection_limits import ConnectionLimits
-from dial_client.serve.http_server import GRACE, HEAD_PATIENCE, Listener, bound
-from dial_client.serve.human_input import PATIENCE, HumanInputBroker
+from dial_client.serve.http_server import HEAD_TIMEOUT, SHUTDOWN_GRACE, HttpServer, open_socket
+from dial_client.serve.human_input import ANSWER_TIMEOUT, HumanInputBroker
 from dial_client.serve.security import MAX_BODY, AccessPolicy
 from dial_client.serve.turn_registry import MAX_TURNS, TurnRegistry
 from dial_client.stores.conversation_store import ConversationStore
@@ -44,7 +44,7 @@ class Served:
     dial: DialClient
     store: ConversationStore
     turns: TurnRegistry
-    listener: Listener
+    server: HttpServer
     provider: Provider
 
     async def json(self, method: str, path: str, status: int = 200, **more: Any) -> Any:
@@ -63,12 +63,12 @@ async def served(
     model: Sequence[Any] | Provider,
     servers: Mapping[str, Any] | None = None,
     *,
-    rules: AccessPolicy | None = None,
+    policy: AccessPolicy | None = None,
     store: ConversationStore | None = None,
-    patience: float = PATIENCE,
-    most: int = MAX_TURNS,
-    grace: float = GRACE,
-    head_patience: int = HEAD_PATIENCE,
+    answer_timeout: float = ANSWER_TIMEOUT,
+    max_turns: int = MAX_TURNS,
+    grace: float = SHUTDOWN_GRACE,
+    head_timeout: int = HEAD_TIMEOUT,
     durable: bool = False,
     look_every: float = 0.1,
     limits: ConnectionLimits | None = None,
@@ -79,11 +79,11 @@ async def served(
 ) -> AsyncIterator[Served]:
     """Serve until this is left, which cancels what still runs, or leaves it to others where turns are durable."""
     provider = ScriptedProvider(model) if isinstance(model, Sequence) else model
-    turns = TurnRegistry(most, leaves=durable)
+    turns = TurnRegistry(max_turns, hand_over=durable)
     kept = store or MemoryStore()
-    elsewhere = PeerBus(kept, turns, MODEL)
-    desk = HumanInputBroker(turns, elsewhere, patience=patience, servers=servers)
-    listener = bound("127.0.0.1", 0)
+    peers = PeerBus(kept, turns, MODEL)
+    human_input = HumanInputBroker(turns, peers, timeout=answer_timeout, servers=servers)
+    listener = open_socket("127.0.0.1", 0)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     auth = {"Authorization": f"Bearer {TOKEN}"}
     with closing(listener), anyio.fail_after(LONG):
@@ -91,9 +91,9 @@ async def served(
             DialClient(
                 servers or {},
                 provider,
-                approve=desk,
+                approve=human_input,
                 approval=ApprovalPolicy(allow=allow, deny=deny, grants=grants, concurrent=True),
-                callbacks=Callbacks(elicit=desk.elicit),
+                callbacks=Callbacks(elicit=human_input.elicit),
                 **options,
             ) as dial,
             AsyncExitStack() as stack,
@@ -101,16 +101,16 @@ async def served(
             httpx2.AsyncClient(base_url=url, headers=auth, timeout=LONG, trust_env=False, verify=False) as http,
         ):
             lasting = await stack.enter_async_context(durable_turns(dial, kept, turns, look_every)) if durable else None
-            house = AppContext(dial, kept, desk, turns, MODEL, lasting, elsewhere=elsewhere)
-            app = application(house, rules or AccessPolicy(TOKEN, max_body=MAX_BODY))
-            server = Listener(app, listener, turns, grace=grace, patience=head_patience, limits=limits)
+            context = AppContext(dial, kept, human_input, turns, MODEL, lasting, peers=peers)
+            app = build_application(context, policy or AccessPolicy(TOKEN, max_body=MAX_BODY))
+            server = HttpServer(app, listener, turns, grace=grace, head_timeout=head_timeout, limits=limits)
             group.start_soon(server.run, lambda: None)
-            group.start_soon(elsewhere.run)
+            group.start_soon(peers.run)
             yield Served(url, http, dial, kept, turns, server, provider)
             await http.aclose()
             await turns.end(0.0)
-            server.leave()
-            elsewhere.leave()
+            server.shut_down()
+            peers.close()
     await kept.aclose()
 
 
@@ -121,8 +121,8 @@ def durable_turns(dial: DialClient, kept: ConversationStore, turns: TurnRegistry
         kept,
         beside(kept.where),
         look_every=look_every,
-        on_begun=turns.keep,
-        is_leaving=lambda: turns.is_leaving,
+        on_begun=turns.add,
+        is_leaving=lambda: turns.is_closed,
         when_busy="refuse",
     )
 

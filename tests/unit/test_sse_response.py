@@ -13,7 +13,7 @@ from starlette.types import Message
 from dial_client.errors import ProviderError
 from dial_client.limits import StopReason
 from dial_client.serve import sse_response
-from dial_client.serve.sse_response import SSEResponse, of_turn
+from dial_client.serve.sse_response import SSEResponse, stream_turn
 from dial_client.turns.event_log import EventLog
 from dial_client.turns.turn_handle import TurnHandle
 
@@ -49,7 +49,7 @@ async def answer(client: Client, lines: AsyncGenerator[str, None]) -> list[str]:
     """Send the lines, and give what happened at the end."""
     ends: list[str] = []
     with anyio.fail_after(30):
-        await SSEResponse(lines, at_end=lambda: ends.append("ended"))(SCOPE, client.receive, client.send)
+        await SSEResponse(lines, on_close=lambda: ends.append("ended"))(SCOPE, client.receive, client.send)
     return ends
 
 
@@ -67,7 +67,7 @@ async def test_it_begins_with_the_first_line_and_ends_with_the_last() -> None:
 
 
 async def test_in_silence_a_comment_shows_that_it_lives(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sse_response, "PING", 0.0)
+    monkeypatch.setattr(sse_response, "KEEPALIVE_INTERVAL", 0.0)
     client = Client()
 
     async def lines() -> AsyncGenerator[str, None]:
@@ -122,7 +122,7 @@ async def test_a_client_that_was_never_there_ends_what_was_never_begun() -> None
 
 
 async def test_a_client_that_does_not_read_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sse_response, "SEND_PATIENCE", 0.0)
+    monkeypatch.setattr(sse_response, "SEND_TIMEOUT", 0.0)
 
     class Stuck(Client):
         async def send(self, message: Message) -> None:
@@ -139,7 +139,7 @@ async def test_a_client_that_does_not_read_is_left(monkeypatch: pytest.MonkeyPat
 
     client = Stuck()
     with pytest.raises(TimeoutError):
-        await SSEResponse(lines(), at_end=lambda: ends.append("ended"))(SCOPE, client.receive, client.send)
+        await SSEResponse(lines(), on_close=lambda: ends.append("ended"))(SCOPE, client.receive, client.send)
     assert ends == ["left", "ended"]
 
 
@@ -150,7 +150,7 @@ async def never_answers(turn: TurnHandle) -> StopReason:
 
 async def test_whoever_comes_back_to_a_silent_turn_sees_at_once_that_it_is_there() -> None:
     silent = TurnHandle(never_answers, EventLog())
-    client, lines = Client(), of_turn(silent, 0, "model")
+    client, lines = Client(), stream_turn(silent, 0, "model")
     async with anyio.create_task_group() as group:
         group.start_soon(SSEResponse(lines, {"x-turn-id": silent.id}), SCOPE, client.receive, client.send)
         with anyio.fail_after(10):

@@ -1,1 +1,1 @@
-"""Several processes that serve over one database: their turns, pending requests and handoffs, shared through it."""
+"""Several processes over one database: they share turns, pending requests and handoffs through it."""

@@ -1,9 +1,9 @@
-"""The other processes that serve over the same database: what this one tells them of its turns, and asks of theirs.
+"""Exchanges messages with the other processes that serve over the same database.
 
-Whoever wants to read or to stop a turn pins a wish on the turn's topic; an answer to what a turn asked is pinned on the
-topic of the process that asked. From the first wish to read a turn its process writes the turn's events down, as they
-are sent, until the turn's end. Each process looks, in one query, for all that is wished of its turns and for all that
-is read at it, and looks for nothing while there is neither.
+Processes send messages through the database's `Mailbox`. A process that wants to read or stop a turn sends a request to
+the turn's topic. The process that runs the turn polls that topic: it cancels the turn, or publishes the turn's events
+from then on until the turn ends. Answers to the requests of a turn are sent to the topic of the process that asked.
+A process polls all its topics with one query, and polls nothing while it runs no turn and reads none.
 """
 
 from __future__ import annotations
@@ -12,16 +12,15 @@ import math
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import anyio
 
 from dial_client.logs import get_logger
-from dial_client.serve.sse_response import end_of, text_of
+from dial_client.serve.cluster.topics import turn_requests_topic
+from dial_client.serve.cluster.turn_publisher import TurnPublisher
 from dial_client.serve.turn_registry import TurnRegistry
 from dial_client.serve.wake_signal import WakeSignal
-from dial_client.sinks import sse_encoder
 from dial_client.stores.conversation_store import ConversationStore
 from dial_client.stores.mailbox import Envelope, Mailbox
 from dial_client.stores.sql_store import SQLStore
@@ -29,282 +28,225 @@ from dial_client.turns.turn_handle import TurnHandle
 
 log = get_logger(__name__)
 
-LOOK = 0.25
-"""Seconds between two looks for wishes, while a turn runs here."""
-BATCH = 0.15
-"""The same while somebody reads elsewhere what runs here, or here what runs elsewhere: so late is what he reads."""
-MOST = 1_000
-"""Events that are written down at a time."""
-KEPT = 600.0
-"""Seconds for which a turn's events are there after its end, or a bit less."""
-LIFE = 30.0
-"""Seconds for which what a process asks and grants outlives it."""
-WISHED = 60.0
-"""Seconds for which a wish is there."""
-_LAST_WORDS = 5.0
-"""Seconds in which what is left to say has to be said when the process leaves."""
+POLL_INTERVAL = 0.25
+"""Seconds between polls while a turn runs here."""
+STREAM_INTERVAL = 0.15
+"""Seconds between polls while a turn is read at another process: the delay of its events."""
+EVENTS_TTL = 600.0
+"""Seconds for which a turn's events can be read after its end."""
+LEASE_TTL = 30.0
+"""Seconds after which the pending requests and grants of a process expire once it no longer renews them."""
+REQUEST_TTL = 60.0
+"""Seconds after which a request to a turn expires."""
+_SHUTDOWN_TIMEOUT = 5.0
+"""Seconds in which the last events are published on shutdown."""
 
 READ, STOP = "read", "stop"
+"""The requests to a turn."""
 
-Receive = Callable[[Mapping[str, Any]], None]
-"""Takes an answer, or raises `KeyError` or `ValueError` where it is none."""
+ReceiveAnswer = Callable[[Mapping[str, Any]], None]
+"""Handles the answer to a request; raises `KeyError` or `ValueError` if the answer is invalid."""
 
 
 class PeerBus:
-    """Tells other processes, and hears of them. Where conversations are in memory there are none.
+    """Publishes this process's turns on request and reads the messages of other processes.
+
+    Without a database there are no other processes, and nothing is exchanged.
 
     Args:
-        store: keeps the conversations.
-        turns: those that this process runs.
-        model: the name by which the model is known here.
+        store: the store of the conversations.
+        turns: the running turns of this process.
+        model: the model's name in the API.
     """
 
     def __init__(self, store: ConversationStore, turns: TurnRegistry, model: str) -> None:
-        self.board: Mailbox | None = store.board if isinstance(store, SQLStore) else None
+        self.mailbox: Mailbox | None = store.board if isinstance(store, SQLStore) else None
         self.address = f"process:{uuid.uuid4().hex}"
-        """The topic of what is said to this process, whichever turn it is about."""
-        self._receivers: dict[str, Receive] = {}
+        """The topic of messages to this process."""
         self._turns = turns
         self._model = model
-        self._told: dict[str, _Told] = {}
-        self._known: tuple[TurnHandle, ...] = ()
-        """Those that ran at the last look: what was wished of them since may have been wished before they ended."""
-        self._ears: set[TopicReader] = set()
-        self._held: set[int] = set()
-        self._renewed = -math.inf
+        self._publishers: dict[str, TurnPublisher] = {}
+        self._polled_turns: tuple[TurnHandle, ...] = ()
+        self._readers: set[TopicReader] = set()
+        self._answer_receivers: dict[str, ReceiveAnswer] = {}
+        self._leases: set[int] = set()
+        self._leases_renewed = -math.inf
         self._is_failing = False
-        self._is_leaving = False
-        self._signal = turns.started
-        """Ends the pause between two looks; sent from here too."""
+        self._is_closing = False
+        self._wake_up = turns.started
 
     async def run(self) -> None:
-        """Tell and hear, until `leave` or until cancelled; then say the last words of the turns that have ended."""
+        """Exchange messages until `close` or cancellation, then publish the last events of ended turns."""
         try:
-            while not self._is_leaving:
-                await self._tried(self._look)
-                await self._signal.wait(self._pause())
+            while not self._is_closing:
+                await self._attempt(self._poll)
+                await self._wake_up.wait(self._choose_pause())
         finally:
-            with anyio.CancelScope(shield=True), anyio.move_on_after(_LAST_WORDS):
-                while self._told and await self._tried(self._write):
+            with anyio.CancelScope(shield=True), anyio.move_on_after(_SHUTDOWN_TIMEOUT):
+                while self._publishers and await self._attempt(self._publish):
                     pass
-                await self._tried(self._take_down)
+                await self._attempt(self._withdraw_leases)
 
     @contextmanager
-    def listening(self, topic: str) -> Iterator[TopicReader]:
-        """Hear of what is pinned on a topic that one writer has to itself, for as long as this lasts."""
-        ear = TopicReader(topic)
-        self._ears.add(ear)
-        self._wake()
+    def subscribe(self, topic: str) -> Iterator[TopicReader]:
+        """Provide a reader of a topic that only one process writes to."""
+        reader = TopicReader(topic)
+        self._readers.add(reader)
+        self._wake_up.send()
         try:
-            yield ear
+            yield reader
         finally:
-            self._ears.discard(ear)
+            self._readers.discard(reader)
 
     @contextmanager
-    def receiving(self, request_id: str, receive: Receive) -> Iterator[None]:
-        """Pass the answers of other processes to a request of this one to `receive`, for as long as this lasts."""
-        self._receivers[request_id] = receive
+    def receive_answers(self, request_id: str, receive: ReceiveAnswer) -> Iterator[None]:
+        """Pass the answers to a request of this process to `receive` until the context ends."""
+        self._answer_receivers[request_id] = receive
         try:
             yield
         finally:
-            del self._receivers[request_id]
+            del self._answer_receivers[request_id]
 
-    def leave(self) -> None:
-        """Come to an end: the turns have."""
-        self._is_leaving = True
-        self._wake()
+    def close(self) -> None:
+        """End `run`; call this after the last turn has ended."""
+        self._is_closing = True
+        self._wake_up.send()
 
-    def hold(self, note: int) -> None:
-        """Keep a note that was pinned for `LIFE` seconds there for as long as this process lives."""
-        if not self._held:
-            self._renewed = anyio.current_time()
-        self._held.add(note)
-        self._wake()
+    def renew_while_alive(self, message_id: int) -> None:
+        """Renew a message that was sent for `LEASE_TTL` seconds for as long as this process runs."""
+        if not self._leases:
+            self._leases_renewed = anyio.current_time()
+        self._leases.add(message_id)
+        self._wake_up.send()
 
-    def let_go(self, note: int | None) -> None:
-        """Keep it no longer; of None there is nothing to keep."""
-        self._held.discard(note or 0)
+    def stop_renewing(self, message_id: int | None) -> None:
+        """Stop renewing a message; None has no effect."""
+        self._leases.discard(message_id or 0)
 
-    def _wake(self) -> None:
-        self._signal.send()
+    def _choose_pause(self) -> float:
+        """Return the seconds until the next poll."""
+        if self._publishers or self._readers:
+            is_behind = any(publisher.is_behind for publisher in self._publishers.values())
+            return 0.0 if is_behind and not self._is_failing else STREAM_INTERVAL
+        if self._turns.conversation_turns or self._polled_turns:
+            return POLL_INTERVAL
+        if not self._leases:
+            return math.inf
+        # A renewal that is overdue has failed: retry it, but not at once.
+        return max(POLL_INTERVAL, self._leases_renewed + LEASE_TTL / 3 - anyio.current_time())
 
-    def _pause(self) -> float:
-        if self._told or self._ears:
-            is_behind = any(told.is_behind for told in self._told.values())
-            return 0.0 if is_behind and not self._is_failing else BATCH
-        if self._turns.talks or self._known:
-            return LOOK
-        # Not at once where it is due: it has failed then, and may again.
-        return max(LOOK, self._renewed + LIFE / 3 - anyio.current_time()) if self._held else math.inf
-
-    async def _look(self) -> bool:
-        await self._hear()
-        await self._write()
+    async def _poll(self) -> bool:
+        await self._receive()
+        await self._publish()
         await self._renew()
         return True
 
-    async def _hear(self) -> None:
-        running = self._turns.talks
-        talks = {wishes(talk.id): talk for talk in (*self._known, *running)}
-        ears = tuple(self._ears)  # one that comes meanwhile may be behind what is asked for
-        if self.board is None or not (talks or ears):
+    async def _receive(self) -> None:
+        """Read all topics of this process with one query, and deliver their messages."""
+        running = self._turns.conversation_turns
+        # A turn that ended since the last poll may have requests from before its end.
+        turns = {turn_requests_topic(turn.id): turn for turn in (*self._polled_turns, *running)}
+        readers = tuple(self._readers)  # fixed before the query: a later reader may start further back
+        if self.mailbox is None or not (turns or readers):
             return
-        wanted = dict.fromkeys([self.address, *talks], 0)
-        for ear in ears:
-            wanted[ear.topic] = min(ear.last, wanted.get(ear.topic, ear.last))
-        found = await self.board.read(wanted)
-        for ear in ears:
-            ear.hear(found)
-        notes = [note for note in found if note.topic == self.address or note.topic in talks]
-        # What is taken is done: who wished it, and sees that it was taken, need wait no longer.
-        taken = await self.board.take(*(note.id for note in notes))
-        self._known = running
-        for note in notes:
-            if note.id in taken:
-                self._heed(note, talks.get(note.topic))
+        messages = await self.mailbox.read(self._read_positions(turns, readers))
+        for reader in readers:
+            reader.deliver(messages)
+        requests = [message for message in messages if message.topic == self.address or message.topic in turns]
+        # Taking a request confirms it: its sender waits for that.
+        taken = await self.mailbox.take(*(request.id for request in requests))
+        self._polled_turns = running
+        for request in requests:
+            if request.id in taken:
+                self._handle(request, turns.get(request.topic))
 
-    def _heed(self, note: Envelope, talk: TurnHandle | None) -> None:
-        if talk is None:
+    def _read_positions(self, topics: Iterable[str], readers: Iterable[TopicReader]) -> dict[str, int]:
+        """Return the message id after which to read each topic."""
+        positions = dict.fromkeys([self.address, *topics], 0)
+        for reader in readers:
+            positions[reader.topic] = min(reader.last_id, positions.get(reader.topic, reader.last_id))
+        return positions
+
+    def _handle(self, request: Envelope, turn: TurnHandle | None) -> None:
+        if turn is None:
             try:
-                self._pass_on(note.content())
-            except (KeyError, TypeError, ValueError, AttributeError) as error:  # another version's, or somebody else's
-                log.warning("answer_unreadable", error=type(error).__name__)
-        elif note.body == STOP:
-            talk.cancel()
-        elif note.body == READ and talk.id not in self._told:
-            self._told[talk.id] = _Told(talk, sse_encoder.chunk_of(self._model, talk.id))
+                self._pass_answer(request.content())
+            except (KeyError, TypeError, ValueError, AttributeError) as error:  # of another version, or forged
+                log.warning("message_invalid", error=type(error).__name__)
+        elif request.body == STOP:
+            turn.cancel()
+        elif request.body == READ and turn.id not in self._publishers:
+            self._publishers[turn.id] = TurnPublisher(turn, self._model)
 
-    def _pass_on(self, answer: Mapping[str, Any]) -> None:
-        receive = self._receivers.get(answer["id"])
+    def _pass_answer(self, answer: Mapping[str, Any]) -> None:
+        receive = self._answer_receivers.get(answer["id"])
         if receive is not None:
             receive(answer)
 
-    async def _write(self) -> bool:
-        """Write down what has happened in the turns that are read elsewhere; say whether anything has."""
-        if self.board is None:
+    async def _publish(self) -> bool:
+        """Send the new events of turns that are read at other processes; return True if there were any."""
+        if self.mailbox is None:
             return False
-        batches = [(told, await told.batch()) for told in self._told.values()]
-        said = [(told, batch) for told, batch in batches if batch is not None]
-        ids = await self.board.pin([(told.topic, sse_encoder.to_json(batch.lines)) for told, batch in said], KEPT)
-        for (told, batch), note in zip(said, ids, strict=True):
-            told.written(batch, note)
+        pending = [(publisher, await publisher.next_batch()) for publisher in self._publishers.values()]
+        batches = [(publisher, batch) for publisher, batch in pending if batch is not None]
+        ids = await self.mailbox.pin([(publisher.topic, batch.body) for publisher, batch in batches], EVENTS_TTL)
+        for (publisher, batch), message_id in zip(batches, ids, strict=True):
+            publisher.confirm(batch, message_id)
             if batch.is_last:
-                del self._told[told.live.id]
-        return bool(said)
+                del self._publishers[publisher.turn.id]
+        return bool(batches)
 
     async def _renew(self) -> None:
+        """Renew the messages that must not expire yet."""
+        if self.mailbox is None:
+            return
         now = anyio.current_time()
-        for told in self._told.values():
-            if self.board is not None and now - told.renewed > KEPT / 3:
-                await self.board.renew(told.notes, KEPT)
-                told.renewed = now
-        if self.board is not None and self._held and now - self._renewed >= LIFE / 3:
-            await self.board.renew(self._held, LIFE)
-            self._renewed = now
+        for publisher in self._publishers.values():
+            if now - publisher.renewed > EVENTS_TTL / 3:
+                await self.mailbox.renew(publisher.message_ids, EVENTS_TTL)
+                publisher.renewed = now
+        if self._leases and now - self._leases_renewed >= LEASE_TTL / 3:
+            await self.mailbox.renew(self._leases, LEASE_TTL)
+            self._leases_renewed = now
 
-    async def _take_down(self) -> bool:
-        if self.board is not None:
-            await self.board.take(*self._held)
+    async def _withdraw_leases(self) -> bool:
+        if self.mailbox is not None:
+            await self.mailbox.take(*self._leases)
         return True
 
-    async def _tried(self, work: Callable[[], Awaitable[bool]]) -> bool:
-        """Do something that is done again at the next look where it fails: the database may be back by then."""
+    async def _attempt(self, action: Callable[[], Awaitable[bool]]) -> bool:
+        """Run an action that the next poll repeats if it fails; return False if it failed."""
         try:
-            done = await work()
-        except Exception as error:  # noqa: BLE001 - whatever it is, who is here is served all the same
+            result = await action()
+        except Exception as error:  # noqa: BLE001 - clients of this process are served in any case
             if not self._is_failing:
-                log.warning("others_out_of_reach", error=type(error).__name__)
+                log.warning("peers_unreachable", error=type(error).__name__)
             self._is_failing = True
             return False
         self._is_failing = False
-        return done
+        return result
 
 
 class TopicReader:
-    """What one reader hears of a topic."""
+    """Collects the new messages of a topic."""
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
-        self.last = 0
-        """The id of the last note."""
-        self._notes: list[Envelope] = []
-        self._signal = WakeSignal()
+        self.last_id = 0
+        """The id of the last message."""
+        self._messages: list[Envelope] = []
+        self._has_messages = WakeSignal()
 
-    def hear(self, notes: Iterable[Envelope]) -> None:
-        """Take those that are on its topic and new."""
-        new = [note for note in notes if note.topic == self.topic and note.id > self.last]
+    def deliver(self, messages: Iterable[Envelope]) -> None:
+        """Add the messages that are new and of this topic."""
+        new = [message for message in messages if message.topic == self.topic and message.id > self.last_id]
         if new:
-            self._notes += new
-            self.last = new[-1].id
-            self._signal.send()
+            self._messages += new
+            self.last_id = new[-1].id
+            self._has_messages.send()
 
-    async def heard(self, seconds: float) -> list[Envelope]:
-        """Give what is new, none if there is nothing for so long."""
-        await self._signal.wait(seconds)
-        notes, self._notes = self._notes, []
-        return notes
-
-
-@dataclass(frozen=True, slots=True)
-class _Batch:
-    lines: list[tuple[int | None, str]]
-    """Positions, and what is sent of them; without a position the end."""
-    at: int
-    is_last: bool
-
-
-class _Told:
-    """A turn whose events are written down."""
-
-    def __init__(self, live: TurnHandle, chunk: dict[str, Any]) -> None:
-        self.live = live
-        self.topic = events(live.conversation_id, live.id)
-        self.notes: list[int] = []
-        self.renewed = anyio.current_time()
-        self._chunk = chunk
-        self._at = 0
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether there is more than goes into a batch."""
-        return self.live.log.last - self._at >= MOST
-
-    async def batch(self) -> _Batch | None:
-        """Give what has happened since the last one; None for nothing. The first says at least that there is one."""
-        is_over, at = self.live.over, self._at
-        lines: list[tuple[int | None, str]] = []
-        try:
-            for at, event in self.live.log.since(self._at, MOST):
-                if text := text_of(event, f"{self.live.id}:{at}", self._chunk):
-                    lines.append((at, text))
-            is_last = is_over and at >= self.live.log.last
-            end = await self._end() if is_last else ""
-        except Exception as error:  # noqa: BLE001 - an event that cannot be written is the end, as it is for who reads here
-            is_last, end = True, end_of(error, self._chunk)
-        if is_last:
-            lines.append((None, end))
-        if lines or not self.notes:
-            return _Batch(lines, at, is_last)
-        self._at = at
-        return None
-
-    def written(self, batch: _Batch, note: int) -> None:
-        self._at = batch.at
-        self.notes.append(note)
-
-    async def _end(self) -> str:
-        try:
-            await self.live.result()
-        except Exception as error:  # noqa: BLE001 - its words are the end of the stream
-            return end_of(error, self._chunk)
-        return end_of(None, self._chunk)
-
-
-def wishes(turn: str) -> str:
-    """Give the topic of what others wish of a turn."""
-    return f"wishes:{turn}"
-
-
-def events(conversation_id: str, turn: str) -> str:
-    """Give the topic of a turn's events, each note a JSON list of positions and what is sent of them."""
-    return f"events:{conversation_id}/{turn}"
+    async def read(self, timeout: float) -> list[Envelope]:
+        """Return the new messages; an empty list if none arrives within `timeout` seconds."""
+        await self._has_messages.wait(timeout)
+        messages, self._messages = self._messages, []
+        return messages

@@ -1,7 +1,7 @@
-"""What waits for a person and what was granted, as every process over the same database sees it.
+"""Requests that wait for a person, and grants, shared by all processes over the same database.
 
-A slip is pinned beside the question it is of. Whoever answers takes it off, and so is the only one who does; the answer
-is left for the process that asked. Slips and grants are there for as long as that process is.
+A request is sent to a topic that all processes read. The process that answers takes the message, which only one process
+can do, and sends the answer to the process that asked. Requests and grants expire with the process that sent them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import Any
 
 from dial_client.errors import DialError
 from dial_client.logs import get_logger
-from dial_client.serve.cluster.peers import LIFE, WISHED, PeerBus
+from dial_client.serve.cluster.peers import LEASE_TTL, REQUEST_TTL, PeerBus
+from dial_client.serve.cluster.topics import grant_topic, pending_requests_topic
 from dial_client.sinks import sse_encoder
 from dial_client.stores.mailbox import Envelope
 
@@ -21,113 +22,114 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PendingRequest:
-    """One thing that waits."""
+    """A request that waits for a person."""
 
     id: str
     kind: str
     about: Mapping[str, Any]
-    """All the person needs to know; JSON types only."""
-    key: str = ""
-    """What is granted where it is granted for the session."""
-    to: str = ""
-    """Where its answer goes."""
-    note: int | None = None
-    """On the board; None where it is not."""
+    """The details for the person, of JSON types only."""
+    grant_key: str = ""
+    """The key of what is granted if the person allows it for the session."""
+    reply_to: str = ""
+    """The topic of the answer."""
+    message_id: int | None = None
+    """The message in the mailbox; None if it was not sent."""
 
 
 class PendingRequests:
-    """The slips and grants of all processes.
+    """The pending requests and grants of all processes.
 
     Args:
-        elsewhere: the other processes.
+        peers: exchanges messages with the other processes.
     """
 
-    def __init__(self, elsewhere: PeerBus) -> None:
-        self._elsewhere = elsewhere
-        self._board = elsewhere.board
+    def __init__(self, peers: PeerBus) -> None:
+        self._peers = peers
+        self._mailbox = peers.mailbox
         self._granted: set[str] = set()
 
-    async def pinned(self, slip: PendingRequest) -> PendingRequest:
-        """Pin a slip, and give it as it is then. Where that fails it can be answered in this process only."""
-        if self._board is None:
-            return slip
-        said = {"id": slip.id, "about": slip.about, "key": slip.key, "to": self._elsewhere.address}
-        note = await self._pin(_topic(slip.kind), sse_encoder.to_json(said))
-        return replace(slip, to=self._elsewhere.address, note=note)
+    async def publish(self, request: PendingRequest) -> PendingRequest:
+        """Send a request to all processes and return it with its message id.
 
-    def let_go(self, slip: PendingRequest) -> None:
-        """Keep a slip of this process no longer, whoever takes it off."""
-        self._elsewhere.let_go(slip.note)
+        If sending fails, the request can be answered at this process only.
+        """
+        if self._mailbox is None:
+            return request
+        address = self._peers.address
+        body = {"id": request.id, "about": request.about, "key": request.grant_key, "to": address}
+        message_id = await self._send(pending_requests_topic(request.kind), sse_encoder.to_json(body))
+        return replace(request, reply_to=address, message_id=message_id)
 
-    async def of_others(self, kind: str) -> list[PendingRequest]:
-        """Give those of other processes.
+    def stop_renewing(self, request: PendingRequest) -> None:
+        """Let a request of this process expire."""
+        self._peers.stop_renewing(request.message_id)
+
+    async def list_remote(self, kind: str) -> list[PendingRequest]:
+        """Return the requests of other processes.
 
         Raises:
             DialError: the database failed.
         """
-        notes = await self._board.read({_topic(kind): 0}) if self._board is not None else ()
-        slips = [slip for note in notes if (slip := _slip(kind, note)) is not None]
-        return [slip for slip in slips if slip.to != self._elsewhere.address]
+        if self._mailbox is None:
+            return []
+        messages = await self._mailbox.read({pending_requests_topic(kind): 0})
+        requests = [request for message in messages if (request := _parse(kind, message)) is not None]
+        return [request for request in requests if request.reply_to != self._peers.address]
 
-    async def take(self, slip: PendingRequest) -> bool:
-        """Take off a slip of this process; False where somebody else has answered it.
-
-        Raises:
-            DialError: the database failed.
-        """
-        return slip.note is None or self._board is None or slip.note in await self._board.take(slip.note)
-
-    async def answer(self, slip: PendingRequest, answer: Mapping[str, Any]) -> bool:
-        """Take off a slip of another process and leave the answer; False where it has been answered, or is gone.
+    async def withdraw(self, request: PendingRequest) -> bool:
+        """Withdraw a request of this process; return False if another process has answered it.
 
         Raises:
             DialError: the database failed.
         """
-        if slip.note is None or self._board is None:
+        if request.message_id is None or self._mailbox is None:
+            return True
+        return request.message_id in await self._mailbox.take(request.message_id)
+
+    async def answer(self, request: PendingRequest, answer: Mapping[str, Any]) -> bool:
+        """Answer a request of another process; return False if it is already answered or has expired.
+
+        Raises:
+            DialError: the database failed.
+        """
+        if request.message_id is None or self._mailbox is None:
             return False
-        return await self._board.swap(slip.note, slip.to, sse_encoder.to_json({"id": slip.id, **answer}), WISHED)
+        body = sse_encoder.to_json({"id": request.id, **answer})
+        return await self._mailbox.swap(request.message_id, request.reply_to, body, REQUEST_TTL)
 
     async def grant(self, key: str) -> None:
-        """Let all processes know what was granted here, for as long as this one lives."""
-        if self._board is not None and key not in self._granted:
+        """Share a grant with all processes for as long as this process runs."""
+        if self._mailbox is not None and key not in self._granted:
             self._granted.add(key)
-            if await self._pin(_granted(key), "") is None:
+            if await self._send(grant_topic(key), "") is None:
                 self._granted.discard(key)
 
     async def is_granted(self, key: str) -> bool:
-        """Whether a process that lives was granted this."""
+        """Return True if a running process has the grant."""
         try:
-            return self._board is not None and bool(await self._board.read({_granted(key): 0}))
+            return self._mailbox is not None and bool(await self._mailbox.read({grant_topic(key): 0}))
         except DialError as error:
-            log.warning("grants_not_seen", error=type(error).__name__)
+            log.warning("grants_unreadable", error=type(error).__name__)
             return False
 
-    async def _pin(self, topic: str, body: str) -> int | None:
-        assert self._board is not None
+    async def _send(self, topic: str, body: str) -> int | None:
+        assert self._mailbox is not None
         try:
-            (note,) = await self._board.pin([(topic, body)], LIFE)
+            (message_id,) = await self._mailbox.pin([(topic, body)], LEASE_TTL)
         except DialError as error:
-            log.warning("not_pinned", error=type(error).__name__)
+            log.warning("message_not_sent", error=type(error).__name__)
             return None
-        self._elsewhere.hold(note)
-        return note
+        self._peers.renew_while_alive(message_id)
+        return message_id
 
 
-def _slip(kind: str, note: Envelope) -> PendingRequest | None:
+def _parse(kind: str, message: Envelope) -> PendingRequest | None:
     try:
-        said = note.content()
-        id_, about, key, to = said["id"], said["about"], said["key"], said["to"]
-        if not isinstance(about, dict) or not all(isinstance(text, str) for text in (id_, key, to)):
-            raise ValueError("a part is of another type")  # noqa: TRY301 - told as the others are
-        return PendingRequest(id_, kind, about, key, to, note.id)
-    except (KeyError, TypeError, ValueError) as error:  # another version's, or somebody else's
-        log.warning("slip_unreadable", error=type(error).__name__)
+        content = message.content()
+        id_, about, grant_key, reply_to = content["id"], content["about"], content["key"], content["to"]
+        if not isinstance(about, dict) or not all(isinstance(text, str) for text in (id_, grant_key, reply_to)):
+            raise ValueError("a field has another type")  # noqa: TRY301 - handled like the other errors
+        return PendingRequest(id_, kind, about, grant_key, reply_to, message.id)
+    except (KeyError, TypeError, ValueError) as error:  # of another version, or forged
+        log.warning("pending_request_invalid", error=type(error).__name__)
         return None
-
-
-def _topic(kind: str) -> str:
-    return f"asked:{kind}"
-
-
-def _granted(key: str) -> str:
-    return f"granted:{key}"

@@ -1,4 +1,4 @@
-"""The turns that other processes run, read and stopped from here."""
+"""Reads and stops the turns that other processes run."""
 
 from __future__ import annotations
 
@@ -8,150 +8,155 @@ from collections.abc import AsyncGenerator, Sequence
 import anyio
 
 from dial_client.errors import ConversationNotFound, DialError
-from dial_client.serve.cluster.peers import READ, STOP, WISHED, PeerBus, events, wishes
-from dial_client.serve.sse_response import BEGUN, end_of
+from dial_client.serve.cluster.peers import READ, REQUEST_TTL, STOP, PeerBus
+from dial_client.serve.cluster.topics import turn_events_topic, turn_requests_topic
+from dial_client.serve.sse_response import OPENING_COMMENT, encode_end
 from dial_client.stores.mailbox import Envelope
 from dial_client.stores.sql_store import SQLStore
 
-HEARD = 5.0
-"""Seconds a wish is waited for: programs that use the database but serve nobody hear of none."""
-GRACE = 3.0
-"""Seconds in which the end of a turn has to be there that has given its conversation back."""
-_SOON = 0.1
-"""Seconds between two looks for what was wished."""
-SILENCE = 2.0
-"""Seconds of silence after which it is looked whether the turn still runs."""
+REQUEST_TIMEOUT = 5.0
+"""Seconds to wait until a request is taken. Programs that use the database without serving never take one."""
+END_TIMEOUT = 3.0
+"""Seconds in which the end of a turn must arrive after the turn has released its conversation."""
+SILENCE_TIMEOUT = 2.0
+"""Seconds without an event after which the turn's process is checked."""
+_POLL_INTERVAL = 0.1
+"""Seconds between polls for the effect of a request."""
 
 
 class RemoteTurns:
-    """What this process does about turns that are not its own.
+    """The turns of other processes.
 
     Args:
-        store: keeps the conversations of all of them.
-        elsewhere: hears of them.
+        store: the store that all processes share.
+        peers: exchanges messages with the other processes.
     """
 
-    def __init__(self, store: SQLStore, elsewhere: PeerBus) -> None:
-        self._elsewhere = elsewhere
+    def __init__(self, store: SQLStore, peers: PeerBus) -> None:
+        self._peers = peers
         self._store = store
-        self._board = store.board
+        self._mailbox = store.board
 
     async def stop(self, conversation_id: str) -> bool:
-        """Have the turn of a conversation stopped by the process that runs it; False where that does not hear.
+        """Ask the process that runs a conversation's turn to stop it; return False if the process does not respond.
 
         Raises:
-            ConversationNotFound: there is none with this id.
+            ConversationNotFound: the conversation does not exist.
         """
         turn, is_running = await self._store.turn_of(conversation_id)
         if not is_running:
             return True
-        (wish,) = await self._board.pin([(wishes(turn), STOP)], WISHED)
-        with anyio.move_on_after(HEARD):
-            while await self._runs(conversation_id, turn):
-                if wish not in {note.id for note in await self._board.read({wishes(turn): 0})}:
+        topic = turn_requests_topic(turn)
+        (request,) = await self._mailbox.pin([(topic, STOP)], REQUEST_TTL)
+        with anyio.move_on_after(REQUEST_TIMEOUT):
+            while await self._is_running(conversation_id, turn):
+                if request not in {message.id for message in await self._mailbox.read({topic: 0})}:
                     return True
-                await anyio.sleep(_SOON)
-        return not await self._board.take(wish) or not await self._runs(conversation_id, turn)
+                await anyio.sleep(_POLL_INTERVAL)
+        was_taken = not await self._mailbox.take(request)
+        return was_taken or not await self._is_running(conversation_id, turn)
 
     async def events(self, conversation_id: str, turn: str, after: int) -> AsyncGenerator[str, None] | None:
-        """Give the events of a turn behind a position, as `streams.of_turn` does; None where they are not to be had.
+        """Return the encoded events of a turn after a position, as `stream_turn` does; None if they are not available.
 
         Raises:
-            ConversationNotFound: there is none with this id.
+            ConversationNotFound: the conversation does not exist.
         """
         if not (turn.isascii() and turn.isprintable()):
             return None
         is_running = await self._store.turn_of(conversation_id) == (turn, True)
-        notes: Sequence[Envelope] = await self._board.read({events(conversation_id, turn): 0})
-        if not notes and is_running:
-            notes = await self._asked_for(conversation_id, turn)
-        return self._told(conversation_id, turn, after, notes) if notes else None
+        messages: Sequence[Envelope] = await self._mailbox.read({turn_events_topic(conversation_id, turn): 0})
+        if not messages and is_running:
+            messages = await self._request_events(conversation_id, turn)
+        return self._stream(conversation_id, turn, after, messages) if messages else None
 
-    async def _asked_for(self, conversation_id: str, turn: str) -> Sequence[Envelope]:
-        (wish,) = await self._board.pin([(wishes(turn), READ)], WISHED)
-        notes: Sequence[Envelope] = ()
-        with anyio.move_on_after(HEARD):
-            while not notes:
-                await anyio.sleep(_SOON)
-                notes = await self._board.read({events(conversation_id, turn): 0})
-        if not notes:
-            await self._board.take(wish)
-        return notes
+    async def _request_events(self, conversation_id: str, turn: str) -> Sequence[Envelope]:
+        """Ask the turn's process to publish its events; return the first messages, or none if it does not respond."""
+        (request,) = await self._mailbox.pin([(turn_requests_topic(turn), READ)], REQUEST_TTL)
+        messages: Sequence[Envelope] = ()
+        with anyio.move_on_after(REQUEST_TIMEOUT):
+            while not messages:
+                await anyio.sleep(_POLL_INTERVAL)
+                messages = await self._mailbox.read({turn_events_topic(conversation_id, turn): 0})
+        if not messages:
+            await self._mailbox.take(request)
+        return messages
 
-    async def _told(
-        self, conversation_id: str, turn: str, after: int, notes: Sequence[Envelope]
+    async def _stream(
+        self, conversation_id: str, turn: str, after: int, messages: Sequence[Envelope]
     ) -> AsyncGenerator[str, None]:
-        yield BEGUN
-        doubt = _Doubt(turn)
-        with self._elsewhere.listening(events(conversation_id, turn)) as ear:
-            ear.hear(notes)
+        yield OPENING_COMMENT
+        check = _LivenessCheck(turn)
+        with self._peers.subscribe(turn_events_topic(conversation_id, turn)) as reader:
+            reader.deliver(messages)
             try:
                 while True:
-                    found = await ear.heard(SILENCE)
-                    for at, text in (line for note in found for line in _lines(note)):
-                        if at is None:
+                    messages = await reader.read(SILENCE_TIMEOUT)
+                    for position, text in (event for message in messages for event in _parse_events(message)):
+                        if position is None:
                             yield text
                             return
-                        if at > after:
-                            after = at
+                        if position > after:
+                            after = position
                             yield text
-                    if not found:
-                        doubt.grows(await self._likely_holder(conversation_id))
-            except Exception as error:  # noqa: BLE001 - the reader is owed an end of the stream, whatever was wrong
-                yield end_of(error, {})
+                    if not messages:
+                        check.update(await self._find_holder_or_none(conversation_id))
+            except Exception as error:  # noqa: BLE001 - any failure must end the stream for the client
+                yield encode_end(error, {})
 
-    async def _runs(self, conversation_id: str, turn: str) -> bool:
-        return await self._holder(conversation_id) == (turn, True)
+    async def _is_running(self, conversation_id: str, turn: str) -> bool:
+        return await self._find_holder(conversation_id) == (turn, True)
 
-    async def _holder(self, conversation_id: str) -> tuple[str, bool]:
+    async def _find_holder(self, conversation_id: str) -> tuple[str, bool]:
+        """Return the turn that holds the conversation, or held it last, and whether it still does."""
         try:
             return await self._store.turn_of(conversation_id)
         except ConversationNotFound:
             return "", False
 
-    async def _likely_holder(self, conversation_id: str) -> tuple[str, bool]:
+    async def _find_holder_or_none(self, conversation_id: str) -> tuple[str, bool]:
         try:
-            return await self._holder(conversation_id)
-        except DialError:  # the database may be back before the doubt is too great
+            return await self._find_holder(conversation_id)
+        except DialError:  # the database may recover before the check gives up
             return "", False
 
 
-def _lines(note: Envelope) -> list[tuple[int | None, str]]:
-    """Return positions and what is sent of them.
+def _parse_events(message: Envelope) -> list[tuple[int | None, str]]:
+    """Return the positions and encoded events of a message.
 
     Raises:
-        TurnLost: the note has none.
+        TurnLost: the message is invalid.
     """
     try:
-        lines = [(at, text) for at, text in json.loads(note.body)]
+        events = [(position, text) for position, text in json.loads(message.body)]
     except (TypeError, ValueError, RecursionError):
-        lines = [(0, None)]
-    if not all(isinstance(at, int | None) and isinstance(text, str) for at, text in lines):
-        raise TurnLost("what this turn has done cannot be read here; the conversation has it")
-    return lines
+        events = [(0, None)]
+    if not all(isinstance(position, int | None) and isinstance(text, str) for position, text in events):
+        raise TurnLost("the events of this turn cannot be read here; the conversation has its messages")
+    return events
 
 
 class TurnLost(DialError):
-    """The process that ran a turn is gone, or has not said how the turn ended."""
+    """The process that ran a turn has ended, or did not report how the turn ended."""
 
 
-class _Doubt:
-    """Whether a turn that is silent will still say how it ended."""
+class _LivenessCheck:
+    """Decides when a silent turn is lost."""
 
     def __init__(self, turn: str) -> None:
         self._turn = turn
-        self._since: float | None = None
+        self._released_at: float | None = None
 
-    def grows(self, holder: tuple[str, bool]) -> None:
-        """Take note of the turn that holds the conversation, or held it last, and of whether it still does.
+    def update(self, holder: tuple[str, bool]) -> None:
+        """Record which turn holds the conversation, or held it last, and whether it still does.
 
         Raises:
-            TurnLost: it is not this one any more, and this one has said nothing.
+            TurnLost: the turn released the conversation some time ago and did not report its end.
         """
         now = anyio.current_time()
         if holder == (self._turn, True):
-            self._since = None
+            self._released_at = None
             return
-        self._since = self._since or now
-        if holder[0] == self._turn or now - self._since >= GRACE:
-            raise TurnLost("how this turn ended is not known here; the conversation has what was done until then")
+        self._released_at = self._released_at or now
+        if holder[0] == self._turn or now - self._released_at >= END_TIMEOUT:
+            raise TurnLost("it is not known how this turn ended; the conversation has what was done until then")

@@ -1,0 +1,31 @@
+"""The mailbox topics over which processes exchange messages.
+
+Topics and message formats are read by processes of other versions, too: keep them stable.
+"""
+
+from __future__ import annotations
+
+
+def turn_requests_topic(turn: str) -> str:
+    """Return the topic of requests to the process that runs a turn."""
+    return f"wishes:{turn}"
+
+
+def turn_events_topic(conversation_id: str, turn: str) -> str:
+    """Return the topic of a turn's events. Each message is a JSON list of pairs: a position and the encoded event."""
+    return f"events:{conversation_id}/{turn}"
+
+
+def pending_requests_topic(kind: str) -> str:
+    """Return the topic of requests of a kind that wait for a person."""
+    return f"asked:{kind}"
+
+
+def grant_topic(key: str) -> str:
+    """Return the topic of a tool's grant. A message means that the tool is granted."""
+    return f"granted:{key}"
+
+
+def handoff_topic(call_id: str) -> str:
+    """Return the topic of a turn that returned tool calls, by the id of its first call."""
+    return f"thread:{call_id}"
