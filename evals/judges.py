@@ -14,7 +14,7 @@ CODE_TIMEOUT = 10.0
 
 _FENCE = re.compile(r"```[^\n]*\n(.*?)```", re.DOTALL)
 _CUT = re.compile(r"[:,{(\[]\s*$")
-_ITEM = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+\S", re.MULTILINE)
+_ITEM = re.compile(r"^\s*(?:#{1,6}\s+)?(?:\*\*)?(?:[-*•]|\d+[.)])\s+\S", re.MULTILINE)
 _ROW = re.compile(r"^\s*\|(.+)\|\s*$", re.MULTILINE)
 _RUN = """
 import types

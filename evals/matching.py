@@ -65,5 +65,14 @@ def says(patterns: Sequence[str], answer: str, results: Sequence[str]) -> bool:
 def _found(pattern: str, answer: str, results: Sequence[str]) -> bool:
     if pattern.startswith("result:"):
         live = re.search(pattern.removeprefix("result:"), results[-1] if results else "")
-        return live is not None and live[1] in answer
+        return live is not None and any(spelling in answer.lower() for spelling in _spellings(live[1]))
     return re.search(pattern, answer, re.IGNORECASE) is not None
+
+
+def _spellings(value: str) -> Sequence[str]:
+    """Return the ways a value may be written: a time of day also by the clock of twelve hours."""
+    time = re.fullmatch(r"(\d\d):(\d\d)", value)
+    if time is None:
+        return (value.lower(),)
+    hour, half = int(time[1]) % 12 or 12, "am" if int(time[1]) < 12 else "pm"
+    return (value, *(f"{hour}:{time[2]}{mark}" for mark in (f" {half}", half, f" {half[0]}.m.")))

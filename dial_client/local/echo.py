@@ -10,6 +10,7 @@ ANSWER_NOW = "{question}\n\nYour answer:"
 """The question, so that it is answered; asked so from the first, the model answers everything in a sentence."""
 
 _WORD = re.compile(r"\w+")
+_ASKS_USER = re.compile(r"(?:can|could|would|will) you\b", re.IGNORECASE)
 
 
 class Opening:
@@ -48,6 +49,8 @@ class Opening:
         opening = self._held.strip()
         if len(opening) > MAX_ECHO_CHARS or re.search(r"[.!:\n]", opening):
             return False
+        if _ASKS_USER.match(opening):
+            return True
         words = [word.lower() for word in _WORD.findall(opening)]
         shared = sum(word in self._words for word in words)
         return len(words) <= 3 or shared * 2 >= len(words)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 
 from dial_client.messages import ToolSpec
+from dial_client.text.normalization import stem
 
 _ACTS = frozenset(
     re.findall(
@@ -40,20 +41,13 @@ _SAYS_NOTHING = frozenset(
 def words(text: str) -> frozenset[str]:
     """Give the words that say something, in lower case and without their commonest endings."""
     found = (word.lower() for word in _WORD.findall(text))
-    return frozenset(_stem(word) for word in found if word not in _SAYS_NOTHING)
+    return frozenset(stem(word) for word in found if word not in _SAYS_NOTHING)
 
 
 def is_english(text: str) -> bool:
     """Whether a text is English, as far as can be seen: only then do words tell which tool is meant."""
     found = [word.lower() for word in _WORD.findall(text)]
     return sum(word in _SAYS_NOTHING for word in found) * 3 >= max(1, len(found))
-
-
-def _stem(word: str) -> str:
-    for ending in ("ing", "ies", "es", "ed", "s", "e", "y"):
-        if word.endswith(ending) and len(word) - len(ending) >= 3:
-            return word.removesuffix(ending)
-    return word
 
 
 def words_of(tool: ToolSpec) -> frozenset[str]:

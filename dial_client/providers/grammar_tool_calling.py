@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from dial_client.local.answer_prompt import answer_instructions, answer_messages, has_results
 from dial_client.local.call_policy import CallPolicy, Step
+from dial_client.local.call_score import DecisionScore
 from dial_client.local.echo import ANSWER_NOW, Opening
 from dial_client.local.json_prompt_format import called_tool, is_unknown, parse_call
 from dial_client.logs import get_logger
@@ -100,11 +101,15 @@ class GrammarToolCallingProvider:
                 elif isinstance(delta, TextChunk):
                     text.append(delta.text)
         reply = "".join(text)
-        if is_unknown(reply):
+        tool, is_beyond = called_tool(reply), is_unknown(reply)
+        score = DecisionScore(**completion.echo) if completion.echo else None
+        if score is not None and step.may_answer and not (tool and score.is_call):
+            tool, is_beyond = "", score.is_unknown
+        if is_beyond:
             policy.take_unknown()
         else:
-            policy.take(called_tool(reply), parse_call(reply) if completion.finish is FinishReason.STOP else None)
-        log.debug("step", tools=len(step.tools), tool=called_tool(reply), is_made=policy.call is not None)
+            policy.take(tool, parse_call(reply) if completion.finish is FinishReason.STOP else None)
+        log.debug("step", tools=len(step.tools), tool=tool, is_made=policy.call is not None)
         return completion.usage
 
     async def aclose(self) -> None:

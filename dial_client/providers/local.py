@@ -18,6 +18,7 @@ from anyio import to_thread
 
 from dial_client.errors import ConfigError, ProviderError
 from dial_client.local import TEMPLATE, hub
+from dial_client.local.call_score import UNKNOWN_DISCOUNT
 from dial_client.local.process import CONTEXT_TOKENS, ModelProcess
 from dial_client.local.weight_downloads import OnProgress
 from dial_client.local.weights import QWEN, cache_folder, ensure
@@ -26,6 +27,7 @@ from dial_client.providers.chat_api import ChatProvider
 from dial_client.providers.endpoint_profile import EndpointProfile
 from dial_client.providers.grammar_tool_calling import GrammarToolCallingProvider
 from dial_client.providers.http.endpoint import Endpoint
+from dial_client.providers.local_decision import LOGPROBS, DecisionProvider
 
 VARIABLE = "DIAL_LOCAL_MODEL"
 """The environment variable that names another GGUF file."""
@@ -34,15 +36,16 @@ MAX_TOKENS = 1024
 
 _HUB = "hf:"
 _PARTS = ("xllamacpp", "huggingface_hub", "filelock")
-ANSWER_BIAS = -3.0
-"""Is added to the logit of an answer where a decision is made. With three tools 25 of the tuning half's 27 single calls
-are right then (24 with -2.1), and one of 20 ordinary questions calls a tool for nothing."""
-UNKNOWN_BIAS = -1.7
-"""The same for "unknown". Against an answer, all but one of 10 questions about the present are told from 35 others."""
+ANSWER_BIAS = -3.5
+"""Is added to the logit of an answer where a decision is made: the call that might be made is wanted as well, so that
+`local.call_score` can tell how likely it is. On the tuning half no right call needs more."""
+UNKNOWN_BIAS = ANSWER_BIAS - UNKNOWN_DISCOUNT
+"""The same for "unknown"."""
 _PROFILE = EndpointProfile(
     images=False, tool_choice=False, idle_timeout=600.0, max_tokens=MAX_TOKENS, constrain="grammar"
 )
-_DECISIONS = replace(_PROFILE, extra_body={"logit_bias": [["answer", ANSWER_BIAS], ["unknown", UNKNOWN_BIAS]]})
+_DECISION_FIELDS = {"logit_bias": [["answer", ANSWER_BIAS], ["unknown", UNKNOWN_BIAS]], **LOGPROBS}
+_DECISIONS = replace(_PROFILE, extra_body=_DECISION_FIELDS)
 _DRY = {
     "dry_multiplier": 0.8,
     "dry_allowed_length": 6,
@@ -80,6 +83,8 @@ class LocalProvider:
             hub.parse_name(self._hub_name)
         self._file = None if self._hub_name else _named(path)
         self._on_progress = on_progress
+        self.endpoint: Endpoint | None = None
+        """Where the model can be asked without this host; None before it was started."""
         self._process: ModelProcess | None = None
         self._chat: Provider | None = None
         self._starting = anyio.Lock()
@@ -148,13 +153,13 @@ class LocalProvider:
         is_ours = await to_thread.run_sync(_size, file) == QWEN.size  # a copy of it elsewhere is ours as well
         self._process = await ModelProcess.start(file, TEMPLATE if is_ours else None)
         key = self._process.key
-        endpoint = Endpoint(f"{self._process.address}/v1", {"authorization": f"Bearer {key}"}, key=key)
+        self.endpoint = endpoint = Endpoint(f"{self._process.address}/v1", {"authorization": f"Bearer {key}"}, key=key)
         name = self.info.name  # without the port, which changes: what the model said stays its own
         chat = ChatProvider("local", endpoint, _PROFILE, temperature=0.0, name=name)
         await chat.prepare()
         if not is_ours:
             return chat
-        decider = ChatProvider("local", endpoint, _DECISIONS, temperature=0.0, name=name)
+        decider = DecisionProvider("local", endpoint, _DECISIONS, temperature=0.0, name=name)
         writer = ChatProvider("local", endpoint, _WRITING, temperature=0.0, name=name)
         return GrammarToolCallingProvider(decider, chat, writer)
 

@@ -156,7 +156,7 @@ SAME_AS = {
 def meaning(word: str) -> str:
     """Give a word's stem; empty for one that says nothing."""
     is_letter = len(word) == 1 and word.isascii() and word.isalpha()
-    return "" if is_letter or word in _stop_words() else _stem(word[:MAX_WORD])
+    return "" if is_letter or word in _stop_words() else stem(word[:MAX_WORD])
 
 
 @cache
@@ -167,7 +167,7 @@ def _stop_words() -> frozenset[str]:
 @cache
 def related() -> Mapping[str, Iterable[str]]:
     """Give the stems that mean the same, by each stem that has some."""
-    groups = [[_stem(word) for word in line.split()] for line in _SYNONYMS.strip().splitlines()]
+    groups = [[stem(word) for word in line.split()] for line in _SYNONYMS.strip().splitlines()]
     others: defaultdict[str, dict[str, None]] = defaultdict(dict)
     for group in groups:
         for word in group:
@@ -199,7 +199,7 @@ def letter_pairs(word: str) -> set[str]:
     return {framed[at : at + 2] for at in range(len(framed) - 1)}
 
 
-def _stem(word: str) -> str:
+def stem(word: str) -> str:
     """Take an English word's commonest endings off; of words without them, nothing but a last ``e`` or ``s``."""
     if not word.isascii() or len(word) < 4:
         return word

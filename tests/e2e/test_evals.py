@@ -168,6 +168,8 @@ def test_an_answer_may_be_written_in_many_ways() -> None:
     assert says(["-3"], "\N{MINUS SIGN}3 °C", [])
     assert not says([r"\b1204\b", "rome"], "It is 1,204 in Paris.", [])
     assert says([r"result:T(\d\d:\d\d)"], "It is 09:41 now.", ['{"datetime": "2026-01-01T09:41:00"}'])
+    assert says([r"result:T(\d\d:\d\d)"], "It is 9:41 AM now.", ['{"datetime": "2026-01-01T09:41:00"}'])
+    assert not says([r"result:T(\d\d:\d\d)"], "It is 9:41 PM now.", ['{"datetime": "2026-01-01T09:41:00"}'])
     assert not says([r"result:T(\d\d:\d\d)"], "It is 09:42 now.", ['{"datetime": "2026-01-01T09:41:00"}'])
     assert not says([r"result:T(\d\d:\d\d)"], "It is 09:41 now.", [])
 

@@ -25,6 +25,11 @@ def test_the_question_over_again_is_an_echo_and_never_shown() -> None:
     assert (shown, is_echo) == ([], True)
 
 
+def test_the_question_given_back_to_the_user_in_other_words_is_an_echo() -> None:
+    again = "Can you explain the differences between TCP and UDP in terms of their use cases and performance?"
+    assert played("What's the difference between TCP and UDP?", again)[:2] == ([], True)
+
+
 @pytest.mark.parametrize(
     "answer",
     [

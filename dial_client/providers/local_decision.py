@@ -1,0 +1,42 @@
+"""The embedded model as it is asked for decisions: its replies end with how sure it was of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from dial_client.local.call_score import score_decision
+from dial_client.model import Completion, Delta
+from dial_client.providers.chat_api import ChatProvider
+from dial_client.providers.chat_stream import ChatStreamParser
+
+LOGPROBS: Mapping[str, Any] = {"logprobs": True, "top_logprobs": 20}
+"""The fields of a request that ask for the probabilities of its reply's tokens."""
+
+
+class DecisionProvider(ChatProvider):
+    """Asks for decisions. The echo of each `Completion` is the decision's `DecisionScore` as JSON, if it has one."""
+
+    def _reply(self) -> ChatStreamParser:
+        return _ScoringParser(self._lessons.profile)
+
+
+class _ScoringParser(ChatStreamParser):
+    """Reads a whole answer of chat completions, and scores it by its tokens' probabilities."""
+
+    _tokens: Sequence[Mapping[str, Any]] = ()
+
+    def take(self, value: Any) -> Sequence[Delta]:
+        deltas = super().take(value)
+        for choice in value.get("choices") or ():
+            self._tokens = (choice.get("logprobs") or {}).get("content") or ()
+        return deltas
+
+    def end(self, notes: Sequence[str]) -> Sequence[Delta]:
+        score = score_decision(self._tokens)
+        return [_with_echo(delta, asdict(score)) if score else delta for delta in super().end(notes)]
+
+
+def _with_echo(delta: Delta, echo: Mapping[str, Any]) -> Delta:
+    return replace(delta, echo=echo) if isinstance(delta, Completion) else delta

@@ -1,0 +1,112 @@
+"""Measures what this host adds to the embedded model's runtime: ``python -m evals.speed``.
+
+The same weights in the same process are asked by turns through `LocalProvider`, and bare: one HTTP request with the
+prompt of the answer. Tokens a second are those of the streamed answers; both ways write one piece for a token. Then
+two questions are asked with eight tools on offer, whose prompt the runtime has never read before.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from dataclasses import dataclass
+
+import anyio
+import httpx2
+
+from dial_client.local.answer_prompt import answer_messages
+from dial_client.messages import Message, ToolSpec
+from dial_client.model import ModelRequest, TextChunk
+from dial_client.providers.http.endpoint import Endpoint
+from dial_client.providers.local import LocalProvider
+from evals import desk
+
+QUESTIONS = (
+    "Explain what a hash table is.",
+    "Write a short story about a lighthouse.",
+    "How does a bicycle stay upright?",
+    "Write a Python function that merges two sorted lists.",
+)
+OFFERED = 8
+MAX_TOKENS = 160
+"""Tokens of an answer: enough for a rate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """An answer as it came."""
+
+    first_text: float
+    """Seconds from the request to the first piece."""
+    rate: float
+    """Pieces a second behind the first one."""
+
+
+async def _measure(pieces: AsyncIterator[str]) -> Streamed:
+    began = time.monotonic()
+    times = [time.monotonic() async for piece in pieces if piece]
+    rate = (len(times) - 1) / (times[-1] - times[0]) if len(times) > 1 else 0.0
+    return Streamed(times[0] - began if times else 0.0, rate)
+
+
+async def _through_host(provider: LocalProvider, question: str, tools: tuple[ToolSpec, ...]) -> AsyncIterator[str]:
+    request = ModelRequest(messages=(Message.user(question),), tools=tools, max_tokens=MAX_TOKENS)
+    async with aclosing(provider.generate(request)) as deltas:
+        async for delta in deltas:
+            if isinstance(delta, TextChunk):
+                yield delta.text
+
+
+async def _bare(endpoint: Endpoint, question: str) -> AsyncIterator[str]:
+    messages = [{"role": m.role.value, "content": m.text} for m in answer_messages([Message.user(question)])]
+    body = {"messages": messages, "temperature": 0, "max_tokens": MAX_TOKENS, "stream": True}
+    async with (
+        httpx2.AsyncClient(timeout=600.0, headers=dict(endpoint.headers)) as http,
+        http.stream("POST", f"{endpoint.base_url}/chat/completions", json=body) as response,
+    ):
+        async for line in response.aiter_lines():
+            if line.startswith("data: {"):
+                choices = json.loads(line.removeprefix("data: ")).get("choices")
+                yield choices[0]["delta"].get("content") or "" if choices else ""
+
+
+async def _tools() -> tuple[ToolSpec, ...]:
+    listed = (await desk.server.list_tools())[:OFFERED]
+    return tuple(ToolSpec(tool.name, tool.description or "", tool.input_schema) for tool in listed)
+
+
+def _row(name: str, values: list[Streamed]) -> str:
+    rate, first = (statistics.median(getattr(value, key) for value in values) for key in ("rate", "first_text"))
+    return f"| {name:<28} | {rate:6.1f} | {first:6.2f} |"
+
+
+async def main() -> None:
+    """Ask by turns, and print the medians and the ratio."""
+    provider, tools = LocalProvider(), await _tools()
+    try:
+        await provider.prepare()
+        assert provider.endpoint is not None
+        first = await _measure(_through_host(provider, "Hello!", tools))
+        second = await _measure(_through_host(provider, "Thank you!", tools))
+        host: list[Streamed] = []
+        bare: list[Streamed] = []
+        for question in QUESTIONS:
+            host.append(await _measure(_through_host(provider, question, tools)))
+            bare.append(await _measure(_bare(provider.endpoint, question)))
+        third = await _measure(_through_host(provider, "Good night!", tools))
+    finally:
+        await provider.aclose()
+    print("| answers, tokens by turns     | per s  | first s |")
+    print("|------------------------------|--------|---------|")
+    print(_row("through the host, 8 tools", host), _row("bare runtime", bare), sep="\n")
+    ratio = statistics.median(ours.rate / theirs.rate for ours, theirs in zip(host, bare, strict=True))
+    print(f"\ntokens a second, host by bare runtime: {ratio:.2f}")
+    print(f"first text of the first question: {first.first_text:.2f} s, of the second: {second.first_text:.2f} s")
+    print(f"and of one behind the others: {third.first_text:.2f} s")
+
+
+if __name__ == "__main__":
+    anyio.run(main)

@@ -1,0 +1,93 @@
+"""How sure the embedded model is of a call decides whether it is made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dial_client.local.call_score import CALL_THRESHOLD, DecisionScore, score_decision
+from dial_client.messages import Message, ToolSpec
+from dial_client.providers.endpoint_profile import EndpointProfile
+from dial_client.providers.grammar_tool_calling import GrammarToolCallingProvider
+from dial_client.providers.http.endpoint import Endpoint
+from dial_client.providers.local_decision import DecisionProvider
+from tests.support.model_endpoint import Heard, Raw, Say, hear, model_endpoint, one_json
+
+pytestmark = pytest.mark.anyio
+
+TIME = ToolSpec(
+    "get_time", "Get the time.", {"type": "object", "properties": {"zone": {"type": "string"}}, "required": ["zone"]}
+)
+NAME = [("get", -0.1), ("_time", -0.4), ('",', 0.0)]
+SURE = [('{"', 0.0), ("tool", -0.2), ('":', 0.0), (' "', 0.0), *NAME, (' "', -9.0)]
+"""The tokens of a call, with their log-probabilities."""
+
+
+def tokens(pairs: list[tuple[str, float]], **key_words: float) -> list[dict[str, Any]]:
+    """Return tokens as chat completions do; `key_words` are the likeliest ones in place of the first word."""
+    likeliest = [{"token": word, "logprob": logprob} for word, logprob in key_words.items()]
+    return [
+        {"token": token, "logprob": logprob, "top_logprobs": likeliest if at == 1 else []}
+        for at, (token, logprob) in enumerate(pairs)
+    ]
+
+
+def test_a_call_is_scored_by_its_key_word_and_its_name_but_not_by_its_arguments() -> None:
+    score = score_decision(tokens(SURE, tool=-0.2, answer=-3.2, unknown=-4.0))
+    assert score is not None
+    assert score.call == pytest.approx(3.0 - 0.5)
+    assert score.is_call
+
+
+def test_a_name_that_only_the_grammar_made_the_model_write_is_no_call() -> None:
+    forced = [(token, -9.0 if token == "get" else logprob) for token, logprob in SURE]
+    score = score_decision(tokens(forced, tool=-0.9, answer=-0.7, unknown=-4.0))
+    assert score is not None
+    assert score.call < CALL_THRESHOLD
+    assert not score.is_call
+
+
+@pytest.mark.parametrize(("unknown", "is_unknown"), [(-0.5, True), (-1.2, True), (-3.0, False)])
+def test_without_the_call_the_reply_is_an_answer_or_unknown(unknown: float, is_unknown: bool) -> None:
+    answer = [('{"', 0.0), ("answer", -0.5), ('"}', -3.0)]
+    score = score_decision(tokens(answer, answer=-0.5, unknown=unknown))
+    assert score == DecisionScore(score.call if score else 0.0, is_unknown)
+    assert score is not None
+    assert not score.is_call
+
+
+def test_without_probabilities_there_is_no_score() -> None:
+    assert score_decision([]) is None
+    assert score_decision([{"token": '{"', "logprob": 0.0, "top_logprobs": []}]) is None
+
+
+CALL = '{"tool": "get_time", "arguments": {"zone": "Asia/Tokyo"}}'
+
+
+def decision(text: str, content: list[dict[str, Any]]) -> Raw:
+    """Return a whole answer of chat completions with its tokens' probabilities."""
+    choice = {"index": 0, "message": {"content": text}, "finish_reason": "stop", "logprobs": {"content": content}}
+    return one_json({"object": "chat.completion", "choices": [choice]})
+
+
+async def reply(*answers: Raw | Say) -> Heard:
+    with model_endpoint(answers) as endpoint:
+        profile = EndpointProfile(constrain="grammar", tool_choice=False)
+        model = DecisionProvider("m", Endpoint(f"{endpoint.url}/v1"), profile)
+        provider = GrammarToolCallingProvider(model)
+        try:
+            return await hear(provider, Message.user("What time is it in Tokyo?"), tools=(TIME,), stream=False)
+        finally:
+            await provider.aclose()
+
+
+async def test_a_likely_call_is_made() -> None:
+    heard = await reply(decision(CALL, tokens(SURE, tool=-0.2, answer=-3.2)))
+    assert [(call.name, call.arguments) for call in heard.calls] == [("get_time", {"zone": "Asia/Tokyo"})]
+
+
+async def test_an_unlikely_call_is_not_made_and_the_question_is_answered() -> None:
+    forced = [(token, -9.0 if token == "get" else logprob) for token, logprob in SURE]
+    heard = await reply(decision(CALL, tokens(forced, tool=-0.9, answer=-0.7)), Say("I would look at a clock."))
+    assert (heard.calls, heard.text) == ([], "I would look at a clock.")
