@@ -18,8 +18,8 @@ LOGPROBS: Mapping[str, Any] = {"logprobs": True, "top_logprobs": 20}
 class DecisionProvider(ChatProvider):
     """Asks for decisions. The echo of each `Completion` is the decision's `DecisionScore` as JSON, if it has one."""
 
-    def _reply(self) -> ChatStreamParser:
-        return _ScoringParser(self._lessons.profile)
+    def _new_parser(self) -> ChatStreamParser:
+        return _ScoringParser(self._adaptation.profile)
 
 
 class _ScoringParser(ChatStreamParser):
@@ -27,15 +27,15 @@ class _ScoringParser(ChatStreamParser):
 
     _tokens: Sequence[Mapping[str, Any]] = ()
 
-    def take(self, value: Any) -> Sequence[Delta]:
-        deltas = super().take(value)
+    def feed(self, value: Any) -> Sequence[Delta]:
+        deltas = super().feed(value)
         for choice in value.get("choices") or ():
             self._tokens = (choice.get("logprobs") or {}).get("content") or ()
         return deltas
 
-    def end(self, notes: Sequence[str]) -> Sequence[Delta]:
+    def finish(self, notes: Sequence[str]) -> Sequence[Delta]:
         score = score_decision(self._tokens)
-        return [_with_echo(delta, asdict(score)) if score else delta for delta in super().end(notes)]
+        return [_with_echo(delta, asdict(score)) if score else delta for delta in super().finish(notes)]
 
 
 def _with_echo(delta: Delta, echo: Mapping[str, Any]) -> Delta:
