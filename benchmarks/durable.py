@@ -36,7 +36,7 @@ async def measured(where: str) -> tuple[list[float], list[float]]:
                 await manager.chat(conversation.id, "Go on.")
                 plain.append((time.perf_counter() - began) * 1000)
                 began = time.perf_counter()
-                await turns.answer(await turns.start(conversation.id, "Go on."))
+                await turns.result(await turns.submit(conversation.id, "Go on."))
                 durable.append((time.perf_counter() - began) * 1000)
     await store.aclose()
     return plain[1:], durable[1:]

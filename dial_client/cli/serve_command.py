@@ -17,7 +17,7 @@ from dial_client.cli import process_runner
 from dial_client.cli.bootstrap import opened, provider_of, say_notes, settings_of, warn
 from dial_client.cli.options import ExitCode, Options
 from dial_client.client import DialClient
-from dial_client.durable import DurableTurns, beside
+from dial_client.durable import DurableTurns, default_database
 from dial_client.errors import ConfigError, DialError
 from dial_client.serve.application import AppContext, build_application
 from dial_client.serve.cluster.peers import PeerBus
@@ -90,9 +90,9 @@ def _durable(dial: DialClient, store: SQLStore, turns: TurnRegistry) -> DurableT
     return DurableTurns(
         dial,
         store,
-        beside(store.where),
-        on_begun=turns.add,
-        is_leaving=lambda: turns.is_closed,
+        default_database(store.where),
+        on_started=turns.add,
+        is_stopping=lambda: turns.is_closed,
         when_busy="refuse",
     )
 

@@ -1,4 +1,4 @@
-"""Where DBOS keeps its tables for durable turns."""
+"""The database in which DBOS keeps its tables for durable turns."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from dial_client.errors import ConfigError
 from dial_client.stores.database_engines import private_file
 
 SQLITE_IS_TOO_OLD = sys.version_info >= (3, 12) and sqlite3.sqlite_version_info < (3, 42)
-"""DBOS has SQLite tell parts of seconds where Python is 3.12 or newer, and SQLite 3.42 was the first that can."""
+"""With Python 3.12 or newer DBOS uses SQLite's fractions of seconds, which SQLite has since 3.42."""
 
 
-def beside(conversations: str | Path) -> str | Path:
-    """Give what is good for durable turns where conversations are kept in this, as `SQLStore` is given it.
+def default_database(conversations: str | Path) -> str | Path:
+    """Return the database for durable turns that goes with a database of conversations, both as `SQLStore` takes them.
 
     In PostgreSQL that is the same database, in which DBOS has a schema of its own (``dbos``). Beside a SQLite file it
     is another one, so that neither waits for the other's writes: ``talk.db-turns``.
@@ -29,11 +29,11 @@ def beside(conversations: str | Path) -> str | Path:
     return conversations.with_name(f"{conversations.name}-turns")
 
 
-def url_of(database: str | Path) -> str:
-    """Give the URL DBOS takes. A SQLite file is made where there is none, for its owner only.
+def to_dbos_url(database: str | Path) -> str:
+    """Return the URL DBOS takes. A SQLite file is made where there is none, for its owner only.
 
     Raises:
-        ConfigError: this names no database that can be used.
+        ConfigError: the database cannot be used.
     """
     from sqlalchemy import URL, make_url
     from sqlalchemy.exc import ArgumentError

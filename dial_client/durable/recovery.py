@@ -1,4 +1,4 @@
-"""Finds the turns that nobody runs any more, and forgets those that nobody will ask for."""
+"""Resumes the turns whose process is gone, and deletes the workflows that nobody will ask for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from dial_client.durable.results import conversation_of, is_of
+from dial_client.durable.timings import DurableTimings
+from dial_client.durable.turn_ids import conversation_of, is_attempt_of
 from dial_client.errors import ConversationNotFound
 from dial_client.logs import get_logger
 
@@ -19,80 +20,81 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 TURN = "dial_client.turn"
-"""The workflow of a turn that has yet to begin."""
-BEGUN = "dial_client.begun"
-"""That of one that has begun already: its conversation has all there is to know of it."""
-KEPT = 60.0
-"""Seconds for which it can be seen that a turn is over: a program that was only slow looks there."""
+"""The name of the workflow of a turn that has yet to start."""
+STARTED_TURN = "dial_client.begun"
+"""The name of the workflow of a turn that has started already: its conversation has all there is to know of it."""
 MAX_RESUMED = 5
-"""Times a program has a turn started again; one that is left behind by all of them is given up, and its row wrong."""
-_SWEPT = 100
-"""Workflows that are forgotten at once."""
+"""Times a process has a turn resumed; a turn that all processes leave behind is given up, and its row wrong."""
+_MAX_DELETED = 100
+"""Workflows that are deleted at once."""
 
 
 class TurnRecovery:
-    """Looks through the workflows of all programs.
+    """Looks through the workflows of all processes.
 
     Args:
-        mine: the turns that this program runs.
-        holder: gives `Conversation.turn` and `Conversation.running` of a conversation.
-        not_begun: seconds after which a turn is given up that has not begun, though no other turn is in its way.
+        own_turns: the ids of the turns that this process runs.
+        find_holder: returns `Conversation.turn` and `Conversation.running` of a conversation.
+        timings: when a turn is taken for abandoned, and when its workflow is deleted.
     """
 
     def __init__(
-        self, mine: Collection[str], holder: Callable[[str], Awaitable[tuple[str, bool]]], not_begun: float
+        self,
+        own_turns: Collection[str],
+        find_holder: Callable[[str], Awaitable[tuple[str, bool]]],
+        timings: DurableTimings,
     ) -> None:
-        self._mine = mine
-        self._holder = holder
-        self._not_begun = not_begun
+        self._own_turns = own_turns
+        self._find_holder = find_holder
+        self._timings = timings
         self._resumed: Counter[str] = Counter()
 
-    async def look(self) -> None:
-        """Start again what nobody runs any more, and forget what nobody will ask for."""
+    async def run_once(self) -> None:
+        """Resume the turns that nobody runs any more, and delete old workflows."""
         from dbos import DBOS
 
-        found = await DBOS.list_workflows_async(status="PENDING", name=[TURN, BEGUN], load_input=False)
-        for workflow in found:
-            if workflow.workflow_id not in self._mine:
-                await self._start_again(workflow)
-        await self._sweep()
+        pending = await DBOS.list_workflows_async(status="PENDING", name=[TURN, STARTED_TURN], load_input=False)
+        for workflow in pending:
+            if workflow.workflow_id not in self._own_turns:
+                await self._resume_if_abandoned(workflow)
+        await self._delete_old_workflows()
 
-    async def _start_again(self, workflow: WorkflowStatus) -> None:
+    async def _resume_if_abandoned(self, workflow: WorkflowStatus) -> None:
         from dbos import DBOS
 
-        turn = workflow.workflow_id
+        turn_id = workflow.workflow_id
         try:
-            if not await self._is_given_up(workflow):
+            if not await self._is_abandoned(workflow):
                 return
-            if self._resumed[turn] < MAX_RESUMED:
-                self._resumed[turn] += 1
-                await DBOS.resume_workflow_async(turn)
+            if self._resumed[turn_id] < MAX_RESUMED:
+                self._resumed[turn_id] += 1
+                await DBOS.resume_workflow_async(turn_id)
             else:
-                log.warning("durable_turn_given_up", turn=turn)
-                await DBOS.cancel_workflow_async(turn)
-                del self._resumed[turn]
+                log.warning("durable_turn_given_up", turn=turn_id)
+                await DBOS.cancel_workflow_async(turn_id)
+                del self._resumed[turn_id]
         except Exception as error:  # noqa: BLE001 - a row that is wrong keeps no other turn waiting
             log.warning("durable_turn_not_seen", error=type(error).__name__)
 
-    async def _is_given_up(self, workflow: WorkflowStatus) -> bool:
-        """Whether nobody runs a turn: not where it may still be waiting for the turn before it, in its own program."""
+    async def _is_abandoned(self, workflow: WorkflowStatus) -> bool:
+        """Return True if no process runs the turn, or has it wait for the turn before it."""
         from dbos import DBOS
 
-        turn = workflow.workflow_id
+        turn_id = workflow.workflow_id
         with suppress(ConversationNotFound):
-            latest, is_running = await self._holder(conversation_of(turn))
-            if is_running or is_of(turn, latest):
+            attempt_id, is_running = await self._find_holder(conversation_of(turn_id))
+            if is_running or is_attempt_of(turn_id, attempt_id):
                 return not is_running
-        if await DBOS.list_workflow_steps_async(turn):
+        if await DBOS.list_workflow_steps_async(turn_id):
             return True
-        return time.time() - (workflow.updated_at or 0) / 1000 > self._not_begun
+        return time.time() - (workflow.updated_at or 0) / 1000 > self._timings.start_timeout
 
-    async def _sweep(self) -> None:
+    async def _delete_old_workflows(self) -> None:
         from dbos import DBOS
 
-        before = (datetime.now(UTC) - timedelta(seconds=KEPT)).isoformat()
-        over = await DBOS.list_workflows_async(
-            name=BEGUN, completed_before=before, limit=_SWEPT, load_input=False, load_output=False
+        before = (datetime.now(UTC) - timedelta(seconds=self._timings.retention)).isoformat()
+        old = await DBOS.list_workflows_async(
+            name=STARTED_TURN, completed_before=before, limit=_MAX_DELETED, load_input=False, load_output=False
         )
-        if over:
-            await DBOS.delete_workflows_async([workflow.workflow_id for workflow in over])
+        if old:
+            await DBOS.delete_workflows_async([workflow.workflow_id for workflow in old])

@@ -1,8 +1,8 @@
-"""What DBOS keeps of workflows: JSON, and nothing that can run.
+"""The rows of DBOS as JSON, and never as pickle.
 
-DBOS writes pickle unless it is told otherwise, and reads whatever a row says it is, pickle too. Whoever can write to
-the database could have run any program in this one. So rows are written as JSON here, and pickle is read nowhere in
-this process from then on: not those rows that an earlier version of this package wrote either.
+DBOS writes pickle by default, and reads a row in the form the row names, pickle included. Whoever can write to the
+database could run any program in this process. So rows are written as JSON, and from the first call of
+`json_serializer` on this process reads no pickle: also not in rows that an earlier version of this package wrote.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 NAME = "dial-client-json-1"
-"""As the rows have it."""
+"""The name of the form in the rows."""
 MAX_CHARS = 128 * 1024 * 1024
-"""Characters of a row that is read."""
+"""Characters of the longest row that is read."""
 REFUSED = "the database holds a turn in a form that could run programs (pickle): it is not loaded; say it again"
 _ERRORS = {error.__name__: error for error in (DialError, ConfigError)}
 _CONVERSATION_ERRORS = {error.__name__: error for error in (ConversationBusy, ConversationNotFound)}
@@ -53,7 +53,7 @@ def json_serializer() -> Serializer:
     _serialization.DefaultSerializer.deserialize = _refuse  # type: ignore[method-assign,assignment]
     serializer = JsonSerializer()
     try:
-        # The pickle of None: what is looked at is whether it is read.
+        # The pickle of None: the test is whether it is read at all.
         _serialization.deserialize_value(base64.b64encode(b"\x80\x04N.").decode(), "py_pickle", serializer)
     except RowRefused:
         return serializer
@@ -64,7 +64,7 @@ def to_json(value: Any) -> str:
     """Write a workflow's arguments, a result or an error as JSON, in ASCII.
 
     Raises:
-        TypeError: there are other types than those of JSON in it.
+        TypeError: a value is of a type that JSON does not have.
     """
     if isinstance(value, BaseException):
         conversation = {"conversation": value.conversation_id} if isinstance(value, ConversationError) else {}
@@ -75,10 +75,10 @@ def to_json(value: Any) -> str:
 
 
 def from_json(text: str) -> Any:
-    """Read what `to_json` wrote. An error that this package does not know becomes a `DialError` that names it.
+    """Read the text that `to_json` wrote. An error of an unknown type becomes a `DialError` that names the type.
 
     Raises:
-        RowRefused: this is something else.
+        RowRefused: the text has another form.
     """
     try:
         found = json.loads(text) if len(text) <= MAX_CHARS else None

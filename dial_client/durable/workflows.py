@@ -1,11 +1,10 @@
-"""The workflows, and who looks after them."""
+"""DurableTurns: turns as workflows of DBOS."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -18,15 +17,17 @@ from dial_client.background_tasks import BackgroundTasks
 from dial_client.client import DialClient
 from dial_client.conversations.conversation_manager import ConversationManager, ManagerOptions
 from dial_client.durable import results
-from dial_client.durable.dbos_database import url_of
-from dial_client.durable.recovery import BEGUN, TURN, TurnRecovery
-from dial_client.durable.results import DurableResult, attempt_at, conversation_of, is_of, turn_id
+from dial_client.durable.dbos_database import to_dbos_url
+from dial_client.durable.execution import TurnExecution
+from dial_client.durable.recovery import STARTED_TURN, TURN, TurnRecovery
+from dial_client.durable.results import DurableResult
 from dial_client.durable.serialization import json_serializer
-from dial_client.errors import ConfigError, ConversationNotFound, DialError
+from dial_client.durable.timings import DEFAULT_TIMINGS, DurableTimings
+from dial_client.durable.turn_ids import new_attempt_id, new_turn_id, turn_of_attempt
+from dial_client.errors import ConfigError, DialError
 from dial_client.logs import get_logger
 from dial_client.messages import Message
 from dial_client.stores.conversation_store import Conversation, ConversationStore
-from dial_client.stores.sql_store import SQLStore
 from dial_client.turns.turn_handle import TurnHandle
 
 if TYPE_CHECKING:
@@ -34,31 +35,24 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
-LOOK_EVERY = 2.0
-"""Seconds between two looks for turns whose program is gone."""
-WORKFLOW = "dial-client-turns-1"
-"""The form of the workflows: another one once their steps are others."""
-NOT_BEGUN = 30.0
-"""Seconds after which a turn is given up that has not begun, though no other turn is in its way."""
-_WAIT = 0.5
-"""Seconds between two looks whether another program has let go of a turn."""
-_WRITE = 10.0
-"""Seconds in which a turn has to be written down, or looked up."""
-_SETTLE = 2.0
-"""Seconds for what came of turns to be written down when the program ends."""
+WORKFLOW_VERSION = "dial-client-turns-1"
+"""Changes when the steps of the workflows change; not with the package's version: a worker that was upgraded resumes
+the turns of one that was not."""
+_SHUTDOWN_TIMEOUT = 2.0
+"""Seconds in which turns have to be left to other processes when this one ends."""
 
 
 class DurableTurns:
-    """Runs the turns of conversations as workflows. One at a time in a program, on asyncio only.
+    """Runs the turns of conversations as workflows. One at a time in a process, on asyncio only.
 
     Args:
         dial: answers; opened and closed by whoever made it.
-        store: keeps the conversations; one that other programs share.
-        database: what DBOS keeps its own tables in: ``postgresql://…``, ``sqlite:///file.db``, or that file's path.
-        look_every: seconds between two looks for turns whose program is gone.
-        not_begun: seconds after which a turn is given up that has not begun, though no other turn is in its way.
-        on_begun: is given each turn that runs here without `begin`: those of other programs that are gone on with.
-        is_leaving: whether the program is about to end, and takes no more turns over.
+        store: keeps the conversations; one that other processes share.
+        database: where DBOS keeps its own tables: ``postgresql://…``, ``sqlite:///file.db``, or that file's path.
+        timings: how often DBOS is asked, and how long it may take.
+        on_started: is given each turn that starts here without `start`, such as those of other processes that are
+            resumed.
+        is_stopping: whether the process is about to end, and starts no more turns.
         **options: those of `ConversationManager`.
     """
 
@@ -68,123 +62,115 @@ class DurableTurns:
         store: ConversationStore,
         database: str | Path,
         *,
-        look_every: float = LOOK_EVERY,
-        not_begun: float = NOT_BEGUN,
-        on_begun: Callable[[TurnHandle], None] = lambda _: None,
-        is_leaving: Callable[[], bool] = lambda: False,
+        timings: DurableTimings = DEFAULT_TIMINGS,
+        on_started: Callable[[TurnHandle], None] = lambda _: None,
+        is_stopping: Callable[[], bool] = lambda: False,
         **options: Unpack[ManagerOptions],
     ) -> None:
-        self.manager = ConversationManager(dial, store, will_be_resumed=self._is_owed, **options)
-        """Carries them out."""
+        self.manager = ConversationManager(dial, store, will_be_resumed=self._will_be_resumed, **options)
+        """Runs the turns."""
         self._database = database
-        self._look_every = look_every
-        self._not_begun = not_begun
-        self._on_begun = on_begun
-        self._is_leaving = is_leaving
-        self._executor = uuid.uuid4().hex
-        self._nursery: BackgroundTasks | None = None
+        self._timings = timings
+        self._is_stopping = is_stopping
+        self._is_closing = False
+        self._execution = TurnExecution(self.manager, on_started, lambda: self._is_closing or is_stopping())
+        self._background: BackgroundTasks | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._mine: set[str] = set()
-        self._left: set[str] = set()
-        self._begun: dict[str, TurnHandle] = {}
         self._handles: dict[str, WorkflowHandleAsync[dict[str, str]]] = {}
 
     async def __aenter__(self) -> Self:
-        """Open the database, and begin to look for turns whose program is gone.
+        """Open the database, and begin to look for turns whose process is gone.
 
         Raises:
             ConfigError: DBOS is not installed, or its database cannot be used.
         """
-        self._loop = asyncio.get_running_loop()
+        self._loop, self._is_closing = asyncio.get_running_loop(), False
         await to_thread.run_sync(self._launch)
-        self._nursery = await BackgroundTasks.open()
-        self._nursery.start_soon(self._look)
+        self._background = await BackgroundTasks.open()
+        self._background.start_soon(self._recover_turns)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leave what runs to other programs, or to the next one."""
+        """Leave the turns that run to other processes, or to the next one."""
         from dbos import DBOS
 
-        nursery, self._nursery = self._nursery, None
-        self._is_leaving = lambda: True
+        background, self._background = self._background, None
+        self._is_closing = True
         with anyio.CancelScope(shield=True):
-            if nursery is not None:
-                await nursery.aclose()
-            with anyio.move_on_after(_SETTLE):
-                while rest := self._mine - self._left:
-                    for turn in rest:
-                        live = self.manager.find_turn(conversation_of(turn))
-                        if live is not None and is_of(turn, live.id):
-                            live.abandon()
-                    await anyio.sleep(0.02)
+            if background is not None:
+                await background.aclose()
+            with anyio.move_on_after(_SHUTDOWN_TIMEOUT):
+                await self._execution.abandon_all()
             await to_thread.run_sync(lambda: DBOS.destroy(destroy_registry=True))
 
-    async def start(self, conversation_id: str, said: str | Message) -> str:
-        """Say something in a conversation, and give the id of the turn that answers, once no other is in its way.
+    async def submit(self, conversation_id: str, said: str | Message) -> str:
+        """Say something in a conversation, and return the id of the turn, which starts once no other is in its way.
+
+        From here on it is answered, in this process or another: `result` waits for that.
 
         Raises:
             ConversationNotFound: there is no such conversation.
         """
         from dbos import DBOS, SetWorkflowID
 
-        await self._holder(conversation_id)
+        await self._execution.find_holder(conversation_id)
         message = Message.user(said) if isinstance(said, str) else said
-        turn = turn_id(conversation_id)
-        self._mine.add(turn)
-        with SetWorkflowID(turn):
-            self._handles[turn] = await DBOS.start_workflow_async(
-                self._workflow, conversation_id, json.dumps(message.to_dict())
+        turn_id = new_turn_id(conversation_id)
+        self._execution.turn_ids.add(turn_id)
+        with SetWorkflowID(turn_id):
+            self._handles[turn_id] = await DBOS.start_workflow_async(
+                self._turn_workflow, conversation_id, json.dumps(message.to_dict())
             )
-        return turn
+        return turn_id
 
-    async def begin(self, conversation_id: str, said: str | Message, *, stream: bool = True) -> TurnHandle:
-        """Say something in a conversation, and give the turn that answers, which runs here.
+    async def start(self, conversation_id: str, said: str | Message, *, stream: bool = True) -> TurnHandle:
+        """Say something in a conversation, and return the turn that answers, which runs here.
 
-        When this returns it is answered, whoever is killed: in another program by another turn, whose id the
-        conversation has (`Conversation.turn`). What comes of it is in the conversation, and not kept for `answer`.
+        When this returns the turn is durable: whoever is killed, it is answered; in another process by another attempt,
+        whose id the conversation has (`Conversation.turn`). The answer is in the conversation, and not kept for
+        `result`.
 
         Raises:
             ConversationNotFound: there is no such conversation.
-            ConversationBusy: another turn of it is under way, or waits to be gone on with.
-            DialError: a database failed; the turn is cancelled, if it had begun.
+            ConversationBusy: another turn of it is under way, or waits to be resumed.
+            DialError: a database failed; the turn is cancelled, if it had started.
         """
-        turn = turn_id(conversation_id)
-        self._mine.add(turn)
+        turn_id = new_turn_id(conversation_id)
+        self._execution.turn_ids.add(turn_id)
         try:
-            live = await self.manager.start(conversation_id, said, stream=stream, turn_id=attempt_at(turn))
+            turn = await self.manager.start(conversation_id, said, stream=stream, turn_id=new_attempt_id(turn_id))
             try:
-                await self._write_down(turn, live)
+                await self._start_workflow(turn_id, turn)
             except BaseException:
-                live.cancel()
+                turn.cancel()
                 raise
         except BaseException:
-            self._begun.pop(turn, None)
-            self._mine.discard(turn)
+            self._execution.discard(turn_id)
             raise
-        return live
+        return turn
 
     async def get(self, conversation_id: str) -> Conversation:
-        """Give a conversation as `ConversationManager.get`; it is running also while it waits to be gone on with.
+        """Return a conversation as `ConversationManager.get`; it is running also while it waits to be resumed.
 
         Raises:
             ConversationNotFound: there is none with this id.
             DialError: a database failed.
         """
         stored = await self.manager.get(conversation_id)
-        return replace(stored, running=True) if await self._is_owed(stored) else stored
+        return replace(stored, running=True) if await self._will_be_resumed(stored) else stored
 
-    async def answer(self, turn: str) -> DurableResult:
-        """Wait for what comes of a turn that `start` has given, whichever program runs it.
+    async def result(self, turn_id: str) -> DurableResult:
+        """Wait for the result of a turn that `submit` has returned, whichever process runs it.
 
         Raises:
-            DialError: it was given up.
+            DialError: the turn was given up.
         """
         from dbos import DBOS
 
-        # DBOS looks for a result every second; in this program it need not.
-        handle = self._handles.get(turn) or await DBOS.retrieve_workflow_async(turn)
+        # DBOS looks for a result every second; in this process it need not.
+        handle = self._handles.get(turn_id) or await DBOS.retrieve_workflow_async(turn_id)
         try:
             return DurableResult.from_row(await handle.get_result())
         except DialError:
@@ -200,166 +186,107 @@ class DurableTurns:
         DBOS(
             config={
                 "name": "dial-client",
-                "system_database_url": url_of(self._database),
-                # Not the package's version: a worker that was upgraded goes on with the turns of one that was not.
-                "application_version": WORKFLOW,
-                "executor_id": self._executor,
+                "system_database_url": to_dbos_url(self._database),
+                "application_version": WORKFLOW_VERSION,
+                "executor_id": self._execution.executor_id,
                 "log_level": "ERROR",
                 "serializer": json_serializer(),
             }
         )
 
-        async def workflow(conversation_id: str, said: str) -> dict[str, str]:
-            return await self._carried_out(conversation_id, said)
+        async def turn(conversation_id: str, said: str) -> dict[str, str]:
+            return await self._run_turn(conversation_id, said)
 
-        async def begun(conversation_id: str) -> None:
-            await self._carried_on(conversation_id)
+        async def started_turn(conversation_id: str) -> None:
+            await self._run_started_turn(conversation_id)
 
-        self._workflow = DBOS.workflow(name=TURN)(workflow)
-        self._begun_workflow = DBOS.workflow(name=BEGUN)(begun)
+        self._turn_workflow = DBOS.workflow(name=TURN)(turn)
+        self._started_turn_workflow = DBOS.workflow(name=STARTED_TURN)(started_turn)
         try:
             DBOS.launch()
         except Exception as error:
             DBOS.destroy(destroy_registry=True)
             raise ConfigError("the database for durable turns cannot be used", hint=type(error).__name__) from error
 
-    async def _write_down(self, turn: str, live: TurnHandle) -> None:
-        """Let DBOS know of a turn that has begun: from here on it is started again where it is given up."""
+    async def _start_workflow(self, turn_id: str, turn: TurnHandle) -> None:
+        """Make a turn that has started durable: from here on it is resumed where its process is gone."""
         from dbos import DBOS, SetWorkflowID
 
-        self._begun[turn] = live
+        self._execution.add_started(turn_id, turn)
         try:
-            with anyio.fail_after(_WRITE), SetWorkflowID(turn):
-                await DBOS.start_workflow_async(self._begun_workflow, live.conversation_id)
+            with anyio.fail_after(self._timings.database_timeout), SetWorkflowID(turn_id):
+                await DBOS.start_workflow_async(self._started_turn_workflow, turn.conversation_id)
         except Exception as error:
-            raise results.failed(error) from error
+            raise results.to_dial_error(error) from error
 
-    async def _carried_out(self, conversation_id: str, said: str) -> dict[str, str]:
-        """Carry a turn out: the workflow. What is killed in the middle of a step begins that step again."""
+    async def _run_turn(self, conversation_id: str, row: str) -> dict[str, str]:
+        """Carry a turn out: a workflow. A process that is killed in the middle of a step leaves the step to another."""
         from dbos import DBOS
 
-        turn = DBOS.workflow_id
-        assert turn is not None
-        self._mine.add(turn)  # one that is started again is this program's from here on
+        turn_id, execution = self._own_workflow(), self._execution
         try:
-            results.check(turn, conversation_id)
-            await DBOS.run_step_async({"name": "begin"}, self._here, self._begin, conversation_id, turn, said)
-            return await DBOS.run_step_async({"name": "answer"}, self._here, self._answer, conversation_id, turn, said)
+            results.check_conversation(turn_id, conversation_id)
+            arguments = (turn_id, conversation_id, row)
+            await DBOS.run_step_async({"name": "begin"}, self._run_in_loop, execution.start_turn, *arguments)
+            return await DBOS.run_step_async({"name": "answer"}, self._run_in_loop, execution.finish_turn, *arguments)
         finally:
-            self._mine.discard(turn)
-            self._handles.pop(turn, None)
+            execution.discard(turn_id)
+            self._handles.pop(turn_id, None)
 
-    async def _carried_on(self, conversation_id: str) -> None:
-        """Carry a turn that has begun to its end: the workflow. It has no steps, as it can begin anew at any time."""
+    async def _run_started_turn(self, conversation_id: str) -> None:
+        """Carry a turn that has started to its end: a workflow without steps, as it can begin anew at any time."""
+        turn_id = self._own_workflow()
+        try:
+            results.check_conversation(turn_id, conversation_id)
+            await self._run_in_loop(self._execution.finish_turn, turn_id, conversation_id)
+        finally:
+            self._execution.discard(turn_id)
+
+    def _own_workflow(self) -> str:
+        """Return the id of the workflow that runs; its turn is this process's from here on."""
         from dbos import DBOS
 
-        turn = DBOS.workflow_id
-        assert turn is not None
-        self._mine.add(turn)
-        try:
-            results.check(turn, conversation_id)
-            await self._here(self._answer, conversation_id, turn)
-        finally:
-            self._mine.discard(turn)
+        turn_id = DBOS.workflow_id
+        assert turn_id is not None
+        self._execution.turn_ids.add(turn_id)
+        return turn_id
 
-    async def _here(self, work: Any, *arguments: str) -> Any:
-        """Do it where the client lives: DBOS runs what it starts again in an event loop of its own."""
-        if asyncio.get_running_loop() is self._loop:
+    async def _run_in_loop(self, work: Callable[..., Awaitable[Any]], *arguments: str) -> Any:
+        """Run `work` in the event loop of the client: DBOS runs recovered workflows in a loop of its own."""
+
+        async def run() -> Any:
             return await work(*arguments)
+
         assert self._loop is not None
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_coroutine(work, arguments), self._loop))
+        if asyncio.get_running_loop() is self._loop:
+            return await run()
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(run(), self._loop))
 
-    async def _begin(self, conversation_id: str, turn: str, said: str) -> None:
-        """Store what was said, unless that is done, and let the model answer."""
+    async def _will_be_resumed(self, stored: Conversation) -> bool:
+        """Return True if nobody runs the conversation's latest turn, and some process will resume it.
+
+        Raises:
+            DialError: the database failed.
+        """
         from dbos import DBOS
 
-        latest, _ = await self._holder(conversation_id)
-        if is_of(turn, latest):
-            return
-        if self._is_leaving():
-            await self._leave(turn)
-        status = await DBOS.get_workflow_status_async(turn)
-        if status is None or status.executor_id != self._executor:
-            raise DialError("another program has taken the turn over")
-        self._on_begun(await self.manager.start(conversation_id, results.read(said), turn_id=attempt_at(turn)))
-
-    async def _answer(self, conversation_id: str, turn: str, said: str = "") -> dict[str, str]:
-        """Give what comes of a turn that has begun, wherever that was."""
-        try:
-            live = await self._live(conversation_id, turn)
-            if live is None:
-                return results.ended(await self.manager.get(conversation_id), results.read(said))
-        except DialError as error:
-            return results.broken(error)
-        try:
-            answer = results.told(await live.result())
-        except DialError as error:
-            answer = results.broken(error)
-        if live.is_abandoned:
-            await self._leave(turn)
-        return answer
-
-    async def _leave(self, turn: str) -> None:
-        """Leave a turn to another program: DBOS has to think that this one was killed."""
-        self._left.add(turn)
-        await anyio.sleep_forever()
-
-    async def _live(self, conversation_id: str, turn: str) -> TurnHandle | None:
-        """Give the turn as it runs here, going on with it once no other program is at it; None where it is over."""
-        live = self._begun.pop(turn, None) or self.manager.find_turn(conversation_id)
-        while live is None or not is_of(turn, live.id):
-            live = None
-            try:
-                latest, is_running = await self._holder(conversation_id)
-                if not is_of(turn, latest):
-                    return None
-                if not is_running:
-                    if self._is_leaving():
-                        await self._leave(turn)
-                    live = await self.manager.resume(conversation_id, turn_id=attempt_at(turn))
-                    if live is not None:
-                        self._on_begun(live)
-                    continue
-            except (ConfigError, ConversationNotFound):
-                raise
-            except DialError as error:  # somebody was faster, or the store failed this time
-                log.warning("durable_turn_waits", error=type(error).__name__)
-            await anyio.sleep(_WAIT)
-        return live
-
-    async def _holder(self, conversation_id: str) -> tuple[str, bool]:
-        """Give `Conversation.turn` and `.running`, without reading what was said where the store can do that."""
-        store = self.manager.store
-        if isinstance(store, SQLStore):
-            return await store.turn_of(conversation_id)
-        stored = await store.get(conversation_id)
-        return stored.turn, stored.running
-
-    async def _is_owed(self, stored: Conversation) -> bool:
-        """Whether nobody runs a conversation's latest turn, and somebody will."""
-        from dbos import DBOS
-
-        if self._nursery is None or not stored.turn or stored.running:
+        if self._background is None or not stored.turn or stored.running:
             return False
+        turn_id = turn_of_attempt(stored.turn, stored.id)
         try:
-            with anyio.fail_after(_WRITE):  # DBOS itself would wait until the database is back
-                status = await DBOS.get_workflow_status_async(results.tried_by(stored.turn, stored.id))
+            with anyio.fail_after(self._timings.database_timeout):  # DBOS would wait until the database is back
+                status = await DBOS.get_workflow_status_async(turn_id)
         except Exception as error:
-            raise results.failed(error) from error
+            raise results.to_dial_error(error) from error
         return status is not None and status.status in ("PENDING", "ENQUEUED")
 
-    async def _look(self) -> None:
-        """Start again what nobody runs any more, and forget what nobody will ask for."""
-        recovery = TurnRecovery(self._mine, self._holder, self._not_begun)
+    async def _recover_turns(self) -> None:
+        recovery = TurnRecovery(self._execution.turn_ids, self._execution.find_holder, self._timings)
         while True:
-            await anyio.sleep(self._look_every)
-            if self._is_leaving():
+            await anyio.sleep(self._timings.recovery_interval)
+            if self._is_stopping():
                 return
             try:
-                await recovery.look()
+                await recovery.run_once()
             except Exception as error:  # noqa: BLE001 - the database may be back at the next look
                 log.warning("durable_turns_not_seen", error=type(error).__name__)
-
-
-async def _coroutine(work: Any, arguments: tuple[str, ...]) -> Any:
-    return await work(*arguments)

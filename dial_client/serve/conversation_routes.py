@@ -50,7 +50,7 @@ class ConversationRoutes:
     ) -> None:
         self._dial = dial
         self._manager = manager
-        self._start = manager.start if durable is None else durable.begin
+        self._start = manager.start if durable is None else durable.start
         self._read = manager.get if durable is None else durable.get
         self._turns = turns
         self._model = model

@@ -10,6 +10,7 @@ import textwrap
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ import dial_client
 from dial_client import ConversationManager, DialClient, Limits, Message, ScriptedProvider, SQLStore
 from dial_client.conversations.conversation_manager import WhenBusy
 from dial_client.conversations.history import INTERRUPTED, valid_history
-from dial_client.durable import SQLITE_IS_TOO_OLD, DurableResult, DurableTurns, beside
+from dial_client.durable import SQLITE_IS_TOO_OLD, DurableResult, DurableTimings, DurableTurns, default_database
 from dial_client.errors import ConfigError, ConversationBusy, ConversationNotFound, DialError
 from dial_client.events import Finished, RoundStarted
 from dial_client.messages import ImagePart, Role, TextPart
@@ -45,6 +46,9 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
+SOON = DurableTimings(recovery_interval=0.1)
+
+
 @contextmanager
 def worker(folder: Path, url: str, name: str, conversations: list[str]) -> Iterator[subprocess.Popen[str]]:
     wanted = {"store": url, "database": url, "log": str(folder / "log"), "name": name, "conversations": conversations}
@@ -62,16 +66,17 @@ async def durable(
     folder: Path,
     *replies: object,
     limits: Limits | None = None,
-    is_leaving: Callable[[], bool] = lambda: False,
+    is_stopping: Callable[[], bool] = lambda: False,
     kind: type[SQLStore] = SQLStore,
     when_busy: WhenBusy = "refuse",
+    timings: DurableTimings = SOON,
 ) -> AsyncIterator[tuple[ConversationManager, DurableTurns]]:
     """Be one program of several, one after the other."""
     store = kind(folder / "talk.db")
     async with DialClient({}, ScriptedProvider(list(replies)), limits=limits) as dial:
-        database = beside(store.where)
+        database = default_database(store.where)
         async with DurableTurns(
-            dial, store, database, look_every=0.1, is_leaving=is_leaving, when_busy=when_busy
+            dial, store, database, timings=timings, is_stopping=is_stopping, when_busy=when_busy
         ) as turns:
             yield turns.manager, turns
     await store.aclose()
@@ -140,8 +145,8 @@ async def test_what_a_killed_worker_was_doing_is_finished_by_another_and_nothing
 async def test_a_turn_is_answered_and_the_answer_can_be_had_again(tmp_path: Path) -> None:
     async with durable(tmp_path, "Hello.") as (manager, turns):
         conversation = await manager.create()
-        turn = await turns.start(conversation.id, "Hi!")
-        assert await turns.answer(turn) == await turns.answer(turn) == DurableResult("Hello.", "answered")
+        turn = await turns.submit(conversation.id, "Hi!")
+        assert await turns.result(turn) == await turns.result(turn) == DurableResult("Hello.", "answered")
         assert [message.text for message in (await manager.get(conversation.id)).messages] == ["Hi!", "Hello."]
 
 
@@ -149,8 +154,8 @@ async def test_a_turn_is_answered_and_the_answer_can_be_had_again(tmp_path: Path
 async def test_what_is_said_with_untrusted_content_is_answered_and_keeps_its_mark(tmp_path: Path) -> None:
     async with durable(tmp_path, "Noted.") as (manager, turns):
         conversation = await manager.create()
-        turn = await turns.start(conversation.id, Message(Role.USER, "a page says so", taint="web"))
-        assert await turns.answer(turn) == DurableResult("Noted.", "answered")
+        turn = await turns.submit(conversation.id, Message(Role.USER, "a page says so", taint="web"))
+        assert await turns.result(turn) == DurableResult("Noted.", "answered")
         assert [message.taint for message in (await manager.get(conversation.id)).messages] == ["web", ""]
 
 
@@ -175,11 +180,11 @@ async def test_the_example_in_the_documentation_runs(tmp_path: Path) -> None:
 async def test_a_program_that_ends_leaves_its_turns_to_the_next_one(tmp_path: Path) -> None:
     async with durable(tmp_path, {"hang": True}) as (manager, turns):
         conversation = await manager.create()
-        turn = await turns.start(conversation.id, "Hi!")
+        turn = await turns.submit(conversation.id, "Hi!")
         await asked_for(manager, conversation.id)
     async with durable(tmp_path, "Hello again.") as (manager, turns):
         with anyio.fail_after(LONG):
-            assert await turns.answer(turn) == DurableResult("Hello again.", "answered")
+            assert await turns.result(turn) == DurableResult("Hello again.", "answered")
         assert await said(manager, conversation.id) == ["Hi!", "Hello again."]
 
 
@@ -187,13 +192,13 @@ async def test_a_program_that_ends_leaves_its_turns_to_the_next_one(tmp_path: Pa
 async def test_a_program_that_ends_leaves_also_the_turns_it_had_taken_over(tmp_path: Path) -> None:
     async with durable(tmp_path, {"hang": True}) as (manager, turns):
         conversation = await manager.create()
-        turn = await turns.start(conversation.id, "Hi!")
+        turn = await turns.submit(conversation.id, "Hi!")
         await asked_for(manager, conversation.id)
     async with durable(tmp_path, {"hang": True}) as (manager, _):
         await asked_for(manager, conversation.id)
     async with durable(tmp_path, "Hello at last.") as (manager, turns):
         with anyio.fail_after(LONG):
-            assert await turns.answer(turn) == DurableResult("Hello at last.", "answered")
+            assert await turns.result(turn) == DurableResult("Hello at last.", "answered")
         assert await said(manager, conversation.id) == ["Hi!", "Hello at last."]
 
 
@@ -203,17 +208,17 @@ async def test_a_program_that_is_about_to_end_takes_nothing_over(tmp_path: Path)
 
     async with durable(tmp_path, {"hang": True}) as (manager, turns):
         conversation = await manager.create()
-        turn = await turns.start(conversation.id, "Hi!")
+        turn = await turns.submit(conversation.id, "Hi!")
         await asked_for(manager, conversation.id)
-    async with durable(tmp_path, "Too late.", is_leaving=lambda: True) as (manager, turns):
+    async with durable(tmp_path, "Too late.", is_stopping=lambda: True) as (manager, turns):
         await DBOS.resume_workflow_async(turn)  # as another program does that has seen it, and is not asked to run it
         with anyio.fail_after(LONG):
-            while turn not in turns._left:  # noqa: ASYNC110 - DBOS gives it to whoever looks first
+            while turn not in turns._execution._abandoned:  # noqa: ASYNC110 - DBOS gives it to whoever looks first
                 await anyio.sleep(0.02)
         assert manager.find_turn(conversation.id) is None
     async with durable(tmp_path, "Hello again.") as (manager, turns):
         with anyio.fail_after(LONG):
-            assert await turns.answer(turn) == DurableResult("Hello again.", "answered")
+            assert await turns.result(turn) == DurableResult("Hello again.", "answered")
         assert await said(manager, conversation.id) == ["Hi!", "Hello again."]
 
 
@@ -233,11 +238,11 @@ class FailsOnce(SQLStore):
 async def test_a_store_that_fails_for_a_moment_does_not_keep_a_turn_from_being_gone_on_with(tmp_path: Path) -> None:
     async with durable(tmp_path, {"hang": True}) as (manager, turns):
         conversation = await manager.create()
-        turn = await turns.start(conversation.id, "Hi!")
+        turn = await turns.submit(conversation.id, "Hi!")
         await asked_for(manager, conversation.id)
     async with durable(tmp_path, "Hello again.", kind=FailsOnce) as (manager, turns):
         with anyio.fail_after(LONG):
-            assert await turns.answer(turn) == DurableResult("Hello again.", "answered")
+            assert await turns.result(turn) == DurableResult("Hello again.", "answered")
 
 
 @new_enough
@@ -246,42 +251,39 @@ async def test_a_newer_version_goes_on_with_the_turns_of_an_older_one(
 ) -> None:
     async with durable(tmp_path, {"hang": True}) as (manager, turns):
         conversation = await manager.create()
-        turn = await turns.start(conversation.id, "Hi!")
+        turn = await turns.submit(conversation.id, "Hi!")
         await asked_for(manager, conversation.id)
     # By itself DBOS would leave turns alone that were begun by other code, or with another DBOS.
     monkeypatch.setattr("dbos._utils.GlobalParams.dbos_version", "99.0")
     monkeypatch.setattr(dial_client, "__version__", "99.0")
     async with durable(tmp_path, "Hello again.") as (manager, turns):
         with anyio.fail_after(LONG):
-            assert await turns.answer(turn) == DurableResult("Hello again.", "answered")
+            assert await turns.result(turn) == DurableResult("Hello again.", "answered")
 
 
 @new_enough
 async def test_a_turn_that_runs_here_is_read_as_any_other_and_waited_for_by_none(tmp_path: Path) -> None:
     async with durable(tmp_path, "Hello.", {"hang": True}) as (manager, turns):
         conversation = await manager.create()
-        live = await turns.begin(conversation.id, "Hi!")
+        live = await turns.start(conversation.id, "Hi!")
         events = [event async for _, event in live.log.events()]
         assert isinstance(events[-1], Finished)
         assert manager.find_turn(conversation.id, live.id) is live
-        await turns.begin(conversation.id, "And now?")
+        await turns.start(conversation.id, "And now?")
         with pytest.raises(ConversationBusy):
-            await turns.begin(conversation.id, "Quick!")
+            await turns.start(conversation.id, "Quick!")
         assert await said(manager, conversation.id) == ["Hi!", "Hello.", "And now?"]
         with pytest.raises(ConversationNotFound):
-            await turns.begin("nobody", "Hi!")
+            await turns.start("nobody", "Hi!")
 
 
 @new_enough
-async def test_of_a_turn_that_ran_here_nothing_stays_beside_its_conversation(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_of_a_turn_that_ran_here_nothing_stays_beside_its_conversation(tmp_path: Path) -> None:
     from dbos import DBOS
 
-    monkeypatch.setattr("dial_client.durable.recovery.KEPT", 0.0)
-    async with durable(tmp_path, "Hello.") as (manager, turns):
+    async with durable(tmp_path, "Hello.", timings=replace(SOON, retention=0.0)) as (manager, turns):
         conversation = await manager.create()
-        live = await turns.begin(conversation.id, "A secret.")
+        live = await turns.start(conversation.id, "A secret.")
         (written,) = await DBOS.list_workflows_async()
         assert "secret" not in str(written.input)
         await live.result()
@@ -295,14 +297,14 @@ async def test_a_turn_that_is_left_is_gone_on_with_and_until_then_nobody_gets_in
     picture = (TextPart("What is this?"), ImagePart("aGVsbG8=", "image/png"))
     async with durable(tmp_path, {"hang": True}) as (manager, turns):
         conversation = await manager.create()
-        live = await turns.begin(conversation.id, Message(Role.USER, picture))
+        live = await turns.start(conversation.id, Message(Role.USER, picture))
         live.abandon()
         with pytest.raises(ConversationBusy):
             await live.result()
         waiting = await turns.get(conversation.id)
         assert (waiting.running, waiting.turn) == (True, live.id)
         with pytest.raises(ConversationBusy):
-            await turns.begin(conversation.id, "Never mind.")
+            await turns.start(conversation.id, "Never mind.")
     async with durable(tmp_path, "A cat.") as (manager, turns):
         with anyio.fail_after(LONG):
             while (await turns.get(conversation.id)).running:  # noqa: ASYNC110 - the workflow ends by itself
@@ -316,7 +318,7 @@ async def test_what_is_said_may_have_attachments_before_it_is_in_the_conversatio
     picture = Message(Role.USER, (TextPart("What is this?"), ImagePart("aGVsbG8=", "image/png")))
     async with durable(tmp_path, "A cat.") as (manager, turns):
         conversation = await manager.create()
-        assert await turns.answer(await turns.start(conversation.id, picture)) == DurableResult("A cat.", "answered")
+        assert await turns.result(await turns.submit(conversation.id, picture)) == DurableResult("A cat.", "answered")
         assert (await manager.get(conversation.id)).messages == (picture, Message.assistant("A cat."))
 
 
@@ -325,7 +327,7 @@ async def test_rounds_before_it_was_left_count_against_the_depth(tmp_path: Path)
     limits = Limits(max_depth=2)
     async with durable(tmp_path, ROUND, {"hang": True}, limits=limits) as (manager, turns):
         conversation = await manager.create()
-        live = await turns.begin(conversation.id, "Look!")
+        live = await turns.start(conversation.id, "Look!")
         async for _, event in live.log.events():
             if isinstance(event, RoundStarted) and event.depth == 1:
                 break
@@ -339,7 +341,7 @@ async def test_rounds_before_it_was_left_count_against_the_depth(tmp_path: Path)
 async def test_a_model_that_cannot_be_reached_is_an_answer_too(tmp_path: Path) -> None:
     async with durable(tmp_path, {"error": {"message": "the endpoint is busy", "status": 503}}) as (manager, turns):
         conversation = await manager.create()
-        answer = await turns.answer(await turns.start(conversation.id, "Hi!"))
+        answer = await turns.result(await turns.submit(conversation.id, "Hi!"))
     assert (answer.text, answer.stop_reason) == ("", "")
     assert "busy" in answer.error
 
@@ -348,7 +350,7 @@ async def test_a_model_that_cannot_be_reached_is_an_answer_too(tmp_path: Path) -
 async def test_a_conversation_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:
     async with durable(tmp_path) as (_, turns):
         with pytest.raises(ConversationNotFound):
-            await turns.start("nobody", "Hi!")
+            await turns.submit("nobody", "Hi!")
 
 
 async def test_a_database_that_cannot_be_used_is_told_at_once(tmp_path: Path) -> None:
@@ -373,8 +375,8 @@ async def test_a_sqlite_that_is_too_old_is_told_at_once(tmp_path: Path) -> None:
 async def test_a_turn_that_was_left_is_answered_before_another_one_begins(tmp_path: Path) -> None:
     async with durable(tmp_path, {"hang": True}) as (manager, turns):
         conversation = await manager.create()
-        await turns.start(conversation.id, "One?")
+        await turns.submit(conversation.id, "One?")
         await asked_for(manager, conversation.id)
     async with durable(tmp_path, "One.", "Two.", when_busy="wait") as (manager, turns):
-        assert (await turns.answer(await turns.start(conversation.id, "Two?"))).text == "Two."
+        assert (await turns.result(await turns.submit(conversation.id, "Two?"))).text == "Two."
         assert await said(manager, conversation.id) == ["One?", "One.", "Two?", "Two."]

@@ -14,10 +14,10 @@ import anyio
 import pytest
 
 from dial_client import ConversationManager, DialClient, ScriptedProvider, SQLStore
-from dial_client.durable import SQLITE_IS_TOO_OLD, DurableTurns, beside
-from dial_client.durable.dbos_database import url_of
-from dial_client.durable.results import turn_id
+from dial_client.durable import SQLITE_IS_TOO_OLD, DurableTimings, DurableTurns, default_database
+from dial_client.durable.dbos_database import to_dbos_url
 from dial_client.durable.serialization import NAME, from_json, to_json
+from dial_client.durable.turn_ids import new_turn_id
 from dial_client.errors import ConfigError, ConversationNotFound, DialError
 from tests.support.program import LONG
 from tests.support.temporary_stores import needs_postgres, place
@@ -57,7 +57,9 @@ def pickled(mark: Path) -> str:
 async def durable(store: SQLStore, *replies: object) -> AsyncIterator[tuple[ConversationManager, DurableTurns]]:
     async with (
         DialClient({}, ScriptedProvider(list(replies))) as dial,
-        DurableTurns(dial, store, beside(store.where), look_every=0.1, not_begun=0.0) as turns,
+        DurableTurns(
+            dial, store, default_database(store.where), timings=DurableTimings(recovery_interval=0.1, start_timeout=0.0)
+        ) as turns,
     ):
         yield turns.manager, turns
 
@@ -68,7 +70,7 @@ class Rows:
     def __init__(self, store: SQLStore) -> None:
         import sqlalchemy
 
-        url = url_of(beside(store.where))
+        url = to_dbos_url(default_database(store.where))
         self._engine = sqlalchemy.create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
         self._schema = "dbos." if self._engine.dialect.name == "postgresql" else ""
 
@@ -143,7 +145,7 @@ async def test_a_row_that_holds_a_program_does_not_run_it(kind: str, tmp_path: P
     mark = tmp_path / "mark"
     async with tables(kind, tmp_path) as (store, rows):
         conversation = (await store.create()).id
-        waiting, left, answered, failed, step, unnamed = (turn_id(conversation) for _ in range(6))
+        waiting, left, answered, failed, step, unnamed = (new_turn_id(conversation) for _ in range(6))
         rows.workflow(waiting, pickled(mark), PICKLE)
         rows.workflow(left, pickled(mark), PICKLE, status="PENDING", queue_name=None, executor_id="gone")
         rows.workflow(unnamed, pickled(mark), None)
@@ -164,12 +166,12 @@ async def test_a_row_that_holds_a_program_does_not_run_it(kind: str, tmp_path: P
             await over(rows, waiting, left, unnamed, step)
             for turn in (waiting, left, answered, failed, step):
                 with pytest.raises(DialError, match="could run programs"):
-                    await turns.answer(turn)
+                    await turns.result(turn)
             with pytest.raises(DialError, match="cannot be read"):
-                await turns.answer(unnamed)
+                await turns.result(unnamed)
             # Nothing waits for them, and nobody is kept from going on.
             assert not (await turns.get(conversation)).running
-            live = await turns.begin(conversation, "Hi")
+            live = await turns.start(conversation, "Hi")
             assert (await live.result()).text == "Hello."
     assert not mark.exists()
 
@@ -204,20 +206,20 @@ ROWS: Mapping[str, Callable[[str], tuple[str | None, str | None]]] = {
 async def test_a_row_that_cannot_be_read_is_an_error_of_its_turn_only(kind: str, tmp_path: Path) -> None:
     async with tables(kind, tmp_path) as (store, rows):
         made = {name: (await store.create()).id for name in ROWS}
-        turns_of = {name: turn_id(conversation) for name, conversation in made.items()}
+        turns_of = {name: new_turn_id(conversation) for name, conversation in made.items()}
         for name, row in ROWS.items():
             rows.workflow(turns_of[name], *row(made[name]))
         good = (await store.create()).id
-        rows.workflow(turn_id(good, "good"), inputs(good, HI), NAME)
+        rows.workflow(new_turn_id(good, "good"), inputs(good, HI), NAME)
         async with durable(store, "Hello.", "Here.") as (manager, turns):
             await over(rows, *turns_of.values())
             with anyio.fail_after(LONG):
-                assert (await turns.answer(turn_id(good, "good"))).text in ("Hello.", "Here.")
+                assert (await turns.result(new_turn_id(good, "good"))).text in ("Hello.", "Here.")
             for name, turn in turns_of.items():
                 with pytest.raises(DialError):
-                    await turns.answer(turn)
+                    await turns.result(turn)
                 assert (await manager.get(made[name])).messages == (), name
-            assert (await (await turns.begin(good, "And?")).result()).text in ("Hello.", "Here.")
+            assert (await (await turns.start(good, "And?")).result()).text in ("Hello.", "Here.")
 
 
 @pytest.mark.parametrize("kind", DATABASES)
@@ -230,7 +232,7 @@ async def test_an_answer_that_is_none_is_told(kind: str, tmp_path: Path) -> None
         conversation = (await store.create()).id
         for at, output in enumerate(found):
             for column in ("output", "error"):
-                turn = turn_id(conversation, f"{column}{at}")
+                turn = new_turn_id(conversation, f"{column}{at}")
                 status = "SUCCESS" if column == "output" else "ERROR"
                 rows.workflow(turn, inputs(conversation, HI), NAME, status=status, queue_name=None)
                 rows.insert("workflow_output", workflow_uuid=turn, retention_timestamp=1, **{column: output})
@@ -238,7 +240,7 @@ async def test_an_answer_that_is_none_is_told(kind: str, tmp_path: Path) -> None
             for at in range(len(found)):
                 for column in ("output", "error"):
                     with pytest.raises(DialError):
-                        await turns.answer(turn_id(conversation, f"{column}{at}"))
+                        await turns.result(new_turn_id(conversation, f"{column}{at}"))
 
 
 @pytest.mark.parametrize(

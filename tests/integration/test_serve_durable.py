@@ -15,7 +15,7 @@ import pytest
 
 from dial_client.cli.commands import run
 from dial_client.conversations.history import INTERRUPTED
-from dial_client.durable import workflows as durable_turns
+from dial_client.durable import DurableTimings
 from dial_client.messages import Message
 from dial_client.stores.sql_store import SQLStore
 from tests.integration.test_conversation_routes import Maths, chat
@@ -71,7 +71,9 @@ async def test_a_turn_that_does_not_end_in_time_is_left_to_the_next_process(tmp_
             await maths.gate.begun.wait()
             server.server.shut_down()
     assert (events[-2].name, events[-2].data["type"], events[-1].data) == ("error", "ConversationBusy", "[DONE]")
-    async with served([], store=SQLStore(tmp_path / "kept.db"), durable=True, look_every=LONG) as server:
+    async with served(
+        [], store=SQLStore(tmp_path / "kept.db"), durable=True, timings=DurableTimings(recovery_interval=LONG)
+    ) as server:
         assert (await server.json("GET", where))["running"]
         refused = await server.json("POST", f"{where}/stop", 409)
         assert refused["error"]["code"] == "not_running_yet"
@@ -88,11 +90,11 @@ async def test_a_turn_that_does_not_end_in_time_is_left_to_the_next_process(tmp_
 @pytest.mark.anyio
 @pytest.mark.parametrize("is_locked", [False, True])
 async def test_a_database_of_durable_turns_that_fails_is_told_in_words_and_waited_for_with_a_bound(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_locked: bool
+    tmp_path: Path, is_locked: bool
 ) -> None:
-    monkeypatch.setattr(durable_turns, "_WRITE", 0.3)
+    timings = DurableTimings(recovery_interval=0.1, database_timeout=0.3)
     file = tmp_path / "kept.db-turns"
-    async with served([], store=SQLStore(tmp_path / "kept.db"), durable=True) as server:
+    async with served([], store=SQLStore(tmp_path / "kept.db"), durable=True, timings=timings) as server:
         made = await server.store.create()
         await server.store.begin(made.id, "killed.1", [Message.user("Hi")], behind=0, seconds=0.0, title="")
         with broken(file, is_locked=is_locked):

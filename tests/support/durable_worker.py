@@ -17,7 +17,7 @@ from anyio import to_thread
 from mcp.server import MCPServer
 
 from dial_client import DialClient, Limits, SQLStore, ToolCallRequest
-from dial_client.durable import DurableTurns
+from dial_client.durable import DurableTimings, DurableTurns
 from dial_client.messages import Role
 from dial_client.model import CallChunk, Completion, Delta, FinishReason, ModelInfo, ModelRequest, TextChunk
 
@@ -75,11 +75,17 @@ async def main(wanted: dict[str, Any]) -> None:
     limits = Limits(timeout=600, max_repeats=99)
     async with (
         DialClient({"steps": steps(log)}, Steps(log), limits=limits) as dial,
-        DurableTurns(dial, store, wanted["database"], look_every=0.5, not_begun=3.0, lease=LEASE) as turns,
+        DurableTurns(
+            dial,
+            store,
+            wanted["database"],
+            timings=DurableTimings(recovery_interval=0.5, start_timeout=3.0),
+            lease=LEASE,
+        ) as turns,
     ):
         async with anyio.create_task_group() as group:
             for number, conversation in enumerate(wanted["conversations"]):
-                group.start_soon(turns.start, conversation, f"{wanted['name']}{number}")
+                group.start_soon(turns.submit, conversation, f"{wanted['name']}{number}")
         print("started", flush=True)
         await to_thread.run_sync(sys.stdin.read, abandon_on_cancel=True)
     await store.aclose()

@@ -14,7 +14,7 @@ import httpx2
 from dial_client.callbacks.server_callbacks import Callbacks
 from dial_client.client import DialClient
 from dial_client.client_options import ApprovalPolicy, Directory
-from dial_client.durable import DurableTurns, beside
+from dial_client.durable import DurableTimings, DurableTurns, default_database
 from dial_client.model import Provider
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.serve.application import AppContext, build_application
@@ -32,6 +32,7 @@ LONG = 60.0
 """Seconds: a guard against waiting for ever, never a measure."""
 TOKEN = "a-token"
 MODEL = "the-model"
+SOON = DurableTimings(recovery_interval=0.1)
 
 
 @dataclass
@@ -70,7 +71,7 @@ async def served(
     grace: float = SHUTDOWN_GRACE,
     head_timeout: int = HEAD_TIMEOUT,
     durable: bool = False,
-    look_every: float = 0.1,
+    timings: DurableTimings = SOON,
     limits: ConnectionLimits | None = None,
     allow: Sequence[str] = (),
     deny: Sequence[str] = (),
@@ -100,7 +101,7 @@ async def served(
             anyio.create_task_group() as group,
             httpx2.AsyncClient(base_url=url, headers=auth, timeout=LONG, trust_env=False, verify=False) as http,
         ):
-            lasting = await stack.enter_async_context(durable_turns(dial, kept, turns, look_every)) if durable else None
+            lasting = await stack.enter_async_context(durable_turns(dial, kept, turns, timings)) if durable else None
             context = AppContext(dial, kept, human_input, turns, MODEL, lasting, peers=peers)
             app = build_application(context, policy or AccessPolicy(TOKEN, max_body=MAX_BODY))
             server = HttpServer(app, listener, turns, grace=grace, head_timeout=head_timeout, limits=limits)
@@ -114,15 +115,17 @@ async def served(
     await kept.aclose()
 
 
-def durable_turns(dial: DialClient, kept: ConversationStore, turns: TurnRegistry, look_every: float) -> DurableTurns:
+def durable_turns(
+    dial: DialClient, kept: ConversationStore, turns: TurnRegistry, timings: DurableTimings
+) -> DurableTurns:
     assert isinstance(kept, SQLStore)
     return DurableTurns(
         dial,
         kept,
-        beside(kept.where),
-        look_every=look_every,
-        on_begun=turns.add,
-        is_leaving=lambda: turns.is_closed,
+        default_database(kept.where),
+        timings=timings,
+        on_started=turns.add,
+        is_stopping=lambda: turns.is_closed,
         when_busy="refuse",
     )
 

@@ -1,0 +1,149 @@
+"""Carries out the durable turns of this process: the steps of their workflows."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+
+import anyio
+
+from dial_client.conversations.conversation_manager import ConversationManager
+from dial_client.durable import results
+from dial_client.durable.turn_ids import conversation_of, is_attempt_of, new_attempt_id
+from dial_client.errors import ConfigError, ConversationNotFound, DialError
+from dial_client.logs import get_logger
+from dial_client.stores.sql_store import SQLStore
+from dial_client.turns.turn_handle import TurnHandle
+
+log = get_logger(__name__)
+
+_POLL_INTERVAL = 0.5
+"""Seconds between two looks whether another process still runs a turn."""
+
+
+class TurnExecution:
+    """The durable turns of this process.
+
+    Args:
+        manager: runs the turns.
+        on_started: is given each turn that starts in a workflow.
+        is_stopping: whether the process is about to end, and starts no more turns.
+    """
+
+    def __init__(
+        self,
+        manager: ConversationManager,
+        on_started: Callable[[TurnHandle], None],
+        is_stopping: Callable[[], bool],
+    ) -> None:
+        self.executor_id = uuid.uuid4().hex
+        """This process, for DBOS."""
+        self.turn_ids: set[str] = set()
+        """The turns of this process, until their workflows have ended."""
+        self._manager = manager
+        self._on_started = on_started
+        self._is_stopping = is_stopping
+        self._started: dict[str, TurnHandle] = {}
+        """Turns that have started before their workflows."""
+        self._abandoned: set[str] = set()
+
+    def add_started(self, turn_id: str, turn: TurnHandle) -> None:
+        """Add a turn that has started, and whose workflow will."""
+        self._started[turn_id] = turn
+
+    def discard(self, turn_id: str) -> None:
+        """Drop a turn that has ended, or whose workflow could not be started."""
+        self._started.pop(turn_id, None)
+        self.turn_ids.discard(turn_id)
+
+    async def start_turn(self, turn_id: str, conversation_id: str, row: str) -> None:
+        """Store the message and start the turn, unless another attempt has: the first step of a workflow.
+
+        Raises:
+            DialError: the message cannot be read, the turn cannot start, or another process has taken it over.
+        """
+        attempt_id, _ = await self.find_holder(conversation_id)
+        if is_attempt_of(turn_id, attempt_id):
+            return
+        if self._is_stopping():
+            await self._abandon(turn_id)
+        if not await self._is_own_workflow(turn_id):
+            raise DialError("another program has taken the turn over")
+        message = results.to_message(row)
+        self._on_started(await self._manager.start(conversation_id, message, turn_id=new_attempt_id(turn_id)))
+
+    async def finish_turn(self, turn_id: str, conversation_id: str, row: str = "") -> dict[str, str]:
+        """Return the result of a turn that has started in any process: the last step of a workflow."""
+        try:
+            turn = await self._attach(turn_id, conversation_id)
+            if turn is None:
+                stored = await self._manager.get(conversation_id)
+                return results.to_row_of_stored(stored, results.to_message(row))
+        except DialError as error:
+            return results.to_error_row(error)
+        try:
+            result = results.to_row(await turn.result())
+        except DialError as error:
+            result = results.to_error_row(error)
+        if turn.is_abandoned:
+            await self._abandon(turn_id)
+        return result
+
+    async def abandon_all(self) -> None:
+        """Leave all turns to other processes; returns when the workflows have noticed."""
+        while remaining := self.turn_ids - self._abandoned:
+            for turn_id in remaining:
+                turn = self._manager.find_turn(conversation_of(turn_id))
+                if turn is not None and is_attempt_of(turn_id, turn.id):
+                    turn.abandon()
+            await anyio.sleep(0.02)
+
+    async def find_holder(self, conversation_id: str) -> tuple[str, bool]:
+        """Return `Conversation.turn` and `Conversation.running`, without the messages where the store can do that."""
+        store = self._manager.store
+        if isinstance(store, SQLStore):
+            return await store.turn_of(conversation_id)
+        stored = await store.get(conversation_id)
+        return stored.turn, stored.running
+
+    async def _attach(self, turn_id: str, conversation_id: str) -> TurnHandle | None:
+        """Return the turn as it runs in this process, or has run; None if it has ended in another one.
+
+        Waits while another process runs the turn, and resumes it when none does.
+        """
+        turn = self._started.pop(turn_id, None) or self._manager.find_turn(conversation_id)
+        if turn is not None and is_attempt_of(turn_id, turn.id):
+            return turn
+        while True:
+            try:
+                attempt_id, is_running = await self.find_holder(conversation_id)
+                if not is_attempt_of(turn_id, attempt_id):
+                    return None
+                if not is_running:
+                    if (turn := await self._resume(turn_id, conversation_id)) is not None:
+                        return turn
+                    continue  # it had ended: its conversation is released now
+            except (ConfigError, ConversationNotFound):
+                raise
+            except DialError as error:  # another process was faster, or the store failed this time
+                log.warning("durable_turn_waits", error=type(error).__name__)
+            await anyio.sleep(_POLL_INTERVAL)
+
+    async def _resume(self, turn_id: str, conversation_id: str) -> TurnHandle | None:
+        if self._is_stopping():
+            await self._abandon(turn_id)
+        turn = await self._manager.resume(conversation_id, turn_id=new_attempt_id(turn_id))
+        if turn is not None:
+            self._on_started(turn)
+        return turn
+
+    async def _abandon(self, turn_id: str) -> None:
+        """Leave a turn to another process: DBOS has to take this one for killed, so its workflow never goes on."""
+        self._abandoned.add(turn_id)
+        await anyio.sleep_forever()
+
+    async def _is_own_workflow(self, turn_id: str) -> bool:
+        from dbos import DBOS
+
+        status = await DBOS.get_workflow_status_async(turn_id)
+        return status is not None and status.executor_id == self.executor_id
