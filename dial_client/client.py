@@ -193,7 +193,7 @@ class DialClient(TurnMethods):
         Raises:
             ServerStartError: a server marked ``required`` did not start.
         """
-        await self._servers.ready()
+        await self._servers.wait_settled()
         self._servers.require()
 
     async def aclose(self) -> None:
@@ -334,7 +334,7 @@ class DialClient(TurnMethods):
         system: str | None,
     ) -> StopReason:
         # Getting ready has limits of its own: a model that is fetched first must not use up the first turn's time.
-        await self._servers.ready()
+        await self._servers.wait_settled()
         await self._model.ready()
         turn.recorder.note(*self.notes)
         restarts = self._servers.restarts
@@ -344,7 +344,7 @@ class DialClient(TurnMethods):
             result_store=self._results,
             approvals=self._approvals,
             limits=limits,
-            await_tool_changes=self._servers.fresh,
+            await_tool_changes=self._servers.wait_for_tools,
             status_provider=self._model.status_provider,
             answers_at_limits=not self._raise_at_limits,
             guidance=self._model.guidance,

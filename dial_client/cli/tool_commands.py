@@ -84,8 +84,8 @@ def _line(status: ServerStatus) -> str:
     name = one_line(status.name, 60)
     if status.error and status.state is not ServerState.READY:
         return f"{name}: {status.state.value}: {one_line(status.error, 600)}"
-    era = f", MCP {status.era}" if status.era else ""
-    return f"{name}: {status.state.value}{era}, {len(status.tools)} tools"
+    version = f", MCP {status.protocol_version}" if status.protocol_version else ""
+    return f"{name}: {status.state.value}{version}, {len(status.tools)} tools"
 
 
 def parse_arguments(text: str) -> dict[str, Any]:

@@ -57,7 +57,8 @@ from dial_client.recordings.replay import is_recording
 from dial_client.servers.client_capabilities import ClientCapabilities
 from dial_client.servers.connection import Connection
 from dial_client.servers.secret_detection import find_secrets
-from dial_client.servers.session import OnProgress, Target
+from dial_client.servers.session import Target
+from dial_client.servers.session_calls import OnProgress
 from dial_client.servers.status import OnChange, ServerState, ServerStatus
 from dial_client.settings.config_types import ServerSettings
 from dial_client.tools.approval import Approval, Approver

@@ -23,7 +23,8 @@ from dial_client.providers.script_format import RecordedServer, is_recording_fil
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.servers.client_capabilities import ClientCapabilities
 from dial_client.servers.connection import Connection
-from dial_client.servers.session import OnProgress, Target
+from dial_client.servers.session import Target
+from dial_client.servers.session_calls import OnProgress
 from dial_client.tools.approval import Approval, Approver, Decision
 
 _DECIDED_BY = "the recording"

@@ -46,7 +46,7 @@ async def ready(connections: Mapping[str, Connection], server: str) -> Connectio
         ServerError: there is no such server.
     """
     connection = connection_to(connections, server)
-    await connection.ready()
+    await connection.wait_settled()
     return connection
 
 
@@ -95,7 +95,7 @@ class ListCache(Generic[Item]):
 
         async def add(connection: Connection) -> None:
             try:
-                await connection.ready()
+                await connection.wait_settled()
                 found[connection.name] = await self._of(connection)
             except ServerError as error:
                 log.debug("not_listed", server=connection.name, what=self._listing.value, error=error.problem)
@@ -106,7 +106,7 @@ class ListCache(Generic[Item]):
         return tuple(item for name in self._connections for item in found.get(name, ()))
 
     async def _of(self, connection: Connection) -> tuple[Item, ...]:
-        revision = connection.news.lists[self._listing]
+        revision = connection.notifications.lists[self._listing]
         kept = self._kept.get(connection.name)
         if kept is not None and kept.is_of(connection, revision):
             return kept.items
@@ -120,7 +120,7 @@ class ListCache(Generic[Item]):
             if capability is None and any(one is not None for one in (has.tools, has.resources, has.prompts)):
                 return ()
             is_told = bool(capability is not None and capability.list_changed)
-            return await self._read(connection.name, client, connection.note)
+            return await self._read(connection.name, client, connection.add_note)
 
         items = await connection.ask(request, LIST_SECONDS)
         until = float("inf") if is_told else anyio.current_time() + KEPT_SECONDS

@@ -159,16 +159,16 @@ class Notifications:
         self._subscriptions: list[Subscription] = []
         self._wish = anyio.Event()
 
-    def listed(self, *lists: Listing) -> None:
+    def mark_changed(self, *lists: Listing) -> None:
         """Take note that lists have changed, or may have."""
         self.lists.update(lists)
 
-    def updated(self, uri: str) -> None:
+    def mark_updated(self, uri: str) -> None:
         """Take note that a resource has changed."""
         for subscription in tuple(self._subscriptions):
             subscription.changed(uri)
 
-    def over(self, why: str) -> None:
+    def end(self, why: str) -> None:
         """Take note that the server is gone for good."""
         for subscription in tuple(self._subscriptions):
             subscription.end(ServerGone(self._server, why))
@@ -243,7 +243,7 @@ class Notifications:
                     agreed()
                     async for event in changes:
                         pause = REOPEN_PAUSE
-                        self.updated(getattr(event, "uri", uri))
+                        self.mark_updated(getattr(event, "uri", uri))
             except Exception as error:
                 if not opened:
                     raise

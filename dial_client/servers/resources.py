@@ -173,7 +173,7 @@ class Resources:
             ServerError: there is no such server.
         """
         connection = connection_to(self._connections, server)
-        return Subscription(server, uri, connection.news, connection.up)
+        return Subscription(server, uri, connection.notifications, connection.open_session)
 
     async def complete(
         self, server: str, template: str, variable: str, typed: str = "", given: Mapping[str, str] | None = None

@@ -24,7 +24,7 @@ LOG_SECONDS = 10.0
 OnMessage = Callable[[object], Awaitable[None]]
 
 
-def client_over(target: Any, protocol: Protocol, on_message: OnMessage, requests: ServerRequests) -> Client:
+def create_client(target: Any, protocol: Protocol, on_message: OnMessage, requests: ServerRequests) -> Client:
     """Make the client of one connection; it is not entered yet.
 
     Args:
@@ -53,7 +53,7 @@ def client_over(target: Any, protocol: Protocol, on_message: OnMessage, requests
     )
 
 
-async def ask_for_logs(client: Client, level: str) -> None:
+async def set_log_level(client: Client, level: str) -> None:
     """Ask a server of the older protocol for its log messages; whether it listens is its affair."""
     from mcp import MCPError
     from mcp_types import EmptyResult, SetLevelRequest, SetLevelRequestParams
@@ -64,7 +64,7 @@ async def ask_for_logs(client: Client, level: str) -> None:
             await client.session.send_request(request, EmptyResult)
 
 
-def take_results_as_they_are(client: Client) -> None:
+def accept_results_unchecked(client: Client) -> None:
     """Keep the SDK from throwing away a result whose structured part is not as promised, after listing all tools."""
     client.session.validate_tool_result = _taken_as_it_is  # type: ignore[method-assign]
 

@@ -45,7 +45,7 @@ class ServerCache:
         return said.get("legacy") is True and self._age(said, "since") < REPROBE_SECONDS
 
     def guess(self) -> bool:
-        """Open it as `is_legacy` says; that is a guess until it is `met`."""
+        """Open it as `is_legacy` says; that is a guess until it is `save`d."""
         self._guessed_at = time.monotonic() if self.is_legacy() else None
         return self._guessed_at is not None
 
@@ -80,7 +80,7 @@ class ServerCache:
                 continue
         return tuple(known)
 
-    def met(self, tools: Sequence[Tool], *, version: str, is_legacy: bool) -> None:
+    def save(self, tools: Sequence[Tool], *, version: str, is_legacy: bool) -> None:
         """Remember it: it is ready.
 
         Args:

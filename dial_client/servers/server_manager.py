@@ -10,7 +10,8 @@ from dial_client.background_tasks import BackgroundTasks
 from dial_client.errors import ConfigError, ServerStartError
 from dial_client.servers.client_capabilities import ClientCapabilities
 from dial_client.servers.connection import Connection
-from dial_client.servers.session import FRESH_SECONDS, Target
+from dial_client.servers.session import Target
+from dial_client.servers.session_calls import FRESH_SECONDS
 from dial_client.servers.status import ServerState, ServerStatus
 
 Connect = Callable[[str, Target, ClientCapabilities], Connection]
@@ -94,9 +95,9 @@ class ServerManager(Mapping[str, Connection]):
                 await _end(before)
             if self._nursery is not None:
                 connection.start(self._nursery)
-                await connection.ready()
+                await connection.wait_settled()
                 if before is not None:
-                    await connection.awake()
+                    await connection.wake()
         except BaseException:
             if before is None and self._connections.get(name) is connection:
                 await self.remove(name)
@@ -108,10 +109,10 @@ class ServerManager(Mapping[str, Connection]):
             raise ConfigError(f"there is no server {name!r}", hint=f"there are: {', '.join(self)}" if self else "")
         return self._connections[name]
 
-    async def ready(self) -> None:
+    async def wait_settled(self) -> None:
         """Wait until of every server it is known whether it can be used."""
         for connection in tuple(self.values()):
-            await connection.ready()
+            await connection.wait_settled()
 
     def require(self) -> None:
         """Insist on the servers without which there is no conversation.
@@ -124,11 +125,11 @@ class ServerManager(Mapping[str, Connection]):
             if settings is not None and settings.required and status.state is ServerState.FAILED:
                 raise ServerStartError(connection.name, status.error or "it did not start")
 
-    async def fresh(self) -> None:
+    async def wait_for_tools(self) -> None:
         """Wait until announced changes of tools are in, at most `FRESH_SECONDS`: good to do before a round."""
         with anyio.move_on_after(FRESH_SECONDS):
             for connection in tuple(self.values()):
-                await connection.fresh()
+                await connection.wait_for_tools()
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -138,7 +139,7 @@ class ServerManager(Mapping[str, Connection]):
             if status.state is ServerState.FAILED:
                 said.append(f"server {status.name!r} is not available: {status.error}")
             elif status.state is ServerState.RESTARTING:
-                said.append(f"server {status.name!r} is being started again: {status.error}")
+                said.append(f"server {status.name!r} is being restarted: {status.error}")
             said += [f"server {status.name!r}: {note}" for note in status.notes]
         return tuple(said)
 
@@ -160,7 +161,7 @@ class ServerManager(Mapping[str, Connection]):
             connection.stop()
         with anyio.CancelScope(shield=True):
             for connection in tuple(self.values()):
-                await connection.ended()
+                await connection.wait_ended()
 
 
 class AutoApproved(Mapping[str, tuple[str, ...]]):
@@ -183,4 +184,4 @@ class AutoApproved(Mapping[str, tuple[str, ...]]):
 async def _end(connection: Connection) -> None:
     connection.stop()
     with anyio.CancelScope(shield=True):
-        await connection.ended()
+        await connection.wait_ended()

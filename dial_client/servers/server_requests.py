@@ -59,7 +59,7 @@ _NO_WAY_BACK = re.compile(
 """What the SDKs of Python (2.3) and TypeScript (2.4) say, the one as an error, the other as a failed result."""
 
 
-class NoWayBack(Exception):
+class NeedsOlderProtocol(Exception):
     """A call failed because the server pushes its questions, which 2026-07-28 does not have."""
 
 
@@ -109,7 +109,7 @@ class ServerRequests:
         Raises:
             mcp.MCPError, pydantic.ValidationError: as the call does.
             ServerError: nobody has agreed to go there, or the host has no answer to what is asked.
-            NoWayBack: it failed because the server could not ask.
+            NeedsOlderProtocol: it failed because the server could not ask.
         """
         from mcp import MCPError
 
@@ -212,7 +212,7 @@ class ServerRequests:
         if name and not self.offers(name):
             raise ServerError(self._server, _UNANSWERED[name])
         if self.can_be_reopened:
-            raise NoWayBack
+            raise NeedsOlderProtocol
 
     def offers(self, name: str) -> bool:
         """Whether the host does this for its servers: ``elicitation``, ``sampling`` or ``roots``."""

@@ -34,8 +34,8 @@ class ServerStatus:
     name: str
     """As in the configuration."""
     state: ServerState
-    era: str | None = None
-    """The protocol version that was agreed upon."""
+    protocol_version: str | None = None
+    """The negotiated version of MCP (``2025-11-25``); None before the first connection, and kept after the last."""
     tools: tuple[str, ...] = ()
     """By the server's own names."""
     error: str | None = None
@@ -54,12 +54,25 @@ class ServerStatus:
     """What it calls itself; not unique."""
     server_version: str | None = None
 
+    @property
+    def why_unavailable(self) -> str:
+        """Why no call can be made now."""
+        return {
+            ServerState.FAILED: self.error or "it failed",
+            ServerState.RESTARTING: f"it is being restarted: {self.error or 'it died'}",
+            ServerState.STARTING: "it is still starting",
+            ServerState.SLEEPING: "it was not started yet",
+            ServerState.DISABLED: "it is disabled",
+            ServerState.STOPPED: "it was stopped",
+            ServerState.READY: "the connection was closed",
+        }[self.state]
+
     def to_dict(self) -> dict[str, Any]:
-        """Give JSON types only."""
+        """Return the status as JSON types."""
         return {
             "name": self.name,
             "state": self.state.value,
-            "era": self.era,
+            "protocol_version": self.protocol_version,
             "tools": list(self.tools),
             "error": self.error,
             "restarts": self.restarts,

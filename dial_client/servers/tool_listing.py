@@ -10,6 +10,7 @@ import anyio
 
 from dial_client.logs import get_logger
 from dial_client.servers.notifications import Listing, Notifications, changed_list
+from dial_client.servers.protocol_versions import is_modern
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -123,15 +124,15 @@ class ToolWatch:
             self._settled = anyio.Event()
             self._news_at = anyio.current_time()
 
-    def heard(self, message: object) -> None:
+    def on_message(self, message: object) -> None:
         """Take note of a message, of either era, that may be news of a list."""
         match changed_list(message):
             case Listing.TOOLS:
                 self.news()
             case Listing() as other:
-                self._others.listed(other)
+                self._others.mark_changed(other)
 
-    async def settled(self, within: float) -> None:
+    async def wait_until_read(self, within: float) -> None:
         """Wait until the tools that are known are those the server last gave news of.
 
         Ends at the latest `within` seconds behind the news: a server that does not answer must not hold up every round.
@@ -178,13 +179,13 @@ class ToolWatch:
                     if not (told.tools_list_changed or told.prompts_list_changed or told.resources_list_changed):
                         return
                     # Nobody tells what changed between the reading and now.
-                    self._others.listed(Listing.RESOURCES, Listing.PROMPTS)
+                    self._others.mark_changed(Listing.RESOURCES, Listing.PROMPTS)
                     if self._was_read and told.tools_list_changed:
                         self.news()
                     opened = True
                     async for event in changes:
                         pause = LISTEN_PAUSE
-                        self.heard(event)
+                        self.on_message(event)
             except (MCPError, ValueError, RuntimeError):
                 if not opened:
                     return
@@ -192,15 +193,8 @@ class ToolWatch:
             pause = min(2 * pause, LISTEN_PAUSE_MAX)
 
 
-def has_changes_to_tell(client: Client) -> bool:
+def has_list_changes(client: Client) -> bool:
     """Whether to listen for changes: a server of 2026-07-28 that does not say that it has none to tell."""
     has = client.server_capabilities
     told = any(one is not None and one.list_changed for one in (has.tools, has.resources, has.prompts))
     return is_modern(client.protocol_version) and (has.tools is None or told)
-
-
-def is_modern(version: str | None) -> bool:
-    """Whether this protocol version has neither handshake nor sessions (2026-07-28 and later)."""
-    from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-
-    return version in MODERN_PROTOCOL_VERSIONS

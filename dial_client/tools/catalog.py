@@ -20,7 +20,7 @@ from dial_client.messages import ToolSpec
 from dial_client.schema import provider_schema
 from dial_client.schema.argument_check import ArgumentCheck
 from dial_client.servers.connection import Connection
-from dial_client.servers.session import OnProgress
+from dial_client.servers.session_calls import OnProgress
 from dial_client.settings.config_types import ServerSettings
 from dial_client.text.safe_text import clean
 

@@ -16,14 +16,15 @@ from dial_client import call_context
 from dial_client.audit.call_audit import CallAudit, TurnAudit
 from dial_client.call_context import CallContext, Spend
 from dial_client.deadline import Deadline
-from dial_client.errors import ServerError, ServerGone
+from dial_client.errors import ServerError
 from dial_client.events import Emit, ToolCallFinished, ToolCallProgress, ToolCallStarted
 from dial_client.limits import Limits
 from dial_client.logs import get_logger
 from dial_client.messages import NO_OUTPUT, NOT_ALLOWED, Failure, ToolCallRequest, ToolCallResult, text_of
 from dial_client.schema import tool_arguments
 from dial_client.servers.connection import Connection
-from dial_client.servers.session import OnProgress
+from dial_client.servers.session_calls import OnProgress
+from dial_client.servers.session_errors import to_tool_error
 from dial_client.servers.tool_pins import definition, difference
 from dial_client.text.safe_text import safe
 from dial_client.tools import result_content
@@ -166,7 +167,7 @@ class ToolExecutor:
                 return None, refusal
             assert route is not None
             if isinstance(route.connection, Connection):
-                await route.connection.awake()
+                await route.connection.wake()
             now = self._catalog().routes.get(call.name)
             change = difference(definition(route.spec), definition(now.spec)) if now and now is not route else ""
             if not change:
@@ -238,12 +239,8 @@ async def _answer(call: ToolCallRequest, route: Route, on_progress: OnProgress) 
     try:
         answer = await route.connection.call(route.spec.tool, call.arguments, on_progress)
         content = result_content.content_of(answer, _broken_promise(answer, route))
-    except ServerGone as gone:
-        return ToolCallResult.failed(
-            call.id, Failure.SERVER, f"The server {gone.server!r} is not available: {gone.problem}"
-        )
     except ServerError as error:
-        return ToolCallResult.failed(call.id, Failure.SERVER, f"The call failed: {error.problem}")
+        return ToolCallResult.failed(call.id, Failure.SERVER, to_tool_error(error))
     except Exception as error:  # noqa: BLE001 - a mistake in one call must not take the others with it
         log.warning("tool_call_broke", tool=call.name, error=type(error).__name__)
         return ToolCallResult.failed(call.id, Failure.SERVER, f"The call failed: {type(error).__name__}.")

@@ -13,7 +13,7 @@ from dial_client.errors import ServerError
 from dial_client.messages import ToolSpec
 from dial_client.servers.connection import Connection
 from dial_client.servers.resources import Resource, Resources, ResourceTemplate
-from dial_client.servers.session import OnProgress
+from dial_client.servers.session_calls import OnProgress
 from dial_client.servers.status import ServerState
 from dial_client.text.safe_text import one_line
 from dial_client.tools.catalog import LIST_RESOURCES, READ_RESOURCE, Route

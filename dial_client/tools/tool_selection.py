@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from dial_client.limits import Limits
 from dial_client.messages import Content, Message, Role, ToolSpec, text_of
 from dial_client.servers.server_manager import ServerManager
-from dial_client.servers.session import OnProgress
+from dial_client.servers.session_calls import OnProgress
 from dial_client.tools import result_content
 from dial_client.tools.catalog import READ_RESULT, SEARCH_TOOLS, Catalog, Key, Route, catalog_of
 from dial_client.tools.resource_tools import ResourceTools

@@ -136,7 +136,7 @@ async def main(path: Path) -> int:
     async with DialClient(servers, callbacks=Callbacks(elicit=agree, login=Person())) as dial:
         status = dial.servers["it"]
         good = status.state is ServerState.READY
-        print(status.state, status.era, status.tools, status.error, file=sys.stderr)
+        print(status.state, status.protocol_version, status.tools, status.error, file=sys.stderr)
         for name, arguments in calls(dial) if dial.tools and SCENARIO not in NOT_CALLED else ():
             result = await dial.call(name, arguments)
             good = good and result.success

@@ -170,7 +170,9 @@ def test_tools_and_servers_are_listed(folder: Path) -> None:
     tools = json.loads(dial_chat(folder, "tools", "--json").stdout)
     assert [(tool["name"], tool["server"], tool["tool"]) for tool in tools] == [("echo", "raw", "echo")]
     servers = json.loads(dial_chat(folder, "servers", "--json").stdout)
-    assert [(server["name"], server["state"], server["era"]) for server in servers] == [("raw", "ready", "2025-11-25")]
+    assert [(server["name"], server["state"], server["protocol_version"]) for server in servers] == [
+        ("raw", "ready", "2025-11-25")
+    ]
     assert dial_chat(folder, "servers").stdout == "raw: ready, MCP 2025-11-25, 1 tools\n"
 
 

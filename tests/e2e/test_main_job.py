@@ -110,7 +110,7 @@ async def test_real_servers_of_both_eras_work_side_by_side(tmp_path: Path) -> No
             assert {name: status.state for name, status in dial.servers.items()} == dict.fromkeys(
                 servers, ServerState.READY
             )
-            eras = {name: status.era for name, status in dial.servers.items()}
+            eras = {name: status.protocol_version for name, status in dial.servers.items()}
             turn = await dial.run([Message.user("Use them all.")])
     assert eras == {
         "time": "2026-07-28",

@@ -71,7 +71,7 @@ async def test_a_server_that_is_ready_says_all_about_itself() -> None:
         assert server.status == ServerStatus(
             name="it",
             state=ServerState.READY,
-            era="2025-11-25",
+            protocol_version="2025-11-25",
             tools=("echo",),
             instructions="Hi.",
             server_name="raw",
@@ -111,11 +111,11 @@ async def test_a_server_that_will_not_leave_does_not_hold_up_the_news_that_it_fa
     server = Connection("it", raw("Refuses"), ClientCapabilities(lambda _, status: told.append(status.state)))
     server.start(nursery)
     with anyio.fail_after(LONG):
-        await server.ready()
+        await server.wait_settled()
     assert told == [ServerState.FAILED]
-    assert not server._ended.is_set()
+    assert not server.has_ended
     server.stop()
-    await server.ended()
+    await server.wait_ended()
     await nursery.aclose()
 
 
@@ -142,7 +142,7 @@ async def test_a_disabled_server_is_never_started() -> None:
 )
 async def test_the_era_is_the_newest_unless_one_is_asked_for(protocol: Protocol, era: str) -> None:
     async with connection(script("sdk.py", "stdio", protocol=protocol)) as server:
-        assert server.status.era == era
+        assert server.status.protocol_version == era
         assert await said(server, text="hello") == "hello"
 
 
@@ -154,7 +154,7 @@ async def test_a_server_without_a_handshake_may_leave_out_what_has_a_default() -
 
 async def test_a_server_in_this_process_needs_no_settings() -> None:
     async with connection(in_process()) as server:
-        assert (server.settings, server.status.era) == (None, "2026-07-28")
+        assert (server.settings, server.status.protocol_version) == (None, "2026-07-28")
         assert (server.status.server_name, server.status.instructions) == ("here", "Be kind.")
         assert await said(server, text="hello") == "hello"
 
@@ -192,7 +192,7 @@ async def test_servers_are_left_from_another_task_than_the_one_they_were_started
 
 async def _start(servers: ServerManager, nursery: BackgroundTasks) -> None:
     servers.start(nursery)
-    await servers.ready()
+    await servers.wait_settled()
 
 
 @pytest.mark.parametrize("target", [raw("Hangs"), raw("Server"), in_process()], ids=["starting", "ready", "here"])
@@ -226,7 +226,7 @@ async def test_a_call_in_flight_fails_when_its_server_ends(target: Target, how: 
         failed.append(caught.value)
 
     with anyio.fail_after(LONG):
-        await server.ready()
+        await server.wait_settled()
         async with anyio.create_task_group() as group:
             group.start_soon(calls)
             await anyio.wait_all_tasks_blocked()
@@ -234,7 +234,7 @@ async def test_a_call_in_flight_fails_when_its_server_ends(target: Target, how: 
                 server.stop()
             else:
                 await nursery.aclose()
-        await server.ended()
+        await server.wait_ended()
         await nursery.aclose()
     assert (len(failed), state(server)) == (1, ServerState.STOPPED)
 
@@ -360,7 +360,7 @@ async def test_tools_are_read_however_oddly_they_are_listed(behaviour: str, tool
 async def test_a_tool_announced_in_a_call_is_on_offer_after_it(target: Callable[[], Any], tool: str, era: str) -> None:
     async with connection(target()) as server:
         before = (server.revision, len(server.tools))
-        assert server.status.era == era
+        assert server.status.protocol_version == era
         await server.call(tool, {})
         await until(lambda: server.revision > before[0])
         assert len(server.tools) == before[1] + 1
@@ -370,7 +370,7 @@ async def test_whoever_wants_the_tools_fresh_waits_for_them() -> None:
     async with connections({"it": raw("Grows")}) as servers:
         await said(servers["it"])
         await anyio.wait_all_tasks_blocked()
-        await servers.fresh()
+        await servers.wait_for_tools()
         assert servers["it"].status.tools == ("echo", "tool1")
 
 

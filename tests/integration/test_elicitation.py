@@ -57,7 +57,7 @@ async def call(dial: DialClient, tool: str, **arguments: Any) -> ToolCallResult:
 async def test_a_question_over_stdio_is_answered_in_both_eras(era: str) -> None:
     person = Person(ElicitationAnswer("accept", {"yes": False}))
     async with DialClient({"shop": entry(era)}, callbacks=Callbacks(elicit=person)) as dial:
-        assert dial.servers["shop"].era == ERAS[era]
+        assert dial.servers["shop"].protocol_version == ERAS[era]
         result = await call(dial, "returns")
     assert result.content == "action='accept' data=Sure(yes=False)"
     [question] = person.asked
@@ -73,7 +73,7 @@ async def test_a_no_is_told_as_it_was_meant(era: str, action: str) -> None:
         {"shop": questions.make()}, callbacks=Callbacks(elicit=Person(ElicitationAnswer(action)))
     ) as dial:
         result = await call(dial, tool, **({"times": 1} if tool == "many" else {}))
-        assert dial.servers["shop"].era == ERAS[era]
+        assert dial.servers["shop"].protocol_version == ERAS[era]
     assert result.success
     assert action in str(result.content)
 
@@ -81,7 +81,7 @@ async def test_a_no_is_told_as_it_was_meant(era: str, action: str) -> None:
 async def test_a_server_that_pushes_its_questions_is_reopened_in_the_older_protocol_and_asked_again() -> None:
     person = Person(ElicitationAnswer("accept", {"gift": "yes please"}), ElicitationAnswer("accept", {"gift": True}))
     async with DialClient({"shop": entry()}, callbacks=Callbacks(elicit=person)) as dial:
-        assert dial.servers["shop"].era == "2026-07-28"
+        assert dial.servers["shop"].protocol_version == "2026-07-28"
         refused = await call(dial, "pushes")
         after = dial.servers["shop"]
         done = await call(dial, "pushes")
@@ -90,7 +90,12 @@ async def test_a_server_that_pushes_its_questions_is_reopened_in_the_older_proto
         refused.error
         == "The call failed: the server answered with an error: The host's answer does not fit the form (-32603)"
     )
-    assert (after.era, after.state, after.restarts, after.error) == ("2025-11-25", ServerState.READY, 0, None)
+    assert (after.protocol_version, after.state, after.restarts, after.error) == (
+        "2025-11-25",
+        ServerState.READY,
+        0,
+        None,
+    )
     assert done.content == "accept {'name': 'Ada', 'count': 1, 'gift': True}"
     assert later == after
     assert len(person.asked) == 2
@@ -105,7 +110,7 @@ async def test_a_server_that_cannot_be_reopened_goes_on_as_it_was(tmp_path: Path
         after = dial.servers["shop"]
     assert "no back-channel" in str(refused.error)
     assert again.error == refused.error
-    assert (after.era, after.state, after.restarts) == ("2026-07-28", ServerState.READY, 1)
+    assert (after.protocol_version, after.state, after.restarts) == ("2026-07-28", ServerState.READY, 1)
     assert len(person.asked) == 1
 
 
@@ -145,7 +150,7 @@ async def test_reopening_harms_no_call_that_is_under_way() -> None:
 async def test_a_server_whose_protocol_is_fixed_is_not_reopened(protocol: str) -> None:
     async with DialClient({"shop": entry(protocol)}, callbacks=Callbacks(elicit=Person(ACCEPT))) as dial:
         result = await call(dial, "pushes")
-        assert dial.servers["shop"].era == protocol
+        assert dial.servers["shop"].protocol_version == protocol
     assert "no back-channel" in str(result.error)
 
 
@@ -155,7 +160,7 @@ async def test_without_a_callback_the_call_fails_in_words_and_the_server_goes_on
     async with DialClient({"shop": entry(era)}) as dial:
         result = await call(dial, tool)
         assert (await call(dial, "plain")).content == "plain"
-        assert dial.servers["shop"].era == ERAS[era]
+        assert dial.servers["shop"].protocol_version == ERAS[era]
     unasked = "The call failed: it wants to ask the user something, and nobody is there to be asked"
     refused = "The call failed: the server answered with an error: Elicitation not supported (-32600)"
     assert result.error == (refused if (era, tool) == ("legacy", "pushes") else unasked)
@@ -215,7 +220,7 @@ async def test_the_time_a_person_takes_counts_against_nothing() -> None:
     ) as dial:
         returned = await dial.call("returns", {})
         pushed = await dial.call("many", {"times": 2})
-        assert dial.servers["shop"].era == "2025-11-25"
+        assert dial.servers["shop"].protocol_version == "2025-11-25"
     assert returned.content == "action='accept' data=Sure(yes=True)"
     assert pushed.content == "2 asked, at last: accept"
 
@@ -299,7 +304,7 @@ async def test_an_address_that_may_hide_where_it_leads_comes_with_a_warning(url:
 async def legacy(dial: DialClient) -> None:
     """Have a server in this process reopened in the older protocol."""
     await call(dial, "many", times=1)
-    assert dial.servers["shop"].era == "2025-11-25"
+    assert dial.servers["shop"].protocol_version == "2025-11-25"
 
 
 async def test_a_call_that_wants_an_address_opened_first_is_made_again_when_the_person_has_agreed() -> None:

@@ -138,7 +138,7 @@ def test_a_time_that_is_none_is_not_believed(since: Any, tmp_path: Path) -> None
     JsonCache(tmp_path).write(SERVER, {"legacy": True, "since": since, "written": since})
     memory = ServerCache(SERVER, JsonCache(tmp_path))
     assert not memory.is_legacy()
-    memory.met([], version="1", is_legacy=True)
+    memory.save([], version="1", is_legacy=True)
     assert memory.is_legacy()
 
 

@@ -41,13 +41,13 @@ async def restarts_between_two_calls(protocol: Protocol) -> int:
         nursery = await BackgroundTasks.open()
         server = Connection("it", web(f"{address}/mcp", protocol=protocol))
         server.start(nursery)
-        await server.ready()
+        await server.wait_settled()
         assert await said(server, text="one") == "one"
     with web_server("sdk.py", "http", port):
         assert await said(server, text="two") == "two"
         assert state(server) is ServerState.READY
         server.stop()
-        await server.ended()
+        await server.wait_ended()
     await nursery.aclose()
     return server.status.restarts
 
@@ -60,7 +60,7 @@ async def test_a_call_with_a_forgotten_session_is_carried_out_once(tmp_path: Pat
         nursery = await BackgroundTasks.open()
         server = Connection("it", web(f"{address}/mcp"))
         server.start(nursery)
-        await server.ready()
+        await server.wait_settled()
         assert await said(server, a=1) == '{"a": 1}'
     with web_server("raw_http.py", behaviour, port, str(calls)):
         results: list[str] = []
@@ -75,7 +75,7 @@ async def test_a_call_with_a_forgotten_session_is_carried_out_once(tmp_path: Pat
         assert server.status.restarts == 1
         assert (server.status.error or "").startswith("the server has forgotten the session")
         server.stop()
-        await server.ended()
+        await server.wait_ended()
     await nursery.aclose()
     assert calls.read_text().count("echo") == 6
 
@@ -91,7 +91,7 @@ async def test_a_call_waits_for_a_server_behind_a_url_that_is_away(
         nursery = await BackgroundTasks.open()
         server = Connection("it", web(f"{address}/mcp"))
         server.start(nursery)
-        await server.ready()
+        await server.wait_settled()
 
     async def call() -> None:
         results.append(await said(server, a=1))
@@ -103,7 +103,7 @@ async def test_a_call_waits_for_a_server_behind_a_url_that_is_away(
         with web_server("raw_http.py", "Sessions", port, str(tmp_path / "calls")):
             await until(lambda: results)
             server.stop()
-            await server.ended()
+            await server.wait_ended()
     await nursery.aclose()
     assert results == ['{"a": 1}']
 
@@ -118,7 +118,7 @@ async def test_a_url_that_was_given_up_comes_back_with_its_tools(
         nursery = await BackgroundTasks.open()
         server = Connection("it", web(f"{address}/mcp"))
         server.start(nursery)
-        await server.ready()
+        await server.wait_settled()
         assert state(server) is ServerState.READY
     with pytest.raises(ServerGone, match="cannot be reached"):
         await said(server)
@@ -128,5 +128,5 @@ async def test_a_url_that_was_given_up_comes_back_with_its_tools(
         await until(lambda: state(server) is ServerState.READY)
         assert await said(server, a=1) == '{"a": 1}'
         server.stop()
-        await server.ended()
+        await server.wait_ended()
     await nursery.aclose()

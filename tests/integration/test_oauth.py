@@ -135,7 +135,7 @@ async def test_without_a_person_more_rights_wait_for_the_next_login(server: Guar
         pass
     async with client(server) as dial:
         result = await dial.call("admin", {})
-        assert "it wants more rights (admin): run `dial-chat servers login docs`" in (result.error or "")
+        assert "it requires more scopes (admin): run `dial-chat servers login docs`" in (result.error or "")
         assert (await dial.call("echo", {})).success
     person = Person()
     async with client(server, person):

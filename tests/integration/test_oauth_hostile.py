@@ -11,7 +11,7 @@ import pytest
 from dial_client import DialClient, ServerState
 from dial_client.callbacks.server_callbacks import Callbacks
 from dial_client.errors import LoginFailed
-from dial_client.servers.oauth.url_policy import UrlPolicy, for_a_browser
+from dial_client.servers.oauth.url_policy import UrlPolicy, to_browser_url
 from tests.support.oauth_logins import Person, at_home
 from tests.support.servers.launch import raw
 from tests.support.servers.oauth_server import RESOURCE, WELL_KNOWN, Guarded, guarded
@@ -120,26 +120,26 @@ def server() -> Iterator[Guarded]:
 @pytest.mark.parametrize(
     ("odd", "words"),
     [
-        (elsewhere, "wants the login's code sent elsewhere"),
+        (elsewhere, "wants the login's code sent to another origin"),
         (without_pkce, "does not protect codes with PKCE"),
         (plain_pkce, "does not protect codes with PKCE"),
         (other_issuer, "issuer mismatch"),
-        (without_issuer, "does not say whom it is from (iss)"),
-        (without_metadata, "does not say that it protects codes with PKCE; if that is right, name its origin"),
+        (without_issuer, "names no issuer (iss)"),
+        (without_metadata, "does not announce PKCE; if that is right, name its origin"),
         (mixed_up, "iss mismatch"),
         (other_state, "belongs to another login"),
         (denies, "the login was refused: access_denied: go away"),
         (other_resource, "does not match"),
         (cloud_metadata, "leads into a private network: http://169.254.169.254/latest/meta-data/"),
-        (broken_address, "the login makes no sense"),
+        (broken_address, "the login cannot be understood"),
         (a_file, "leads to what is no web address"),
         (script, "does not say how to log in"),
-        (redirects, "does not say that it protects codes with PKCE"),
+        (redirects, "does not announce PKCE"),
         (huge, "answers with more than 1,048,576 bytes"),
         (babbles, "refuses the login: no"),
-        (gives_nothing, "answers with no token that can be used"),
-        (gives_a_header, "answers with no token that can be used"),
-        (never_content, "the server does not take the token"),
+        (gives_nothing, "returns no usable token"),
+        (gives_a_header, "returns no usable token"),
+        (never_content, "the server does not accept the token"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
@@ -165,7 +165,7 @@ async def test_a_server_that_always_wants_more_rights_gets_an_end(server: Guarde
     server.endless = lambda count: f"more-{count}"
     async with DialClient({"docs": {"url": server.url}}, callbacks=Callbacks(login=person)) as dial:
         errors = [(await dial.call("admin", {})).error or "" for _ in range(10)]
-        assert all("asks for more rights again and again" in error for error in errors)
+        assert all("requires more scopes again and again" in error for error in errors)
         assert (await dial.call("echo", {})).success
     assert len(person.asked) <= 6
 
@@ -202,7 +202,7 @@ async def test_the_user_can_vouch_for_another_origin(server: Guarded) -> None:
 )
 async def test_a_public_server_leads_to_public_and_encrypted_places_only(url: str) -> None:
     with pytest.raises(LoginFailed):
-        await UrlPolicy("https://1.1.1.1/mcp").admit(url)
+        await UrlPolicy("https://1.1.1.1/mcp").resolve_allowed(url)
 
 
 @pytest.mark.parametrize(
@@ -215,15 +215,15 @@ async def test_a_public_server_leads_to_public_and_encrypted_places_only(url: st
     ],
 )
 async def test_a_server_leads_no_further_inside_than_it_lies_itself(server: str, url: str) -> None:
-    assert await UrlPolicy(server).admit(url)
+    assert await UrlPolicy(server).resolve_allowed(url)
 
 
 async def test_the_user_can_vouch_for_a_private_place() -> None:
-    assert await UrlPolicy("https://1.1.1.1/mcp", ("https://10.0.0.1",)).admit("https://10.0.0.1/authorize")
+    assert await UrlPolicy("https://1.1.1.1/mcp", ("https://10.0.0.1",)).resolve_allowed("https://10.0.0.1/authorize")
 
 
-def test_an_address_for_a_browser_has_nothing_for_a_shell_in_it() -> None:
-    url = for_a_browser("https://a.example/x?a=$(touch /tmp/x)&b=`id`;\"'\\|<>\x1b[2J\n^")
+def test_an_address_to_browser_url_has_nothing_for_a_shell_in_it() -> None:
+    url = to_browser_url("https://a.example/x?a=$(touch /tmp/x)&b=`id`;\"'\\|<>\x1b[2J\n^")
     assert not set(url) & set("$()`;\"'\\|<>\x1b\n^ ")
     assert url.startswith("https://a.example/x?a=")
 
@@ -231,4 +231,4 @@ def test_an_address_for_a_browser_has_nothing_for_a_shell_in_it() -> None:
 @pytest.mark.parametrize("url", ["javascript:alert(1)", "file:///etc/passwd", "https://user:pass@a.example/", "data:x"])
 def test_no_other_address_is_opened(url: str) -> None:
     with pytest.raises(LoginFailed):
-        for_a_browser(url)
+        to_browser_url(url)

@@ -12,10 +12,10 @@ from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPC
 from dial_client.servers.notifications import Notifications
 from dial_client.servers.tool_listing import ToolWatch
 from dial_client.servers.transports import jsonrpc_lines
-from dial_client.servers.transports.jsonrpc_lines import answer_in, messages_in
+from dial_client.servers.transports.jsonrpc_lines import find_response, parse_messages
 from dial_client.servers.transports.rate_limit import BURST, RateLimiter
-from dial_client.servers.transports.response_repair import MAX_BLOCKS, ResponseRepairer, mend_content
-from dial_client.servers.transports.stderr_tail import MAX_LINES, StderrTail, telling_line
+from dial_client.servers.transports.response_repair import MAX_BLOCKS, ResponseRepairer, repair_content
+from dial_client.servers.transports.stderr_tail import MAX_LINES, StderrTail, find_error_line
 from tests.support.fakes import virtual_time
 
 PROGRESS = "notifications/progress"
@@ -27,29 +27,29 @@ def notification(method: str, **params: Any) -> JSONRPCNotification:
 
 def test_a_flood_is_dropped_with_one_note_and_nothing_else_with_it() -> None:
     notes: list[str] = []
-    sieve = RateLimiter(notes.append)
-    passed = [sieve.passes(notification(PROGRESS, progressToken=1, progress=n)) for n in range(100 * BURST)]
+    limiter = RateLimiter(notes.append)
+    passed = [limiter.allows(notification(PROGRESS, progressToken=1, progress=n)) for n in range(100 * BURST)]
     assert all(passed[:BURST])
     assert passed.count(True) < 2 * BURST
     assert set(notes) == {"it sends a flood of progress; some of them are dropped"}
-    assert sieve.passes(notification("notifications/tools/list_changed"))
-    assert sieve.passes(JSONRPCRequest(jsonrpc="2.0", id=1, method="ping"))
+    assert limiter.allows(notification("notifications/tools/list_changed"))
+    assert limiter.allows(JSONRPCRequest(jsonrpc="2.0", id=1, method="ping"))
 
 
 def test_no_answer_is_ever_dropped() -> None:
-    sieve = RateLimiter(lambda _: None)
-    assert all(sieve.passes(JSONRPCResponse(jsonrpc="2.0", id=n, result={})) for n in range(10 * BURST))
+    limiter = RateLimiter(lambda _: None)
+    assert all(limiter.allows(JSONRPCResponse(jsonrpc="2.0", id=n, result={})) for n in range(10 * BURST))
 
 
 def test_methods_nobody_knows_are_one_flood() -> None:
-    sieve = RateLimiter(lambda _: None)
-    passed = [sieve.passes(notification(f"no/{number}")) for number in range(10 * BURST)]
+    limiter = RateLimiter(lambda _: None)
+    passed = [limiter.allows(notification(f"no/{number}")) for number in range(10 * BURST)]
     assert passed.count(True) < 2 * BURST
 
 
 @pytest.mark.parametrize("about", [{"progress": 10**400}, {"progress": 1, "total": -(10**400)}])
 def test_progress_the_sdk_would_break_at_is_dropped(about: dict[str, Any]) -> None:
-    assert not RateLimiter(lambda _: None).passes(notification(PROGRESS, progressToken=1, **about))
+    assert not RateLimiter(lambda _: None).allows(notification(PROGRESS, progressToken=1, **about))
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_progress_the_sdk_would_break_at_is_dropped(about: dict[str, Any]) -> No
     ],
 )
 def test_an_answer_that_cannot_be_read_fails_its_request_at_once(line: bytes, number: int) -> None:
-    (message,) = messages_in(line)
+    (message,) = parse_messages(line)
     assert isinstance(message.message, JSONRPCError)
     assert (message.message.id, message.message.error.message) == (number, "the answer is not valid JSON")
 
@@ -77,7 +77,7 @@ def test_an_answer_that_cannot_be_read_fails_its_request_at_once(line: bytes, nu
     ],
 )
 def test_what_may_be_no_answer_fails_no_request(line: bytes) -> None:
-    assert messages_in(line) == []
+    assert parse_messages(line) == []
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_what_may_be_no_answer_fails_no_request(line: bytes) -> None:
     ],
 )
 def test_over_http_there_is_no_doubt_whose_answer_it_is(body: Any, result: Any) -> None:
-    answer = json.loads(answer_in(json.dumps(body).encode(), 5))
+    answer = json.loads(find_response(json.dumps(body).encode(), 5))
     assert answer["id"] == 5
     assert answer.get("result") == result
     assert ("error" in answer) is (result is None)
@@ -99,12 +99,12 @@ def test_over_http_there_is_no_doubt_whose_answer_it_is(body: Any, result: Any) 
 
 def test_an_answer_that_needs_no_mending_is_left_as_it_is() -> None:
     body = b'{"jsonrpc":"2.0","id":5,"result":{"content":[]}}\n'
-    assert answer_in(body, 5) is body
+    assert find_response(body, 5) is body
 
 
 def test_a_result_of_far_too_many_blocks_is_cut_with_a_word() -> None:
     result: dict[str, Any] = {"content": [{"type": "text", "text": "x"}] * (MAX_BLOCKS + 3)}
-    mend_content(result, "2026-07-28")
+    repair_content(result, "2026-07-28")
     assert len(result["content"]) == MAX_BLOCKS + 1
     assert result["content"][-1]["text"] == "[3 more blocks were left out]"
 
@@ -133,9 +133,9 @@ def test_a_resource_or_a_prompt_of_far_too_many_parts_is_cut_with_a_word(
     method: str, result: dict[str, Any], last: dict[str, Any]
 ) -> None:
     mender = ResponseRepairer(lambda _: None)
-    mender.sent(JSONRPCRequest(jsonrpc="2.0", id=1, method=method))
+    mender.record_sent(JSONRPCRequest(jsonrpc="2.0", id=1, method=method))
     answer = JSONRPCResponse(jsonrpc="2.0", id=1, result=result)
-    mender.received(answer)
+    mender.repair(answer)
     (items,) = (value for name, value in answer.result.items() if name in ("contents", "messages"))
     assert len(items) == MAX_BLOCKS + 1
     assert items[-1] == last
@@ -156,7 +156,7 @@ async def test_news_that_is_never_followed_holds_up_one_round_and_no_more() -> N
     watch.news()
     began = anyio.current_time()
     for _ in range(3):
-        await watch.settled(2.0)
+        await watch.wait_until_read(2.0)
         assert anyio.current_time() - began == pytest.approx(2.0)
 
 
@@ -191,7 +191,7 @@ PYTHON = "Traceback (most recent call last):\n  File x\nValueError: the key is m
     ],
 )
 def test_of_the_last_words_of_a_program_those_count_that_say_what_is_wrong(text: str, telling: str) -> None:
-    assert telling_line(tuple(line for line in text.splitlines() if line.strip())) == telling
+    assert find_error_line(tuple(line for line in text.splitlines() if line.strip())) == telling
     tail = StderrTail()
     tail.feed(text.encode())
     assert tail.last == telling

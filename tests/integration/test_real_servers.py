@@ -134,7 +134,7 @@ async def all_called(
 
 
 def pid_of(dial: DialClient, tool: str) -> int:
-    life = dial.tool_name_client_map[tool]._life
-    assert life is not None
-    pid: int = life._link._process.pid  # type: ignore[union-attr]
+    session = dial.tool_name_client_map[tool]._supervisor.session
+    assert session is not None
+    pid: int = session._transport._process.pid  # type: ignore[union-attr]
     return pid

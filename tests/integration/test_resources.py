@@ -85,7 +85,7 @@ async def test_a_server_without_resources_or_prompts_has_empty_lists(bare: Calla
 @pytest.mark.parametrize(("era", "version"), [("legacy", "2025-11-25"), ("modern", "2026-07-28")])
 async def test_of_a_list_only_what_is_malformed_is_left_out(era: str, version: str) -> None:
     async with DialClient({"odd": script("odd_lists.py", era)}) as dial:
-        assert dial.servers["odd"].era == version
+        assert dial.servers["odd"].protocol_version == version
         assert [one.name for one in await dial.resources.list("odd")] == ["good"]
         assert [one.name for one in await dial.resources.templates("odd")] == ["good"]
         assert [one.name for one in await dial.prompts.list("odd")] == ["good"]

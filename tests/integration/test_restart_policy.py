@@ -19,7 +19,6 @@ from dial_client.servers.restart_policy import (
     MAX_PAUSE,
     Exit,
     ExitKind,
-    RestartDecision,
     RestartPolicy,
 )
 from dial_client.servers.status import ServerState
@@ -38,13 +37,16 @@ kill_9 = pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL
 # When, and how often
 
 
-def restarts(life_times: Iterator[float], supervisor: RestartPolicy, most: int = 50) -> list[float | None]:
-    """Give the pauses before the lives of a server: how long each lives is given, in seconds."""
+def died(ready_at: float) -> Exit:
+    return Exit(ExitKind.DIED, "it died", ready_at)
+
+
+def restarts(durations: Iterator[float], policy: RestartPolicy, most: int = 50) -> list[float | None]:
+    """Return the pauses between the sessions of a server that last so many seconds each."""
     now, pauses = 0.0, list[float | None]()
-    for life in life_times:
-        supervisor.came_up(now)
-        now += life
-        pauses.append(pause := supervisor.after(DIED, now).pause)
+    for duration in durations:
+        now += duration
+        pauses.append(pause := policy.after(died(now - duration), now).pause)
         if pause is None or len(pauses) == most:
             break
         now += pause
@@ -61,53 +63,50 @@ def test_pauses_grow_and_are_jittered_and_bounded() -> None:
 
 
 def test_a_server_that_lived_for_a_minute_begins_anew() -> None:
-    life_times = iter([20.0, 20.0, 20.0, 61.0, 20.0])
-    assert [bool(pause) for pause in restarts(life_times, RestartPolicy())] == [False, True, True, False, True]
+    durations = iter([20.0, 20.0, 20.0, 61.0, 20.0])
+    assert [bool(pause) for pause in restarts(durations, RestartPolicy())] == [False, True, True, False, True]
 
 
 def test_five_deaths_within_a_minute_are_the_end() -> None:
-    supervisor = RestartPolicy()
-    assert len(restarts(iter([0.1] * 50), supervisor)) == MAX_DEATHS == 5
-    assert restarts(iter([61.0] * 50), supervisor) == [0.0] * 50, "somebody else may start it anew"
+    policy = RestartPolicy()
+    assert len(restarts(iter([0.1] * 50), policy)) == MAX_DEATHS == 5
+    assert restarts(iter([61.0] * 50), policy) == [0.0] * 50, "somebody else may start it anew"
     assert None not in restarts(iter([20.0] * 50), RestartPolicy())
 
 
 def test_a_server_that_never_became_ready_is_left_alone() -> None:
-    verdict = RestartPolicy().after(DIED, 1.0)
-    assert (verdict.state, verdict.error, verdict.pause) == (ServerState.FAILED, "it died", None)
+    decision = RestartPolicy().after(DIED, 1.0)
+    assert (decision.state, decision.error, decision.pause) == (ServerState.FAILED, "it died", None)
 
 
 def test_starts_that_come_to_nothing_end_too_however_long_they_take() -> None:
-    supervisor, now, verdicts = RestartPolicy(), 0.0, list[RestartDecision]()
-    supervisor.came_up(now)
-    while not verdicts or verdicts[-1].pause is not None:
-        verdicts.append(supervisor.after(DIED, now))
+    policy, now = RestartPolicy(), 0.0
+    decisions = [policy.after(died(ready_at=now), now)]
+    while decisions[-1].pause is not None:
         now += 90.0
-    assert len(verdicts) == 1 + MAX_DEATHS
-    assert verdicts[-1].error == "it is given up after 5 starts in vain: it died"
+        decisions.append(policy.after(DIED, now))
+    assert len(decisions) == 1 + MAX_DEATHS
+    assert decisions[-1].error == "it is given up after 5 failed starts: it died"
 
 
 @pytest.mark.parametrize("was_ready", [False, True])
 def test_a_wrong_configuration_is_not_tried_again(was_ready: bool) -> None:
-    supervisor = RestartPolicy()
-    if was_ready:
-        supervisor.came_up(0.0)
-    verdict = supervisor.after(Exit(ExitKind.MISCONFIGURED, "no such command"), 1.0)
-    assert (verdict.state, verdict.pause) == (ServerState.FAILED, None)
+    ready_at = 0.0 if was_ready else None
+    decision = RestartPolicy().after(Exit(ExitKind.MISCONFIGURED, "no such command", ready_at), 1.0)
+    assert (decision.state, decision.pause) == (ServerState.FAILED, None)
 
 
 def test_a_url_nobody_answers_at_is_tried_a_few_times_more_and_anew_once_it_was_there() -> None:
-    supervisor = RestartPolicy()
+    policy = RestartPolicy()
     for _ in range(2):
-        verdicts = [supervisor.after(GONE, 0.0) for _ in range(len(LATER) + 1)]
-        assert {verdict.state for verdict in verdicts} == {ServerState.FAILED}
-        for pause, verdict in zip(LATER, verdicts, strict=False):
-            assert verdict.pause is not None
-            assert 0.75 * pause <= verdict.pause <= pause
-        assert verdicts[-1].pause is None
-        assert all(one <= two for one, two in pairwise(LATER))
-        supervisor.came_up(100.0)
-        supervisor.after(Exit(ExitKind.MISCONFIGURED), 200.0)
+        decisions = [policy.after(GONE, 0.0) for _ in range(len(LATER) + 1)]
+        assert {decision.state for decision in decisions} == {ServerState.FAILED}
+        for pause, decision in zip(LATER, decisions, strict=False):
+            assert decision.pause is not None
+            assert 0.75 * pause <= decision.pause <= pause
+        assert decisions[-1].pause is None
+        assert all(shorter <= longer for shorter, longer in pairwise(LATER))
+        policy.after(Exit(ExitKind.MISCONFIGURED, "", ready_at=100.0), 200.0)
 
 
 @virtual_time

@@ -38,7 +38,7 @@ def files(folder: Path) -> list[Path]:
     return sorted(folder.iterdir())
 
 
-# --- the drawer -------------------------------------------------------------------------------------
+# --- the cache -------------------------------------------------------------------------------------
 
 OTHERS = {
     "command": replace(CLOCK, command="other"),
@@ -67,7 +67,7 @@ def test_a_server_is_the_same_whatever_it_is_called_and_however_it_is_used(same:
 
 def test_no_secret_is_written(tmp_path: Path) -> None:
     server = replace(CLOCK, args=("--token", "hunter22"), headers={"Authorization": "Bearer t0ken"})
-    memory(tmp_path, server).met(TOOLS, version="1", is_legacy=True)
+    memory(tmp_path, server).save(TOOLS, version="1", is_legacy=True)
     [path] = files(tmp_path)
     assert not [word for word in ("s3cr3t", "hunter22", "t0ken") if word in path.read_text() + path.name]
 
@@ -76,7 +76,7 @@ def test_no_secret_is_written(tmp_path: Path) -> None:
 def test_what_is_remembered_is_its_owners_only(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        memory(tmp_path / "new").met(TOOLS, version="1", is_legacy=True)
+        memory(tmp_path / "new").save(TOOLS, version="1", is_legacy=True)
     finally:
         os.umask(before)
     [file] = files(tmp_path / "new")
@@ -99,7 +99,7 @@ def test_a_file_that_cannot_be_read_is_as_good_as_none(tmp_path: Path, garbage: 
     (tmp_path / f"{identity(CLOCK)}.json").write_bytes(garbage)
     known = memory(tmp_path)
     assert (known.is_legacy(), known.tools()) == (False, None)
-    known.met(TOOLS, version="1", is_legacy=True)
+    known.save(TOOLS, version="1", is_legacy=True)
     assert (known.is_legacy(), known.tools()) == (True, TOOLS), "and it is replaced"
 
 
@@ -119,7 +119,7 @@ def test_what_is_odd_in_a_file_is_not_believed(tmp_path: Path, said: dict[str, A
     JsonCache(tmp_path).write(CLOCK, said)
     known = memory(tmp_path)
     assert (known.is_legacy(), known.tools()) == (False, None)
-    known.met(TOOLS, version="1", is_legacy=True)
+    known.save(TOOLS, version="1", is_legacy=True)
     assert known.is_legacy()
 
 
@@ -133,7 +133,7 @@ def test_a_tool_that_cannot_be_read_costs_no_other(tmp_path: Path) -> None:
 def test_a_disk_that_cannot_be_written_harms_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     known = memory(tmp_path / "file" / "below")
-    known.met(TOOLS, version="1", is_legacy=True)
+    known.save(TOOLS, version="1", is_legacy=True)
     assert not known.guess()
     assert not known.was_wrong(LONG)
     assert (known.is_legacy(), known.tools()) == (False, None)
@@ -143,25 +143,25 @@ def test_the_folder_is_bounded_and_the_oldest_goes_first(tmp_path: Path, monkeyp
     monkeypatch.setattr(json_cache, "MAX_FILES", 3)
     servers = [replace(CLOCK, command=f"server{n}") for n in range(5)]
     for age, server in enumerate(servers):
-        memory(tmp_path, server).met(TOOLS, version="1", is_legacy=True)
+        memory(tmp_path, server).save(TOOLS, version="1", is_legacy=True)
         os.utime(tmp_path / f"{identity(server)}.json", (age, age))
     assert [memory(tmp_path, server).is_legacy() for server in servers] == [False, False, True, True, True]
 
 
 def test_tools_too_large_to_be_kept_cost_only_themselves(tmp_path: Path) -> None:
     known = memory(tmp_path)
-    known.met([tool_named("big", description="x" * MAX_BYTES)], version="1", is_legacy=True)
+    known.save([tool_named("big", description="x" * MAX_BYTES)], version="1", is_legacy=True)
     assert (known.is_legacy(), known.tools()) == (True, None)
 
 
 WRITER = """
 import sys
-from dial_client.servers.drawer import Drawer
-from dial_client.settings.entries import ServerSettings, Transport
-drawer, server = Drawer(sys.argv[1]), ServerSettings("it", Transport.STDIO, "it")
+from dial_client.servers.json_cache import JsonCache
+from dial_client.settings.config_types import ServerSettings, Transport
+cache, server = JsonCache(sys.argv[1]), ServerSettings("it", Transport.STDIO, "it")
 for n in range(100):
-    assert drawer.write(server, {"by": sys.argv[2], "n": n, "text": sys.argv[2] * 50_000})
-    said = drawer.read(server)
+    assert cache.write(server, {"by": sys.argv[2], "n": n, "text": sys.argv[2] * 50_000})
+    said = cache.read(server)
     assert set(said["text"]) == {said["by"]}, "half of one, half of the other"
 """
 
@@ -179,32 +179,32 @@ def test_several_programs_that_write_at_once_spoil_nothing(tmp_path: Path) -> No
 
 
 def test_a_legacy_server_is_asked_for_the_newer_era_again_after_a_week(tmp_path: Path) -> None:
-    memory(tmp_path, at=1_000.0).met(TOOLS, version="1", is_legacy=True)
+    memory(tmp_path, at=1_000.0).save(TOOLS, version="1", is_legacy=True)
     last = 1_000.0 + REPROBE_SECONDS
     assert memory(tmp_path, at=last - 1).is_legacy()
-    memory(tmp_path, at=last - 1).met(TOOLS, version="1", is_legacy=True)
+    memory(tmp_path, at=last - 1).save(TOOLS, version="1", is_legacy=True)
     assert not memory(tmp_path, at=last).is_legacy(), "being used does not make it younger"
 
 
 def test_a_server_that_was_upgraded_is_asked_the_next_time(tmp_path: Path) -> None:
-    memory(tmp_path).met(TOOLS, version="1", is_legacy=True)
-    memory(tmp_path).met(TOOLS, version="2", is_legacy=True)
+    memory(tmp_path).save(TOOLS, version="1", is_legacy=True)
+    memory(tmp_path).save(TOOLS, version="2", is_legacy=True)
     assert not memory(tmp_path).is_legacy()
-    memory(tmp_path).met(TOOLS, version="2", is_legacy=True)
+    memory(tmp_path).save(TOOLS, version="2", is_legacy=True)
     assert memory(tmp_path).is_legacy()
 
 
 def test_an_era_that_was_chosen_by_hand_is_not_remembered(tmp_path: Path) -> None:
-    memory(tmp_path, replace(CLOCK, protocol=Protocol.LEGACY)).met(TOOLS, version="1", is_legacy=True)
+    memory(tmp_path, replace(CLOCK, protocol=Protocol.LEGACY)).save(TOOLS, version="1", is_legacy=True)
     assert not memory(tmp_path).is_legacy()
 
 
 def test_what_is_known_already_is_not_written_again(tmp_path: Path) -> None:
-    memory(tmp_path, at=1_000.0).met(TOOLS, version="1", is_legacy=True)
+    memory(tmp_path, at=1_000.0).save(TOOLS, version="1", is_legacy=True)
     before = files(tmp_path)[0].read_text()
-    memory(tmp_path, at=2_000.0).met(TOOLS, version="1", is_legacy=True)
+    memory(tmp_path, at=2_000.0).save(TOOLS, version="1", is_legacy=True)
     assert files(tmp_path)[0].read_text() == before
-    memory(tmp_path, at=1_000.0 + 2 * 24 * 3600).met(TOOLS, version="1", is_legacy=True)
+    memory(tmp_path, at=1_000.0 + 2 * 24 * 3600).save(TOOLS, version="1", is_legacy=True)
     assert json.loads(files(tmp_path)[0].read_text())["written"] > 1_000.0, "but it is kept from growing old"
 
 
@@ -214,11 +214,11 @@ async def era_of(server: ServerSettings, folder: Path | None) -> str | None:
         async with DialClient({"it": server}, cache_dir=folder or False) as dial:
             assert dial.servers["it"].state is ServerState.READY, dial.servers["it"].error
             assert dial.servers["it"].restarts == 0
-            return dial.servers["it"].era
+            return dial.servers["it"].protocol_version
 
 
 def test_a_guess_that_was_wrong_is_made_once(tmp_path: Path) -> None:
-    memory(tmp_path).met(TOOLS, version="1", is_legacy=True)
+    memory(tmp_path).save(TOOLS, version="1", is_legacy=True)
     known = memory(tmp_path)
     assert (known.guess(), known.was_wrong(LONG), known.was_wrong(LONG)) == (True, True, False)
     assert not memory(tmp_path).guess()
@@ -226,7 +226,7 @@ def test_a_guess_that_was_wrong_is_made_once(tmp_path: Path) -> None:
 
 
 def test_a_guess_that_used_up_the_time_to_start_is_made_good_the_next_time(tmp_path: Path) -> None:
-    memory(tmp_path).met(TOOLS, version="1", is_legacy=True)
+    memory(tmp_path).save(TOOLS, version="1", is_legacy=True)
     known = memory(tmp_path)
     assert (known.guess(), known.was_wrong(0.0)) == (True, False)
     assert not memory(tmp_path).guess()

@@ -72,7 +72,7 @@ async def test_the_embedding_program_answers_for_a_model(tool: str, answer: Any)
 
     async with DialClient({"shop": questions.make()}, callbacks=Callbacks(sample=sample)) as dial:
         said = await called(dial, tool)
-        assert dial.servers["shop"].era == ("2025-11-25" if tool == "samples" else "2026-07-28")
+        assert dial.servers["shop"].protocol_version == ("2025-11-25" if tool == "samples" else "2026-07-28")
     assert "A word." in said
     [request] = asked
     assert (request.server, request.max_tokens, request.tools) == ("shop", 50, (tool,))

@@ -231,7 +231,7 @@ async def test_a_command_that_has_vanished_is_not_tried_again(tmp_path: Path) ->
 async def test_a_server_that_was_never_ready_is_started_once(tmp_path: Path) -> None:
     (tmp_path / "a life before").touch()
     async with connection(raw("LivesOnce", "--folder", tmp_path)) as server:
-        await server.ended()
+        await server.wait_ended()
         assert (state(server), server.status.restarts) == (ServerState.FAILED, 0)
     assert lives(tmp_path) == 2
 
@@ -247,7 +247,7 @@ async def test_leaving_does_not_wait_for_a_pause_and_ends_the_calls_that_do(tmp_
     nursery = await BackgroundTasks.open()
     servers = ServerManager({"it": raw("LivesOnce", "--folder", tmp_path)})
     servers.start(nursery)
-    await servers.ready()
+    await servers.wait_settled()
 
     async def call() -> None:
         with pytest.raises(ServerGone) as caught:
@@ -276,12 +276,12 @@ async def test_a_call_that_waits_does_not_wait_for_the_end_of_a_server_that_will
     nursery = await BackgroundTasks.open()
     server = Connection("it", raw("ClosesItsPipes"))
     server.start(nursery)
-    await server.ready()
+    await server.wait_settled()
 
     async def call() -> None:
         with pytest.raises(ServerGone, match="it was stopped"):
             await said(server, which="input")
-        assert not server._ended.is_set()
+        assert not server.has_ended
 
     with pytest.raises(ServerGone, match="closed its output"):
         await said(server, which="output")
@@ -289,7 +289,7 @@ async def test_a_call_that_waits_does_not_wait_for_the_end_of_a_server_that_will
         group.start_soon(call)
         await anyio.wait_all_tasks_blocked()
         server.stop()
-    await server.ended()
+    await server.wait_ended()
     await nursery.aclose()
 
 
@@ -298,13 +298,13 @@ async def test_leaving_in_the_midst_of_a_restart_ends_it(tmp_path: Path) -> None
     nursery = await BackgroundTasks.open()
     server = Connection("it", raw("LivesOnce", "--folder", tmp_path, "--hangs", startup_timeout=100 * LONG))
     server.start(nursery)
-    await server.ready()
+    await server.wait_settled()
     with anyio.fail_after(LONG):
         with pytest.raises(ServerGone, match="out of cheese"):
             await said(server)
         await until(lambda: server.status.stderr == ("the port is taken",))
         server.stop()
-        await server.ended()
+        await server.wait_ended()
         await nursery.aclose()
     assert (state(server), lives(tmp_path)) == (ServerState.STOPPED, 2)
 
@@ -316,7 +316,7 @@ async def test_a_restart_that_hangs_ends_and_so_do_the_calls_that_wait_for_it(
     async with connection(raw("LivesOnce", "--folder", tmp_path, "--hangs")) as server:
         for module in (session, dial_client.servers.connection):
             monkeypatch.setattr(module, "startup_seconds", lambda _: 0.5)
-        for problem in ("out of cheese", r"it is being started again: (not ready within 0.5 seconds|.*SIGKILL)"):
+        for problem in ("out of cheese", r"it is being restarted: (not ready within 0.5 seconds|.*SIGKILL)"):
             with pytest.raises(ServerGone, match=problem):
                 await said(server)
         await until(lambda: "not ready within 0.5 seconds" in (server.status.error or ""))

@@ -21,7 +21,7 @@ from mcp_types import JSONRPCError, JSONRPCResponse
 from dial_client.errors import ServerGone, ServerStartError
 from dial_client.servers.status import ServerState
 from dial_client.servers.transports.environment import child_environment, find_program
-from dial_client.servers.transports.jsonrpc_lines import LineSplitter, LineTooLong, messages_in
+from dial_client.servers.transports.jsonrpc_lines import LineSplitter, LineTooLong, parse_messages
 from dial_client.servers.transports.server_process import ServerProcess
 from dial_client.servers.transports.stderr_tail import MAX_LINE_BYTES, MAX_LINES, StderrTail
 from dial_client.servers.transports.stdio import StdioTransport
@@ -199,14 +199,14 @@ ANSWER = b'{"jsonrpc": "2.0", "id": 1, "result": {"a": 1}}'
     ],
 )
 def test_messages_are_found_in_whatever_a_server_writes(line: bytes, results: list[Any]) -> None:
-    found = [message.message for message in messages_in(line)]
+    found = [message.message for message in parse_messages(line)]
     assert [message.result for message in found if isinstance(message, JSONRPCResponse)] == results
     assert len(found) == len(results)
 
 
 @pytest.mark.parametrize("line", [b'{"id": 3, "result": 5}', b'{"id": 3, "error": {}}', b'{"id": 3}'])
 def test_an_answer_that_is_no_json_rpc_fails_its_request(line: bytes) -> None:
-    (message,) = messages_in(line)
+    (message,) = parse_messages(line)
     assert isinstance(message.message, JSONRPCError)
     assert message.message.id == 3
 
@@ -223,7 +223,7 @@ async def test_words_on_standard_output_are_skipped_with_one_note() -> None:
 @anywhere
 async def test_a_missing_line_feed_costs_no_message() -> None:
     async with connection(raw("NoNewline")) as server:
-        assert server.status.era == "2025-11-25"
+        assert server.status.protocol_version == "2025-11-25"
         assert await said(server) == "the end"
 
 
@@ -276,7 +276,7 @@ async def test_a_message_beyond_the_limit_ends_the_connection_with_the_reason() 
             assert not (await client.call_tool("echo", {"size": 90_000})).is_error
             with pytest.raises(MCPError, match="Connection closed"):
                 await client.call_tool("echo", {"size": 200_000})
-        assert await transport.last_words() == "the server sent a message of more than 100,000 bytes"
+        assert await transport.explain_end() == "the server sent a message of more than 100,000 bytes"
 
 
 @anywhere
@@ -354,7 +354,7 @@ def test_processes_nobody_stopped_end_with_the_interpreter(tmp_path: Path) -> No
 @anywhere
 async def test_the_sdks_own_server_speaks_over_it_too() -> None:
     async with connection(script("sdk.py", "stdio")) as server:
-        assert server.status.era == "2026-07-28"
+        assert server.status.protocol_version == "2026-07-28"
         assert await said(server, text="hello") == "hello"
 
 

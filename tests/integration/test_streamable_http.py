@@ -31,14 +31,14 @@ def raw_http() -> Iterator[str]:
 
 async def test_streamable_http_works_and_takes_large_results(sdk_http: str) -> None:
     async with connection(web(sdk_http)) as server:
-        assert server.status.era == "2026-07-28"
+        assert server.status.protocol_version == "2026-07-28"
         assert await said(server, text="hello") == "hello"
         assert len(await said(server, "big", size=5_000_000)) == 5_000_000
 
 
 async def test_an_answer_in_plain_json_works_and_the_headers_are_sent(raw_http: str) -> None:
     async with connection(web(raw_http, headers={"Authorization": "Bearer abc"})) as server:
-        assert server.status.era == "2025-11-25"
+        assert server.status.protocol_version == "2025-11-25"
         assert await said(server, "token") == "Bearer abc"
         assert len(await said(server, "huge")) == 5_000_000
 

@@ -11,7 +11,7 @@ from dial_client import DialClient, Message, ScriptedProvider
 from dial_client.deadline import Deadline
 from dial_client.limits import Limits
 from dial_client.messages import ToolCallRequest, ToolCallResult
-from dial_client.servers.session import OnProgress
+from dial_client.servers.session_calls import OnProgress
 from dial_client.tools.approval import ApprovalChecker, PolicyRules
 from dial_client.tools.catalog import catalog_of
 from dial_client.tools.executor import ToolExecutor

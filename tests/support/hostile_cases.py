@@ -67,7 +67,7 @@ def hangs(does: str, said: str = "gave no result within 0.3 seconds") -> Row:
 
 
 DIED = "ended by SIGTERM; it last said: out of cheese"
-SKIPPED = "it writes to its standard output what is no MCP message; those lines are skipped"
+SKIPPED = "it writes lines to its standard output that are no MCP messages; they are skipped"
 
 ROWS = [
     starts("silent"),

@@ -17,7 +17,7 @@ from dial_client.formats.format_selection import ActiveFormat
 from dial_client.limits import Limits, StopReason
 from dial_client.messages import Message, Role, ToolCallRequest
 from dial_client.model import CallChunk, Completion, FinishReason
-from dial_client.servers.session import OnProgress
+from dial_client.servers.session_calls import OnProgress
 from dial_client.tools.approval import ApprovalChecker, Approver, PolicyRules
 from dial_client.tools.catalog import catalog_of
 from dial_client.tools.executor import ToolExecutor

@@ -13,7 +13,7 @@ from dial_client.deadline import Deadline
 from dial_client.errors import ServerGone
 from dial_client.events import ToolCallFinished, ToolCallStarted
 from dial_client.messages import Failure, ImagePart, ToolCallRequest, ToolCallResult, ToolSpec
-from dial_client.servers.session import OnProgress
+from dial_client.servers.session_calls import OnProgress
 from dial_client.tools.approval import Approval, Approver, PolicyRules
 from tests.support.fakes import Behaviour, server, text_result, tool_named
 from tests.support.tool_rounds import STRICT, Round, call, fails

@@ -1,7 +1,7 @@
-"""The SDK's OAuth, with what it leaves to the host (mcp 2.3, `mcp.client.auth`).
+"""The SDK's OAuth flow, with what it leaves to the client (mcp 2.3, `mcp.client.auth`).
 
-It refreshes no token that was loaded, because it keeps neither its time nor the endpoint; it sends the code wherever
-the metadata says; and it goes on with a server that does not say that it knows PKCE.
+The SDK refreshes no token that was loaded, because it stores neither the expiry time nor the endpoint. It sends the
+code wherever the metadata says, and continues with an authorization server that does not announce PKCE.
 """
 
 from __future__ import annotations
@@ -29,91 +29,90 @@ from dial_client.callbacks.oauth_callbacks import Login, LoginRequest
 from dial_client.errors import LoginFailed
 from dial_client.logs import get_logger
 from dial_client.servers.oauth.token_storage import TokenRecord, TokenStorage
-from dial_client.servers.oauth.url_policy import TRUST_IT, UrlPolicy, for_a_browser, origin, shown
+from dial_client.servers.oauth.url_policy import TRUST_IT, UrlPolicy, origin, to_browser_url, to_display
 from dial_client.servers.secret_masking import SecretMask
 from dial_client.settings.config_types import OAuthGrant, OAuthSettings, ServerSettings
 from dial_client.text.safe_text import one_line
 
 log = get_logger(__name__)
 
-MAX_WANTED = 2_000
-"""Characters of the rights that are kept in mind; who asks for more asks for no person's sake."""
-NOWHERE = "http://127.0.0.1/callback"
-"""A place to be sent back to for a client with nobody to send."""
+MAX_MISSING_SCOPE = 2_000
+"""Characters of the missing scopes that are stored; no real server has more."""
+UNUSED_REDIRECT_URI = "http://127.0.0.1/callback"
+"""The redirect URI of a client that has nobody to log in."""
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class OAuthContext:
     """One server to log in to."""
 
     server: ServerSettings
-    vault: TokenStorage
-    territory: UrlPolicy
+    token_storage: TokenStorage
+    url_policy: UrlPolicy
     login: Login | None
     mask: SecretMask
 
     @property
-    def how(self) -> OAuthSettings:
+    def settings(self) -> OAuthSettings:
         """How to log in."""
         return self.server.oauth or OAuthSettings()
 
 
-class GuardedProvider(OAuthClientProvider):
-    """The flow of a person, in a browser; and what those of machines have in common with it."""
+class OAuthProvider(OAuthClientProvider):
+    """The authorization code flow, in a browser; and what the client credentials flows have in common with it."""
 
-    site: Site
+    oauth: OAuthContext
     record: TokenRecord
-    spent: str | None = None
-    """A refresh token that was refused."""
+    refused_refresh_token: str | None = None
     has_asked = False
-    """Whether a person was asked to log in."""
+    """True if a person was asked to log in."""
     _url = ""
 
-    def at(self, site: Site) -> None:
-        """Say which server this is for; called once, before anything else."""
-        self.site, self.record = site, TokenRecord()
+    def connect(self, oauth: OAuthContext) -> None:
+        """Set the server to log in to; called once, before anything else."""
+        self.oauth, self.record = oauth, TokenRecord()
         self.context.storage = self
-        self.context.redirect_handler, self.context.callback_handler = self._note_url, self._ask
+        self.context.redirect_handler, self.context.callback_handler = self._set_url, self._log_in
 
     async def get_tokens(self) -> OAuthToken | None:
-        """Give the tokens, as the SDK's storage does."""
+        """Return the tokens; part of the SDK's `TokenStorage`."""
         return self.context.current_tokens
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        """Give who this host is to the authorization server."""
+        """Return the client's registration at the authorization server."""
         return self.context.client_info
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        """Keep new tokens, and what it takes to refresh them."""
+        """Store new tokens, and what is needed to refresh them."""
         expires_at = time.time() + tokens.expires_in if tokens.expires_in is not None else None
-        await self.keep(replace(self._with_context(), tokens=_json(tokens), expires_at=expires_at, wanted_scope=None))
+        await self.save(replace(self._with_context(), tokens=_json(tokens), expires_at=expires_at, wanted_scope=None))
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        """Keep a registration."""
-        await self.keep(replace(self._with_context(), client=_json(client_info), tokens=None))
+        """Store a registration."""
+        await self.save(replace(self._with_context(), client=_json(client_info), tokens=None))
 
-    async def want(self, scope: str) -> None:
-        """Keep in mind, for the next login, which rights were missing."""
-        wanted = union_scopes(self.record.wanted_scope, scope)
-        if wanted != self.record.wanted_scope and len(wanted or "") <= MAX_WANTED:
-            await self.keep(replace(self.record, wanted_scope=wanted))
+    async def add_missing_scope(self, scope: str) -> None:
+        """Store, for the next login, a scope that was missing."""
+        missing = union_scopes(self.record.wanted_scope, scope)
+        if missing != self.record.wanted_scope and len(missing or "") <= MAX_MISSING_SCOPE:
+            await self.save(replace(self.record, wanted_scope=missing))
 
-    async def keep(self, record: TokenRecord) -> None:
-        """Keep a record; where it cannot be written, this connection has it all the same."""
+    async def save(self, record: TokenRecord) -> None:
+        """Store a record; where it cannot be written, this connection uses it all the same."""
         self.record = record
-        self.site.mask.add_login(record.tokens, record.client)
+        self.oauth.mask.add_login(record.tokens, record.client)
         try:
-            await self.site.vault.save(record)
+            await self.oauth.token_storage.save(record)
         except OSError as error:
-            log.warning("login_not_kept", server=self.site.server.name, error=error.strerror)
+            log.warning("login_not_stored", server=self.oauth.server.name, error=error.strerror)
 
-    def adopt(self, record: TokenRecord) -> None:
-        """Go on with what a record says; what cannot be read in it counts as not there."""
+    def use(self, record: TokenRecord) -> None:
+        """Continue with a stored record; what cannot be read in it counts as missing."""
         context = self.context
         self.record = record
-        self.site.mask.add_login(record.tokens, record.client)
+        self.oauth.mask.add_login(record.tokens, record.client)
         context.current_tokens = _read(OAuthToken, record.tokens)
         context.token_expiry_time = record.expires_at
         context.oauth_metadata = _read(OAuthMetadata, record.metadata)
@@ -124,62 +123,65 @@ class GuardedProvider(OAuthClientProvider):
 
     @property
     def can_refresh(self) -> bool:
-        """Whether there is a refresh token, and it is known where to use it."""
-        knows_where = self.context.oauth_metadata is not None or self.context.auth_server_url is None
-        return self.context.can_refresh_token() and knows_where
+        """True if there is a refresh token, and the endpoint to use it at is known."""
+        has_endpoint = self.context.oauth_metadata is not None or self.context.auth_server_url is None
+        return self.context.can_refresh_token() and has_endpoint
 
-    def register_again_if_due(self) -> None:
-        """Forget a registration that has expired, or that knows another place to be sent back to."""
+    def drop_stale_registration(self) -> None:
+        """Forget a registration that has expired, or that has another redirect URI."""
         client = self.context.client_info
-        if client is None or self.site.how.client_id is not None:
+        if client is None or self.oauth.settings.client_id is not None:
             return
         expired = client.client_secret_expires_at and client.client_secret_expires_at < time.time()
-        wanted = self.context.client_metadata.redirect_uris or []
-        if expired or (client.redirect_uris and not set(wanted) <= set(client.redirect_uris)):
+        redirect_uris = self.context.client_metadata.redirect_uris or []
+        if expired or (client.redirect_uris and not set(redirect_uris) <= set(client.redirect_uris)):
             self.context.client_info = None
 
     async def _initialize(self) -> None:
-        record = await self.site.vault.load()
-        if self.spent is not None and (record.tokens or {}).get("refresh_token") == self.spent:
+        record = await self.oauth.token_storage.load()
+        refused = self.refused_refresh_token
+        if refused is not None and (record.tokens or {}).get("refresh_token") == refused:
             record = replace(record, tokens=None)
-        self.adopt(record)
+        self.use(record)
 
     def _with_context(self) -> TokenRecord:
         context = self.context
         metadata, resource = context.oauth_metadata, context.protected_resource_metadata
         issuer = context.auth_server_url or (str(metadata.issuer) if metadata is not None else None)
-        client = context.client_info if self.site.how.client_id is None else None
+        client = context.client_info if self.oauth.settings.client_id is None else None
         return replace(
             self.record, issuer=issuer, client=_json(client), metadata=_json(metadata), resource=_json(resource)
         )
 
     def _configured(self) -> OAuthClientInformationFull | None:
-        how, metadata = self.site.how, self.context.oauth_metadata
-        if how.client_id is None:
+        settings, metadata = self.oauth.settings, self.context.oauth_metadata
+        if settings.client_id is None:
             return None
         methods = (metadata.token_endpoint_auth_methods_supported if metadata else None) or ["client_secret_basic"]
         with_secret = "client_secret_basic" if "client_secret_basic" in methods else "client_secret_post"
-        method = "private_key_jwt" if how.private_key else with_secret if how.client_secret else "none"
+        method = "private_key_jwt" if settings.private_key else with_secret if settings.client_secret else "none"
         return OAuthClientInformationFull(
-            client_id=how.client_id, client_secret=how.client_secret, token_endpoint_auth_method=method
+            client_id=settings.client_id, client_secret=settings.client_secret, token_endpoint_auth_method=method
         )
 
     def _select_authorization_server(self, advertised: list[str]) -> str:
-        wanted = self.site.how.issuer
-        return next((a for a in advertised if wanted is not None and issuers_match(a, wanted)), advertised[0])
+        configured = self.oauth.settings.issuer
+        if configured is None:
+            return advertised[0]
+        return next((issuer for issuer in advertised if issuers_match(issuer, configured)), advertised[0])
 
     async def _perform_authorization(self) -> httpx2.Request:
-        context, how = self.context, self.site.how
+        context, settings = self.context, self.oauth.settings
         self._check_issuer()
         context.client_info = self._configured() or context.client_info
-        if how.scopes is not None:
-            context.client_metadata.scope = " ".join(how.scopes) or None
+        if settings.scopes is not None:
+            context.client_metadata.scope = " ".join(settings.scopes) or None
         else:
-            missed = self.record.wanted_scope
-            granted = (self.record.tokens or {}).get("scope") if missed else None
-            scope = union_scopes(union_scopes(granted, context.client_metadata.scope), missed)
+            missing = self.record.wanted_scope
+            granted = (self.record.tokens or {}).get("scope") if missing else None
+            scope = union_scopes(union_scopes(granted, context.client_metadata.scope), missing)
             context.client_metadata.scope = scope
-        if how.grant is OAuthGrant.AUTHORIZATION_CODE:
+        if settings.grant is OAuthGrant.AUTHORIZATION_CODE:
             self._check_pkce()
         return await super()._perform_authorization()
 
@@ -188,94 +190,105 @@ class GuardedProvider(OAuthClientProvider):
         return await super()._refresh_token()
 
     def _check_issuer(self) -> None:
-        """See that this is the authorization server the client belongs to, and that it keeps the code to itself."""
+        """Require the authorization server the client belongs to, and a token endpoint of its own.
+
+        Raises:
+            LoginFailed: the server leads to another one.
+        """
         metadata = self.context.oauth_metadata
         issuer = str(metadata.issuer) if metadata is not None else self._expected_issuer()
-        # A client of the user's own belongs to whichever issuer it was first used at.
-        bound = self.site.how.issuer or (self.record.issuer if self.site.how.client_id is not None else None)
+        # A configured client belongs to whichever issuer it was first used at.
+        bound = self.oauth.settings.issuer or (
+            self.record.issuer if self.oauth.settings.client_id is not None else None
+        )
         if bound is not None and not issuers_match(bound, issuer):
-            raise LoginFailed(f"its clientId belongs to {shown(bound)}, but the server now leads to {shown(issuer)}")
+            raise LoginFailed(
+                f"its clientId belongs to {to_display(bound)}, but the server now leads to {to_display(issuer)}"
+            )
         if metadata is not None:
-            self.site.territory.check_token_endpoint(str(metadata.issuer), str(metadata.token_endpoint))
+            self.oauth.url_policy.check_token_endpoint(str(metadata.issuer), str(metadata.token_endpoint))
 
     def _check_pkce(self) -> None:
-        """See that the authorization server says that it knows PKCE (MCP, "Authorization Code Protection").
+        """Require that the authorization server announces PKCE (MCP, "Authorization Code Protection").
 
-        One from before 2025-06, which is the server itself and has no metadata, cannot say it: the challenge is sent,
-        but whether anybody checks it is for the user to know.
+        A server from before 2025-06, which is its own authorization server and has no metadata, cannot announce it. The
+        challenge is sent to a trusted one; only the user can know that it is checked.
+
+        Raises:
+            LoginFailed: PKCE is not announced.
         """
         metadata, named = self.context.oauth_metadata, self.context.auth_server_url
         if metadata is None and named is not None:
-            raise LoginFailed(f"{shown(named)} does not say how to log in: it has no metadata")
-        if metadata is None and not self.site.territory.is_trusted(self.site.server.url or ""):
-            own = origin(self.site.server.url or "")
-            raise LoginFailed(f"{own} has no metadata, and so does not say that it protects codes with PKCE{TRUST_IT}")
+            raise LoginFailed(f"{to_display(named)} does not say how to log in: it has no metadata")
+        if metadata is None and not self.oauth.url_policy.is_trusted(self.oauth.server.url or ""):
+            own = origin(self.oauth.server.url or "")
+            raise LoginFailed(f"{own} has no metadata, and so does not announce PKCE{TRUST_IT}")
         if metadata is not None and "S256" not in (metadata.code_challenge_methods_supported or ()):
-            raise LoginFailed(f"{shown(str(metadata.issuer))} does not protect codes with PKCE (S256)")
+            raise LoginFailed(f"{to_display(str(metadata.issuer))} does not protect codes with PKCE (S256)")
 
-    async def _note_url(self, url: str) -> None:
-        self._url = for_a_browser(url)
+    async def _set_url(self, url: str) -> None:
+        self._url = to_browser_url(url)
 
-    async def _ask(self) -> AuthorizationCodeResult:
-        login, scope = self.site.login, self.context.client_metadata.scope
+    async def _log_in(self) -> AuthorizationCodeResult:
+        login, scope = self.oauth.login, self.context.client_metadata.scope
         assert login is not None
         self.has_asked = True
         scopes = tuple(one_line(word, 100) for word in (scope or "").split())
         metadata = self.context.oauth_metadata
         says_issuer = metadata is not None and bool(metadata.authorization_response_iss_parameter_supported)
-        request = LoginRequest(self.site.server.name, self._url, origin(self._url), scopes, says_issuer)
+        request = LoginRequest(self.oauth.server.name, self._url, origin(self._url), scopes, says_issuer)
         caller = call_context.current()
         with ExitStack() as stopped:
             for clock in caller.clocks if caller is not None else ():
                 stopped.enter_context(clock.waiting_for_a_person())
             address = await login(request)
-        answer = answer_in(address, parse_qs(urlsplit(self._url).query)["state"][0])
+        answer = parse_redirect(address, parse_qs(urlsplit(self._url).query)["state"][0])
         if request.needs_issuer and not answer.iss:
-            raise LoginFailed("what came back does not say whom it is from (iss), as this login's answers do")
+            raise LoginFailed("the redirect names no issuer (iss), as this authorization server's redirects do")
         return answer
 
 
-def answer_in(address: str, state: str) -> AuthorizationCodeResult:
-    """Read what the authorization server sent the browser back with (RFC 6749, 4.1.2; RFC 9207).
+def parse_redirect(address: str, state: str) -> AuthorizationCodeResult:
+    """Parse the URL that the authorization server redirected the browser to (RFC 6749, 4.1.2; RFC 9207).
 
     Raises:
-        LoginFailed: it is no answer to this login, or the answer is no.
+        LoginFailed: it belongs to another login, or the login was refused.
     """
-    said = {name: values[0] for name, values in parse_qs(urlsplit(address).query).items()}
-    if said.get("state") != state:
-        raise LoginFailed("what came back from the browser belongs to another login")
-    if "error" in said:
-        words = ": ".join(said[name] for name in ("error", "error_description") if name in said)
+    fields = {name: values[0] for name, values in parse_qs(urlsplit(address).query).items()}
+    if fields.get("state") != state:
+        raise LoginFailed("the redirect belongs to another login")
+    if "error" in fields:
+        words = ": ".join(fields[name] for name in ("error", "error_description") if name in fields)
         raise LoginFailed(f"the login was refused: {one_line(words, 200)}")
-    if "code" not in said:
-        raise LoginFailed("the browser came back without a code")
-    return AuthorizationCodeResult(code=said["code"], state=said["state"], iss=said.get("iss"))
+    if "code" not in fields:
+        raise LoginFailed("the redirect has no code")
+    return AuthorizationCodeResult(code=fields["code"], state=fields["state"], iss=fields.get("iss"))
 
 
 class NoStorage:
-    """Stands where a provider will stand itself, until it knows its site."""
+    """The SDK's `TokenStorage` for a provider that is not connected yet."""
 
     async def get_tokens(self) -> OAuthToken | None:
-        """Give none."""
+        """Return nothing."""
         return None
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        """Keep none."""
+        """Store nothing."""
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        """Give none."""
+        """Return nothing."""
         return None
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        """Keep none."""
+        """Store nothing."""
 
 
 def _json(model: BaseModel | None) -> dict[str, Any] | None:
     return None if model is None else model.model_dump(mode="json", exclude_none=True)
 
 
-def _read(kind: type[Model], said: dict[str, Any] | None) -> Model | None:
+def _read(kind: type[Model], data: dict[str, Any] | None) -> Model | None:
     try:
-        return None if said is None else kind.model_validate(said)
+        return None if data is None else kind.model_validate(data)
     except ValidationError:
         return None

@@ -1,4 +1,4 @@
-"""Logins without a person: a client with a secret or a key of its own (MCP extension "OAuth Client Credentials")."""
+"""Logins without a person: a client with a secret or a private key (MCP extension "OAuth Client Credentials")."""
 
 from __future__ import annotations
 
@@ -10,37 +10,39 @@ from mcp.client.auth.extensions.client_credentials import (
     SignedJWTParameters,
 )
 
-from dial_client.servers.oauth.authorization import GuardedProvider, NoStorage, Site
+from dial_client.servers.oauth.authorization import NoStorage, OAuthContext, OAuthProvider
 
 
-class MachineProvider(GuardedProvider, ClientCredentialsOAuthProvider):
+class ClientSecretProvider(OAuthProvider, ClientCredentialsOAuthProvider):
     """A client with a secret."""
 
 
-class SigningProvider(GuardedProvider, PrivateKeyJWTOAuthProvider):
-    """A client with a key."""
+class PrivateKeyProvider(OAuthProvider, PrivateKeyJWTOAuthProvider):
+    """A client with a private key."""
 
 
-def machine_for(site: Site) -> GuardedProvider:
-    """Make what logs in with the id and the secret, or the key, of the settings."""
-    how, url = site.how, site.server.url or ""
-    assert how.client_id is not None
-    scope = " ".join(how.scopes) if how.scopes is not None else None
-    provider: GuardedProvider
+def create_client_credentials_provider(oauth: OAuthContext) -> OAuthProvider:
+    """Return the provider that logs in with the id and the secret, or the private key, of the settings."""
+    settings, url = oauth.settings, oauth.server.url or ""
+    assert settings.client_id is not None
+    scope = " ".join(settings.scopes) if settings.scopes is not None else None
+    provider: OAuthProvider
     with warnings.catch_warnings():
-        # That no issuer is given: the first one that is met is the one, from then on.
+        # The SDK warns that no issuer is given: the first one that is used is bound to the client.
         warnings.simplefilter("ignore")
-        if how.private_key is not None:
+        if settings.private_key is not None:
             signing = SignedJWTParameters(
-                issuer=how.client_id,
-                subject=how.client_id,
-                signing_key=how.private_key,
-                signing_algorithm=how.signing_algorithm,
+                issuer=settings.client_id,
+                subject=settings.client_id,
+                signing_key=settings.private_key,
+                signing_algorithm=settings.signing_algorithm,
             )
             assertions = signing.create_assertion_provider()
-            provider = SigningProvider(url, NoStorage(), how.client_id, assertions, scope, how.issuer)
+            provider = PrivateKeyProvider(url, NoStorage(), settings.client_id, assertions, scope, settings.issuer)
         else:
-            secret = how.client_secret or ""
-            provider = MachineProvider(url, NoStorage(), how.client_id, secret, scope=scope, issuer=how.issuer)
-    provider.at(site)
+            secret = settings.client_secret or ""
+            provider = ClientSecretProvider(
+                url, NoStorage(), settings.client_id, secret, scope=scope, issuer=settings.issuer
+            )
+    provider.connect(oauth)
     return provider

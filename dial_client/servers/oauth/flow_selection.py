@@ -1,25 +1,24 @@
-"""Which login a server wants: of a person, or of a machine."""
+"""The choice between the OAuth flows: authorization code or client credentials."""
 
 from __future__ import annotations
 
 from mcp.shared.auth import OAuthClientMetadata
 from pydantic import AnyUrl
 
-from dial_client.servers.oauth.authorization import NOWHERE, GuardedProvider, NoStorage, Site
+from dial_client.servers.oauth.authorization import UNUSED_REDIRECT_URI, NoStorage, OAuthContext, OAuthProvider
 from dial_client.settings.config_types import OAuthGrant
 
 
-def provider_for(site: Site) -> GuardedProvider:
-    """Make what carries out the login that the server's settings ask for."""
-    how = site.how
-    if how.grant is OAuthGrant.CLIENT_CREDENTIALS:
-        from dial_client.servers.oauth.client_credentials import machine_for  # its signatures take a while to load
+def create_provider(oauth: OAuthContext) -> OAuthProvider:
+    """Return the provider for the flow that the server's settings ask for."""
+    settings = oauth.settings
+    if settings.grant is OAuthGrant.CLIENT_CREDENTIALS:
+        from dial_client.servers.oauth import client_credentials  # the signatures take a while to load
 
-        return machine_for(site)
-    back = site.login.redirect_uri if site.login is not None else NOWHERE
-    metadata = OAuthClientMetadata(client_name="dial-client", redirect_uris=[AnyUrl(back)])
-    provider = GuardedProvider(
-        site.server.url or "", metadata, NoStorage(), client_metadata_url=how.client_metadata_url
-    )
-    provider.at(site)
+        return client_credentials.create_client_credentials_provider(oauth)
+    redirect_uri = oauth.login.redirect_uri if oauth.login is not None else UNUSED_REDIRECT_URI
+    metadata = OAuthClientMetadata(client_name="dial-client", redirect_uris=[AnyUrl(redirect_uri)])
+    metadata_url = settings.client_metadata_url
+    provider = OAuthProvider(oauth.server.url or "", metadata, NoStorage(), client_metadata_url=metadata_url)
+    provider.connect(oauth)
     return provider

@@ -1,7 +1,7 @@
-"""Carries a login's own requests: only to where a server may send us, bounded in time and size.
+"""The HTTP client for OAuth requests: only to URLs the policy allows, bounded in time and size.
 
-They go through a client of their own, so that neither the headers nor the cookies meant for the server ride along. The
-address that was looked at is the one that is connected to: a name that changes its meaning in between gains nothing.
+It is a client apart, so that neither the headers nor the cookies meant for the server are sent along. It connects to
+the IP address that was checked: DNS rebinding gains nothing.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import anyio
 import httpx2
 
 from dial_client.errors import LoginFailed
-from dial_client.servers.oauth.url_policy import Address, UrlPolicy, shown
+from dial_client.servers.oauth.url_policy import Address, UrlPolicy, to_display
 from dial_client.text.safe_text import one_line
 
 MAX_BODY = 1024 * 1024
-"""Bytes of an answer; metadata and tokens have a few thousand."""
+"""Bytes of a response; metadata and tokens have a few thousand."""
 MAX_WORDS = 200
 """Characters of what an authorization server says about an error."""
 ANSWER_SECONDS, CONNECT_SECONDS = 30.0, 10.0
@@ -30,10 +30,10 @@ _SECRET_FIELDS = ("assertion", "client_assertion", "client_secret", "code", "cod
 
 
 class OAuthHttpClient:
-    """Sends what a login asks for, from within one server's territory."""
+    """Sends the OAuth requests of one server's login."""
 
-    def __init__(self, territory: UrlPolicy) -> None:
-        self._territory = territory
+    def __init__(self, url_policy: UrlPolicy) -> None:
+        self._url_policy = url_policy
         self._client: httpx2.AsyncClient | None = None
 
     async def __aenter__(self) -> Self:
@@ -46,27 +46,27 @@ class OAuthHttpClient:
             await self._client.aclose()
 
     async def send(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request, follow no redirect, and give the answer, read; the body of an error is cut to its words.
+        """Send a request, follow no redirect, and return the response, read; the body of an error is shortened.
 
         Raises:
-            LoginFailed: it may not go there, nobody answers in time, or the answer is too large.
+            LoginFailed: the URL is not allowed, nothing answers in time, or the response is too large.
         """
-        addresses = await self._territory.admit(str(request.url))
-        place = shown(str(request.url))
+        addresses = await self._url_policy.resolve_allowed(str(request.url))
+        place = to_display(str(request.url))
         try:
             with anyio.fail_after(ANSWER_SECONDS):
-                response = await self._sent(request, addresses)
+                response = await self._connect_and_send(request, addresses)
         except TimeoutError:
             raise LoginFailed(f"{place} does not answer") from None
         except (httpx2.HTTPError, OSError) as error:
             reason = one_line(str(error) or type(error).__name__, MAX_WORDS)
             raise LoginFailed(f"{place} cannot be reached: {reason}") from None
         if response.status_code >= 400:
-            response = _shortened(request, response)
+            response = _shorten_error(request, response)
         return response
 
-    async def _sent(self, request: httpx2.Request, addresses: tuple[Address, ...]) -> httpx2.Response:
-        if _has_proxy(request.url):  # it is the proxy that connects, and perhaps only it that knows the name
+    async def _connect_and_send(self, request: httpx2.Request, addresses: tuple[Address, ...]) -> httpx2.Response:
+        if _has_proxy(request.url):  # the proxy connects, and perhaps only the proxy can resolve the name
             return await self._read(request, request)
         for last, address in ((address == addresses[-1], address) for address in addresses):
             try:
@@ -74,7 +74,7 @@ class OAuthHttpClient:
             except (httpx2.ConnectError, httpx2.ConnectTimeout):
                 if last:
                     raise
-        raise LoginFailed(f"the name of {shown(str(request.url))} cannot be resolved")
+        raise LoginFailed(f"the name of {to_display(str(request.url))} cannot be resolved")
 
     async def _read(self, request: httpx2.Request, pinned: httpx2.Request) -> httpx2.Response:
         if self._client is None:
@@ -85,13 +85,13 @@ class OAuthHttpClient:
         finally:
             await response.aclose()
         if body is None:
-            raise LoginFailed(f"{shown(str(request.url))} answers with more than {MAX_BODY:,} bytes")
+            raise LoginFailed(f"{to_display(str(request.url))} answers with more than {MAX_BODY:,} bytes")
         headers = {"content-type": response.headers.get("content-type", "")}
         return httpx2.Response(response.status_code, headers=headers, content=body, request=request)
 
 
 async def _body(response: httpx2.Response) -> bytes | None:
-    """Read an answer; None where it is too large."""
+    """Read a response; None if it is too large."""
     length, body = response.headers.get("content-length", ""), b""
     if length.isdecimal() and int(length) > MAX_BODY:
         return None
@@ -109,24 +109,24 @@ def _has_proxy(url: httpx2.URL) -> bool:
 
 
 def _pinned(request: httpx2.Request, address: Address) -> httpx2.Request:
-    """Give the same request for one address of its host; TLS is still that of the host."""
+    """Return the same request for one address of its host; TLS still checks the host's name."""
     url = request.url.copy_with(host=str(address))
     extensions = {**request.extensions, "sni_hostname": request.url.host}
     return httpx2.Request(request.method, url, headers=request.headers, content=request.content, extensions=extensions)
 
 
-def _shortened(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
-    """Give an error with no more in it than OAuth's two fields (RFC 6749, 5.2), and nothing that was sent in secret.
+def _shorten_error(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+    """Return an error with nothing but OAuth's two fields (RFC 6749, 5.2), and without the secrets that were sent.
 
-    What the SDK makes of an error has its whole body in it.
+    The SDK's message of an error has the whole body in it.
     """
     secrets = _secrets(request)
-    said = {name: one_line(_without(secrets, text), MAX_WORDS) for name, text in oauth_error(response).items()}
-    return httpx2.Response(response.status_code, json=said, request=request)
+    fields = {name: one_line(_without(secrets, text), MAX_WORDS) for name, text in oauth_error(response).items()}
+    return httpx2.Response(response.status_code, json=fields, request=request)
 
 
 def oauth_error(response: httpx2.Response) -> dict[str, str]:
-    """Give what an answer says is wrong: ``error`` and ``error_description``, those that are there."""
+    """Return ``error`` and ``error_description`` of a response, those that are present."""
     try:
         body: Any = json.loads(response.content)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Where a browser is sent back to: a port of this machine that hears one answer, and nothing else (RFC 8252, 7.3)."""
+"""A loopback port that receives the redirect of one login, and nothing else (RFC 8252, 7.3)."""
 
 from __future__ import annotations
 
@@ -50,29 +50,29 @@ class RedirectListener:
         await self._listener.aclose()
 
     async def answer(self, state: str) -> str:
-        """Wait for the browser to come back from the login with this `state`; give the address it was sent to.
+        """Wait for the redirect of the login with this `state`, and return its URL.
 
-        Requests for anything else, such as those of other pages, are turned away.
+        Requests for anything else, such as those of other pages, are answered with 404.
         """
-        answers: list[str] = []
+        urls: list[str] = []
         async with anyio.create_task_group() as group:
 
             async def serve(stream: SocketStream) -> None:
                 async with stream:
                     with suppress(OSError, anyio.EndOfStream, anyio.BrokenResourceError):
-                        if address := await self._served(stream, state):
-                            answers.append(address)
+                        if url := await self._respond(stream, state):
+                            urls.append(url)
                             group.cancel_scope.cancel()
 
             await self._listener.serve(serve, group)
-        return answers[0]
+        return urls[0]
 
-    async def _served(self, stream: SocketStream, state: str) -> str | None:
+    async def _respond(self, stream: SocketStream, state: str) -> str | None:
         head = b""
         with anyio.move_on_after(REQUEST_SECONDS):
             while b"\r\n\r\n" not in head and len(head) < MAX_REQUEST:
                 head += await stream.receive()
-            target = self._asked_for(head.decode("latin-1"), state)
+            target = self._parse_target(head.decode("latin-1"), state)
             status, words = ("200 OK", _DONE) if target else ("404 Not Found", "There is nothing here.")
             page = _PAGE.format(words).encode()
             fields = f"Content-Type: text/html\r\nContent-Length: {len(page)}\r\nConnection: close"
@@ -80,11 +80,11 @@ class RedirectListener:
             return f"http://{self._host}{target}" if target else None
         return None
 
-    def _asked_for(self, head: str, state: str) -> str | None:
-        """Give what a request asks for, if it is the answer to this login; its host keeps other names' pages out."""
+    def _parse_target(self, head: str, state: str) -> str | None:
+        """Return the target of a request if it is the redirect of this login; the host check stops DNS rebinding."""
         lines = head.split("\r\n")
         method, _, rest = lines[0].partition(" ")
         target = rest.partition(" ")[0]
         hosts = [line.partition(":")[2].strip() for line in lines[1:] if line.lower().startswith("host:")]
-        is_answer = urlsplit(target).path == PATH and parse_qs(urlsplit(target).query).get("state") == [state]
-        return target if method == "GET" and is_answer and hosts == [self._host] else None
+        is_redirect = urlsplit(target).path == PATH and parse_qs(urlsplit(target).query).get("state") == [state]
+        return target if method == "GET" and is_redirect and hosts == [self._host] else None

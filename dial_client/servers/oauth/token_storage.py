@@ -1,6 +1,6 @@
-"""Where the tokens of servers are kept: in the system's keyring where `keyring` is installed, else in private files.
+"""Token storage: in the system's keyring where `keyring` is installed, else in private files.
 
-One record a server, by its name and URL, with the issuer its tokens are from: they are of use nowhere else.
+There is one record for each server, by its name and URL, with the issuer of its tokens: they are sent nowhere else.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dial_client.settings.config_types import ServerSettings
 log = get_logger(__name__)
 
 KEYRING_SECONDS = 10.0
-"""For a keyring to answer: one that is locked may ask somebody who is not there."""
+"""For a keyring to answer: a locked keyring may wait for a password."""
 MAX_BYTES = 1024 * 1024
 """Of a record that is read."""
 _SERVICE = "dial-client"
@@ -37,38 +37,38 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class TokenRecord:
-    """What is kept of one login, in the JSON of the protocol. No repr shows it."""
+    """The stored result of one login, in the JSON of the protocol. No repr shows it."""
 
     issuer: str | None = None
-    """Whose tokens these are; None for a server that is its own authorization server."""
+    """The issuer of the tokens; None for a server that is its own authorization server."""
     tokens: dict[str, Any] | None = None
     expires_at: float | None = None
     """Seconds since 1970; None where the server did not say."""
     client: dict[str, Any] | None = None
-    """Who this host is to the authorization server."""
+    """The client's registration at the authorization server."""
     metadata: dict[str, Any] | None = None
     """Of the authorization server: without it, tokens cannot be refreshed after a restart."""
     resource: dict[str, Any] | None = None
     """The server's own metadata."""
     wanted_scope: str | None = None
-    """Rights that were asked for when nobody was there to grant them."""
+    """Scopes that were missing when nobody was there to grant them."""
 
     def __repr__(self) -> str:
-        return f"Record(issuer={self.issuer!r})"
+        return f"TokenRecord(issuer={self.issuer!r})"
 
 
 class TokenStorage:
-    """The record of one server."""
+    """Stores the record of one server."""
 
     def __init__(self, settings: ServerSettings, folder: Path | None = None) -> None:
         url = settings.url or ""
-        known = hashlib.sha256(f"{settings.name}\0{url}".encode()).hexdigest()[:16]
+        digest = hashlib.sha256(f"{settings.name}\0{url}".encode()).hexdigest()[:16]
         readable = re.sub(r"[^A-Za-z0-9_-]+", "-", settings.name)[:40]
-        self._folder = folder or _usual_folder()
-        self._key = f"{readable}-{known}"
+        self._folder = folder or _default_folder()
+        self._key = f"{readable}-{digest}"
 
     async def load(self) -> TokenRecord:
-        """Give the record; an empty one where there is none, or none that can be read."""
+        """Return the record; an empty record if there is none that can be read."""
         from pydantic import TypeAdapter, ValidationError
 
         text = await _in_keyring(lambda keyring: keyring.get_password(_SERVICE, self._key))
@@ -85,30 +85,30 @@ class TokenStorage:
         return record if is_time else replace(record, expires_at=0.0)
 
     async def save(self, record: TokenRecord) -> None:
-        """Keep a record in place of the one before.
+        """Store a record in place of the one before.
 
         Raises:
             OSError: it cannot be written.
         """
         text = json.dumps({name: value for name, value in asdict(record).items() if value is not None})
 
-        def put(keyring: Any) -> bool:
+        def store(keyring: Any) -> bool:
             keyring.set_password(_SERVICE, self._key, text)
             return True
 
-        if await _in_keyring(put):
+        if await _in_keyring(store):
             self._path.unlink(missing_ok=True)
         else:
             _write_private(self._path, text)
 
     async def forget(self) -> bool:
-        """Remove the record; false where there was none."""
+        """Remove the record; False if there was none."""
 
         def remove(keyring: Any) -> bool:
-            there = keyring.get_password(_SERVICE, self._key) is not None
-            if there:
+            exists = keyring.get_password(_SERVICE, self._key) is not None
+            if exists:
                 keyring.delete_password(_SERVICE, self._key)
-            return there
+            return exists
 
         in_keyring = bool(await _in_keyring(remove))
         in_file = self._path.exists()
@@ -120,14 +120,14 @@ class TokenStorage:
         return self._folder / f"{self._key}.json"
 
 
-def _usual_folder() -> Path:
+def _default_folder() -> Path:
     import platformdirs
 
     return platformdirs.user_data_path("dial-client", appauthor=False) / "logins"
 
 
 def _write_private(path: Path, text: str) -> None:
-    """Write a file for nobody else's eyes; who reads it meanwhile reads the old one or the new one."""
+    """Write a file that only its owner can read, atomically."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     path.parent.chmod(0o700)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")  # made with 0600
@@ -141,20 +141,20 @@ def _write_private(path: Path, text: str) -> None:
 
 
 async def _in_keyring(use: Callable[[Any], T]) -> T | None:
-    """Use the system's keyring; None where there is none, it fails, or it does not answer in time."""
+    """Call `use` with the system's keyring; None if there is none, it fails, or it does not answer in time."""
     try:
         keyring: Any = import_module("keyring")
     except ImportError:
         return None
 
-    def used() -> T | None:
-        if getattr(keyring.get_keyring(), "priority", 0) <= 0:  # what stands in where there is no keyring
+    def run() -> T | None:
+        if keyring.get_keyring().priority <= 0:  # the backend that stands for a missing keyring
             return None
         return use(keyring)
 
     with anyio.move_on_after(KEYRING_SECONDS):
         try:
-            return await to_thread.run_sync(used, abandon_on_cancel=True)
+            return await to_thread.run_sync(run, abandon_on_cancel=True)
         except Exception as error:  # noqa: BLE001 (each backend has its own errors; a file does as well)
             log.debug("keyring_failed", error=type(error).__name__)
     return None

@@ -1,4 +1,4 @@
-"""What a server's process is given of the host's environment, and where its program is found."""
+"""The environment of a server's process, and the search for its program."""
 
 from __future__ import annotations
 
@@ -28,31 +28,31 @@ USEFUL = frozenset(
         *("ALL_PROXY", "FTP_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"),
     )
 )
-"""What programs that fetch servers (npx, uvx) need behind a proxy, a private authority or in another language."""
+"""Variables that launchers (npx, uvx) need behind a proxy, with a private certificate authority or another language."""
 
 FAMILIES = ("LC_", "NPM_CONFIG_", "UV_", "XDG_")
 _CREDENTIAL = re.compile(r"^UV_PUBLISH_|PASS|TOKEN|AUTH|SECRET|CREDENTIAL|USERNAME|(?:^|_)(?:KEY|OTP)(?:_|$)")
-"""Members of the families that are secrets, or of no use without them. A server gets those its entry passes on."""
+"""Variables of the families that are secrets, or of no use without them. A server gets those its settings pass on."""
 _USER = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)[^/\s?#]*@")
 _USER_OF_PROXY = re.compile(r"^[^/\s?#]*@")
 """A proxy may be written without a scheme."""
 
 
-def child_environment(entry: Mapping[str, str]) -> dict[str, str]:
-    """Give a process's whole environment: a short list of the host's variables, and over them the entry's own.
+def child_environment(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a server's process: an allow-list of this process's variables, and its own `settings`.
 
-    An allow-list, because every other variable of the host may be a secret. Of what is on it, proxies and package
-    indexes come without the user names and passwords in their addresses.
+    Every other variable may be a secret. Proxies and package indexes come without the user names and passwords in
+    their URLs.
     """
     inherited = {
         name: _without_user(name.upper(), value)
         for name, value in os.environ.items()
-        if _is_passed_on(name.upper(), value)
+        if _is_inherited(name.upper(), value)
     }
-    return inherited | dict(entry)
+    return inherited | dict(settings)
 
 
-def _is_passed_on(name: str, value: str) -> bool:
+def _is_inherited(name: str, value: str) -> bool:
     if value.startswith("()"):  # a shell function, the way into Shellshock
         return False
     return name in BASIC or name in USEFUL or (name.startswith(FAMILIES) and _CREDENTIAL.search(name) is None)
@@ -66,10 +66,10 @@ def _without_user(name: str, value: str) -> str:
 
 
 def find_program(server: str, command: str, path: str | None, cwd: str | None) -> str:
-    """Give the absolute path of a command: as it stands, else from `path` (a ``PATH``), else beside the interpreter.
+    """Return the absolute path of a command: a path itself, else found in `path` (a ``PATH``), else next to Python.
 
-    A relative path with a slash is seen from `cwd`. The last place makes servers that are installed in the same
-    environment be found without activating it.
+    A relative path with a slash is relative to `cwd`. Servers in the same virtual environment are found without
+    activating it, next to its interpreter.
 
     Raises:
         ServerStartError: there is no such program, or it may not be executed.
@@ -80,7 +80,7 @@ def find_program(server: str, command: str, path: str | None, cwd: str | None) -
             raise ServerStartError(server, f"there is no file {command!r} to run")
         if not os.access(program, os.X_OK):
             raise ServerStartError(server, f"the file {command!r} may not be executed")
-        return os.path.abspath(program)  # noqa: PTH100 (a link must stay one: its name tells the program who it is)
+        return os.path.abspath(program)  # noqa: PTH100 (a link stays a link: programs read their own name)
     found = _installed(command, path or os.defpath) or _installed(command, str(Path(sys.executable).parent))
     if found is None:
         raise ServerStartError(server, f"the command {command!r} was not found: is it installed and in PATH?")
@@ -88,14 +88,16 @@ def find_program(server: str, command: str, path: str | None, cwd: str | None) -
 
 
 def _installed(command: str, path: str) -> str | None:
-    """Return where a command lies in `path`: not in relative folders of it, nor in the current one, as Windows has it.
+    """Return the path of a command in `path`, without its relative folders and without the current one (Windows).
 
-    The folder somebody works in may be a stranger's: a program that lies there has to be named by a path.
+    The current folder may come from a stranger: a program in it has to be named by a path.
     """
-    endings = [""]
+    suffixes = [""]
     if sys.platform == "win32":
-        runnable = [ending.lower() for ending in os.environ.get("PATHEXT", ".COM;.EXE;.BAT;.CMD").split(";") if ending]
-        endings = endings if command.lower().endswith(tuple(runnable)) else runnable
-    folders = [folder for folder in path.split(os.pathsep) if os.path.isabs(folder)]  # noqa: PTH117 - a text
-    places = (Path(folder, f"{command}{ending}") for folder in folders for ending in endings)
-    return next((str(place) for place in places if place.is_file() and os.access(place, os.X_OK)), None)
+        executable = [
+            suffix.lower() for suffix in os.environ.get("PATHEXT", ".COM;.EXE;.BAT;.CMD").split(";") if suffix
+        ]
+        suffixes = suffixes if command.lower().endswith(tuple(executable)) else executable
+    folders = [folder for folder in path.split(os.pathsep) if os.path.isabs(folder)]  # noqa: PTH117 - a string
+    candidates = (Path(folder, f"{command}{suffix}") for folder in folders for suffix in suffixes)
+    return next((str(file) for file in candidates if file.is_file() and os.access(file, os.X_OK)), None)

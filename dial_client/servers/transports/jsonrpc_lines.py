@@ -1,4 +1,4 @@
-"""JSON-RPC messages, one a line: from the bytes of a pipe, whatever a server writes there."""
+"""JSON-RPC messages, one per line, from the bytes of a pipe, whatever a server writes there."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCResponse, jso
 
 BOM = b"\xef\xbb\xbf"
 MAX_BATCH = 1_000
-"""Messages of a batch; a longer list is none."""
+"""Messages of a batch; a longer list is ignored."""
 MAX_DEPTH = 200
-"""Levels of a message: about what pydantic reads, where nothing has to be mended. Python 3.13 reads ten thousand."""
-MAX_ODD = 8 * 1024 * 1024
+"""Levels of a message: about what pydantic reads where nothing has to be repaired. Python 3.13 reads ten thousand."""
+MAX_SURROGATE_TEXT = 8 * 1024 * 1024
 """Characters of a line whose lone surrogates are replaced, which takes many times its size in memory."""
 _HALF_OF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
-_ANSWERED = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2.0"\s*,\s*)?"id"\s*:\s*(\d{1,9})\s*,\s*"(?:result|error)"')
-"""How an answer begins, as all that write JSON in the order of JSON-RPC's examples write it."""
+_RESPONSE_START = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2.0"\s*,\s*)?"id"\s*:\s*(\d{1,9})\s*,\s*"(?:result|error)"')
+"""The beginning of a response in the key order of JSON-RPC's examples."""
 
 
 class LineTooLong(Exception):
-    """A line is longer than it may be."""
+    """A line is longer than allowed."""
 
 
 class LineSplitter:
@@ -35,21 +35,21 @@ class LineSplitter:
         self._size = 0
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Give the lines that are whole now, without their line feeds.
+        """Return the lines that are complete now, without their line feeds.
 
         Raises:
-            LineTooLong: the line that began last is longer than `max_bytes`, whether it is whole or not.
+            LineTooLong: the last line is longer than `max_bytes`, whether it is complete or not.
         """
-        first, *others = chunk.split(b"\n")
+        first, *following = chunk.split(b"\n")
         self._add(first)
         lines: list[bytes] = []
-        for following in others:
+        for piece in following:
             lines.append(self.rest())
-            self._add(following)
+            self._add(piece)
         return lines
 
     def rest(self) -> bytes:
-        """Give what came behind the last line feed: at the end of the stream the last line."""
+        """Return what came after the last line feed: at the end of the stream the last line."""
         line = b"".join(self._pieces)
         self._pieces, self._size = [], 0
         return line
@@ -61,12 +61,12 @@ class LineSplitter:
             raise LineTooLong
 
 
-def messages_in(line: bytes) -> list[SessionMessage]:
-    """Give the messages of a line; none where there is none.
+def parse_messages(line: bytes) -> list[SessionMessage]:
+    """Return the messages of a line; none if it has none.
 
-    Besides what the SDK takes: a byte order mark, invalid UTF-8 and lone surrogates (replaced), words before the
-    message, a batch, a wrong ``jsonrpc``. An answer that is still no JSON-RPC, or no JSON, becomes an error answer, so
-    that whoever waits for it hears of it.
+    Besides what the SDK accepts: a byte order mark, invalid UTF-8 and lone surrogates (replaced), text before the
+    message, a batch, a wrong ``jsonrpc``. A response that is still not valid JSON-RPC, or not valid JSON, becomes an
+    error response, so that the request does not wait for ever.
     """
     if b"{" not in line:
         return []
@@ -74,59 +74,59 @@ def messages_in(line: bytes) -> list[SessionMessage]:
     try:
         return [SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))]
     except ValueError:
-        items = _json_in(line.decode("utf-8", "replace"))
-    found = [_message(item) for item in items]
-    if not items and (answer := _ANSWERED.match(line)):
-        found = [_refused(int(answer[1]), "the answer is not valid JSON")]
+        items = _parse_json(line.decode("utf-8", "replace"))
+    found = [_to_message(item) for item in items]
+    if not items and (start := _RESPONSE_START.match(line)):
+        found = [_invalid(int(start[1]), "the answer is not valid JSON")]
     return [SessionMessage(message) for message in found if message is not None]
 
 
-def answer_in(body: bytes, number: int | str) -> bytes:
-    """Give the answer to a request from what came in its place, mended as the messages of a line are.
+def find_response(body: bytes, request_id: int | str) -> bytes:
+    """Return the response to a request from a body, repaired as the messages of a line are.
 
-    Over HTTP there is no doubt whose answer it is, whatever id it has.
+    Over HTTP there is no doubt which request a response belongs to, whatever id it has.
     """
     with suppress(ValueError):
-        whole = jsonrpc_message_adapter.validate_json(body, by_name=False)
-        if isinstance(whole, JSONRPCResponse | JSONRPCError) and whole.id == number:
+        response = jsonrpc_message_adapter.validate_json(body, by_name=False)
+        if isinstance(response, JSONRPCResponse | JSONRPCError) and response.id == request_id:
             return body
-    found = (message.message for message in messages_in(body))
-    answers = [message for message in found if isinstance(message, JSONRPCResponse | JSONRPCError)]
-    other = next(iter(answers), _refused(number, "the answer is not valid JSON-RPC"))
-    mine = next((answer for answer in answers if answer.id == number), other)
-    return mine.model_copy(update={"id": number}).model_dump_json(by_alias=True, exclude_unset=True).encode()
+    found = (message.message for message in parse_messages(body))
+    responses = [message for message in found if isinstance(message, JSONRPCResponse | JSONRPCError)]
+    first = next(iter(responses), _invalid(request_id, "the answer is not valid JSON-RPC"))
+    match = next((response for response in responses if response.id == request_id), first)
+    return match.model_copy(update={"id": request_id}).model_dump_json(by_alias=True, exclude_unset=True).encode()
 
 
-def _json_in(text: str) -> list[Any]:
+def _parse_json(text: str) -> list[Any]:
     start = len(text) - len(text.lstrip())
-    for begin in {start: None, text.find("{", start): None}:
-        if begin < 0:
+    for position in {start: None, text.find("{", start): None}:
+        if position < 0:
             continue
         try:
-            value, _ = json.JSONDecoder().raw_decode(text, begin)
+            value, _ = json.JSONDecoder().raw_decode(text, position)
             if isinstance(value, dict) or (isinstance(value, list) and len(value) <= MAX_BATCH):
-                value = _without_lone_surrogates(_not_too_deep(value), text)
+                value = _replace_surrogates(_check_depth(value), text)
                 return value if isinstance(value, list) else [value]
         except (ValueError, RecursionError):
             continue
     return []
 
 
-def _not_too_deep(value: Any) -> Any:
+def _check_depth(value: Any) -> Any:
     level = [value]
     for _ in range(MAX_DEPTH):
-        inner = (child for one in level for child in (one.values() if isinstance(one, dict) else one))
+        inner = (child for node in level for child in (node.values() if isinstance(node, dict) else node))
         level = [child for child in inner if isinstance(child, dict | list)]
         if not level:
             return value
     raise ValueError("it is nested too deeply")
 
 
-def _without_lone_surrogates(value: Any, text: str) -> Any:
+def _replace_surrogates(value: Any, text: str) -> Any:
     if not _HALF_OF_PAIR.search(text):
         return value
-    if len(text) > MAX_ODD:
-        raise ValueError("there is too much to look for what is not Unicode")
+    if len(text) > MAX_SURROGATE_TEXT:
+        raise ValueError("too long to search for lone surrogates")
     text = json.dumps(value, ensure_ascii=False)
     try:
         text.encode()
@@ -135,20 +135,20 @@ def _without_lone_surrogates(value: Any, text: str) -> Any:
     return value
 
 
-def _message(item: Any) -> Any:
+def _to_message(item: Any) -> Any:
     if not isinstance(item, dict):
         return None
     try:
         return jsonrpc_message_adapter.validate_python(item | {"jsonrpc": "2.0"}, by_name=False)
     except ValueError:
-        number = item.get("id")
-    if "method" in item or isinstance(number, bool) or not isinstance(number, int | str):
+        request_id = item.get("id")
+    if "method" in item or isinstance(request_id, bool) or not isinstance(request_id, int | str):
         return None
-    said = item.get("error")
-    about = said.get("message") if isinstance(said, dict) else said
-    problem = f"the answer is not valid JSON-RPC{f': {about}' if isinstance(about, str) else ''}"
-    return _refused(number, problem)
+    error = item.get("error")
+    reason = error.get("message") if isinstance(error, dict) else error
+    problem = f"the answer is not valid JSON-RPC{f': {reason}' if isinstance(reason, str) else ''}"
+    return _invalid(request_id, problem)
 
 
-def _refused(number: int | str, problem: str) -> JSONRPCError:
-    return JSONRPCError(jsonrpc="2.0", id=number, error=ErrorData(code=PARSE_ERROR, message=problem))
+def _invalid(request_id: int | str, problem: str) -> JSONRPCError:
+    return JSONRPCError(jsonrpc="2.0", id=request_id, error=ErrorData(code=PARSE_ERROR, message=problem))

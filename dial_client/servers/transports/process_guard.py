@@ -1,8 +1,8 @@
-"""Ends the servers' processes when this one is killed and can do nothing any more (POSIX).
+"""Ends the servers' processes after this process was killed and can do nothing itself (POSIX).
 
-A shell waits at the end of a pipe for this process to go, however it goes, and then ends the process groups it was told
-of. A parent-death signal (Linux) would reach the servers alone, and not what launchers such as npx and uvx start for
-them; and it comes when the thread that started them ends. On Windows the SDK's job object does the same.
+A shell waits at the end of a pipe for the end of this process, and then ends the process groups it was given. A
+parent-death signal (Linux) would reach the servers alone, and not what launchers such as npx and uvx start for them,
+and it is sent when the thread that started them ends. On Windows the SDK's job object does the same.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dial_client.logs import get_logger
 log = get_logger(__name__)
 
 END_SECONDS = 1.0
-"""Seconds for the shell to leave once there is nothing to guard."""
+"""Seconds for the shell to exit once there is nothing to guard."""
 _SHELL = "/bin/sh"
 _SCRIPT = """
 groups=' '
@@ -40,17 +40,17 @@ for signal in '' '' TERM '' KILL; do
   [ "$signal" = KILL ] || sleep 1
 done
 """
-"""Reads a line ``+ GROUP`` or ``- GROUP`` for each change; gives the servers the seconds they have at any other end. A
-group that was seen empty is never signalled: its number may become another's."""
+"""Reads a line ``+ GROUP`` or ``- GROUP`` for each change, and allows the servers the usual seconds to exit. A group
+that was seen empty is never signalled: its number may be reused."""
 
 
 class ProcessGuard:
-    """The shell that guards the process groups of one host process; it is there while there are any."""
+    """The shell that guards the process groups of this process; it runs while there are any."""
 
     def __init__(self) -> None:
         self._groups: set[int] = set()
         self._shell: subprocess.Popen[bytes] | None = None
-        self._leaving: list[subprocess.Popen[bytes]] = []
+        self._exiting: list[subprocess.Popen[bytes]] = []
         self._lock = threading.Lock()
 
     @property
@@ -59,51 +59,51 @@ class ProcessGuard:
         return self._shell.pid if self._shell is not None else None
 
     def watch(self, group: int) -> None:
-        """Guard a process group from now on. Where there is no shell, nothing is guarded."""
+        """Guard a process group from now on. Without a shell, nothing is guarded."""
         with self._lock:
             self._groups.add(group)
-            if self._shell is not None and self._tell("+", group):
+            if self._shell is not None and self._send("+", group):
                 return
             self._start()
 
     def forget(self, group: int) -> None:
-        """Leave a process group alone that has ended."""
+        """Guard a process group no longer: it has ended."""
         with self._lock:
             if group not in self._groups:
                 return
             self._groups.discard(group)
             if self._shell is not None:
-                self._tell("-", group)
+                self._send("-", group)
             if not self._groups:
-                self._let_leave()
+                self._close_shell()
 
-    def has_left(self) -> bool:
-        """Return whether no shell is there any more that has nothing to guard."""
+    def has_exited(self) -> bool:
+        """True if no shell runs that has nothing to guard."""
         with self._lock:
-            self._leaving = [shell for shell in self._leaving if shell.poll() is None]
-            return not self._leaving
+            self._exiting = [shell for shell in self._exiting if shell.poll() is None]
+            return not self._exiting
 
     def abandon(self) -> None:
-        """Forget everything, in a copy of the host process (`os.fork`): the servers are the original's."""
+        """Forget everything, in a fork of this process: the servers belong to the original."""
         if self._shell is not None:
-            self._let_leave()
-        for shell in self._leaving:
-            shell.returncode = 0  # it is none of this process's children, and not to be waited for
-        self._groups, self._leaving, self._lock = set(), [], threading.Lock()
+            self._close_shell()
+        for shell in self._exiting:
+            shell.returncode = 0  # it is no child of this process, and not to be waited for
+        self._groups, self._exiting, self._lock = set(), [], threading.Lock()
 
     def close(self) -> None:
-        """Let the shell see to what is left, at the end of this process, and wait for it where nothing is."""
+        """Let the shell end the groups that are left, at the exit of this process; wait for it if there are none."""
         with self._lock:
             if self._shell is not None:
-                self._let_leave()
-            for shell in self._leaving:
+                self._close_shell()
+            for shell in self._exiting:
                 with suppress(subprocess.TimeoutExpired):
                     shell.wait(0 if self._groups else END_SECONDS)
-                shell.returncode = shell.returncode or 0  # else its end is warned of
+                shell.returncode = shell.returncode or 0  # else Popen warns that it still runs
 
     def _start(self) -> None:
-        if self._shell is not None:  # it was killed: another one is told of all groups
-            self._let_leave()
+        if self._shell is not None:  # it was killed: a new shell is given all groups
+            self._close_shell()
         try:
             self._shell = subprocess.Popen(
                 [_SHELL, "-c", _SCRIPT, "dial-client-guard"],
@@ -121,9 +121,9 @@ class ProcessGuard:
         assert self._shell.stdin is not None
         os.set_blocking(self._shell.stdin.fileno(), False)
         for group in self._groups:
-            self._tell("+", group)
+            self._send("+", group)
 
-    def _tell(self, change: str, group: int) -> bool:
+    def _send(self, change: str, group: int) -> bool:
         assert self._shell is not None
         assert self._shell.stdin is not None
         try:
@@ -132,16 +132,16 @@ class ProcessGuard:
             return False
         return True
 
-    def _let_leave(self) -> None:
+    def _close_shell(self) -> None:
         assert self._shell is not None
         assert self._shell.stdin is not None
         self._shell.stdin.close()
-        self._leaving.append(self._shell)
+        self._exiting.append(self._shell)
         self._shell = None
 
 
 guard = ProcessGuard()
-"""One for all clients of this process."""
+"""The guard of all clients of this process."""
 atexit.register(guard.close)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=guard.abandon)

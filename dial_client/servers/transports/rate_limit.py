@@ -1,4 +1,4 @@
-"""Holds what a server says of its own accord to a rate: no flood keeps the host busy, or waits in its memory."""
+"""A rate limit for the notifications and requests of a server: no flood keeps the client busy, or fills its memory."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 from mcp_types import JSONRPCNotification, JSONRPCRequest
 
 BURST = 500
-"""Messages of one kind that pass at once, however fast they come."""
+"""Messages of one kind that pass without a limit of the rate."""
 RATE = 50.0
-"""Messages of one kind that pass in a second, when they keep coming.
+"""Messages of one kind per second that pass after that.
 
-None is held back for longer than `listing.DEBOUNCE`: behind the last news of a change the list is read.
+What is dropped loses no change: a list is read `tool_listing.DEBOUNCE` after the last announcement that passes.
 """
 MAX_NUMBER = 1e300
-"""The SDK makes a float of what progress says, and its reading ends where that fails (mcp 2.3)."""
+"""The SDK converts progress to a float, and stops reading where that fails (mcp 2.3)."""
 _KINDS = {
     "notifications/progress": "progress",
     "notifications/message": "logs",
@@ -29,49 +29,49 @@ _KINDS = {
 
 
 class RateLimiter:
-    """Lets messages through, but for those that are too many; ``note`` hears, once for each kind, that there are such.
+    """Drops messages that are too many, and tells ``note`` that it does.
 
-    An answer always passes: there is one at most for each of our requests.
+    A response always passes: there is at most one for each request.
     """
 
     def __init__(self, note: Callable[[str], None]) -> None:
         self._note = note
-        self._buckets: dict[str, Bucket] = {}
+        self._buckets: dict[str, TokenBucket] = {}
 
-    def passes(self, message: object) -> bool:
-        """Whether to take a message."""
+    def allows(self, message: object) -> bool:
+        """True if the message is not dropped."""
         if not isinstance(message, JSONRPCNotification | JSONRPCRequest):
             return True
-        if message.method == "notifications/progress" and not _is_sound(message.params or {}):
+        if message.method == "notifications/progress" and not _is_valid_progress(message.params or {}):
             return False
-        other = "requests" if isinstance(message, JSONRPCRequest) else "notifications"
-        kind = _KINDS.get(message.method, other)
-        if self._buckets.setdefault(kind, Bucket(BURST, RATE)).take():
+        default = "requests" if isinstance(message, JSONRPCRequest) else "notifications"
+        kind = _KINDS.get(message.method, default)
+        if self._buckets.setdefault(kind, TokenBucket(BURST, RATE)).take():
             return True
         self._note(f"it sends a flood of {kind}; some of them are dropped")
         return False
 
 
-class Bucket:
-    """Is full at first, and fills up again: ``burst`` of something at once, and ``rate`` a second."""
+class TokenBucket:
+    """A token bucket: full at first with ``burst`` tokens, refilled with ``rate`` tokens per second."""
 
     def __init__(self, burst: int, rate: float) -> None:
         self._burst = burst
         self._rate = rate
-        self._left = float(burst)
-        self._at = time.monotonic()
+        self._tokens = float(burst)
+        self._refilled_at = time.monotonic()
 
     def take(self) -> bool:
-        """Take one; False when there is none left."""
+        """Take a token; False if there is none."""
         now = time.monotonic()
-        self._left = min(self._burst, self._left + (now - self._at) * self._rate)
-        self._at = now
-        if self._left < 1:
+        self._tokens = min(self._burst, self._tokens + (now - self._refilled_at) * self._rate)
+        self._refilled_at = now
+        if self._tokens < 1:
             return False
-        self._left -= 1
+        self._tokens -= 1
         return True
 
 
-def _is_sound(params: dict[str, Any]) -> bool:
+def _is_valid_progress(params: dict[str, Any]) -> bool:
     numbers = (params.get("progress"), params.get("total"))
     return all(not isinstance(number, int) or abs(number) < MAX_NUMBER for number in numbers)

@@ -1,6 +1,6 @@
-"""Mends and masks what servers send before the SDK reads it, which takes all or nothing (mcp 2.3 validates strictly).
+"""Repairs and masks the messages of a server before the SDK reads them, which validates strictly (mcp 2.3).
 
-One malformed tool would cost the whole list, one unknown block of content a result whose tool has already run.
+One malformed tool would cost the whole list, one unknown content block the result of a tool that has run.
 """
 
 from __future__ import annotations
@@ -30,62 +30,67 @@ _STRINGS_OF_BLOCK = {
     "resource": (),
 }
 """The content blocks of the protocol, each with the members that must be strings."""
-_MAX_UNREAD = 2_000
-"""Characters of a content block that is shown as it was sent."""
+_MAX_UNKNOWN = 2_000
+"""Characters of an unknown content block that is shown as it was sent."""
 MAX_BLOCKS = 10_000
 """Blocks of a result, contents of a resource and messages of a prompt that are kept: an empty one is three bytes on the
 wire, and a thousand in memory."""
 _FRAME = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
-"""What a page of tools needs besides the tools, at any version."""
+"""The members of a page besides its items, at any version."""
 _LISTED = {
     "resources/list": "resources",
     "resources/templates/list": "resourceTemplates",
     "prompts/list": "prompts",
 }
-"""The other lists, and what their pages hold."""
+"""The other lists, and the member that holds their items."""
 
 
 class ResponseRepairer:
-    """Knows what each answer answers, and at which version; `mask` is for the server's secrets."""
+    """Matches responses to requests, and repairs and masks them.
+
+    Args:
+        note: is told what was left out.
+        mask: hides the server's secrets.
+    """
 
     def __init__(self, note: Note, mask: SecretMask | None = None) -> None:
         self._note = note
         self._mask = mask or SecretMask()
-        self._asked: dict[str, tuple[str, str]] = {}
+        self._pending: dict[str, tuple[str, str]] = {}
         self._version = "2025-11-25"
 
-    def sent(self, message: object) -> None:
-        """Remember a request until its answer comes or it is cancelled."""
+    def record_sent(self, message: object) -> None:
+        """Remember a request until its response comes or it is cancelled."""
         if isinstance(message, JSONRPCRequest):
             meta = (message.params or {}).get("_meta") or {}
-            self._asked[str(message.id)] = (message.method, meta.get(_VERSION_KEY, self._version))
+            self._pending[str(message.id)] = (message.method, meta.get(_VERSION_KEY, self._version))
         elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
-            self._asked.pop(str((message.params or {}).get("requestId")), None)
+            self._pending.pop(str((message.params or {}).get("requestId")), None)
 
-    def received(self, message: object) -> None:
-        """Mask a message, and mend an answer where it needs it, in place."""
+    def repair(self, message: object) -> None:
+        """Mask a message, and repair a response, in place."""
         self._mask.message(message)
         if not isinstance(message, JSONRPCResponse):
             return
-        method, version = self._asked.pop(str(message.id), ("", ""))
+        method, version = self._pending.pop(str(message.id), ("", ""))
         result = message.result
         if version in MODERN_PROTOCOL_VERSIONS and not isinstance(result.get("resultType"), str):
             result["resultType"] = "complete"
         if method == "initialize" and isinstance(result.get("protocolVersion"), str):
             self._version = result["protocolVersion"]
         elif method == "tools/list":
-            mend_tools(result, version, self._note)
+            repair_tools(result, version, self._note)
         elif method in _LISTED or method == "resources/read":
-            mend_page(method, result, version, self._note)
+            repair_page(method, result, version, self._note)
             cut_parts("contents", result)
         elif method == "prompts/get":
             cut_parts("messages", result)
         elif method == "tools/call" and result.get("resultType", "complete") == "complete":
-            mend_content(result, version)
+            repair_content(result, version)
 
 
-def mend_tools(result: dict[str, Any], version: str, note: Note) -> None:
-    """Make a page of ``tools/list`` valid: mend single tools, and leave out those beyond mending, with a note."""
+def repair_tools(result: dict[str, Any], version: str, note: Note) -> None:
+    """Make a page of ``tools/list`` valid: repair single tools, and leave out those that cannot be, with a note."""
     if version in MODERN_PROTOCOL_VERSIONS:
         result.setdefault("ttlMs", 0)
         result.setdefault("cacheScope", "private")
@@ -93,19 +98,20 @@ def mend_tools(result: dict[str, Any], version: str, note: Note) -> None:
         return
     kept = []
     for tool in result["tools"]:
-        mended = next((form for form in _forms(tool) if _is_valid(_FRAME | {"tools": [form]}, version)), None)
-        if mended is None:
+        valid = (variant for variant in _variants(tool) if _is_valid(_FRAME | {"tools": [variant]}, version))
+        repaired = next(valid, None)
+        if repaired is None:
             name = tool.get("name") if isinstance(tool, dict) else None
             note(f"a malformed tool is left out: {str(name)[:100] if name else 'it has no name'}")
         else:
-            kept.append(mended)
+            kept.append(repaired)
     cursor = result.get("nextCursor")
-    result.clear()  # whatever else it holds may be what is wrong
+    result.clear()  # any other member may be what is wrong
     result.update(_FRAME | {"tools": kept} | ({"nextCursor": cursor} if isinstance(cursor, str) else {}))
 
 
-def mend_page(method: str, result: dict[str, Any], version: str, note: Note) -> None:
-    """Make a page of another list valid: what is malformed in it is left out, with a note."""
+def repair_page(method: str, result: dict[str, Any], version: str, note: Note) -> None:
+    """Make a page of another list valid: malformed items are left out, with a note."""
     if version in MODERN_PROTOCOL_VERSIONS:
         result.setdefault("ttlMs", 0)
         result.setdefault("cacheScope", "private")
@@ -121,15 +127,15 @@ def mend_page(method: str, result: dict[str, Any], version: str, note: Note) -> 
     result.update(_FRAME | {key: kept} | ({"nextCursor": cursor} if isinstance(cursor, str) else {}))
 
 
-def _forms(tool: Any) -> list[dict[str, Any]]:
-    """Give a tool as it is, with an object as its schema, and with what a call cannot do without."""
+def _variants(tool: Any) -> list[dict[str, Any]]:
+    """Return a tool as it is, with an object as its schema, and with nothing but what a call needs."""
     if not isinstance(tool, dict):
         return []
     schema = tool.get("inputSchema")
-    mended = tool
+    repaired = tool
     if schema is None or isinstance(schema, dict):
-        mended = tool | {"inputSchema": {"type": "object"} | (schema or {})}
-    return [tool, mended, {key: mended[key] for key in ("name", "description", "inputSchema") if key in mended}]
+        repaired = tool | {"inputSchema": {"type": "object"} | (schema or {})}
+    return [tool, repaired, {key: repaired[key] for key in ("name", "description", "inputSchema") if key in repaired}]
 
 
 def _is_valid(result: dict[str, Any], version: str, method: str = "tools/list") -> bool:
@@ -140,8 +146,8 @@ def _is_valid(result: dict[str, Any], version: str, method: str = "tools/list") 
     return True
 
 
-def mend_content(result: dict[str, Any], version: str) -> None:
-    """Make a result of ``tools/call`` valid: what the protocol does not know becomes text."""
+def repair_content(result: dict[str, Any], version: str) -> None:
+    """Make a result of ``tools/call`` valid: blocks the protocol does not know become text."""
     content = result.get("content")
     blocks = content if isinstance(content, list) else [] if content is None else [content]
     if blocks is not content or not all(_is_block(block) for block in blocks):
@@ -158,14 +164,14 @@ def mend_content(result: dict[str, Any], version: str) -> None:
 
 
 def cut_parts(kind: str, result: dict[str, Any]) -> None:
-    """Cut a resource's ``contents`` or a prompt's ``messages`` to `MAX_BLOCKS`, and one that says so."""
+    """Cut a resource's ``contents`` or a prompt's ``messages`` to `MAX_BLOCKS`, and add a part that says so."""
     parts = result.get(kind)
     if not isinstance(parts, list) or len(parts) <= MAX_BLOCKS:
         return
     more = f"[{len(parts) - MAX_BLOCKS:,} more {kind} were left out]"
     uri = parts[0].get("uri") if isinstance(parts[0], dict) else None
-    of_a_resource = {"uri": uri if isinstance(uri, str) else "", "text": more}
-    last = of_a_resource if kind == "contents" else {"role": "user", "content": _as_text(more)}
+    content = {"uri": uri if isinstance(uri, str) else "", "text": more}
+    last = content if kind == "contents" else {"role": "user", "content": _as_text(more)}
     result[kind] = [*parts[:MAX_BLOCKS], last]
 
 
@@ -180,51 +186,55 @@ def _as_text(value: Any) -> dict[str, Any]:
     try:
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     except RecursionError:
-        text = "[what is nested too deeply to be shown]"
-    cut = f"{text[:_MAX_UNREAD]}…" if len(text) > _MAX_UNREAD else text
+        text = "[nested too deeply to be shown]"
+    cut = f"{text[:_MAX_UNKNOWN]}…" if len(text) > _MAX_UNKNOWN else text
     return {"type": "text", "text": cut}
 
 
 class RepairingTransport:
-    """A transport around another one.
+    """A transport around `inner`.
 
-    ``on_end`` is called when the server's side of the stream ends. ``on_leave`` is awaited with the error when the
-    transport is left on account of one, before it begins to close.
+    Args:
+        inner: the transport.
+        repairer: of its messages.
+        limiter: of its messages.
+        on_end: is called when the server's side of the stream ends.
+        on_error: is awaited with the error on account of which the transport is left, before it begins to close.
     """
 
     def __init__(
         self,
         inner: Transport,
-        mender: ResponseRepairer,
-        sieve: RateLimiter,
+        repairer: ResponseRepairer,
+        limiter: RateLimiter,
         on_end: Callable[[], None],
-        on_leave: Callable[[BaseException], Awaitable[None]],
+        on_error: Callable[[BaseException], Awaitable[None]],
     ) -> None:
         self._inner = inner
-        self._mender = mender
-        self._sieve = sieve
+        self._repairer = repairer
+        self._limiter = limiter
         self._on_end = on_end
-        self._on_leave = on_leave
+        self._on_error = on_error
 
     async def __aenter__(self) -> tuple[_Reader, _Writer]:
         read, write = await self._inner.__aenter__()
-        return _Reader(read, self._mender, self._sieve, self._on_end), _Writer(write, self._mender)
+        return _Reader(read, self._repairer, self._limiter, self._on_end), _Writer(write, self._repairer)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         try:
             if error is not None:
-                await self._on_leave(error)
+                await self._on_error(error)
         finally:
             handled = await self._inner.__aexit__(kind, error, trace)
         return handled
 
 
 class _Stream:
-    def __init__(self, inner: Any, mender: ResponseRepairer) -> None:
+    def __init__(self, inner: Any, repairer: ResponseRepairer) -> None:
         self._inner = inner
-        self._mender = mender
+        self._repairer = repairer
 
     async def aclose(self) -> None:
         await self._inner.aclose()
@@ -239,9 +249,11 @@ class _Stream:
 
 
 class _Reader(_Stream):
-    def __init__(self, inner: Any, mender: ResponseRepairer, sieve: RateLimiter, on_end: Callable[[], None]) -> None:
-        super().__init__(inner, mender)
-        self._sieve = sieve
+    def __init__(
+        self, inner: Any, repairer: ResponseRepairer, limiter: RateLimiter, on_end: Callable[[], None]
+    ) -> None:
+        super().__init__(inner, repairer)
+        self._limiter = limiter
         self._on_end = on_end
 
     @property
@@ -257,8 +269,8 @@ class _Reader(_Stream):
                 raise
             if not isinstance(item, SessionMessage):
                 return item
-            if self._sieve.passes(item.message):
-                self._mender.received(item.message)
+            if self._limiter.allows(item.message):
+                self._repairer.repair(item.message)
                 return item
 
     def __aiter__(self) -> Self:
@@ -273,5 +285,5 @@ class _Reader(_Stream):
 
 class _Writer(_Stream):
     async def send(self, item: SessionMessage) -> None:
-        self._mender.sent(item.message)
+        self._repairer.record_sent(item.message)
         await self._inner.send(item)

@@ -1,7 +1,7 @@
-"""A server's process (POSIX): started without the SDK, spoken to over pipes, and gone afterwards with all its children.
+"""A server's process (POSIX): started without the SDK, connected by pipes, and ended with all its children.
 
-`subprocess.Popen` and not `anyio.open_process`: the process exists as soon as the call returns, on both event loops
-alike, and nobody but us takes note of its end. So its id stays its own until its whole group has been signalled.
+`subprocess.Popen` and not `anyio.open_process`: the process exists as soon as the call returns, on both event loops,
+and nothing else reaps it. So its id is not reused before its whole group has been signalled.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from dial_client.servers.transports.stderr_tail import StderrTail
 from dial_client.settings.configuration import ServerSettings
 
 GRACE = 2.0
-"""Seconds to leave after standard input was closed, and again after SIGTERM (the MCP specification's order)."""
+"""Seconds to exit after standard input was closed, and again after SIGTERM (the MCP specification's order)."""
 ORPHANS_GRACE = 1.0
-"""Seconds for children the server left behind to end after SIGTERM."""
+"""Seconds for the server's orphaned children to exit after SIGTERM."""
 CHUNK = 65_536
 """Bytes read at once: what a pipe holds."""
 _POLL = 0.01
 
 
 class ServerProcess:
-    """A process that leads a group of its own. Making one starts it; `mask` is for what it says.
+    """A process that leads its own process group. The constructor starts it; `mask` hides secrets on standard error.
 
     Raises:
         ServerStartError: there is no such command or folder, or it cannot be executed.
@@ -41,12 +41,12 @@ class ServerProcess:
     def __init__(self, settings: ServerSettings, mask: SecretMask | None = None) -> None:
         self.stderr = StderrTail(mask or SecretMask.of(settings))
         self._popen = _start(settings)
-        self._exit: int | None = None
+        self._exit_code: int | None = None
         self._stdin, self._stdout, self._stderr = (_descriptor(pipe) for pipe in _pipes(self._popen))
         self._stdin_open = True
-        self._maker = os.getpid()
+        self._creator_pid = os.getpid()
         self._stopping = anyio.Lock()
-        _alive.add(self)
+        _running.add(self)
         guard.watch(self.pid)
 
     @property
@@ -55,19 +55,19 @@ class ServerProcess:
         return self._popen.pid
 
     async def read(self) -> bytes:
-        """Give more of its standard output, at most `CHUNK` bytes; empty at the end."""
+        """Return the next bytes of standard output, at most `CHUNK`; empty at the end."""
         return await _read(self._stdout)
 
     async def read_stderr(self) -> None:
-        """Keep reading its standard error into `stderr`, until its end."""
+        """Read standard error into `stderr` until its end."""
         while chunk := await _read(self._stderr):
             self.stderr.feed(chunk)
 
     async def write(self, data: bytes) -> None:
-        """Write to its standard input, waiting as long as it does not read.
+        """Write to standard input; waits while the process does not read.
 
         Raises:
-            OSError: it reads no more.
+            OSError: standard input is closed.
         """
         rest = memoryview(data)
         while rest and self._stdin_open:
@@ -79,20 +79,20 @@ class ServerProcess:
             raise BrokenPipeError("standard input is closed")
 
     def exit_code(self) -> int | None:
-        """Give its exit code, minus the number of the signal that ended it, or None while it runs.
+        """Return the exit code, minus the number of the signal that ended the process, or None while it runs.
 
-        The process is looked at and not reaped, so that its id cannot become another's before `stop` is done with it.
+        The process is not reaped, so that its id is not reused before `stop` is done with it.
         """
-        if self._exit is None and self._popen.returncode is None:
-            self._exit = _peek(self._popen)
-        return self._exit if self._popen.returncode is None else self._popen.returncode
+        if self._exit_code is None and self._popen.returncode is None:
+            self._exit_code = _peek(self._popen)
+        return self._exit_code if self._popen.returncode is None else self._popen.returncode
 
-    async def gone(self) -> None:
-        """Wait for its end. Its pipes may stay open longer, where a child holds them."""
+    async def wait(self) -> None:
+        """Wait for the exit of the process. Its pipes may stay open longer, if a child holds them."""
         try:
             watch = os.pidfd_open(self.pid)
         except (AttributeError, OSError):  # not Linux, or a sandbox
-            while self.exit_code() is None:  # noqa: ASYNC110 (nobody tells)
+            while self.exit_code() is None:  # noqa: ASYNC110 (there is no notification)
                 await anyio.sleep(_POLL)
             return
         try:
@@ -100,49 +100,49 @@ class ServerProcess:
         finally:
             os.close(watch)
 
-    async def exited(self, within: float) -> bool:
-        """Wait for its end, at most `within` seconds, and say whether it came."""
+    async def wait_exited(self, within: float) -> bool:
+        """Wait for the exit, at most `within` seconds; True if the process has exited."""
         with anyio.move_on_after(within):
-            await self.gone()
+            await self.wait()
         return self.exit_code() is not None
 
     async def stop(self) -> None:
-        """End it and all its group: close its input, wait, SIGTERM, wait, SIGKILL. Takes 6 seconds at the worst.
+        """End the process and its group: close standard input, wait, SIGTERM, wait, SIGKILL. Takes at most 6 seconds.
 
         Shielded from cancellation; may be called twice.
         """
         with anyio.CancelScope(shield=True):
             async with self._stopping:
-                if self not in _alive:
+                if self not in _running:
                     return
                 self._close_stdin()
-                if not await self.exited(GRACE):
+                if not await self.wait_exited(GRACE):
                     self._signal(signal.SIGTERM)
-                    if not await self.exited(GRACE):
+                    if not await self.wait_exited(GRACE):
                         self._signal(signal.SIGKILL)
-                        await self.exited(GRACE)
+                        await self.wait_exited(GRACE)
                 if self.exit_code() is not None:  # else `kill_all` tries once more
                     await self._end_orphans()
-                    _alive.discard(self)
+                    _running.discard(self)
                     guard.forget(self.pid)
-                    await _guard_left()
+                    await _wait_for_guard()
 
     def close(self) -> None:
-        """Close the pipes, once nothing reads or writes them any more."""
+        """Close the pipes, once nothing reads or writes them."""
         for pipe in _pipes(self._popen):
             pipe.close()
         self._stdin_open = False
 
     def kill(self) -> None:
-        """End it and all its group at once, without waiting."""
-        if self._popen.returncode is None and os.getpid() == self._maker:
+        """Kill the process and its group, without waiting."""
+        if self._popen.returncode is None and os.getpid() == self._creator_pid:
             self._signal(signal.SIGKILL)
 
     async def _end_orphans(self) -> None:
         self._signal(signal.SIGTERM)
         self._popen.poll()
-        # From here on only a living member keeps the id from being given to somebody else: once the group was seen
-        # empty it is never signalled again.
+        # From here on only a living member keeps the id from being reused: once the group was seen empty it is never
+        # signalled again.
         deadline = anyio.current_time() + ORPHANS_GRACE
         while not self._group_is_empty():
             if anyio.current_time() > deadline:
@@ -155,12 +155,12 @@ class ServerProcess:
             os.killpg(self.pid, 0)
         except ProcessLookupError:
             return True
-        except PermissionError:  # somebody is there
+        except PermissionError:  # a member exists
             return False
         return False
 
     def _signal(self, number: signal.Signals) -> None:
-        with suppress(ProcessLookupError, PermissionError):  # nobody is left, or what is left is not ours to end
+        with suppress(ProcessLookupError, PermissionError):  # the group is empty, or its members belong to another user
             os.killpg(self.pid, number)
 
     def _close_stdin(self) -> None:
@@ -170,13 +170,13 @@ class ServerProcess:
             _pipes(self._popen)[0].close()
 
 
-_alive: set[ServerProcess] = set()
+_running: set[ServerProcess] = set()
 
 
 @atexit.register
 def kill_all() -> None:
-    """End every process that is still there: the last resort, when nobody closed the client."""
-    for process in tuple(_alive):
+    """Kill every process that still runs: the last resort, if the client was not closed."""
+    for process in tuple(_running):
         process.kill()
         guard.forget(process.pid)
 
@@ -199,13 +199,13 @@ def _start(settings: ServerSettings) -> subprocess.Popen[bytes]:
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise ServerStartError(settings.name, f"cannot run {settings.command!r}: {reason}") from error
 
 
-async def _guard_left() -> None:
+async def _wait_for_guard() -> None:
     with anyio.move_on_after(END_SECONDS):
-        while not guard.has_left():  # noqa: ASYNC110 (nobody tells)
+        while not guard.has_exited():  # noqa: ASYNC110 (there is no notification)
             await anyio.sleep(_POLL)
 
 
@@ -237,7 +237,7 @@ def _peek(popen: subprocess.Popen[bytes]) -> int | None:
         return popen.poll()
     try:
         end = os.waitid(os.P_PID, popen.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:  # the host program reaps all children by itself
+    except ChildProcessError:  # the embedding program reaps all children itself
         return popen.poll()
     if end is None:
         return None

@@ -1,4 +1,4 @@
-"""The last lines of what a program says on its standard error."""
+"""The last lines of a program's standard error."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ MAX_LINES = 50
 MAX_LINE_BYTES = 1_000
 
 
-_BEHIND_AN_ERROR = re.compile(
+_AFTER_ERROR = re.compile(
     r"\s*(?:[\s{}()\[\],;^]*|at .+|Node\.js v[\d.]+|Bun v[\d.]+.*|\[?\w+\]?: (?:[\d.-]+|'.*'|\[.*|undefined|null),?)"
 )
-"""What Node writes behind an error: its stack, its members, and its own version."""
+"""What Node prints after an error: the stack, the members, and its own version."""
 _ERROR = re.compile(r"(?:Uncaught )?(?:[\w.$]*(?:Error|Exception)\b|\[\w+\]: ).*")
 
 
-def telling_line(lines: tuple[str, ...]) -> str:
-    """Return the line of a program's last ones that says what is wrong: the last, or the error it belongs to."""
-    if not lines or not _BEHIND_AN_ERROR.fullmatch(lines[-1]):
+def find_error_line(lines: tuple[str, ...]) -> str:
+    """Return the line that says what is wrong: the last line, or the error it belongs to."""
+    if not lines or not _AFTER_ERROR.fullmatch(lines[-1]):
         return lines[-1] if lines else ""
     errors = (line for line in reversed(lines) if _ERROR.match(line))
-    others = (line for line in reversed(lines) if not _BEHIND_AN_ERROR.fullmatch(line))
-    return next(errors, next(others, lines[-1])).removesuffix(" {")
+    rest = (line for line in reversed(lines) if not _AFTER_ERROR.fullmatch(line))
+    return next(errors, next(rest, lines[-1])).removesuffix(" {")
 
 
 class StderrTail:
-    """Keeps the last lines, bounded in number and length however much is written, without the server's secrets."""
+    """Keeps the last lines, bounded in number and length, without the server's secrets."""
 
     def __init__(self, mask: SecretMask | None = None) -> None:
         self._mask = mask or SecretMask()
@@ -36,26 +36,26 @@ class StderrTail:
         self._unfinished = b""
 
     def feed(self, chunk: bytes) -> None:
-        """Take more bytes; a line may come in pieces."""
-        # Of more lines than are kept the first are not worth the splitting.
-        first, *others = chunk.rsplit(b"\n", MAX_LINES + 1)
+        """Add bytes; a line may come in pieces."""
+        # Lines before the last `MAX_LINES` are not split.
+        first, *lines = chunk.rsplit(b"\n", MAX_LINES + 1)
         room = MAX_LINE_BYTES - len(self._unfinished)
         self._unfinished += first[: max(0, room)]
-        for line in others:
+        for line in lines:
             self._lines.append(self._unfinished)
             self._unfinished = line[:MAX_LINE_BYTES]
 
     @property
     def lines(self) -> tuple[str, ...]:
         """The lines that are not blank, oldest first."""
-        texts = (*map(self._shown, self._lines), self._shown(self._unfinished, is_whole=False))
+        texts = (*map(self._to_text, self._lines), self._to_text(self._unfinished, is_whole=False))
         return tuple(text for text in texts if text)[-MAX_LINES:]
 
-    def _shown(self, line: bytes, *, is_whole: bool = True) -> str:
+    def _to_text(self, line: bytes, *, is_whole: bool = True) -> str:
         text = line.decode("utf-8", "replace").rstrip()
         return self._mask.text(text) if is_whole and len(line) < MAX_LINE_BYTES else self._mask.cut_text(text)
 
     @property
     def last(self) -> str:
-        """The last line that tells something; empty where there is none."""
-        return telling_line(self.lines)
+        """The line that says what is wrong; empty if there is none."""
+        return find_error_line(self.lines)

@@ -1,7 +1,7 @@
 """The standard input and output of a server's process as the SDK's streams.
 
-The SDK's own transport reads in quadratic time, knows no limit to a message, hides the process, and leaves a server's
-children alive when the server leaves by itself (mcp 2.3, `mcp.client.stdio`).
+The SDK's own transport reads in quadratic time, has no limit for a message, hides the process, and leaves a server's
+children alive when the server exits by itself (mcp 2.3, `mcp.client.stdio`).
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCRequest
 
-from dial_client.servers.transports.jsonrpc_lines import LineSplitter, LineTooLong, messages_in
+from dial_client.servers.transports.jsonrpc_lines import LineSplitter, LineTooLong, parse_messages
 from dial_client.servers.transports.server_process import ServerProcess
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 _BUFFERED = 16
 """Messages between a pipe and the session; each is bounded by `MAX_MESSAGE_BYTES`."""
 _FLUSH = 0.5
-"""Seconds for what was said last (a cancellation, perhaps) to be written before the pipe is closed."""
+"""Seconds for the last messages (perhaps a cancellation) to be written before the pipe is closed."""
 _LINGER = 0.5
-"""Seconds for what a process that has ended wrote last to be read."""
+"""Seconds to read what a process wrote last before it exited."""
 
 StdioReader = MemoryObjectSendStream[SessionMessage | Exception]
 
 
 class StdioTransport:
-    """What `mcp.Client` takes: entered, it gives the streams; left, the process and all its group are gone.
+    """The transport for `mcp.Client`: it opens the streams, and on exit ends the process and its group.
 
-    ``note`` is called once at most, when the server writes what is no message; such lines are skipped.
+    ``note`` is called at most once, when the server writes a line that is no message; such lines are skipped.
     """
 
     def __init__(
         self, process: ServerProcess, note: Callable[[str], None], max_message_bytes: int = MAX_MESSAGE_BYTES
     ) -> None:
-        self.fault: str | None = None
-        """Why the connection was given up, where it was not the process that ended."""
+        self.failure: str | None = None
+        """Why the connection was given up; None if the process exited."""
         self._process = process
         self._note = note
         self._noted = False
@@ -76,17 +76,17 @@ class StdioTransport:
         self._pumps.cancel_scope.cancel()
         return await self._pumps.__aexit__(kind, error, trace)
 
-    async def last_words(self) -> str:
-        """Say why the connection ended, in one line; waits a second at most for the process to end, too."""
-        if self.fault is not None:
-            return self.fault
-        await self._process.exited(within=1.0)
+    async def explain_end(self) -> str:
+        """Return why the connection ended, in one line; waits at most a second for the process to exit."""
+        if self.failure is not None:
+            return self.failure
+        await self._process.wait_exited(within=1.0)
         with anyio.move_on_after(0.3):
             await self._stderr_read.wait()
         code = self._process.exit_code()
-        how = f"closed {self._closed}" if code is None else f"ended {_how(code)}"
-        said = self._process.stderr.last
-        return f"the server {how}; it last said: {said}" if said else f"the server {how} and said nothing"
+        event = f"closed {self._closed}" if code is None else f"ended {_describe_exit(code)}"
+        line = self._process.stderr.last
+        return f"the server {event}; it last said: {line}" if line else f"the server {event} and said nothing"
 
     async def _pump_in(self, incoming: StdioReader) -> None:
         lines = LineSplitter(self._max)
@@ -97,21 +97,21 @@ class StdioTransport:
                         await self._deliver(line, incoming)
                 await self._deliver(lines.rest(), incoming)
             except LineTooLong:
-                self.fault = f"the server sent a message of more than {self._max:,} bytes"
+                self.failure = f"the server sent a message of more than {self._max:,} bytes"
             except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-                pass  # the session has left
+                pass  # the session was closed
         while await self._process.read():
             pass
 
     async def _deliver(self, line: bytes, incoming: StdioReader) -> None:
-        messages = messages_in(line)
+        messages = parse_messages(line)
         if not messages and not self._noted and line.strip():
             self._noted = True
-            self._note("it writes to its standard output what is no MCP message; those lines are skipped")
+            self._note("it writes lines to its standard output that are no MCP messages; they are skipped")
         for message in messages:
             await incoming.send(message)
         if not messages and b"{" in line:
-            await anyio.lowlevel.checkpoint()  # words without end must not keep everybody else waiting
+            await anyio.lowlevel.checkpoint()  # endless text must not block the event loop
 
     async def _pump_out(self, outgoing: MemoryObjectReceiveStream[SessionMessage], incoming: StdioReader) -> None:
         try:
@@ -119,7 +119,7 @@ class StdioTransport:
                 async for message in outgoing:
                     await self._send(message, incoming)
         except (OSError, anyio.ClosedResourceError, anyio.BrokenResourceError):
-            # It reads no more: ending the other direction, too, tells the session.
+            # The server reads no more: the session ends when the other direction is closed, too.
             self._closed = "its input"
             incoming.close()
         finally:
@@ -136,8 +136,8 @@ class StdioTransport:
         await self._process.write(text.encode() + b"\n")
 
     async def _watch(self, incoming: StdioReader) -> None:
-        """End the connection when the process ends, even if a child of it holds the pipe open."""
-        await self._process.gone()
+        """End the connection when the process exits, even if a child holds the pipe open."""
+        await self._process.wait()
         await anyio.sleep(_LINGER)
         incoming.close()
 
@@ -148,7 +148,7 @@ class StdioTransport:
             self._stderr_read.set()
 
 
-def _how(code: int) -> str:
+def _describe_exit(code: int) -> str:
     if code >= 0:
         return f"with exit code {code}"
     try:

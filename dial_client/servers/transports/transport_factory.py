@@ -1,7 +1,7 @@
-"""The ways to reach a server, as far as whoever owns a connection has to know them.
+"""The transports to a server, as a session sees them.
 
-Making a factory may start a process but loads no SDK: the process boots while `TransportFactory.target` imports the
-SDK.
+Creating a factory may start a process but imports no SDK: the process boots while `TransportFactory.create` imports
+the SDK.
 """
 
 from __future__ import annotations
@@ -19,43 +19,47 @@ from dial_client.settings.configuration import ServerSettings, Transport
 
 @dataclass(frozen=True, slots=True)
 class TransportHooks:
-    """Whom a link tells what it sees."""
+    """The callbacks of a transport."""
 
-    note: Callable[[str], None]
-    """Something odd that harms nothing, in words."""
-    ended: Callable[[str | None], None]
-    """The connection is no more; with the reason, where it is known by then."""
-    leaving: Callable[[BaseException], Awaitable[None]]
-    """The client is left on account of this error; it may take seconds until it is."""
+    on_note: Callable[[str], None]
+    """Is told of an oddity that harms nothing, in words."""
+    on_end: Callable[[str | None], None]
+    """Is told that the connection has ended; with the reason, if it is known."""
+    on_error: Callable[[BaseException], Awaitable[None]]
+    """Is told of the error that ends the connection, before the transport closes, which may take seconds."""
 
 
 class TransportFactory(Protocol):
-    """One way to one server. `aclose` has to be called, whether the target was used or not."""
+    """A transport to one server. `aclose` has to be called, whether the transport was created or not."""
 
     is_streamable_http: bool
-    """Whether there are sessions a server may forget, and the older HTTP+SSE is worth trying when this is refused."""
+    """True for streamable HTTP: there are sessions a server may forget, and HTTP+SSE is tried if this is refused."""
 
     @property
     def stderr(self) -> tuple[str, ...]:
-        """The last lines on its standard error."""
+        """The last lines of the server's standard error."""
 
-    def target(self, hooks: TransportHooks) -> Any:
-        """Give what `mcp.Client` takes."""
+    def create(self, hooks: TransportHooks) -> Any:
+        """Return the transport, or the server object, that `mcp.Client` takes."""
 
-    async def last_words(self) -> str:
-        """Say why the connection ended, in words."""
+    async def explain_end(self) -> str:
+        """Return why the connection ended, in words."""
 
     async def aclose(self) -> None:
-        """Leave nothing behind."""
+        """Release everything."""
 
 
-def links_to(
+def transports_for(
     settings: ServerSettings, login: Login | None = None, mask: SecretMask | None = None
 ) -> Iterator[TransportFactory]:
-    """Give the ways to a server, each made when the one before it was refused; `login` is for those behind a URL.
+    """Yield the transports to try, each created when the one before was refused.
 
-    What comes from it is masked with `mask`, which without it is that of the settings alone. A URL is first taken
-    for streamable HTTP, then for HTTP+SSE (MCP specification, "Backwards Compatibility").
+    A URL is first taken for streamable HTTP, then for HTTP+SSE (MCP specification, "Backwards Compatibility").
+
+    Args:
+        settings: of the server.
+        login: how a person logs in to a server behind a URL.
+        mask: hides secrets in what the server sends; by default those of the settings.
 
     Raises:
         ServerStartError: its process cannot be started.
@@ -82,20 +86,20 @@ class InProcessTransportFactory:
     def __init__(self, server: Any) -> None:
         self._server = server
 
-    def target(self, hooks: TransportHooks) -> Any:  # noqa: ARG002 (it has nothing to tell that the SDK does not)
-        """Give the server itself."""
+    def create(self, hooks: TransportHooks) -> Any:  # noqa: ARG002 (the SDK reports all there is)
+        """Return the server itself."""
         return self._server
 
-    async def last_words(self) -> str:
-        """Say that it stopped: there is no more to know."""
+    async def explain_end(self) -> str:
+        """Return that the server stopped: there is no more to know."""
         return "the server has stopped"
 
     async def aclose(self) -> None:
-        """Do nothing: the server belongs to whoever made it."""
+        """Do nothing: the server belongs to its creator."""
 
 
 class StdioTransportFactory:
-    """A process of our own (POSIX). Making it starts the process."""
+    """A child process (POSIX). The constructor starts it."""
 
     is_streamable_http = False
 
@@ -104,33 +108,33 @@ class StdioTransportFactory:
 
         self._mask = mask
         self._process = ServerProcess(settings, mask)
-        self._last_words: Callable[[], Awaitable[str]] | None = None
+        self._explain_end: Callable[[], Awaitable[str]] | None = None
 
     @property
     def stderr(self) -> tuple[str, ...]:
-        """The last lines on its standard error."""
+        """The last lines of the server's standard error."""
         return self._process.stderr.lines
 
-    def target(self, hooks: TransportHooks) -> Any:
-        """Give its standard input and output as a transport."""
+    def create(self, hooks: TransportHooks) -> Any:
+        """Return the transport over standard input and output."""
         from dial_client.servers.transports.stdio import StdioTransport
 
-        transport = StdioTransport(self._process, hooks.note)
-        self._last_words = transport.last_words
-        return _mending(transport, hooks, self._mask)
+        transport = StdioTransport(self._process, hooks.on_note)
+        self._explain_end = transport.explain_end
+        return _repairing(transport, hooks, self._mask)
 
-    async def last_words(self) -> str:
-        """Say how the process ended and what it said last."""
-        return await self._last_words() if self._last_words is not None else "the server was not reached"
+    async def explain_end(self) -> str:
+        """Return how the process ended and what it wrote last."""
+        return await self._explain_end() if self._explain_end is not None else "the server was not reached"
 
     async def aclose(self) -> None:
-        """End the process and all its group."""
+        """End the process and its group."""
         await self._process.stop()
         self._process.close()
 
 
 class WindowsStdioTransportFactory:
-    """A process of our own on Windows, run by the SDK, which puts it into a job object."""
+    """A child process on Windows, run by the SDK, which puts it into a job object."""
 
     is_streamable_http = False
 
@@ -141,19 +145,19 @@ class WindowsStdioTransportFactory:
 
     @property
     def stderr(self) -> tuple[str, ...]:
-        """The last lines on its standard error."""
+        """The last lines of the server's standard error."""
         return self._tail.lines
 
-    def target(self, hooks: TransportHooks) -> Any:
-        """Give its standard input and output as a transport."""
+    def create(self, hooks: TransportHooks) -> Any:
+        """Return the transport over standard input and output."""
         from dial_client.servers.transports.windows_stdio import WindowsStdioTransport
 
-        return _mending(WindowsStdioTransport(self._settings, self._tail), hooks, self._mask)
+        return _repairing(WindowsStdioTransport(self._settings, self._tail), hooks, self._mask)
 
-    async def last_words(self) -> str:
-        """Say what the process said last."""
-        said = self._tail.last
-        return f"the server ended; it last said: {said}" if said else "the server ended and said nothing"
+    async def explain_end(self) -> str:
+        """Return what the process wrote last."""
+        line = self._tail.last
+        return f"the server ended; it last said: {line}" if line else "the server ended and said nothing"
 
     async def aclose(self) -> None:
         """Do nothing: the SDK has ended the process."""
@@ -170,14 +174,14 @@ class HTTPTransportFactory:
         self._login = login
         self._mask = mask
 
-    def target(self, hooks: TransportHooks) -> Any:
-        """Give the URL as a transport whose faults stay with the request they belong to."""
+    def create(self, hooks: TransportHooks) -> Any:
+        """Return the transport, in which a failure stays with the request it belongs to."""
         from dial_client.servers.transports.streamable_http import StreamableHTTPTransport
 
-        return _mending(StreamableHTTPTransport(self._settings, self._login, self._mask), hooks, self._mask)
+        return _repairing(StreamableHTTPTransport(self._settings, self._login, self._mask), hooks, self._mask)
 
-    async def last_words(self) -> str:
-        """Say that the connection is closed: there is no more to know."""
+    async def explain_end(self) -> str:
+        """Return that the connection is closed: there is no more to know."""
         return "the connection was closed"
 
     async def aclose(self) -> None:
@@ -189,17 +193,18 @@ class SSETransportFactory(HTTPTransportFactory):
 
     is_streamable_http = False
 
-    def target(self, hooks: TransportHooks) -> Any:
-        """Give the URL as a transport that ends, with the reason, when a message cannot be sent."""
+    def create(self, hooks: TransportHooks) -> Any:
+        """Return the transport, which ends, with the reason, when a message cannot be sent."""
         from dial_client.servers.transports.streamable_http import SSETransport
 
-        transport = SSETransport(self._settings, hooks.ended, self._login, self._mask)
-        return _mending(transport, hooks, self._mask)
+        transport = SSETransport(self._settings, hooks.on_end, self._login, self._mask)
+        return _repairing(transport, hooks, self._mask)
 
 
-def _mending(transport: Any, hooks: TransportHooks, mask: SecretMask) -> Any:
+def _repairing(transport: Any, hooks: TransportHooks, mask: SecretMask) -> Any:
     from dial_client.servers.transports.rate_limit import RateLimiter
     from dial_client.servers.transports.response_repair import RepairingTransport, ResponseRepairer
 
-    mender = ResponseRepairer(hooks.note, mask)
-    return RepairingTransport(transport, mender, RateLimiter(hooks.note), lambda: hooks.ended(None), hooks.leaving)
+    repairer = ResponseRepairer(hooks.on_note, mask)
+    limiter = RateLimiter(hooks.on_note)
+    return RepairingTransport(transport, repairer, limiter, lambda: hooks.on_end(None), hooks.on_error)

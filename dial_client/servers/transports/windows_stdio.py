@@ -1,6 +1,6 @@
-"""The standard input and output of a server's process on Windows, by the SDK: it knows job objects.
+"""The standard input and output of a server's process on Windows, by the SDK, which uses job objects.
 
-Its standard error goes through a pipe of ours, so that it reaches a `StderrTail` and never the terminal.
+Standard error goes through a pipe to a `StderrTail`, and never to the terminal.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from dial_client.servers.transports.stderr_tail import StderrTail
 from dial_client.settings.configuration import ServerSettings
 
 _CLOSE = 8.0
-"""Seconds for the SDK's own way of ending a process, with something to spare."""
+"""Seconds for the SDK to end a process, and some more."""
 
 
 class WindowsStdioTransport:
-    """What `mcp.Client` takes. Entering it starts the process.
+    """The transport for `mcp.Client`. Entering it starts the process.
 
     Raises:
         ServerStartError: on entering, when there is no such command or it cannot be executed.
@@ -34,7 +34,7 @@ class WindowsStdioTransport:
     def __init__(self, settings: ServerSettings, stderr: StderrTail) -> None:
         self._settings = settings
         self._stderr = stderr
-        self._reading: TaskGroup = anyio.create_task_group()
+        self._readers: TaskGroup = anyio.create_task_group()
 
     async def __aenter__(self) -> Any:
         settings = self._settings
@@ -43,13 +43,13 @@ class WindowsStdioTransport:
         parameters = StdioServerParameters(
             command=program, args=list(settings.args), env=env, cwd=settings.cwd, encoding_error_handler="replace"
         )
-        ours, theirs = os.pipe()
-        await self._reading.__aenter__()
-        self._reading.start_soon(self._read, ours)
+        reading, writing = os.pipe()
+        await self._readers.__aenter__()
+        self._readers.start_soon(self._read, reading)
         async with AsyncExitStack() as stack:
-            stack.push_async_exit(self._reading)
-            # Its end of the pipe is closed last: with it the reading ends.
-            errors = stack.enter_context(os.fdopen(theirs, "w", encoding="utf-8"))
+            stack.push_async_exit(self._readers)
+            # The writing end of the pipe is closed last, which ends the reading.
+            errors = stack.enter_context(os.fdopen(writing, "w", encoding="utf-8"))
             try:
                 streams = await stack.enter_async_context(stdio_client(parameters, errlog=errors))
             except OSError as error:
@@ -60,8 +60,8 @@ class WindowsStdioTransport:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        # Whoever the server left behind may hold the pipe open: that is no reason to wait for ever.
-        self._reading.cancel_scope.deadline = anyio.current_time() + _CLOSE
+        # A child of the server may hold the pipe open: reading it is bounded.
+        self._readers.cancel_scope.deadline = anyio.current_time() + _CLOSE
         return await self._stack.__aexit__(kind, error, trace)
 
     async def _read(self, pipe: int) -> None:

@@ -62,7 +62,7 @@ async def connections(targets: dict[str, Target], on_change: OnChange | None = N
     try:
         servers.start(nursery)
         with anyio.fail_after(LONG):
-            await servers.ready()
+            await servers.wait_settled()
         yield servers
     finally:
         with anyio.CancelScope(shield=True):

@@ -1,0 +1,137 @@
+"""The task that owns one server: it runs one session after the other, and a restart policy decides between them.
+
+Supervisor.run    STARTING -> READY -> STOPPED, or FAILED with the reason; READY -> RESTARTING -> READY;
+                  SLEEPING -> STARTING for a lazy server
+"""
+
+from __future__ import annotations
+
+import anyio
+
+from dial_client.servers.observable_status import ObservableStatus
+from dial_client.servers.protocol_choice import ProtocolChooser
+from dial_client.servers.restart_policy import Exit, ExitKind, RestartDecision, RestartPolicy
+from dial_client.servers.session import ServerContext, ServerSession, startup_seconds
+from dial_client.servers.status import ServerState
+
+_STDERR_LINES = 3
+"""Lines of standard error, besides the last, that say why a server was given up."""
+_TERMINAL = (ServerState.FAILED, ServerState.STOPPED)
+
+
+class Supervisor:
+    """Owns one server from its first start to its end.
+
+    Args:
+        context: the server.
+    """
+
+    def __init__(self, context: ServerContext) -> None:
+        self.session: ServerSession | None = None
+        """The last session that was opened."""
+        self._context = context
+        self._policy = RestartPolicy()
+        self._protocols = ProtocolChooser(context.settings, context.cache, startup_seconds(context.settings))
+        self._woken = anyio.Event()
+        self._stopped = anyio.Event()
+        self._ended = anyio.Event()
+
+    @property
+    def _status(self) -> ObservableStatus:
+        return self._context.status
+
+    @property
+    def is_restarting(self) -> bool:
+        """True if the server was ready, and a session with it is yet to come."""
+        is_serving = self.session is not None and self.session.is_serving
+        state = self._status.state
+        return state is ServerState.RESTARTING or (state is ServerState.READY and not is_serving)
+
+    @property
+    def is_restarting_now(self) -> bool:
+        """True if the server is being restarted, and that does not wait for a pause."""
+        return self.is_restarting and not self._status.restart_delay
+
+    def wake(self) -> None:
+        """Start the server if it sleeps."""
+        self._woken.set()
+
+    def stop(self) -> None:
+        """Let `run` come to its end. Calls in flight, and those that wait for a restart, fail at once."""
+        self._stopped.set()
+        self._woken.set()
+        if self.session is not None:
+            self.session.stop()
+        if self._status.state is ServerState.RESTARTING:
+            self._publish(RestartDecision(ServerState.STOPPED, self._status.error or ""))
+
+    @property
+    def has_ended(self) -> bool:
+        """True if `run` has returned."""
+        return self._ended.is_set()
+
+    async def wait_ended(self) -> None:
+        """Wait until `run` has returned."""
+        await self._ended.wait()
+
+    async def run(self) -> None:
+        """Own the server. Raises nothing but cancellation; returns after `stop`, or if the server is given up."""
+        try:
+            if self._status.state is not ServerState.DISABLED:
+                await self._sleep()
+                await self._run_sessions()
+        finally:
+            if self._status.state is not ServerState.FAILED:
+                self._publish(RestartDecision(ServerState.STOPPED, self._status.error or ""))
+            self._ended.set()
+
+    async def _sleep(self) -> None:
+        """Offer the tools of the last run until one is called, if the server is lazy and they are known."""
+        settings = self._context.settings
+        if settings is None or not settings.lazy or self._stopped.is_set():
+            return
+        if (tools := self._context.cache.tools()) is not None:
+            self._status.set_tools(tools)
+            self._status.publish(ServerState.SLEEPING, None)
+            await self._woken.wait()
+            if not self._stopped.is_set():
+                self._status.publish(ServerState.STARTING, None)
+
+    async def _run_sessions(self) -> None:
+        while not self._stopped.is_set() and (pause := await self._run_session()) is not None:
+            with anyio.move_on_after(pause):
+                await self._stopped.wait()
+            if not self._stopped.is_set() and self._status.state not in (ServerState.STARTING, ServerState.READY):
+                self._status.count_restart()
+
+    async def _run_session(self) -> float | None:
+        """Return the seconds until the next session begins; None if there is none."""
+        session = self.session = ServerSession(self._context, self._protocols.choose())
+        self._status.start_session(lambda: session.stderr)
+        async with anyio.create_task_group() as group:
+            session_exit = Exit(ExitKind.STOPPED)
+            try:
+                session_exit = await session.run(group)
+            finally:
+                pause = self._settle(session_exit)
+                session.fail_calls()
+        return pause
+
+    def _settle(self, session_exit: Exit) -> float | None:
+        """Publish what follows from the end of a session, and return the seconds until the next one."""
+        if session_exit.kind is ExitKind.STOPPED and self._status.state is ServerState.FAILED:
+            return None
+        if self._protocols.is_changed_by(session_exit):
+            self._policy.record_ready(session_exit)
+            return 0.0
+        decision = self._policy.after(session_exit, anyio.current_time())
+        self._publish(decision)
+        return decision.pause
+
+    def _publish(self, decision: RestartDecision) -> None:
+        error = decision.error
+        if decision.state is ServerState.FAILED and self._status.snapshot().restarts and self.session is not None:
+            before = self.session.stderr[-_STDERR_LINES - 1 : -1]
+            error += f" (before that: {' / '.join(before)})" if before else ""
+        if self._status.publish(decision.state, error, decision.pause) and decision.state in _TERMINAL:
+            self._context.notifications.end(error or "it was stopped")
