@@ -182,7 +182,7 @@ def _check_name(name: str, node: Node) -> None:
 def _enabled(found: Mapping[str, Node]) -> bool:
     on, off = (found[key].boolean() if key in found else None for key in ("enabled", "disabled"))
     if on is not None and on == off:
-        raise found["disabled"].error("says something else than enabled", "keep one of the two", at_name=True)
+        raise found["disabled"].error("contradicts enabled", "keep one of the two", at_name=True)
     return not off if on is None else on
 
 

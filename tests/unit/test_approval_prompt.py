@@ -191,7 +191,7 @@ def test_all_can_be_asked_for() -> None:
 @pytest.mark.parametrize("columns", [60, 80, 200])
 def test_the_last_line_has_the_names_again(columns: int) -> None:
     assert asked(tool(), columns)[-1].startswith("Run echo of raw? ")
-    assert asked(tool(SAMPLING), columns)[-1].startswith("Let raw ask your model? ")
+    assert asked(tool(SAMPLING), columns)[-1].startswith("Let raw use your model? ")
     assert all(len(line) < columns for line in asked(tool("x" * 500, server="y" * 500), columns))
 
 

@@ -28,8 +28,8 @@ ENTRY_ERRORS = [
     ('{"command": "x", "env": {⟦"": "x"}}', "time.env['']: expected the name of a variable", ""),
     ('{"command": "x", "cwd": ⟦1}', "time.cwd: expected a string", ""),
     ('{"command": "x", ⟦"url": "http://h"}', "time.url: must not be combined with command", "not both"),
-    ('⟦{"args": []}', "time: neither command nor url is given", 'a program ("command") or an address ("url")'),
-    ('⟦{"comand": "x"}', "time: neither command nor url is given", 'did you mean "command"?'),
+    ('⟦{"args": []}', "time: neither command nor url is present", 'a program ("command") or an address ("url")'),
+    ('⟦{"comand": "x"}', "time: neither command nor url is present", 'did you mean "command"?'),
     ('{"type": ⟦"http", "command": "x"}', "time.type: this type needs url", "leave the type out"),
     ('{"type": ⟦"stdio", "url": "http://h"}', "time.type: this type needs command", "leave the type out"),
     ('{"type": ⟦"ws", "url": "http://h"}', 'time.type: expected one of "stdio", "http", "sse"', ""),
@@ -61,7 +61,7 @@ ENTRY_ERRORS = [
     ('{"command": "x", "enabled": true, ⟦"disabled": true}', "time.disabled: contradicts enabled", ""),
     ('{"command": "x", "autoApprove": ⟦"*"}', "time.autoApprove: expected a list, found a string", ""),
     ('{"command": "x", "alwaysAllow": [⟦1]}', "time.alwaysAllow[0]: expected a string", ""),
-    ('{"command": "x", "autoApprove": [], ⟦"alwaysAllow": ["a"]}', "time.alwaysAllow: says something else", "keep one"),
+    ('{"command": "x", "autoApprove": [], ⟦"alwaysAllow": ["a"]}', "time.alwaysAllow: contradicts", "keep one"),
     ('{"command": "x", "includeTools": ⟦true}', "time.includeTools: expected a list, found true or false", ""),
     ('{"command": "x", "startupTimeout": ⟦-1}', "time.startupTimeout: expected a number that is not negative", ""),
     ('{"command": "x", "startupTimeout": ⟦0}', "time.startupTimeout: expected a number greater than 0", ""),
@@ -84,7 +84,7 @@ ENTRY_ERRORS = [
     ('{"command": "x", "envFile": ⟦"${TOKEN}"}', "time.envFile: the variable TOKEN is not set", ""),
     ('{"url": ⟦"http://${TOKEN}"}', "time.url: the variable TOKEN is not set", ""),
     ('{"url": "http://h", "headers": {"A": ⟦"${TOKEN}"}}', "time.headers.A: the variable TOKEN is not set", ""),
-    ('{"command": "x", "args": [⟦"${input:token}"]}', "time.args[0]: ${input:…} is not asked for", "write ${NAME}"),
+    ('{"command": "x", "args": [⟦"${input:token}"]}', "time.args[0]: ${input:…} is not supported", "write ${NAME}"),
     ('{"command": "x", "args": [⟦"${command:pick}"]}', "time.args[0]: unknown variable syntax", "${VAR:-default}"),
     ('{"command": "x", "args": [⟦"${}"]}', "time.args[0]: unknown variable syntax", "${VAR:-default}"),
     ('{"command": "x", "args": [⟦"${:-x}"]}', "time.args[0]: unknown variable syntax", ""),
@@ -140,10 +140,10 @@ def test_what_is_wrong_with_a_server_is_named_with_its_place(entry: str, problem
         ('{"models": {"m": {"context_window": ⟦0}}}', "models.m.context_window: expected a number greater than 0", ""),
         (
             '{"models": {"m": {⟦"echo_reasonin": "none"}}}',
-            "models.m.echo_reasonin: this is not a setting",
+            "models.m.echo_reasonin: unknown setting",
             '"echo_reasoning"?',
         ),
-        ('{"models": {"m": {⟦"temprature": 1}}}', "models.m.temprature: this is not a setting", '"temperature"?'),
+        ('{"models": {"m": {⟦"temprature": 1}}}', "models.m.temprature: unknown setting", '"temperature"?'),
         ('{"models": {"m": {⟦"frobnicate": 1}}}', "models.m.frobnicate: unknown setting of a model", ""),
         (
             '{"models": {"m": {"echo_reasoning": ⟦"tool_turn"}}}',
@@ -176,5 +176,5 @@ def test_an_error_without_a_file_names_the_server_and_the_key() -> None:
     with pytest.raises(ConfigError) as caught:
         server({"command": "x", "args": [3]})
     assert str(caught.value) == "time.args[0]: expected a string, found a number (put it in double quotes)"
-    with pytest.raises(ConfigError, match=r"^server: neither command nor url is given \(a server is"):
+    with pytest.raises(ConfigError, match=r"^server: neither command nor url is present \(a server is"):
         server_from_mapping("server", {})
