@@ -13,7 +13,7 @@ import pytest
 from dial_client.conversations.history import CUT_OFF
 from dial_client.messages import Message
 from dial_client.stores.sql_store import SQLStore
-from tests.support.program import dial_chat, environment, write_config
+from tests.support.program import LONG, dial_chat, environment, started, write_config
 from tests.support.temporary_stores import MESSAGES
 
 
@@ -65,14 +65,21 @@ def test_a_conversation_another_program_holds_is_waited_for_and_that_is_said(fol
 
     async def take() -> None:
         store = SQLStore.sqlite(file)
-        assert await store.begin(id_, "theirs", [Message.user("Theirs.")], behind=1, seconds=6.0, title="")
+        assert await store.begin(id_, "theirs", [Message.user("Theirs.")], behind=1, seconds=LONG, title="")
+        await store.aclose()
+
+    async def let_go() -> None:
+        store = SQLStore.sqlite(file)
+        await store.end(id_, "theirs")
         await store.aclose()
 
     anyio.run(take)
     write_config(folder, {}, ["Hello."])
-    answered = dial_chat(folder, "--continue", "Hi")
-    assert (answered.returncode, answered.stdout) == (0, "Hello.\n")
-    assert "waiting for it" in answered.stderr
+    with started(folder, "--continue", "Hi") as process:
+        assert process.stderr
+        assert any("waiting for it" in line for line in process.stderr)
+        anyio.run(let_go)
+        assert (process.communicate(timeout=LONG)[0], process.returncode) == ("Hello.\n", 0)
 
 
 def test_what_is_exported_can_be_imported(folder: Path) -> None:
