@@ -71,7 +71,7 @@ _HOMES = {
     "stores.conversation_store": ("Conversation", "ConversationStore", "ConversationSummary", "Page"),
     "stores.memory_store": ("MemoryStore",),
     "stores.sql_store": ("SQLStore",),
-    "tools.approval": ("Approval", "Approver"),
+    "tools.approval": ("Approval", "ApprovalContext", "Approver", "Decision"),
     "tools.prompts": ("Prompt", "PromptArgument"),
     "turn_result": ("ToolCallRecord", "Turn"),
     "turns.mentions": ("Attached",),

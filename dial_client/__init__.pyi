@@ -66,7 +66,9 @@ from dial_client.stores.conversation_store import Page as Page
 from dial_client.stores.memory_store import MemoryStore as MemoryStore
 from dial_client.stores.sql_store import SQLStore as SQLStore
 from dial_client.tools.approval import Approval as Approval
+from dial_client.tools.approval import ApprovalContext as ApprovalContext
 from dial_client.tools.approval import Approver as Approver
+from dial_client.tools.approval import Decision as Decision
 from dial_client.tools.prompts import Prompt as Prompt
 from dial_client.tools.prompts import PromptArgument as PromptArgument
 from dial_client.turn_result import ToolCallRecord as ToolCallRecord
@@ -80,6 +82,7 @@ __version__: str
 
 __all__ = [
     "Approval",
+    "ApprovalContext",
     "Approver",
     "Attached",
     "ConfigError",
@@ -89,6 +92,7 @@ __all__ = [
     "ConversationNotFound",
     "ConversationStore",
     "ConversationSummary",
+    "Decision",
     "DialClient",
     "DialError",
     "Elicit",

@@ -258,10 +258,6 @@ class ToolSpec:
     open_world: bool | None = None
     """The server says whether it reaches beyond it, the web for example; None where it does not say."""
     icons: tuple[Icon, ...] = field(default=(), repr=False)
-    change: str = ""
-    """How it differs from what was approved of it, as the lines of a diff: set for whoever is asked to approve it."""
-    why_asked: str = ""
-    """Why a person has to be asked, whatever allows the call: a rule, or untrusted content. Set as `change` is."""
     removed_invisible: int = 0
     """Characters nobody sees that were removed from the title and the description."""
     deferred: bool = False

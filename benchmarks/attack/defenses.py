@@ -11,7 +11,7 @@ from typing import Any
 from benchmarks.attack.control import Control
 from benchmarks.attack.goals import Call, difference
 from benchmarks.attack.tool_annotations import UNTRUSTED
-from dial_client import Approval
+from dial_client import Approval, ApprovalContext
 from dial_client.messages import ToolCallRequest, ToolSpec
 
 ROOT = Path(__file__).parent.parent.parent
@@ -80,7 +80,7 @@ class Approver:
         self._needed = needed
         self.asked = 0
 
-    async def __call__(self, call: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:  # noqa: ARG002 - the one there is
+    async def __call__(self, call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:  # noqa: ARG002 - the one there is
         """Answer one question."""
         self.asked += 1
         if not self._person:

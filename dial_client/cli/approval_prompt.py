@@ -16,7 +16,7 @@ from dial_client.callbacks.approval_request import claim_sentences, notes_on, qu
 from dial_client.callbacks.argument_block import argument_lines
 from dial_client.messages import ToolCallRequest, ToolSpec
 from dial_client.text.safe_text import visible
-from dial_client.tools.approval import Approval, Decision
+from dial_client.tools.approval import Approval, ApprovalContext, Decision
 from dial_client.turns.sampling import SAMPLING
 
 MAX_LINES = 12
@@ -67,32 +67,34 @@ def question(tool: ToolSpec, server: str, columns: int) -> tuple[list[str], str]
     return [KEYS], f"{last} "
 
 
-def lines_of(call: ToolCallRequest, tool: ToolSpec, server: str, columns: int, *, whole: bool = False) -> Iterator[str]:
+def lines_of(
+    call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext, columns: int, *, whole: bool = False
+) -> Iterator[str]:
     """Return the lines above the question: names, claims, the reason, arguments.
 
     Args:
         call: what the model asks for.
         tool: as it was offered.
-        server: its name in the configuration.
+        context: the circumstances of the call.
         columns: of the terminal.
         whole: show everything, however long.
     """
-    named, asker = _names(tool, server, columns)
+    named, asker = _names(tool, context.server, columns)
     most = None if whole else MAX_LINES
-    if tool.change:
+    if context.change:
         yield f"{asker} has changed {named} since it was approved:"
-        yield from barred(visible(tool.change).splitlines(), columns, None)
+        yield from barred(visible(context.change).splitlines(), columns, None)
     if tool.tool == SAMPLING:
         yield f"{asker} wants to use your model"
     else:
         yield f"{asker} wants to run {named}"
-        for short, name in ((named, tool.tool), (asker, server)):
+        for short, name in ((named, tool.tool), (asker, context.server)):
             if short != (whole_name := quote_name(name, MAX_WHOLE_NAME)):
                 yield from barred([f"full name: {whole_name}"], columns, None)
         for claim in claim_sentences(tool):
             yield from barred(claim.splitlines(), columns, most)
-    if tool.why_asked:
-        yield from _wrapped("  ", [f"reason for asking: {' '.join(visible(tool.why_asked).split())}"], columns)
+    if context.why_asked:
+        yield from _wrapped("  ", [f"reason for asking: {' '.join(visible(context.why_asked).split())}"], columns)
     yield from _arguments(call, columns, whole=whole)
     yield from (f"({note})" for note in notes_on(call, tool))
 

@@ -26,7 +26,7 @@ from dial_client.settings import configuration
 from dial_client.settings.config_locations import FILE_NAME, find_user_config, is_user_config
 from dial_client.settings.policy_config import Policy, policy_from
 from dial_client.text.safe_text import one_line, safe
-from dial_client.tools.approval import Approval, Approver, Decision
+from dial_client.tools.approval import Approval, ApprovalContext, Approver, Decision
 
 _MODEL_OF_KEY = {"ANTHROPIC_API_KEY": "anthropic:claude-sonnet-5-5", "OPENAI_API_KEY": "openai:gpt-6-luna"}
 """The model to use where none is named but the environment has one of these keys."""
@@ -125,7 +125,7 @@ def policy_of(options: Options, settings: configuration.Settings) -> Policy:
     return (*policy_from(options.policy), *policy_from(own), *(() if is_in_use else settings.policy))
 
 
-async def _allow_all(call: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:  # noqa: ARG001 - an approver
+async def _allow_all(call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:  # noqa: ARG001 - an approver
     """Approve every call: the person said yes beforehand, with ``--yes``."""
     return Approval(Decision.ONCE, decided_by="--yes")
 

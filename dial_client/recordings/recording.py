@@ -61,7 +61,7 @@ from dial_client.servers.session import Target
 from dial_client.servers.session_calls import OnProgress
 from dial_client.servers.status import OnChange, ServerState, ServerStatus
 from dial_client.settings.config_types import ServerSettings
-from dial_client.tools.approval import Approval, Approver
+from dial_client.tools.approval import Approval, ApprovalContext, Approver
 from dial_client.tools.catalog import is_enabled
 
 log = get_logger(__name__)
@@ -144,10 +144,10 @@ class Recording:
         if approve is None:
             return None
 
-        async def decide(call: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:
-            answer = await approve(call, tool, server)
+        async def decide(call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
+            answer = await approve(call, tool, context)
             if not answer.allowed:
-                self.write_call(server, tool.tool, call.arguments, {"denied": answer.reason})
+                self.write_call(context.server, tool.tool, call.arguments, {"denied": answer.reason})
             return answer
 
         return decide

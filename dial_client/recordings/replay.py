@@ -25,7 +25,7 @@ from dial_client.servers.client_capabilities import ClientCapabilities
 from dial_client.servers.connection import Connection
 from dial_client.servers.session import Target
 from dial_client.servers.session_calls import OnProgress
-from dial_client.tools.approval import Approval, Approver, Decision
+from dial_client.tools.approval import Approval, ApprovalContext, Approver, Decision
 
 _DECIDED_BY = "the recording"
 
@@ -88,10 +88,10 @@ def _replay_decisions(servers: Mapping[str, RecordedServer], approve: Approver |
             if "denied" in call:
                 denied[_key(**call["called"])].append(call["denied"])
 
-    async def decide(call: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:
-        if server not in servers:
-            return await approve(call, tool, server) if approve is not None else Approval(Decision.ONCE)
-        reasons = denied.get(_key(server, tool.tool, call.arguments))
+    async def decide(call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
+        if context.server not in servers:
+            return await approve(call, tool, context) if approve is not None else Approval(Decision.ONCE)
+        reasons = denied.get(_key(context.server, tool.tool, call.arguments))
         if reasons:
             return Approval(Decision.DENY, reasons.popleft(), _DECIDED_BY)
         return Approval(Decision.ONCE, decided_by=_DECIDED_BY)

@@ -32,8 +32,8 @@ from dial_client.servers.json_cache import identity
 from dial_client.servers.tool_pins import definition
 from dial_client.settings.config_types import ServerSettings
 from dial_client.text.safe_text import safe
-from dial_client.tools.approval import NO_APPROVER, Approval, Decision
-from dial_client.turns.turn_handle import TurnHandle, current
+from dial_client.tools.approval import NO_APPROVER, Approval, ApprovalContext, Decision
+from dial_client.turns.turn_handle import TurnHandle
 
 log = get_logger(__name__)
 
@@ -118,29 +118,29 @@ class HumanInputBroker:
         self._report = report
         self._waiting: dict[str, _WaitingRequest] = {}
 
-    async def __call__(self, call: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:
+    async def __call__(self, call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
         """Ask for approval of a call: a `tools.approvals.Approver`."""
-        grant_key = self._compute_grant_key(tool, server)
-        if not tool.why_asked and await self._requests.is_granted(grant_key):
+        grant_key = self._compute_grant_key(tool, context.server)
+        if not context.why_asked and await self._requests.is_granted(grant_key):
             return Approval(Decision.ONCE, decided_by="grant for the session")
-        turn = current()
-        if turn is None or not turn.conversation_id:
-            return self._deny(tool, server)
+        turn = next((turn for turn in self._turns.conversation_turns if turn.id == context.turn_id), None)
+        if turn is None:
+            return self._deny(tool, context)
         # A call that must be approved in spite of grants is granted on its own, with its arguments.
-        key = _hash(grant_key, call.arguments) if tool.why_asked else grant_key
-        about = {"conversation": turn.conversation_id, "turn": turn.id, **_describe_call(call, tool, server)}
+        key = _hash(grant_key, call.arguments) if context.why_asked else grant_key
+        about = {"conversation": turn.conversation_id, "turn": turn.id, **_describe_call(call, tool, context)}
         answer = await self._ask(PendingRequest(uuid.uuid4().hex, APPROVAL, about, key), (turn,))
         if not isinstance(answer, Approval):
             return Approval(Decision.DENY, "nobody answered the request for approval", NO_APPROVER)
-        if answer.decision in _LASTING and not tool.why_asked:
+        if answer.decision in _LASTING and not context.why_asked:
             await self._requests.grant(grant_key)
         return answer
 
-    def _deny(self, tool: ToolSpec, server: str) -> Approval:
-        name = f"{server}/{tool.tool}"
-        if tool.why_asked:
-            self._report(f"denied, as nobody can be asked: {name}: {tool.why_asked}")
-            return Approval(Decision.DENY, f"{tool.why_asked}, and nobody is there to be asked", NO_APPROVER)
+    def _deny(self, tool: ToolSpec, context: ApprovalContext) -> Approval:
+        name = f"{context.server}/{tool.tool}"
+        if context.why_asked:
+            self._report(f"denied, as nobody can be asked: {name}: {context.why_asked}")
+            return Approval(Decision.DENY, f"{context.why_asked}, and nobody is there to be asked", NO_APPROVER)
         self._report(f"denied, as nobody can be asked: {name}; --allow {name} lets it through")
         return Approval(Decision.DENY, "nobody is there to be asked for permission", NO_APPROVER)
 
@@ -273,18 +273,18 @@ class HumanInputBroker:
         return waiting.answer is None and self._waiting.get(waiting.request.id) is waiting
 
 
-def _describe_call(call: ToolCallRequest, tool: ToolSpec, server: str) -> dict[str, Any]:
+def _describe_call(call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> dict[str, Any]:
     return {
         "call": call.to_dict(),
-        "server": server,
+        "server": context.server,
         "tool": tool.tool,
-        "names": {"server": quote_name(server), "tool": quote_name(tool.tool)},
+        "names": {"server": quote_name(context.server), "tool": quote_name(tool.tool)},
         "title": tool.title,
         "description": tool.description,
         "read_only": tool.read_only,
         "claims": claims_of(tool),
-        "change": tool.change,
-        "why_asked": tool.why_asked,
+        "change": context.change,
+        "why_asked": context.why_asked,
         "removed_invisible": tool.removed_invisible,
         "invisible_in_arguments": count_unseen_arguments(call),
     }

@@ -1,9 +1,7 @@
-"""Who may call what: a deny always wins, then what is allowed, then the approver is asked."""
+"""Which calls may run: a deny always wins, then what is allowed, then the approver is asked."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -13,34 +11,46 @@ from typing import Any
 
 import anyio
 
+from dial_client.audit.entries import Origin
 from dial_client.logs import get_logger
 from dial_client.messages import ToolCallRequest, ToolSpec
 from dial_client.servers.connection import Connection
 from dial_client.servers.status import ServerState
-from dial_client.servers.tool_pins import ToolPins, definition, difference
+from dial_client.servers.tool_pins import ToolPins
 from dial_client.settings.config_types import ServerSettings
 from dial_client.settings.policy_config import Effect
 from dial_client.tools import pattern_warnings
 from dial_client.tools.grants import GrantStore
 from dial_client.tools.policy import PolicyRules, ProposedCall, Verdict, can_act_or_send
+from dial_client.tools.session_grants import GRANT, SessionGrants
 from dial_client.tools.taint import in_words
 
-__all__ = ["NO_APPROVER", "THE_USER", "Approval", "ApprovalChecker", "Approver", "Decision", "PolicyRules"]
+__all__ = [
+    "NO_APPROVER",
+    "THE_USER",
+    "Approval",
+    "ApprovalChecker",
+    "ApprovalContext",
+    "Approver",
+    "Decision",
+    "PolicyRules",
+]
 
 log = get_logger(__name__)
 
 
 class Decision(StrEnum):
-    """What an approver can say."""
+    """The decisions of an approver."""
 
     ONCE = "once"
-    """This call."""
+    """Allow this call."""
     SESSION = "session"
-    """This tool, for as long as the client is open."""
+    """Allow this tool until the client is closed."""
     ALWAYS = "always"
-    """This tool, in later runs too, until it changes or the grant is revoked; where nothing is kept as `SESSION`."""
+    """Allow this tool in later runs too, until it changes or the grant is revoked; without a folder for grants the same
+    as `SESSION`."""
     DENY = "deny"
-    """Not this call."""
+    """Deny this call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,46 +64,65 @@ class Approval:
     decision: Decision | str
     reason: str = ""
     decided_by: str = field(default="", compare=False)
-    """Who or what decided, for a record: ``policy rule 3 (servers.json)``, ``autoApprove of time``, ``--allow time/*``,
-    ``the user``, ``grant …``, ``no approver``; an approver that leaves it empty is taken for the user."""
+    """The source of the decision, for a record: ``policy rule 3 (servers.json)``, ``autoApprove of time``,
+    ``--allow time/*``, ``the user``, ``grant …``, ``no approver``; an approver may leave it empty for the user."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "decision", Decision(self.decision))
 
     @property
     def allowed(self) -> bool:
-        """Whether the call may run."""
+        """True if the call may run."""
         return self.decision is not Decision.DENY
 
 
 THE_USER, NO_APPROVER = "the user", "no approver"
-"""Who decided: a person, or nobody, because none is there."""
-_UNASKED = Approval(Decision.DENY, "permission could not be asked for", NO_APPROVER)
+"""Sources of a decision: a person, or the lack of an approver."""
+_NOT_ASKED = Approval(Decision.DENY, "permission could not be asked for", NO_APPROVER)
 _FORBIDDEN = "a rule of the user's forbids this tool"
 
-Approver = Callable[[ToolCallRequest, ToolSpec, str], Awaitable[Approval]]
-"""Is asked with the call, the tool as it was offered, and the server's name in the configuration.
 
-It is asked about one call at a time, unless `ApprovalPolicy.concurrent` says otherwise.
+@dataclass(frozen=True, slots=True)
+class ApprovalContext:
+    """The circumstances of a call that needs approval."""
+
+    server: str
+    """The server the call reaches, by its name in the configuration."""
+    change: str = ""
+    """The difference between the tool and the definition that was approved, as the lines of a diff; empty for none."""
+    why_asked: str = ""
+    """The reason to ask whatever allows the call: a rule, or untrusted content; empty for none. An approval then holds
+    for this very call only."""
+    turn_id: str = ""
+    """The turn that makes the call; empty for a call outside of any."""
+    conversation_id: str = ""
+    """The conversation of the turn; empty for none."""
+
+
+Approver = Callable[[ToolCallRequest, ToolSpec, ApprovalContext], Awaitable[Approval]]
+"""Decides about a call of a tool. It is asked about one call at a time, unless `ApprovalPolicy.concurrent` is set.
+
+The turn's time limit does not count the wait for its answer. If the turn is cancelled, so is the approver.
 """
 
 
 class ApprovalChecker:
     """The one place every call passes before it runs.
 
-    What is granted for longer than a call is granted to the tool as it was then: one that is described otherwise, or
-    takes other arguments, is asked about again.
+    A grant holds for the tool as it was at that time: the approver is asked again about a tool that has another
+    description or takes other arguments.
 
-    A deny wins over everything. A policy's ask, and untrusted content in the conversation, bring the question whatever
-    else would let the call through; the answer then holds for this very call only, also where it is given for longer.
+    A deny wins over everything. A policy's ask, and untrusted content in the conversation, lead to a question whatever
+    else would allow the call; the answer then holds for this very call only, also if it is given for longer.
 
     Args:
         rules: decide without asking.
-        approve: is asked where they say nothing; None lets all that through, and refuses what has to be asked about.
-        pins: hold what was approved in earlier runs, by whatever way; None for none. A tool that differs from its pin
-            is asked about whatever the rules allow, and refused where nobody can be asked.
+        approve: is asked about calls that no rule decides; None allows them, and denies calls that have to be asked
+            about.
+        pins: definitions that were approved in earlier runs; None for none. The approver is asked about a tool that
+            differs from its pin, whatever the rules allow; without an approver it is denied.
         entries: how each server is reached: paths and annotations are judged by that.
-        grants: hold what was allowed for always; None where nothing is kept.
+        grants: tools that are allowed in later runs too; None where no grants are kept.
         concurrent: the approver may be asked about several calls at the same time.
     """
 
@@ -108,27 +137,30 @@ class ApprovalChecker:
         concurrent: bool = False,
     ) -> None:
         self.rules = rules
-        """What decides without asking."""
+        """The rules that decide without asking."""
         self._approve = approve
         self._pins = pins
         self._entries = {} if entries is None else entries
         self._grants = grants
-        self._granted: dict[tuple[str, str], str] = {}
-        self._answered: dict[tuple[str, str], set[str]] = {}
-        """Of each tool, the calls that were allowed for the session although they had to be asked about."""
-        self._turn_to_ask: AbstractAsyncContextManager[None] = nullcontext() if concurrent else anyio.Lock()
+        self._session = SessionGrants()
+        self._question: AbstractAsyncContextManager[None] = nullcontext() if concurrent else anyio.Lock()
 
-    def decided(
-        self, spec: ToolSpec, arguments: Mapping[str, Any] = MappingProxyType({}), taint: tuple[str, ...] = ()
+    def decide(
+        self,
+        spec: ToolSpec,
+        arguments: Mapping[str, Any] = MappingProxyType({}),
+        taint: tuple[str, ...] = (),
+        change: str = "",
     ) -> Approval | None:
-        """Return what is known without asking; None where a person has to be asked.
+        """Return the decision about a call; None if the approver has to be asked.
 
         Args:
             spec: the tool.
             arguments: those of the call, as they are sent.
             taint: the sources of untrusted content that the model had read when it asked for the call.
+            change: the difference between the tool and the same tool when this call was decided about before.
         """
-        call = self._proposed(spec, arguments, taint)
+        call = self._propose(spec, arguments, taint)
         verdict = self.rules.verdict(call)
         if verdict is not None and verdict.effect is Effect.DENY:
             return Approval(Decision.DENY, verdict.reason or _FORBIDDEN, verdict.decided_by)
@@ -137,112 +169,126 @@ class ApprovalChecker:
             return Approval(Decision.ONCE, decided_by="the host's own tool")
         if why and self._approve is None:
             return Approval(Decision.DENY, f"{why}, and nobody is there to be asked", NO_APPROVER)
-        decided_by = self._answer_before(call) if why else self._permission(call, verdict)
+        decided_by = self._find_call_grant(call) if why else self._find_permission(call, verdict)
         if not decided_by:
             return None
-        if self._change(spec):
-            return None if self._approve is not None else _changed(spec)
+        if self._change(spec) or change:
+            return None if self._approve is not None else _deny_changed(spec)
         if self._pins is not None:
             self._pins.pin(spec)
         return Approval(Decision.ONCE, decided_by=decided_by)
 
-    async def ask(self, call: ToolCallRequest, spec: ToolSpec, taint: tuple[str, ...] = ()) -> Approval:
-        """Ask the approver; one that fails is a no. `taint` is as for `decided`."""
-        async with self._turn_to_ask:
-            if (known := self.decided(spec, call.arguments, taint)) is not None:
+    async def ask(
+        self,
+        call: ToolCallRequest,
+        spec: ToolSpec,
+        taint: tuple[str, ...] = (),
+        change: str = "",
+        origin: Origin | None = None,
+    ) -> Approval:
+        """Ask the approver, unless the decision is known by now; an approver that fails denies the call.
+
+        Args:
+            call: the call.
+            spec: as for `decide`.
+            taint: as for `decide`.
+            change: as for `decide`.
+            origin: the turn that makes the call; None for a call outside of any.
+        """
+        async with self._question:
+            if (known := self.decide(spec, call.arguments, taint, change)) is not None:
                 return known
-            assert self._approve is not None
-            proposed = self._proposed(spec, call.arguments, taint)
-            why = why_asked(proposed, self.rules.verdict(proposed))
-            try:
-                # What the embedding program gives nobody has checked: it may be anything.
-                shown = replace(spec, change=self._change(spec) or self._granted_otherwise(proposed), why_asked=why)
-                answer: object = await self._approve(call, shown, _server_of(spec, call.arguments))
-            except Exception as error:  # noqa: BLE001 - whatever the embedding program's approver raises: it fails closed
-                log.warning("approver_failed", tool=spec.name, error=type(error).__name__)
-                return _UNASKED
-            if not isinstance(answer, Approval):
-                log.warning("approver_failed", tool=spec.name, answer=type(answer).__name__)
-                return _UNASKED
+            proposed = self._propose(spec, call.arguments, taint)
+            context = self._context(proposed, change, origin or Origin())
+            answer = await self._ask_approver(call, spec, context)
+            if answer is None:
+                return _NOT_ASKED
             if answer.allowed and self._pins is not None:
                 self._pins.pin(spec)
-        self._remember(answer, proposed, is_forced=bool(why))
+        self._remember(answer, proposed, for_call_only=bool(context.why_asked))
         return answer if answer.decided_by else replace(answer, decided_by=THE_USER)
 
     def forget(self, server: str) -> None:
-        """Take back what was granted to the tools of a server: another one may have its name next."""
-        self._granted = {key: granted for key, granted in self._granted.items() if key[0] != server}
-        self._answered = {key: calls for key, calls in self._answered.items() if key[0] != server}
+        """Drop the session's grants of a server's tools: another server may have its name next."""
+        self._session.drop_server(server)
 
     def notes(self, servers: Mapping[str, Connection]) -> tuple[str, ...]:
         """Return a line for each pattern that matches no tool of these servers."""
-        known = {name: server.status.state is ServerState.READY for name, server in servers.items()}
-        tools = {name: tuple(tool.name for tool in servers[name].tools) if known[name] else None for name in known}
-        return tuple(pattern_warnings.notes(self.rules, tools, {name: one.settings for name, one in servers.items()}))
+        tools = {
+            name: tuple(tool.name for tool in server.tools) if server.status.state is ServerState.READY else None
+            for name, server in servers.items()
+        }
+        settings = {name: server.settings for name, server in servers.items()}
+        return tuple(pattern_warnings.notes(self.rules, tools, settings))
 
-    def _proposed(self, spec: ToolSpec, arguments: Mapping[str, Any], taint: tuple[str, ...]) -> ProposedCall:
-        entry = self._entries.get(_server_of(spec, arguments))
+    def _propose(self, spec: ToolSpec, arguments: Mapping[str, Any], taint: tuple[str, ...]) -> ProposedCall:
+        entry = self._entries.get(ProposedCall(spec, arguments).server)
         return ProposedCall(spec, arguments, entry if isinstance(entry, ServerSettings) else None, taint)
 
-    def _remember(self, answer: Approval, call: ProposedCall, *, is_forced: bool) -> None:
-        key, now = (call.spec.server, call.spec.tool), definition(call.spec)
-        if answer.allowed and self._granted.get(key) != now:
-            self._granted.pop(key, None)
-        if answer.allowed and self._granted_otherwise(call) and self._grants is not None and call.settings is not None:
-            self._grants.drop(call.settings, call.spec.tool)
+    def _context(self, call: ProposedCall, change: str, origin: Origin) -> ApprovalContext:
+        change = self._change(call.spec) or change or self._change_since_grant(call)
+        why = why_asked(call, self.rules.verdict(call))
+        return ApprovalContext(call.server, change, why, origin.turn, origin.conversation)
+
+    async def _ask_approver(self, call: ToolCallRequest, spec: ToolSpec, context: ApprovalContext) -> Approval | None:
+        """Return the approver's answer; None if it fails, or is no answer."""
+        assert self._approve is not None
+        try:
+            # Nobody has checked the answer of the embedding program: it may be of any type.
+            answer: object = await self._approve(call, spec, context)
+        except Exception as error:  # noqa: BLE001 - whatever the embedding program's approver raises: it fails closed
+            log.warning("approver_failed", tool=spec.name, error=type(error).__name__)
+            return None
+        if not isinstance(answer, Approval):
+            log.warning("approver_failed", tool=spec.name, answer=type(answer).__name__)
+            return None
+        return answer
+
+    def _remember(self, answer: Approval, call: ProposedCall, *, for_call_only: bool) -> None:
+        if answer.allowed:
+            self._session.drop_changed(call.spec)
+            if self._grants is not None and call.settings is not None and self._change_since_grant(call):
+                self._grants.drop(call.settings, call.spec.tool)
         if answer.decision not in (Decision.SESSION, Decision.ALWAYS):
             return
-        if is_forced:  # whoever had to be asked has allowed this very call, and not the tool
-            self._answered.setdefault(key, set()).add(_digest(call))
-        elif answer.decision is Decision.SESSION or not self._is_kept(call):
-            self._granted[key] = now
+        if for_call_only:
+            self._session.allow_call(call)
+        elif answer.decision is Decision.SESSION or not self._store_grant(call):
+            self._session.allow_tool(call.spec)
 
-    def _is_kept(self, call: ProposedCall) -> bool:
-        """Keep a grant for later runs, where that can be done."""
+    def _store_grant(self, call: ProposedCall) -> bool:
+        """Store a grant for later runs; return False where that is not possible."""
         return self._grants is not None and call.settings is not None and self._grants.add(call.settings, call.spec)
 
-    def _permission(self, call: ProposedCall, verdict: Verdict | None) -> str:
-        """Return what lets a call through that nothing has to be asked about; empty where that is a person's affair."""
+    def _find_permission(self, call: ProposedCall, verdict: Verdict | None) -> str:
+        """Return the source of a permission; empty if the approver has to decide."""
         if verdict is not None:
             return verdict.decided_by
-        spec = call.spec
-        granted = self._granted.get((spec.server, spec.tool))
-        if granted is not None and granted == definition(spec):
-            return "grant for the session"
-        kept = (
-            self._grants.find(call.settings, spec) if self._grants is not None and call.settings is not None else None
-        )
-        if kept is not None:
-            return f"grant {kept.id}"
-        if before := self._answer_before(call):
-            return before
-        return "" if self._approve is not None else NO_APPROVER
+        if self._session.allows_tool(call.spec):
+            return GRANT
+        if self._grants is not None and call.settings is not None:
+            grant = self._grants.find(call.settings, call.spec)
+            if grant is not None:
+                return f"grant {grant.id}"
+        return self._find_call_grant(call) or ("" if self._approve is not None else NO_APPROVER)
 
-    def _granted_otherwise(self, call: ProposedCall) -> str:
-        """Return how a tool differs from what was granted of it for always; empty where it does not."""
+    def _find_call_grant(self, call: ProposedCall) -> str:
+        """Return the source of an earlier permission for this very call; empty for none."""
+        return GRANT if self._session.allows_call(call) else ""
+
+    def _change_since_grant(self, call: ProposedCall) -> str:
+        """Return the difference between a tool and its stored grant; empty for none."""
         if self._grants is None or call.settings is None:
             return ""
         return self._grants.change(call.settings, call.spec)
 
-    def _answer_before(self, call: ProposedCall) -> str:
-        """Return who allowed this very call before; empty where nobody did."""
-        calls = self._answered.get((call.spec.server, call.spec.tool), ())
-        return "grant for the session" if _digest(call) in calls else ""
-
     def _change(self, spec: ToolSpec) -> str:
-        """Say how a tool differs from what was approved of it, in this run or before."""
-        granted = self._granted.get((spec.server, spec.tool))
-        pinned = self._pins.change(spec) if self._pins is not None else ""
-        return pinned or (difference(granted, definition(spec)) if granted is not None else "") or spec.change
-
-
-def _server_of(spec: ToolSpec, arguments: Mapping[str, Any]) -> str:
-    """Return the server that a call reaches: of the host's own tools the one whose resource is read."""
-    return spec.server or str(arguments.get("server", ""))
+        """Return the difference between a tool and the definition that was approved, in this run or before."""
+        return (self._pins.change(spec) if self._pins is not None else "") or self._session.change(spec)
 
 
 def why_asked(call: ProposedCall, verdict: Verdict | None) -> str:
-    """Return why a person has to be asked, whatever else allows the call; empty where nothing says so."""
+    """Return why the approver has to be asked, whatever else allows the call; empty if there is no reason."""
     reasons = []
     if verdict is not None and verdict.effect is Effect.ASK:
         reasons.append(f"{verdict.decided_by} asks{f': {verdict.reason}' if verdict.reason else ''}")
@@ -252,13 +298,10 @@ def why_asked(call: ProposedCall, verdict: Verdict | None) -> str:
     return "; ".join(reasons)
 
 
-def _digest(call: ProposedCall) -> str:
-    """Return what tells a call from others of other arguments, or of a tool that has changed."""
-    said = json.dumps([definition(call.spec), dict(call.arguments)], sort_keys=True, default=str)
-    return hashlib.sha256(said.encode(errors="replace")).hexdigest()
-
-
-def _changed(spec: ToolSpec) -> Approval:
-    said = f"{spec.server!r} describes its tool {spec.tool!r} otherwise than when it was approved"
+def _deny_changed(spec: ToolSpec) -> Approval:
     log.warning("tool_changed", server=spec.server, tool=spec.tool)
-    return Approval(Decision.DENY, f"{said}, and nobody is there to be asked about it", "changed definition")
+    reason = (
+        f"{spec.server!r} describes its tool {spec.tool!r} otherwise than when it was approved, "
+        "and nobody is there to be asked about it"
+    )
+    return Approval(Decision.DENY, reason, "changed definition")

@@ -72,7 +72,7 @@ class Route:
         return ArgumentCheck(self.spec.original_schema)
 
     @cached_property
-    def promise(self) -> ArgumentCheck:
+    def output_check(self) -> ArgumentCheck:
         """The check of structured results against what the server promises, compiled on first use."""
         return ArgumentCheck(self.spec.output_schema or {})
 

@@ -1,8 +1,7 @@
-"""Carries out the calls of one round: find, check, ask permission, call, cut to size. A failure is a result too."""
+"""Runs the calls of one round: each is checked, approved, made and shortened. A failure is a result too."""
 
 from __future__ import annotations
 
-import difflib
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -20,15 +19,15 @@ from dial_client.errors import ServerError
 from dial_client.events import Emit, ToolCallFinished, ToolCallProgress, ToolCallStarted
 from dial_client.limits import Limits
 from dial_client.logs import get_logger
-from dial_client.messages import NO_OUTPUT, NOT_ALLOWED, Failure, ToolCallRequest, ToolCallResult, text_of
-from dial_client.schema import tool_arguments
+from dial_client.messages import NO_OUTPUT, NOT_ALLOWED, Failure, ToolCallRequest, ToolCallResult, ToolSpec, text_of
 from dial_client.servers.connection import Connection
 from dial_client.servers.session_calls import OnProgress
 from dial_client.servers.session_errors import to_tool_error
 from dial_client.servers.tool_pins import definition, difference
 from dial_client.text.safe_text import safe
 from dial_client.tools import result_content
-from dial_client.tools.approval import ApprovalChecker
+from dial_client.tools.approval import Approval, ApprovalChecker
+from dial_client.tools.call_validation import find_problem, normalize_arguments
 from dial_client.tools.catalog import Catalog, Route
 from dial_client.tools.taint import Taint, source_of
 from dial_client.tools.tool_selection import Keep, shortened
@@ -42,8 +41,8 @@ MAX_ERROR_CHARS = 500
 """Characters of a failure's one line; the model reads more of it."""
 
 _MAX_CHANGES = 3
-"""How often a call is looked at anew because its tool has become another one."""
-_SILENT = "The tool failed without saying why."
+"""How often a call is checked anew because its tool has changed."""
+_NO_REASON = "The tool failed without saying why."
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,21 +50,21 @@ class CallScope:
     """What calls share with the turn they are for."""
 
     keep: Keep | None = None
-    """Where results go whole that are too long for the model; None where nobody could read them."""
+    """Stores whole results that are too long for the model; None where nobody could read them."""
     unallowed: set[str] = field(default_factory=set)
     """The ids of calls that wait for permission, also when they are cancelled there."""
     spend: Spend | None = None
-    """Is told what servers make a model read and write for a call."""
+    """Receives the tokens that servers make a model read and write for a call."""
     taint: Taint | None = None
-    """Of the conversation; grows with the results of calls. None for calls a person makes."""
+    """The taint of the conversation; grows with the results of calls. None for calls a person makes."""
 
 
 class ToolExecutor:
-    """Runs calls against the catalogue of the moment.
+    """Runs calls against the catalog of the moment.
 
     Args:
-        catalog: gives it.
-        approvals: what every call passes before it runs.
+        catalog: returns the catalog.
+        approvals: the check every call passes before it runs.
         limits: of the turn.
         scope: the turn the calls are for.
         audit: records each decision and each call.
@@ -90,155 +89,180 @@ class ToolExecutor:
     ) -> tuple[ToolCallResult, ...]:
         """Run the calls of a round side by side, at most `Limits.max_parallel` at once.
 
-        Gives one result for each call, in their order. Raises nothing for a tool; when the turn's time is over, the
-        calls that still run are cancelled at their servers and say so in their results.
+        Returns one result for each call, in their order. Raises nothing for a tool; when the turn's time is over, the
+        calls that still run are cancelled at their servers, which their results state.
         """
-        done: dict[int, ToolCallResult] = {}
+        results: dict[int, ToolCallResult] = {}
         # The model asked for all calls of a round before it had read any of their results.
         taint = self._scope.taint.sources if self._scope.taint is not None else ()
-        places = anyio.CapacityLimiter(self._limits.max_parallel)
+        slots = anyio.CapacityLimiter(self._limits.max_parallel)
 
-        async def one(index: int, call: ToolCallRequest) -> None:
-            async with places:
-                too_many = index >= self._limits.max_calls_per_round
-                done[index] = await self._run(call, emit, deadline, taint, too_many=too_many)
+        async def run(index: int, call: ToolCallRequest) -> None:
+            async with slots:
+                is_over_limit = index >= self._limits.max_calls_per_round
+                results[index] = await self._execute(call, emit, deadline, taint, is_over_limit=is_over_limit)
 
         async with anyio.create_task_group() as group:
             for index, call in enumerate(calls):
-                group.start_soon(one, index, call)
-        return tuple(done[index] for index in range(len(calls)))
+                group.start_soon(run, index, call)
+        return tuple(results[index] for index in range(len(calls)))
 
     async def execute(self, call: ToolCallRequest, emit: Emit, deadline: Deadline) -> ToolCallResult:
         """Run one call."""
         return (await self.execute_all([call], emit, deadline))[0]
 
-    async def _run(
-        self, call: ToolCallRequest, emit: Emit, deadline: Deadline, taint: tuple[str, ...], *, too_many: bool = False
+    async def _execute(
+        self,
+        call: ToolCallRequest,
+        emit: Emit,
+        deadline: Deadline,
+        taint: tuple[str, ...],
+        *,
+        is_over_limit: bool = False,
     ) -> ToolCallResult:
+        """Run one call between its two events."""
         route = self._catalog().routes.get(call.name)
-        call = _as_meant(call, route) if route else call
-        server = route.spec.server if route else ""
-        await emit(ToolCallStarted(call, server, route.spec.tool if route else ""))
-        result: ToolCallResult | None = None
-        began = time.monotonic()
+        call = normalize_arguments(call, route) if route else call
+        server, tool = (route.spec.server, route.spec.tool) if route else ("", "")
+        await emit(ToolCallStarted(call, server, tool))
         with self.audit.call(call, route.spec if route else None) as audit:
-            with deadline.scope():
-                if too_many:
-                    route, result = None, self._beyond(call)
-                else:
-                    route, result = await self._cleared(call, deadline, taint, audit)
-                began = time.monotonic()
-                if result is None and route is not None:
-                    result = await self._call(call, route, emit, deadline)
-            if result is None:
-                result = ToolCallResult.failed(call.id, Failure.TIMEOUT, "Stopped: the time for this turn is over.")
-            audit.finished(result)
-        result = replace(self._cut(result), taint=source_of(call, result, route))
+            if is_over_limit:
+                attempt = _Attempt(None, self._refuse_over_limit(call), time.monotonic())
+            else:
+                attempt = await self._attempt(call, emit, deadline, taint, audit)
+            audit.finished(attempt.result)
+        result = replace(self._shorten(attempt.result), taint=source_of(call, attempt.result, attempt.route))
         if self._scope.taint is not None:
             self._scope.taint.add(result.taint)
-        duration = time.monotonic() - began
-        log.debug("tool_call", tool=call.name, server=server, ok=result.success, seconds=round(duration, 4))
+        duration = time.monotonic() - attempt.started_at
+        log.debug("tool_call", tool=call.name, server=server, ok=result.success, duration=round(duration, 4))
         await emit(ToolCallFinished(result, server, duration))
         return result
 
-    def _beyond(self, call: ToolCallRequest) -> ToolCallResult:
-        why = (
-            f"Not run: one reply may make {self._limits.max_calls_per_round} calls. Ask again for what is still needed."
-        )
-        return ToolCallResult.failed(call.id, Failure.NOT_RUN, why)
+    async def _attempt(
+        self, call: ToolCallRequest, emit: Emit, deadline: Deadline, taint: tuple[str, ...], audit: CallAudit
+    ) -> _Attempt:
+        """Check, approve and make one call within the time of the turn."""
+        route: Route | None = None
+        result: ToolCallResult | None = None
+        started_at = time.monotonic()
+        with deadline.scope():
+            route, result = await self._clear(call, deadline, taint, audit)
+            started_at = time.monotonic()
+            if result is None and route is not None:
+                result = await self._call(call, route, emit, deadline)
+        if result is None:
+            result = ToolCallResult.failed(call.id, Failure.TIMEOUT, "Stopped: the time for this turn is over.")
+        return _Attempt(route, result, started_at)
 
-    async def _cleared(
+    async def _clear(
         self, call: ToolCallRequest, deadline: Deadline, taint: tuple[str, ...], audit: CallAudit
     ) -> tuple[Route, None] | tuple[None, ToolCallResult]:
-        """Find, check and ask until the tool that is there is the one that was asked about, and its server runs.
+        """Return the route of a call that may run, else the result that says why it may not.
 
-        While a person thinks, or a server that slept is started, a tool may become another one.
+        While a person decides, or a lazy server starts, the tool may change: then the call is checked again.
         """
         change = ""
         for _ in range(_MAX_CHANGES):
             catalog = self._catalog()
             route = catalog.routes.get(call.name)
-            if route is not None and change:
-                route = Route(route.connection, replace(route.spec, change=change))
-            refusal = self._problem(call, route, catalog)
-            if refusal is None and route is not None:
-                refusal = await self._denial(call, route, deadline, taint, audit)
-            if refusal is not None:
-                return None, refusal
+            if (problem := find_problem(call, route, catalog)) is not None:
+                return None, problem
             assert route is not None
+            approval = await self._approve(call, route.spec, deadline, taint, change, audit)
+            if not approval.allowed:
+                reason = f": {approval.reason}" if approval.reason else ""
+                return None, ToolCallResult.failed(call.id, Failure.DENIED, f"{NOT_ALLOWED}{reason}.")
             if isinstance(route.connection, Connection):
                 await route.connection.wake()
-            now = self._catalog().routes.get(call.name)
-            change = difference(definition(route.spec), definition(now.spec)) if now and now is not route else ""
+            current = self._catalog().routes.get(call.name)
+            if current is None:
+                return route, None  # a server or a tool that is gone reports that itself
+            change = difference(definition(route.spec), definition(current.spec)) if current is not route else ""
             if not change:
-                return now or route, None  # a server or a tool that is gone says so itself
+                return current, None
         return None, ToolCallResult.failed(call.id, Failure.SERVER, "The call failed: the tool does not stop changing.")
 
-    def _problem(self, call: ToolCallRequest, route: Route | None, catalog: Catalog) -> ToolCallResult | None:
-        """Return what is wrong with the call itself; None where nothing is."""
-        if route is None:
-            return ToolCallResult.failed(call.id, Failure.UNKNOWN_TOOL, _unknown(call.name, catalog))
-        if problem := _argument_problem(call, route):
-            return ToolCallResult.failed(call.id, Failure.BAD_ARGUMENTS, problem)
-        return None
-
-    async def _denial(
-        self, call: ToolCallRequest, route: Route, deadline: Deadline, taint: tuple[str, ...], audit: CallAudit
-    ) -> ToolCallResult | None:
-        """Ask permission; None where the call is allowed."""
-        approval = self._approvals.decided(route.spec, call.arguments, taint)
+    async def _approve(
+        self,
+        call: ToolCallRequest,
+        spec: ToolSpec,
+        deadline: Deadline,
+        taint: tuple[str, ...],
+        change: str,
+        audit: CallAudit,
+    ) -> Approval:
+        """Return the decision about a call, by a rule or by the approver."""
+        approval = self._approvals.decide(spec, call.arguments, taint, change)
         if approval is None:
             self._scope.unallowed.add(call.id)
             audit.asking()
             with deadline.waiting_for_a_person():
-                approval = await self._approvals.ask(call, route.spec, taint)
+                approval = await self._approvals.ask(call, spec, taint, change, self.audit.origin)
             self._scope.unallowed.discard(call.id)
         audit.decided(is_allowed=approval.allowed, decided_by=approval.decided_by)
-        if not approval.allowed:
-            why = f": {approval.reason}" if approval.reason else ""
-            return ToolCallResult.failed(call.id, Failure.DENIED, f"{NOT_ALLOWED}{why}.")
-        return None
+        return approval
 
     async def _call(self, call: ToolCallRequest, route: Route, emit: Emit, deadline: Deadline) -> ToolCallResult:
+        """Make a call, for as long as its own time lasts; the server's progress starts that anew."""
         await anyio.lowlevel.checkpoint_if_cancelled()  # nothing is begun when the time is over
-        seconds = self._seconds(route)
-        own = Deadline(seconds, max(seconds, self._limits.tool_timeout_max))
-        with own.scope() as scope, call_context.on(CallContext(deadline, own, self._scope.spend, self.audit.origin)):
-            over = False
+        timeout = self._timeout(route)
+        call_deadline = Deadline(timeout, max(timeout, self._limits.tool_timeout_max))
+        context = CallContext(deadline, call_deadline, self._scope.spend, self.audit.origin)
+        with call_deadline.scope() as scope, call_context.on(context):
+            is_over = False
 
             async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-                if not over:
-                    own.restart(seconds)
-                    await emit(
-                        ToolCallProgress(call.id, _finite(progress) or 0.0, _finite(total), message and safe(message))
-                    )
+                if not is_over:
+                    call_deadline.restart(timeout)
+                    text = message and safe(message)
+                    await emit(ToolCallProgress(call.id, _finite(progress) or 0.0, _finite(total), text))
 
             try:
-                result = await _answer(call, route, on_progress)
+                result = await _make_call(call, route, on_progress)
             finally:
-                over = True
+                is_over = True
         if scope.cancelled_caught:
-            late = f"The tool gave no result within {seconds:g} seconds."
-            return ToolCallResult.failed(call.id, Failure.TIMEOUT, late)
+            error = f"The tool gave no result within {timeout:g} seconds."
+            return ToolCallResult.failed(call.id, Failure.TIMEOUT, error)
         return result
 
-    def _cut(self, result: ToolCallResult) -> ToolCallResult:
+    def _refuse_over_limit(self, call: ToolCallRequest) -> ToolCallResult:
+        most = self._limits.max_calls_per_round
+        error = f"Not run: one reply may make {most} calls. Ask again for what is still needed."
+        return ToolCallResult.failed(call.id, Failure.NOT_RUN, error)
+
+    def _shorten(self, result: ToolCallResult) -> ToolCallResult:
+        """Shorten a result to the sizes that the model and a log line take."""
         error = result.error
         if error is not None and (len(error) > MAX_ERROR_CHARS or "\n" in error):
             error = " ".join(error[:MAX_ERROR_CHARS].split())
         content = shortened(result.content, self._limits.max_result_chars, self._scope.keep)
         return replace(result, content=content, error=error)
 
-    def _seconds(self, route: Route) -> float:
+    def _timeout(self, route: Route) -> float:
         settings = route.connection.settings
-        own = settings.tool_timeout if settings is not None else None
-        return self._limits.tool_timeout if own is None else own
+        if settings is None or settings.tool_timeout is None:
+            return self._limits.tool_timeout
+        return settings.tool_timeout
 
 
-async def _answer(call: ToolCallRequest, route: Route, on_progress: OnProgress) -> ToolCallResult:
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """One call, with its result."""
+
+    route: Route | None
+    """The route it took; None for a call that did not run."""
+    result: ToolCallResult
+    started_at: float
+    """The time when the wait for permission was over."""
+
+
+async def _make_call(call: ToolCallRequest, route: Route, on_progress: OnProgress) -> ToolCallResult:
+    """Return the result of a call; an error of the server or of its connection is a result too."""
     try:
         answer = await route.connection.call(route.spec.tool, call.arguments, on_progress)
-        content = result_content.content_of(answer, _broken_promise(answer, route))
+        content = result_content.content_of(answer, _output_problem(answer, route))
     except ServerError as error:
         return ToolCallResult.failed(call.id, Failure.SERVER, to_tool_error(error))
     except Exception as error:  # noqa: BLE001 - a mistake in one call must not take the others with it
@@ -247,57 +271,20 @@ async def _answer(call: ToolCallRequest, route: Route, on_progress: OnProgress) 
     if not answer.is_error:
         return ToolCallResult(call.id, success=True, content=content)
     if content == NO_OUTPUT:
-        return ToolCallResult.failed(call.id, Failure.TOOL, _SILENT)
-    said = text_of(content).strip() or _SILENT
-    return ToolCallResult(call.id, success=False, content=content, error=said.splitlines()[0], failure=Failure.TOOL)
+        return ToolCallResult.failed(call.id, Failure.TOOL, _NO_REASON)
+    error_line = (text_of(content).strip() or _NO_REASON).splitlines()[0]
+    return ToolCallResult(call.id, success=False, content=content, error=error_line, failure=Failure.TOOL)
 
 
-def _broken_promise(answer: CallToolResult, route: Route) -> str:
-    """Say what a structured result breaks of the tool's own promise; the tool has run, and its text counts."""
+def _output_problem(answer: CallToolResult, route: Route) -> str:
+    """Return how a structured result breaks the tool's output schema; the tool has run, and its text counts."""
     structured = answer.structured_content
     if answer.is_error or structured is None or not route.spec.output_schema:
         return ""
-    problems = route.promise.problems(structured)
+    problems = route.output_check.problems(structured)
     return f"[The structured result does not fit what the tool promises: {'; '.join(problems)}]" if problems else ""
 
 
 def _finite(number: float | None) -> float | None:
-    """Give a number JSON has: what servers send may be none."""
+    """Return a number that JSON has: servers may send others."""
     return number if number is not None and math.isfinite(number) else None
-
-
-def _as_meant(call: ToolCallRequest, route: Route) -> ToolCallRequest:
-    """Read arguments that are no JSON, and put harmless mismatches right; the check that follows is the judge."""
-    if call.unreadable is not None:
-        said = tool_arguments.read(call.unreadable)
-        if said is None:
-            return call
-        call = replace(call, arguments=said, unreadable=None)
-    if not route.check.problems(call.arguments):
-        return call
-    said = tool_arguments.coerced(call.arguments, route.spec.original_schema or route.spec.input_schema)
-    return call if route.check.problems(said) else replace(call, arguments=said)
-
-
-def _argument_problem(call: ToolCallRequest, route: Route) -> str | None:
-    if call.unreadable is not None:
-        return f"The arguments are not a JSON object. {_expected(route)}"
-    if problems := route.check.problems(call.arguments):
-        return f"The arguments do not fit: {'; '.join(problems)}. {_expected(route)}"
-    return None
-
-
-def _expected(route: Route) -> str:
-    properties = route.spec.input_schema.get("properties", {})
-    required = route.spec.input_schema.get("required", [])
-    named = [f"{name}{'' if name in required else ' (optional)'}" for name in list(properties)[:20]]
-    return f"Expected a JSON object with: {', '.join(named)}." if named else "Expected an empty JSON object."
-
-
-def _unknown(name: str, catalog: Catalog) -> str:
-    if not catalog.routes:
-        return f"There is no tool {name!r}; no tools are on offer."
-    near = difflib.get_close_matches(name, catalog.routes, n=1, cutoff=0.5)
-    if near:
-        return f"There is no tool {name!r}. Did you mean {near[0]!r}?"
-    return f"There is no tool {name!r}. On offer are: {', '.join(list(catalog.routes)[:30])}."

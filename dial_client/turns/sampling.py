@@ -31,7 +31,7 @@ from dial_client.model import (
 )
 from dial_client.prices import cost_usd
 from dial_client.settings.tool_patterns import matches
-from dial_client.tools.approval import Approval, Approver
+from dial_client.tools.approval import Approval, ApprovalContext, Approver
 
 log = get_logger(__name__)
 
@@ -138,11 +138,13 @@ class ModelSampler:
             return True, f"--allow {pattern}"
         call = ToolCallRequest("sampling", name, _to_arguments(request))
         spec = ToolSpec(name, "Ask the model.", {"type": "object"}, request.server, SAMPLING)
+        origin = common_origin(context.origin for context in contexts)
+        circumstances = ApprovalContext(request.server, turn_id=origin.turn, conversation_id=origin.conversation)
         with call_context.waiting_for_a_person(contexts):
             async with self._approval_lock:
                 if request.server in self._granted:
                     return True, "grant"
-                answer: object = await self._approve(call, spec, request.server)
+                answer: object = await self._approve(call, spec, circumstances)
         if not isinstance(answer, Approval):
             return False, "approver"
         if not answer.allowed:

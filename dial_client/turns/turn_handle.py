@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from contextvars import ContextVar
 
 import anyio
 
@@ -160,7 +159,6 @@ class TurnHandle:
 
     async def run(self) -> None:
         """Carry the turn out: the body of its task."""
-        _CURRENT.set(self)
         try:
             await self._run()
         except Exception as error:  # noqa: BLE001 - `result` raises it where somebody waits for it
@@ -217,11 +215,3 @@ class TurnHandle:
         observers, self.observers = self.observers, ()  # a turn that is kept for its events keeps nothing else
         for observer in observers:
             observer.on_ended(self)
-
-
-_CURRENT: ContextVar[TurnHandle | None] = ContextVar("turn", default=None)
-
-
-def current() -> TurnHandle | None:
-    """Return the turn on whose behalf this runs, for an approver to know which; None outside of any."""
-    return _CURRENT.get()

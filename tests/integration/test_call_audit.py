@@ -19,7 +19,7 @@ from dial_client.limits import Limits
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.servers.connection import Connection
 from dial_client.stores.memory_store import MemoryStore
-from dial_client.tools.approval import ApprovalChecker, Approver, PolicyRules
+from dial_client.tools.approval import ApprovalChecker, ApprovalContext, Approver, PolicyRules
 from dial_client.tools.catalog import catalog_of
 from dial_client.tools.executor import ToolExecutor
 from tests.support.audit_logs import Entries
@@ -78,7 +78,7 @@ async def test_the_decision_is_recorded_before_the_call_runs() -> None:
 
 
 async def test_who_was_asked_is_recorded_with_how_long_it_took() -> None:
-    async def no(request: ToolCallRequest, tool: ToolSpec, where: str) -> Approval:
+    async def no(request: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
         return Approval("deny", "because of reasons", "policy rule 3")
 
     decision, end = await audited(NOW, approve=no)
@@ -129,7 +129,7 @@ async def test_a_call_that_is_cancelled_is_recorded_as_that(is_asking: bool) -> 
         begun.set()
         await anyio.sleep_forever()
 
-    async def ask(request: ToolCallRequest, tool: ToolSpec, where: str) -> Approval:
+    async def ask(request: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
         await hang()
         raise AssertionError("unreachable")
 
@@ -208,7 +208,7 @@ async def asked(
 async def test_whether_a_server_may_ask_the_model_is_recorded(
     tool: str, options: dict[str, Any], decision: str, by: str
 ) -> None:
-    async def person(request: ToolCallRequest, spec: ToolSpec, where: str) -> Approval:
+    async def person(request: ToolCallRequest, spec: ToolSpec, context: ApprovalContext) -> Approval:
         return Approval("once" if spec.tool == tool else options["approve"])
 
     more = options | ({"approve": person} if "approve" in options else {})

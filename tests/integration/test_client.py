@@ -36,6 +36,7 @@ from dial_client import (
 )
 from dial_client.client_options import ApprovalPolicy
 from dial_client.model import Delta, ModelRequest
+from dial_client.tools.approval import ApprovalContext
 from tests.support.clients import ADD, ASK, calculator, call, client
 
 pytestmark = pytest.mark.anyio
@@ -143,8 +144,8 @@ async def test_calls_of_one_round_run_side_by_side_and_are_answered_in_order() -
 async def test_what_is_denied_does_not_run_and_the_model_is_told() -> None:
     asked: list[tuple[str, str]] = []
 
-    async def never(request: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:
-        asked.append((tool.name, server))
+    async def never(request: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
+        asked.append((tool.name, context.server))
         return Approval("deny", "not today")
 
     dial, model = client(ADD, "Then not.", approve=never)
@@ -166,7 +167,7 @@ async def test_a_deny_wins_over_everything(pattern: str) -> None:
 async def test_permission_for_the_session_is_asked_for_once() -> None:
     asked = []
 
-    async def always(request: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:
+    async def always(request: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
         asked.append(tool.name)
         return Approval("session")
 
@@ -177,7 +178,7 @@ async def test_permission_for_the_session_is_asked_for_once() -> None:
 
 
 async def test_waiting_for_a_person_does_not_count() -> None:
-    async def slowly(request: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:
+    async def slowly(request: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
         await anyio.sleep(1.6)
         return Approval("once")
 

@@ -25,6 +25,7 @@ from dial_client import (
     ToolSpec,
 )
 from dial_client.model import Delta, ModelRequest, ToolChoice
+from dial_client.tools.approval import ApprovalContext
 from tests.support.clients import ADD, ASK, calculator, call, client
 
 pytestmark = pytest.mark.anyio
@@ -142,7 +143,7 @@ async def test_a_cancelled_turn_says_what_was_said_and_done_until_then() -> None
 async def test_a_call_that_was_still_waiting_for_permission_is_known_not_to_have_run() -> None:
     asked = anyio.Event()
 
-    async def approve(call: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:
+    async def approve(call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
         asked.set()
         await anyio.sleep_forever()
         raise AssertionError("nobody answers")

@@ -14,6 +14,7 @@ from dial_client import Approval, DialClient, Message, ScriptedProvider
 from dial_client.client_options import ApprovalPolicy
 from dial_client.messages import Failure, ToolCallRequest, ToolSpec, text_of
 from dial_client.servers.status import ServerState
+from dial_client.tools.approval import ApprovalContext
 from tests.support.program import dial_chat, write_config
 from tests.support.servers.launch import LONG, script
 from tests.support.servers.tool_changes import TWICE, Changing, changing, tool
@@ -118,16 +119,18 @@ async def test_a_tool_that_is_another_one_when_it_wakes_is_asked_about_again(ser
     await met(server)
     server.be(tools=[tool(about="Says it to everybody.")])
     shown: list[ToolSpec] = []
+    changes: list[str] = []
 
-    async def approve(call: ToolCallRequest, spec: ToolSpec, name: str) -> Approval:
+    async def approve(call: ToolCallRequest, spec: ToolSpec, context: ApprovalContext) -> Approval:
         shown.append(spec)
+        changes.append(context.change)
         return Approval("once" if len(shown) == 1 else "deny")
 
     with anyio.fail_after(LONG):
         async with client(server, approve=approve) as dial:
             assert (await dial.call("echo", {})).failure is Failure.DENIED
     assert [spec.description for spec in shown] == ["Says it again.", "Says it to everybody."]
-    assert "Says it to everybody." in shown[1].change
+    assert "Says it to everybody." in changes[1]
     assert "tools/call" not in server.asked()
 
 

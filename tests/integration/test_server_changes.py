@@ -18,6 +18,7 @@ from dial_client.events import ServerChanged
 from dial_client.messages import Failure, ToolCallRequest, ToolSpec, text_of
 from dial_client.model import CallChunk, Completion, FinishReason, TextChunk
 from dial_client.servers.status import ServerState
+from dial_client.tools.approval import ApprovalContext
 from dial_client.turn_result import Turn
 from tests.support.fakes import Model, Step
 from tests.support.servers.launch import LONG, is_alive, raw, until
@@ -212,7 +213,7 @@ async def test_a_name_that_another_server_takes_over_in_a_turn_is_not_called_by_
 # --- permission -------------------------------------------------------------------------------------
 
 
-async def refuse(call: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:
+async def refuse(call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
     return Approval("deny")
 
 
@@ -230,8 +231,8 @@ async def test_what_the_entry_of_an_added_server_approves_runs_and_goes_with_it(
 async def test_a_grant_goes_with_the_server_it_was_given_to() -> None:
     asked: list[str] = []
 
-    async def approve(call: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:
-        asked.append(server)
+    async def approve(call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
+        asked.append(context.server)
         return Approval("session")
 
     async with DialClient({"a": says("a")}, approve=approve) as dial:

@@ -32,6 +32,7 @@ from dial_client.callbacks.server_callbacks import Callbacks
 from dial_client.client_options import ApprovalPolicy
 from dial_client.model import CallChunk, Completion, FinishReason, TextChunk
 from dial_client.settings import configuration
+from dial_client.tools.approval import ApprovalContext
 from tests.support.fakes import Model, tool_named
 from tests.support.servers import questions
 from tests.support.servers.launch import HERE, LONG
@@ -136,8 +137,8 @@ async def test_it_answers_with_the_users_consent_who_sees_all_of_it(decision: st
     model = Model(says("A word."), says("A word."))
     seen: list[tuple[ToolCallRequest, ToolSpec, str]] = []
 
-    async def approve(call: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:
-        seen.append((call, tool, server))
+    async def approve(call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
+        seen.append((call, tool, context.server))
         return Approval(decision)
 
     servers = {"shop": questions.make()}

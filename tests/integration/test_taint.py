@@ -13,6 +13,7 @@ from dial_client import Approval, DialClient, Message, ScriptedProvider, ToolCal
 from dial_client.client_options import ApprovalPolicy
 from dial_client.messages import Failure, ToolCallResult
 from dial_client.settings.config_types import ServerSettings, Transport
+from dial_client.tools.approval import ApprovalContext
 from dial_client.tools.catalog import catalog_of
 from dial_client.tools.policy import ProposedCall, can_act_or_send
 from dial_client.tools.taint import in_history
@@ -39,9 +40,9 @@ class Person:
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.why: list[str] = []
 
-    async def __call__(self, call: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:
-        self.asked.append((f"{server}/{tool.tool}", dict(call.arguments)))
-        self.why.append(tool.why_asked)
+    async def __call__(self, call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
+        self.asked.append((f"{context.server}/{tool.tool}", dict(call.arguments)))
+        self.why.append(context.why_asked)
         return Approval(self.answers.pop(0))
 
 

@@ -11,7 +11,7 @@ from mcp.server import MCPServer
 
 from dial_client import DialClient, Limits, Message, ScriptedProvider, StopReason, Turn
 from dial_client.messages import ToolCallRequest, ToolSpec
-from dial_client.tools.approval import Approval
+from dial_client.tools.approval import Approval, ApprovalContext
 from dial_client.tools.catalog import catalog_of
 from dial_client.tools.result_store import ResultStore
 from dial_client.tools.tool_selection import MAX_OFFERED, ToolSnapshot, TurnTools
@@ -179,7 +179,7 @@ async def test_a_result_that_is_too_long_is_cut_and_can_be_read_on(wanted: dict[
     model = Reader([calling("long_text"), "in its place it reads on", "Found it."], wanted)
     asked: list[str] = []
 
-    async def approve(call: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:
+    async def approve(call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
         asked.append(call.name)
         return Approval("once")
 

@@ -28,7 +28,7 @@ from dial_client.messages import ToolCallRequest, ToolSpec
 from dial_client.model import Delta, ModelInfo, ModelRequest, separate_instructions
 from dial_client.providers import chat_api, messages_api, responses_api
 from dial_client.providers.endpoint_profile import ANTHROPIC, CHAT, OPENAI, EndpointProfile
-from dial_client.tools.approval import Approval
+from dial_client.tools.approval import Approval, ApprovalContext
 from dial_client.turns.turn_handle import TurnHandle
 from tests.integration.test_images_and_documents import PDF, PNG
 from tests.support.fakes import unhurried
@@ -125,7 +125,7 @@ async def play(story: Story, limits: Limits) -> Ending:
     model = Model(story.replies)
     turn: TurnHandle | None = None
 
-    async def approve(call: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:
+    async def approve(call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
         await checkpoint()
         if story.approver == "leaves" and turn is not None:
             turn.cancel()

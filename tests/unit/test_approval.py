@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dial_client.messages import ToolCallRequest, ToolSpec
 from dial_client.settings.policy_config import policy_from
-from dial_client.tools.approval import Approval, ApprovalChecker, Decision, PolicyRules
+from dial_client.tools.approval import Approval, ApprovalChecker, ApprovalContext, Decision, PolicyRules
 from dial_client.tools.catalog import offered_names
 from tests.support.fakes import unhurried
 
@@ -29,8 +29,8 @@ class Person:
         self.answers = list(answers)
         self.asked: list[tuple[ToolCallRequest, ToolSpec, str]] = []
 
-    async def __call__(self, call: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:
-        self.asked.append((call, tool, server))
+    async def __call__(self, call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
+        self.asked.append((call, tool, context.server))
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
@@ -115,22 +115,22 @@ def test_no_tool_borrows_what_was_allowed_to_another_server(keys: set[tuple[str,
 
 def test_a_deny_wins_over_every_allow() -> None:
     rules = PolicyRules(allow=("*",), deny=("now",), auto_approve={"clock": ("*",)})
-    known = ApprovalChecker(rules, None).decided(spec())
+    known = ApprovalChecker(rules, None).decide(spec())
     assert known is not None
     assert not known.allowed
     assert known.reason
 
 
 def test_without_an_approver_all_the_rest_is_let_through() -> None:
-    known = ApprovalChecker(PolicyRules(), None).decided(spec())
+    known = ApprovalChecker(PolicyRules(), None).decide(spec())
     assert known is not None
     assert known.allowed
 
 
 def test_with_an_approver_nothing_is_known_that_no_rule_says() -> None:
     person = Person()
-    assert ApprovalChecker(PolicyRules(), person).decided(spec()) is None
-    assert ApprovalChecker(PolicyRules(allow=("clock/now",)), person).decided(spec()) == Approval("once")
+    assert ApprovalChecker(PolicyRules(), person).decide(spec()) is None
+    assert ApprovalChecker(PolicyRules(allow=("clock/now",)), person).decide(spec()) == Approval("once")
     assert person.asked == []
 
 
@@ -149,7 +149,7 @@ DECIDED: list[tuple[PolicyRules, bool, str | None]] = [
 
 @pytest.mark.parametrize(("rules", "asks", "decided_by"), DECIDED, ids=str)
 def test_a_decision_says_what_it_comes_from(rules: PolicyRules, asks: bool, decided_by: str | None) -> None:
-    known = ApprovalChecker(rules, Person() if asks else None).decided(spec())
+    known = ApprovalChecker(rules, Person() if asks else None).decide(spec())
     assert (None if known is None else known.decided_by) == decided_by
 
 
@@ -198,7 +198,7 @@ async def test_an_answer_holds_for_as_long_as_it_says(decision: str, questions: 
     for _ in range(2):
         await approvals.ask(CALL, spec())
     assert len(person.asked) == questions
-    assert (approvals.decided(spec()) is not None) == (decision in ("session", "always"))
+    assert (approvals.decide(spec()) is not None) == (decision in ("session", "always"))
 
 
 @pytest.mark.anyio
@@ -206,8 +206,8 @@ async def test_an_answer_holds_for_as_long_as_it_says(decision: str, questions: 
 async def test_what_was_granted_is_granted_to_that_tool_of_that_server_only(other: ToolSpec) -> None:
     approvals = ApprovalChecker(PolicyRules(), Person(Approval("session")))
     await approvals.ask(CALL, spec())
-    assert approvals.decided(other) is None
-    assert approvals.decided(spec(name="clock__now")) is not None, "the same tool, offered under another name"
+    assert approvals.decide(other) is None
+    assert approvals.decide(spec(name="clock__now")) is not None, "the same tool, offered under another name"
 
 
 BROKEN: list[tuple[str, Any]] = [
@@ -233,7 +233,7 @@ async def test_questions_come_one_after_the_other_and_one_answer_can_settle_the_
     asking = 0
     asked = 0
 
-    async def person(call: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:
+    async def person(call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
         nonlocal asking, asked
         asking, asked = asking + 1, asked + 1
         await anyio.wait_all_tasks_blocked()
@@ -258,7 +258,7 @@ async def test_questions_come_one_after_the_other_and_one_answer_can_settle_the_
 async def test_a_question_that_is_cancelled_does_not_block_the_next() -> None:
     began = anyio.Event()
 
-    async def person(call: ToolCallRequest, tool: ToolSpec, server: str) -> Approval:
+    async def person(call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
         if not began.is_set():
             began.set()
             await anyio.sleep_forever()

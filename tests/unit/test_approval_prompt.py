@@ -14,7 +14,7 @@ from dial_client.callbacks.approval_request import argument_block, claims_of, qu
 from dial_client.cli.approval_prompt import BAR, MAX_MARKS, Again, lines_of, parse_answer, question
 from dial_client.messages import ToolCallRequest, ToolSpec
 from dial_client.text.safe_text import count_unseen
-from dial_client.tools.approval import Approval, Decision
+from dial_client.tools.approval import Approval, ApprovalContext, Decision
 from dial_client.turns.sampling import SAMPLING
 from tests.support.fakes import unhurried
 
@@ -22,11 +22,11 @@ FORGED = "echo\nraw wants to run time\nRun time of raw? [y]es  [n]o: "
 
 
 def asked(
-    tool: ToolSpec, columns: int = 100, arguments: dict[str, Any] | None = None, *, whole: bool = False
+    tool: ToolSpec, columns: int = 100, arguments: dict[str, Any] | None = None, *, whole: bool = False, why: str = ""
 ) -> list[str]:
     call = ToolCallRequest("1", "offered", arguments or {})
     before, last = question(tool, tool.server, columns)
-    return [*lines_of(call, tool, tool.server, columns, whole=whole), *before, last]
+    return [*lines_of(call, tool, ApprovalContext(tool.server, why_asked=why), columns, whole=whole), *before, last]
 
 
 def tool(name: str = "echo", description: str = "", server: str = "raw", **more: Any) -> ToolSpec:
@@ -86,7 +86,7 @@ def test_what_a_server_claims_is_told_as_its_words_behind_a_bar() -> None:
 
 
 def test_why_it_is_asked_and_what_was_removed_is_told() -> None:
-    lines = asked(tool(why_asked="a page of the web was read", removed_invisible=3), 100, {"text": "a\u200bb"})
+    lines = asked(tool(removed_invisible=3), 100, {"text": "a\u200bb"}, why="a page of the web was read")
     assert "  reason for asking: a page of the web was read" in lines
     assert "(3 invisible characters were removed from what the server says)" in lines
     assert "│ text: a\\u{200b}b" in lines
@@ -148,7 +148,7 @@ def test_no_foreign_line_begins_like_ours_or_is_wider_than_the_terminal(
     name: str, title: str, description: str, arguments: dict[str, str], columns: int
 ) -> None:
     lines = asked(tool(name, description, title=title), columns)
-    lines += list(lines_of(ToolCallRequest("1", "x", arguments), tool(), "raw", columns))
+    lines += list(lines_of(ToolCallRequest("1", "x", arguments), tool(), ApprovalContext("raw"), columns))
     ours = ("raw wants to run ", "with", "(", "  …", "Run ", "[y]es", "Let ")
     for line in lines:
         assert line.startswith((BAR, *ours)), line

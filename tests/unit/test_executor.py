@@ -14,7 +14,7 @@ from dial_client.errors import ServerGone
 from dial_client.events import ToolCallFinished, ToolCallStarted
 from dial_client.messages import Failure, ImagePart, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.servers.session_calls import OnProgress
-from dial_client.tools.approval import Approval, Approver, PolicyRules
+from dial_client.tools.approval import Approval, ApprovalContext, Approver, PolicyRules
 from tests.support.fakes import Behaviour, server, text_result, tool_named
 from tests.support.tool_rounds import STRICT, Round, call, fails
 
@@ -252,8 +252,8 @@ async def test_what_is_denied_is_not_run_and_the_model_is_told(
 
 
 async def test_what_a_person_allows_is_run() -> None:
-    async def allows(asked: ToolCallRequest, tool: ToolSpec, name: str) -> Approval:
-        assert (asked, tool.tool, name) == (call("now"), "now", "clock")
+    async def allows(asked: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
+        assert (asked, tool.tool, context.server) == (call("now"), "now", "clock")
         return Approval("once")
 
     [result] = await Round(server("clock", "now"), approve=allows).run(call("now"))

@@ -16,7 +16,7 @@ from dial_client.messages import Failure, ToolCallRequest, ToolSpec
 from dial_client.servers.connection import Connection
 from dial_client.servers.session_calls import OnProgress
 from dial_client.settings.config_types import ServerSettings, Transport
-from dial_client.tools.approval import Approval, PolicyRules
+from dial_client.tools.approval import Approval, ApprovalContext, PolicyRules
 from tests.support.fakes import Behaviour, server, text_result, virtual_time
 from tests.support.tool_rounds import Round, call, runs
 
@@ -194,7 +194,7 @@ async def test_behind_a_persons_answer_the_turns_time_goes_on() -> None:
 
 @virtual_time
 async def test_a_call_that_runs_while_a_person_thinks_about_another_has_its_own_time_all_the_same() -> None:
-    async def thinks(asked: ToolCallRequest, tool: ToolSpec, name: str) -> Approval:
+    async def thinks(asked: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
         await anyio.sleep(500)
         return Approval("deny")
 

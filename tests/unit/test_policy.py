@@ -74,7 +74,7 @@ def test_a_rule_has_no_say_about_the_hosts_own_tools_and_an_option_has() -> None
 
 def test_an_ask_where_nobody_is_there_is_a_no_with_its_reason() -> None:
     rules = PolicyRules(policy=policy_from([{"ask": "files/*", "reason": "somebody should look"}]), allow=("*",))
-    known = ApprovalChecker(rules, None).decided(proposed().spec)
+    known = ApprovalChecker(rules, None).decide(proposed().spec)
     assert known is not None
     assert known.decision is Decision.DENY
     assert known.decided_by == "no approver"

@@ -1,0 +1,64 @@
+"""Grants that hold until the client is closed: for a tool as it is described, or for one call."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+from dial_client.messages import ToolSpec
+from dial_client.servers.tool_pins import definition, difference
+from dial_client.tools.policy import ProposedCall
+
+GRANT = "grant for the session"
+"""Who decided, for a record."""
+
+
+class SessionGrants:
+    """The grants of one client."""
+
+    def __init__(self) -> None:
+        self._definitions: dict[tuple[str, str], str] = {}
+        """For each granted tool its definition at that time."""
+        self._calls: dict[tuple[str, str], set[str]] = {}
+        """For each tool the digests of the calls that were allowed although they had to be asked about."""
+
+    def allow_tool(self, spec: ToolSpec) -> None:
+        """Allow all calls of a tool, until its definition changes."""
+        self._definitions[_key(spec)] = definition(spec)
+
+    def allow_call(self, call: ProposedCall) -> None:
+        """Allow this very call."""
+        self._calls.setdefault(_key(call.spec), set()).add(_digest(call))
+
+    def allows_tool(self, spec: ToolSpec) -> bool:
+        """True if the tool is granted, and has not changed since."""
+        return self._definitions.get(_key(spec)) == definition(spec)
+
+    def allows_call(self, call: ProposedCall) -> bool:
+        """True if this very call was allowed before."""
+        return _digest(call) in self._calls.get(_key(call.spec), ())
+
+    def change(self, spec: ToolSpec) -> str:
+        """Return the difference between a tool and its grant; empty if there is none."""
+        granted = self._definitions.get(_key(spec))
+        return difference(granted, definition(spec)) if granted is not None else ""
+
+    def drop_changed(self, spec: ToolSpec) -> None:
+        """Drop the grant of a tool that has changed since."""
+        if not self.allows_tool(spec):
+            self._definitions.pop(_key(spec), None)
+
+    def drop_server(self, server: str) -> None:
+        """Drop the grants of a server's tools."""
+        self._definitions = {key: text for key, text in self._definitions.items() if key[0] != server}
+        self._calls = {key: digests for key, digests in self._calls.items() if key[0] != server}
+
+
+def _key(spec: ToolSpec) -> tuple[str, str]:
+    return spec.server, spec.tool
+
+
+def _digest(call: ProposedCall) -> str:
+    """Return a digest that differs for other arguments, and for a tool that has changed."""
+    text = json.dumps([definition(call.spec), dict(call.arguments)], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode(errors="replace")).hexdigest()
