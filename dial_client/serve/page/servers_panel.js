@@ -83,7 +83,8 @@ export class ServersPanel {
     const { name, state } = server;
     const version = [server.server_name, server.server_version].filter(Boolean).join(" ");
     const restarts = server.restarts ? `${server.restarts} ${server.restarts === 1 ? "restart" : "restarts"}` : "";
-    const facts = [STATES[state] ?? state, server.protocol_version ? `MCP ${server.protocol_version}` : "", version, restarts];
+    const protocol = server.protocol_version ? `MCP ${server.protocol_version}` : "";
+    const facts = [STATES[state] ?? state, protocol, version, restarts];
     const dot = el("span.dot", { "aria-hidden": "true" });
     const restart = CAN_RESTART.has(state) ? this.#createRestartButton(name) : null;
     return el("article.server", { "data-state": state },

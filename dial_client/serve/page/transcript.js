@@ -154,7 +154,7 @@ export class Transcript extends EventTarget {
         this.#renderEarlierButton();
         first?.scrollIntoView();
       },
-    }, `Show ${Math.min(PAGE_SIZE, this.#earlier.length)} earlier questions`);
+    }, `Show ${Math.min(PAGE_SIZE, this.#earlier.length)} earlier messages`);
     this.element.prepend(button);
   }
 
