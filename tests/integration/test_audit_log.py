@@ -27,7 +27,7 @@ from tests.support.program import LONG
 posix_only = pytest.mark.skipif(os.name != "posix", reason="modes and signals of POSIX")
 WRITER = """
 import sys
-from dial_client.audit.log import AuditLog
+from dial_client.audit.log_writer import AuditLog
 from tests.support.audit_logs import entry
 log = AuditLog(sys.argv[1], program=sys.argv[2], max_bytes=int(sys.argv[3]), max_files=1000)
 for number in range(int(sys.argv[4])):
@@ -164,8 +164,8 @@ def test_a_line_that_is_torn_anywhere_is_told_from_one_that_was_changed(tmp_path
 
 FULL = """
 import resource, sys
-from dial_client.audit.log import AuditLog
-from dial_client.audit.records import log_files
+from dial_client.audit.log_writer import AuditLog
+from dial_client.audit.record_format import log_files
 from pathlib import Path
 from tests.support.audit_logs import entry
 problems = []
