@@ -116,3 +116,8 @@ class ConversationNotFound(ConversationError):
 
 class ConversationBusy(ConversationError):
     """Another turn of this conversation is under way, in this program or in another."""
+
+
+def system_reason(error: Exception, otherwise: str = "") -> str:
+    """Return the system's text for an error; for an error of another kind `otherwise`, or the error's own text."""
+    return (error.strerror if isinstance(error, OSError) else None) or otherwise or str(error)

@@ -9,6 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+NO_FOLLOW = 0 if sys.platform == "win32" else os.O_NOFOLLOW
+"""Flag of `os.open`: a symbolic link in the file's place is an error. Windows has no such flag."""
+BINARY = 0
+if sys.platform == "win32":
+    BINARY = os.O_BINARY
+"""Flag of `os.open`: line feeds are written unchanged. Only Windows has it."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.01
 """Seconds between two tries."""
 
@@ -56,7 +62,7 @@ class FileLock:
 
     def _try_once(self) -> bool:
         if self._handle < 0:
-            flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+            flags = os.O_RDWR | os.O_CREAT | NO_FOLLOW
             self._handle = os.open(self._path, flags, 0o600)
             self._inode = os.fstat(self._handle).st_ino
         if not _lock(self._handle):

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from dial_client.audit.entries import AuditEntry
-from dial_client.audit.file_lock import FileLock
+from dial_client.audit.file_lock import BINARY, NO_FOLLOW, FileLock
 from dial_client.audit.record_format import FORMAT, Mask, fields_of, log_files, next_file, seal, unseal
 from dial_client.logs import get_logger
 
@@ -225,7 +225,7 @@ class AuditLog:
 
     def _open(self, path: Path) -> None:
         self._release()
-        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | NO_FOLLOW | BINARY
         self._handle = os.open(path, flags, 0o600)
         if os.name == "posix" and os.fstat(self._handle).st_mode & 0o077:
             path.chmod(0o600)
@@ -253,7 +253,7 @@ def _read_end(path: Path | None) -> _End | None:
     """Return where a file ends; None where there is no file, or no line in it."""
     if path is None:
         return None
-    handle = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+    handle = os.open(path, os.O_RDONLY | BINARY)
     try:
         return _end_of(path, handle)[0]
     finally:

@@ -13,7 +13,7 @@ from dial_client.cli.bootstrap import say_notes, warn
 from dial_client.cli.options import ExitCode
 from dial_client.conversations import export
 from dial_client.conversations.history import as_it_stands, valid_history
-from dial_client.errors import ConfigError
+from dial_client.errors import ConfigError, system_reason
 from dial_client.stores.conversation_store import Conversation, ConversationSummary
 from dial_client.stores.sql_store import SQLStore
 from dial_client.text.safe_text import one_line, safe
@@ -113,7 +113,7 @@ def _text_of(name: str) -> str:
             raise ConfigError(f"this is larger than {MAX_IMPORT // 1024**2} MiB", path=name)
         return data.decode("utf-8-sig")
     except (OSError, ValueError) as error:
-        raise ConfigError(f"cannot be read: {getattr(error, 'strerror', None) or error}", path=name) from None
+        raise ConfigError(f"cannot be read: {system_reason(error)}", path=name) from None
 
 
 async def _delete(store: SQLStore, conversation_id: str, _: ConversationQuery) -> None:

@@ -26,7 +26,7 @@ _YES = {"y": True, "yes": True, "true": True, "1": True, "n": False, "no": False
 
 
 def callbacks(options: Options, sink: TerminalSink) -> Callbacks:
-    """Give what the terminal program does for its servers."""
+    """Return the callbacks of the terminal program for its servers."""
     return Callbacks(
         elicit=elicitor(sink),
         sample="model" if options.sampling else None,

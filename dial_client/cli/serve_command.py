@@ -152,9 +152,8 @@ def _token(address: ServeOptions) -> tuple[str | None, str]:
 
 def _store(options: Options, address: ServeOptions) -> SQLStore | MemoryStore:
     if not options.save:
-        for option in ("store", "durable"):
-            if getattr(address, option):
-                raise ConfigError(f"--{option} does not go with --no-save")
+        if address.store or address.durable:
+            raise ConfigError(f"--{'store' if address.store else 'durable'} does not go with --no-save")
         return MemoryStore()
     if address.store is None:
         return SQLStore.sqlite()

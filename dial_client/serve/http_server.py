@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from dial_client.errors import ConfigError
+from dial_client.errors import ConfigError, system_reason
 from dial_client.serve.connection_limits import ConnectionLimits
 from dial_client.serve.security import ON_AUTHENTICATED
 from dial_client.serve.turn_registry import TurnRegistry
@@ -49,8 +49,8 @@ def open_socket(host: str, port: int) -> socket.socket:
             listener.close()
             raise
     except (OSError, OverflowError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ConfigError(f"cannot listen on {host} port {port}: {reason}", hint="--host and --port choose") from error
+        problem = f"cannot listen on {host} port {port}: {system_reason(error)}"
+        raise ConfigError(problem, hint="--host and --port choose") from error
     listener.setblocking(False)  # noqa: FBT003 - the signature of `socket`
     return listener
 

@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePath
 from typing import Any
 
-from dial_client.errors import ConfigError
+from dial_client.errors import ConfigError, system_reason
 from dial_client.settings.config_locations import real_location
 from dial_client.settings.config_outline import Outline, is_enabled
 from dial_client.settings.variables import Variables, references
@@ -91,7 +91,7 @@ def read_found(path: Path) -> FoundFile:
             raise ConfigError(f"cannot be read: {problem}", path=str(path))
         data = _bounded(path)
     except (OSError, ValueError) as error:
-        raise ConfigError(f"cannot be read: {getattr(error, 'strerror', None) or error}", path=str(path)) from None
+        raise ConfigError(f"cannot be read: {system_reason(error)}", path=str(path)) from None
     if data is None:
         raise ConfigError(f"a configuration that was found has at most {MAX_BYTES:,} bytes", path=str(path))
     return FoundFile(path, location, target, data)

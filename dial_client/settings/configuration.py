@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from dial_client.errors import ConfigError
+from dial_client.errors import ConfigError, system_reason
 from dial_client.model import ToolFormat
 from dial_client.settings.config_locations import find_config
 from dial_client.settings.config_outline import Outline
@@ -55,7 +55,7 @@ def load(path: str | os.PathLike[str], environ: Mapping[str, str] | None = None)
     try:
         data = Path(path).read_bytes()
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "this is not the name of a file"
+        reason = system_reason(error, "this is not the name of a file")
         raise ConfigError(f"cannot be read: {reason}", path=str(path)) from None
     return parse(data, path=str(path), environ=environ)
 

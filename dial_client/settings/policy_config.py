@@ -18,7 +18,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from dial_client.errors import ConfigError
+from dial_client.errors import ConfigError, system_reason
 from dial_client.settings.jsonc import Node, did_you_mean, quoted, read
 from dial_client.settings.tool_patterns import EVERYTHING
 from dial_client.settings.variables import Variables, variables
@@ -113,7 +113,7 @@ def policy_from(
         try:
             node = read(Path(source).read_bytes(), os.fspath(source))
         except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or "this is not the name of a file"
+            reason = system_reason(error, "this is not the name of a file")
             raise ConfigError(f"cannot be read: {reason}", path=str(source)) from None
     else:
         node = Node(source)

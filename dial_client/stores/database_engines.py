@@ -9,7 +9,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dial_client.errors import ConfigError
+from dial_client.errors import ConfigError, system_reason
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Connection
@@ -160,8 +160,7 @@ def private_file(path: Path) -> Path:
         if not path.is_file() or not os.access(path, os.R_OK | os.W_OK):
             raise ConfigError("this is not a file that can be read and written", path=str(path))
     except (OSError, RuntimeError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise ConfigError(f"conversations cannot be kept here: {why}", path=str(path)) from error
+        raise ConfigError(f"conversations cannot be kept here: {system_reason(error)}", path=str(path)) from error
     return path
 
 
