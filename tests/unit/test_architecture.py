@@ -1,0 +1,40 @@
+"""The documents of the structure name files that exist, and a search by subject finds a file."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "dial_client"
+
+
+def test_files_that_the_documents_of_the_structure_name_exist() -> None:
+    missing = []
+    for document in (ROOT / "docs" / "architecture.md", ROOT / "CONTRIBUTING.md"):
+        text = document.read_text(encoding="utf-8")
+        for path in re.findall(r"`([\w/]+(?:\.py|/))`", text):
+            if not (PACKAGE / path).exists() and not (ROOT / path).exists():
+                missing.append(f"{document.name}: {path}")
+    assert missing == []
+
+
+@pytest.mark.parametrize(
+    ("subject", "file"),
+    [
+        ("token storage", "servers/oauth/token_storage.py"),
+        ("rate limit", "servers/transports/rate_limit.py"),
+        ("retry", "providers/http/retry_policy.py"),
+        ("elicitation", "callbacks/elicitation_form.py"),
+        ("context window", "turns/context_window.py"),
+        ("approval", "tools/approval.py"),
+        ("SSE", "providers/http/sse_parser.py"),
+        ("restart policy", "servers/restart_policy.py"),
+    ],
+)
+def test_a_subject_is_found_by_the_name_of_its_file(subject: str, file: str) -> None:
+    words = subject.lower().replace(" ", "_")
+    found = [path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py") if words in path.stem]
+    assert file in found
