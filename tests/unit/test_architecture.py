@@ -12,12 +12,13 @@ PACKAGE = ROOT / "dial_client"
 
 
 def test_files_that_the_documents_of_the_structure_name_exist() -> None:
-    missing = []
-    for document in (ROOT / "docs" / "architecture.md", ROOT / "CONTRIBUTING.md"):
-        text = document.read_text(encoding="utf-8")
-        for path in re.findall(r"`([\w/]+(?:\.py|/))`", text):
-            if not (PACKAGE / path).exists() and not (ROOT / path).exists():
-                missing.append(f"{document.name}: {path}")
+    documents = (ROOT / "docs" / "architecture.md", ROOT / "CONTRIBUTING.md")
+    missing = [
+        f"{document.name}: {path}"
+        for document in documents
+        for path in re.findall(r"`([\w/]+(?:\.py|/))`", document.read_text(encoding="utf-8"))
+        if not (PACKAGE / path).exists() and not (ROOT / path).exists()
+    ]
     assert missing == []
 
 
