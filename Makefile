@@ -16,7 +16,9 @@ NPM = build/npm/installed
 SUITE = build/conformance/installed
 ATTACK = build/attack/installed
 # Tests wait more than they compute: several at once, those of one file one after the other.
-JOBS ?= 5
+JOBS ?= 4
+# Each worker and each child process of a test would compile again what is not kept.
+export PYTHONDONTWRITEBYTECODE =
 QUESTION ?= What time is it in Tokyo?
 
 .PHONY: help demo test quick conformance lint types bench soak attack eval eval-quick lock clean
