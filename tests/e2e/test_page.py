@@ -9,7 +9,17 @@ from typing import Any
 
 from tests.support.browser import Browser
 from tests.support.program import HERE
-from tests.support.web_page import DONE, harmless, opened, relayed, say, served, server, shown, two_servers
+from tests.support.web_page import (
+    DONE,
+    assert_harmless,
+    open_page,
+    open_relay,
+    read_text,
+    sdk_server,
+    send_message,
+    serve_page,
+    two_servers,
+)
 
 ASK = "document.querySelector('.request')"
 LAST = ".turn:last-child"
@@ -26,47 +36,47 @@ def calls(name: str, **arguments: Any) -> dict[str, Any]:
 def test_an_answer_is_shown_as_it_is_written_and_can_be_stopped(chromium: Browser, tmp_path: Path) -> None:
     text = "# Title\n\nSome **bold** words:\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```python\nprint(1)\n```\n\n"
     text += "".join(f"{at}. item\n\n" for at in range(1, 13)) + "and so on"
-    with served(tmp_path, [{"text": text, "chunk_size": 1, "hang": True}, "You are welcome."]) as address:
-        tab = opened(chromium, address)
-        say(tab, "Tell me")
+    with serve_page(tmp_path, [{"text": text, "chunk_size": 1, "hang": True}, "You are welcome."]) as address:
+        tab = open_page(chromium, address)
+        send_message(tab, "Tell me")
         tab.until(f"document.querySelector('{LAST} .prose').textContent.includes('and so on')")
-        assert shown(tab, f"{LAST} .prose strong") == "bold"
-        assert shown(tab, f"{LAST} .prose td") == "1"
-        assert shown(tab, f"{LAST} .prose pre code").strip() == "print(1)"
+        assert read_text(tab, f"{LAST} .prose strong") == "bold"
+        assert read_text(tab, f"{LAST} .prose td") == "1"
+        assert read_text(tab, f"{LAST} .prose pre code").strip() == "print(1)"
         assert tab.run("[...document.querySelectorAll('.prose ol')].map(e => e.children.length)") == [12]
         assert tab.run("document.getElementById('send').title") == "Stop"
         tab.press("Escape")
-        assert shown(tab, f"{LAST} .stopped") == "Stopped."
+        assert read_text(tab, f"{LAST} .stopped") == "Stopped."
         tab.until("document.getElementById('send').title === 'Send'")
-        say(tab, "Thanks")
+        send_message(tab, "Thanks")
         tab.until(f"document.querySelector('{LAST} .prose')?.textContent.includes('welcome')")
         assert tab.run("document.querySelectorAll('.turn').length") == 2
-        harmless(tab, address)
+        assert_harmless(tab, address)
 
 
 def test_a_tool_call_is_a_folded_line_with_arguments_and_result_within(chromium: Browser, tmp_path: Path) -> None:
     replies = [{"reasoning": "Hm, echo.", **calls("echo", text="hello <b>there</b>")}, "It said hello."]
-    with served(tmp_path, replies, two_servers(autoApprove=["echo"])) as address:
-        tab = opened(chromium, address)
-        say(tab, "Echo it")
+    with serve_page(tmp_path, replies, two_servers(autoApprove=["echo"])) as address:
+        tab = open_page(chromium, address)
+        send_message(tab, "Echo it")
         tab.until(DONE)
         assert tab.run("document.querySelector('.tool').open") is False
         assert tab.run("document.querySelector('.tool').dataset.state") == "done"
         assert tab.run("document.querySelector('.reasoning').open") is False
-        assert shown(tab, ".reasoning summary") == "Thoughts"
+        assert read_text(tab, ".reasoning summary") == "Thoughts"
         tab.click(".reasoning summary")
         tab.until("document.querySelector('.reasoning-text').checkVisibility()")
-        assert shown(tab, ".reasoning-text") == "Hm, echo."
-        assert "echo" in shown(tab, ".tool summary")
-        assert "library" in shown(tab, ".tool summary")
+        assert read_text(tab, ".reasoning-text") == "Hm, echo."
+        assert "echo" in read_text(tab, ".tool summary")
+        assert "library" in read_text(tab, ".tool summary")
         tab.click(".tool summary")
         tab.until("document.querySelector('.tool').open")
-        assert json.loads(shown(tab, ".tool pre")) == {"text": "hello <b>there</b>"}
-        assert shown(tab, ".tool-result pre") == "hello <b>there</b>"
+        assert json.loads(read_text(tab, ".tool pre")) == {"text": "hello <b>there</b>"}
+        assert read_text(tab, ".tool-result pre") == "hello <b>there</b>"
         tab.reload()
-        assert "library" in shown(tab, ".tool summary")
-        assert shown(tab, ".tool-result pre") == "hello <b>there</b>"
-        harmless(tab, address)
+        assert "library" in read_text(tab, ".tool summary")
+        assert read_text(tab, ".tool-result pre") == "hello <b>there</b>"
+        assert_harmless(tab, address)
 
 
 def handed_over(event: str, name: str) -> str:
@@ -86,35 +96,35 @@ def test_images_and_documents_go_along_with_a_message(chromium: Browser, tmp_pat
     pdf.write_bytes(b"%PDF-1.7")
     image.write_bytes(base64.b64decode(DOT))
     script.write_text("<script>alert(1)</script>")
-    books = server(str(HERE / "servers" / "library.py"), "stdio")
-    with served(tmp_path, ["I see a dot.", "Again."], {"books": books}) as address:
-        tab = opened(chromium, address)
+    books = sdk_server(str(HERE / "servers" / "library.py"), "stdio")
+    with serve_page(tmp_path, ["I see a dot.", "Again."], {"books": books}) as address:
+        tab = open_page(chromium, address)
         for path in (pdf, image, script):
             tab.choose_file("#attach-input", path)
-        assert "run.html was not attached" in shown(tab, ".toast")
+        assert "run.html was not attached" in read_text(tab, ".toast")
         assert tab.run(f"({CHIPS})") == ["a report.pdf", "<b>dot.png"]
         assert tab.run(handed_over("paste", "pasted.png")) is True
         assert tab.run(handed_over("drop", "dropped.png")) is True
         tab.until(f"({CHIPS}).length === 4")
         tab.click("[aria-label='Remove a report.pdf']")
         assert tab.run(f"({CHIPS})") == ["<b>dot.png", "pasted.png", "dropped.png"]
-        say(tab, "What is it? @books:book://1")
+        send_message(tab, "What is it? @books:book://1")
         tab.until(DONE)
         assert tab.run(f"({CHIPS})") == []
         for _ in range(2):
             tab.until(f"({DOTS}).join() === '1,1,1'")
-            assert shown(tab, ".user-message") == "What is it? @books:book://1"
+            assert read_text(tab, ".user-message") == "What is it? @books:book://1"
             tab.reload()
             tab.until(DONE)
-        assert shown(tab, ".resource summary").startswith("[resource book://1 of the server books")
-        assert "The first book." in shown(tab, ".resource .reasoning-text")
+        assert read_text(tab, ".resource summary").startswith("[resource book://1 of the server books")
+        assert "The first book." in read_text(tab, ".resource .reasoning-text")
         assert tab.run("document.querySelector('.resource').open") is False
         tab.choose_file("#attach-input", pdf)
         tab.until("!document.getElementById('send').disabled")
         tab.click("#send")
-        assert "a report.pdf" in shown(tab, f"{LAST} .user .quiet")
+        assert "a report.pdf" in read_text(tab, f"{LAST} .user .quiet")
         tab.until(f"document.querySelector('{LAST} .prose')?.textContent === 'Again.'")
-        harmless(tab, address)
+        assert_harmless(tab, address)
 
 
 def test_a_call_runs_when_the_person_allows_it(chromium: Browser, tmp_path: Path) -> None:
@@ -126,47 +136,47 @@ def test_a_call_runs_when_the_person_allows_it(chromium: Browser, tmp_path: Path
         calls("echo", text="three"),
         "More.",
     ]
-    with served(tmp_path, replies, two_servers()) as address:
-        tab = opened(chromium, address)
-        say(tab, "First")
-        assert shown(tab, ".request h2") == "library wants to run echo"
-        assert shown(tab, ".request-question") == "Allow library to run echo?"
-        assert shown(tab, ".request pre") == "text: one"
+    with serve_page(tmp_path, replies, two_servers()) as address:
+        tab = open_page(chromium, address)
+        send_message(tab, "First")
+        assert read_text(tab, ".request h2") == "library wants to run echo"
+        assert read_text(tab, ".request-question") == "Allow library to run echo?"
+        assert read_text(tab, ".request pre") == "text: one"
         assert tab.run("document.activeElement.id") == "message"  # a key that is pressed now grants nothing
         assert tab.run("document.querySelector('.tool').dataset.state") == "waiting"
         tab.click(".request .primary")
         tab.until(DONE)
-        assert shown(tab, ".tool-result pre") == "one"
-        say(tab, "Second")
+        assert read_text(tab, ".tool-result pre") == "one"
+        send_message(tab, "Second")
         tab.until(ASK)
         tab.click(".request-buttons .button:nth-child(2)")
         tab.until(f"!{ASK} && {DONE}")
-        say(tab, "Third")
+        send_message(tab, "Third")
         tab.until(f"document.querySelector('{LAST} .prose:last-of-type')?.textContent === 'More.'")
-        assert shown(tab, f"{LAST} .tool-result pre") == "three"
-        harmless(tab, address)
+        assert read_text(tab, f"{LAST} .tool-result pre") == "three"
+        assert_harmless(tab, address)
 
 
 def test_a_denied_call_does_not_run_and_the_model_hears_why(chromium: Browser, tmp_path: Path) -> None:
-    with served(tmp_path, [calls("die"), "I did not."], two_servers()) as address:
-        tab = opened(chromium, address)
-        say(tab, "Die")
+    with serve_page(tmp_path, [calls("die"), "I did not."], two_servers()) as address:
+        tab = open_page(chromium, address)
+        send_message(tab, "Die")
         tab.until(ASK)
         tab.click("#request-reason")
         tab.type("it is too early")
         tab.press("Enter")
         tab.until(DONE)
         assert tab.run("document.querySelector('.tool').dataset.state") == "failed"
-        assert "it is too early" in shown(tab, ".tool-result pre")
-        harmless(tab, address)
+        assert "it is too early" in read_text(tab, ".tool-result pre")
+        assert_harmless(tab, address)
 
 
 def test_a_reload_in_the_middle_of_a_turn_goes_on_where_it_was(chromium: Browser, tmp_path: Path) -> None:
-    with served(tmp_path, ["Hello.", calls("echo", text="still here"), "The end."], two_servers()) as address:
-        tab = opened(chromium, address)
-        say(tab, "Hi")
+    with serve_page(tmp_path, ["Hello.", calls("echo", text="still here"), "The end."], two_servers()) as address:
+        tab = open_page(chromium, address)
+        send_message(tab, "Hi")
         tab.until(DONE)
-        say(tab, "Echo, please")
+        send_message(tab, "Echo, please")
         tab.until(ASK)
         tab.type("a draft")
         tab.reload()
@@ -176,19 +186,19 @@ def test_a_reload_in_the_middle_of_a_turn_goes_on_where_it_was(chromium: Browser
         assert tab.run("document.querySelectorAll('.tool').length") == 1
         tab.click(".request .primary")
         tab.until(DONE)
-        assert shown(tab, ".tool-result pre") == "still here"
+        assert read_text(tab, ".tool-result pre") == "still here"
         assert tab.run(f"document.querySelector('{LAST} .answer').innerText").count("I will use echo.") == 1
-        assert shown(tab, f"{LAST} .answer .prose:last-of-type") == "The end."
-        harmless(tab, address)
+        assert read_text(tab, f"{LAST} .answer .prose:last-of-type") == "The end."
+        assert_harmless(tab, address)
 
 
 def test_a_connection_that_is_lost_is_taken_up_again(chromium: Browser, tmp_path: Path) -> None:
     with (
-        served(tmp_path, [calls("echo", text="back"), "We are back."], two_servers()) as address,
-        relayed(address) as (relay, way),
+        serve_page(tmp_path, [calls("echo", text="back"), "We are back."], two_servers()) as address,
+        open_relay(address) as (relay, way),
     ):
-        tab = opened(chromium, way)
-        say(tab, "Echo")
+        tab = open_page(chromium, way)
+        send_message(tab, "Echo")
         tab.until(ASK)
         relay.cut()
         tab.until("document.getElementById('status-text').textContent.includes('Connection lost')")
@@ -197,17 +207,17 @@ def test_a_connection_that_is_lost_is_taken_up_again(chromium: Browser, tmp_path
         tab.click(".request .primary")
         tab.until(DONE)
         assert tab.run("document.querySelectorAll('.tool').length") == 1
-        assert shown(tab, f"{LAST} .answer .prose:last-of-type") == "We are back."
+        assert read_text(tab, f"{LAST} .answer .prose:last-of-type") == "We are back."
 
 
 def test_what_cannot_be_sent_is_not_lost(chromium: Browser, tmp_path: Path) -> None:
-    with served(tmp_path, ["Hello.", "There you are."]) as address, relayed(address) as (relay, way):
-        tab = opened(chromium, way)
-        say(tab, "Hi")
+    with serve_page(tmp_path, ["Hello.", "There you are."]) as address, open_relay(address) as (relay, way):
+        tab = open_page(chromium, way)
+        send_message(tab, "Hi")
         tab.until(DONE)
         relay.cut()
-        say(tab, "Are you there?")
-        assert "cannot be reached" in shown(tab, ".toast")
+        send_message(tab, "Are you there?")
+        assert "cannot be reached" in read_text(tab, ".toast")
         tab.until("document.getElementById('message').value === 'Are you there?'")
         assert tab.run("document.querySelectorAll('.turn').length") == 1
         relay.mend()
@@ -217,41 +227,41 @@ def test_what_cannot_be_sent_is_not_lost(chromium: Browser, tmp_path: Path) -> N
 
 
 def test_a_servers_question_is_a_form(chromium: Browser, tmp_path: Path) -> None:
-    with served(tmp_path, [calls("asks"), "It was meant."], two_servers()) as address:
-        tab = opened(chromium, address)
-        say(tab, "Ask me")
-        assert "asking asks for input while it runs asks:" in shown(tab, ".request h2")
-        assert shown(tab, ".request-message") == "Really?"
+    with serve_page(tmp_path, [calls("asks"), "It was meant."], two_servers()) as address:
+        tab = open_page(chromium, address)
+        send_message(tab, "Ask me")
+        assert "asking asks for input while it runs asks:" in read_text(tab, ".request h2")
+        assert read_text(tab, ".request-message") == "Really?"
         tab.click(".request input[type=checkbox]")
         tab.click(".request-form .primary")
         tab.until(DONE)
-        assert shown(tab, ".tool-result pre") == "the user said accept"
-        harmless(tab, address)
+        assert read_text(tab, ".tool-result pre") == "the user said accept"
+        assert_harmless(tab, address)
 
 
 def test_a_failure_is_said_in_words(chromium: Browser, tmp_path: Path) -> None:
-    with served(
+    with serve_page(
         tmp_path, [{"text": "I beg", "error": {"message": "the model is on holiday", "status": 400}}]
     ) as address:
-        tab = opened(chromium, address)
-        say(tab, "Hello?")
-        assert "the model is on holiday" in shown(tab, ".failed p")
-        assert shown(tab, ".failed button") == "Ask again"
-        harmless(tab, address)
+        tab = open_page(chromium, address)
+        send_message(tab, "Hello?")
+        assert "the model is on holiday" in read_text(tab, ".failed p")
+        assert read_text(tab, ".failed button") == "Ask again"
+        assert_harmless(tab, address)
 
 
 def test_the_panel_says_what_is_wrong_with_a_server_and_restarts_one(chromium: Browser, tmp_path: Path) -> None:
     servers = two_servers() | {"broken": {"command": "no-such-program"}}
-    with served(tmp_path, ["Hello."], servers) as address:
-        tab = opened(chromium, address)
+    with serve_page(tmp_path, ["Hello."], servers) as address:
+        tab = open_page(chromium, address)
         tab.until("document.getElementById('servers-button').dataset.state === 'failed'")
         tab.click("#servers-button")
         tab.until("document.querySelectorAll('#servers .server').length === 3")
-        assert "no-such-program" in shown(tab, "#servers .server[data-state=failed] .failure")
-        assert "Say it again." in shown(tab, "#servers .server[data-state=ready] dl")
+        assert "no-such-program" in read_text(tab, "#servers .server[data-state=failed] .failure")
+        assert "Say it again." in read_text(tab, "#servers .server[data-state=ready] dl")
         tab.click("[aria-label='Restart library']")
-        assert shown(tab, ".toast") == "library is restarting."
+        assert read_text(tab, ".toast") == "library is restarting."
         tab.until("document.querySelectorAll('#servers .server[data-state=ready]').length === 2")
         tab.press("Escape")
         tab.until("!document.getElementById('servers').open")
-        harmless(tab, address)
+        assert_harmless(tab, address)

@@ -14,7 +14,7 @@ from dial_client.callbacks.approval_request import argument_block
 from dial_client.messages import ToolCallRequest
 from dial_client.serve.static_files import FOLDER
 from tests.support.browser import Browser
-from tests.support.web_page import DONE, harmless, opened, say, served, shown, two_servers
+from tests.support.web_page import DONE, assert_harmless, open_page, read_text, send_message, serve_page, two_servers
 
 NODE = shutil.which("node")
 ARGUMENTS: list[dict[str, Any]] = [
@@ -63,35 +63,35 @@ def test_whatever_is_asked_about_every_button_can_be_reached(
         "wide": "x" * 5000,
         **{f"n{at}": 1 for at in range(50)},
     }
-    with served(
+    with serve_page(
         tmp_path, [{"tool_calls": [{"name": "echo", "arguments": arguments}]}, "Done."], two_servers()
     ) as address:
-        tab = opened(chromium, address)
+        tab = open_page(chromium, address)
         tab.resize(width, height, phone=width < 400)
         tab.click("#message")
         tab.type("Go")
         tab.click("#send")
         tab.until("document.querySelector('.request')")
-        assert shown(tab, ".request h2") == "library wants to run echo"
-        assert shown(tab, ".request-question") == "Allow library to run echo?"
-        assert "library says: Say it again." in shown(tab, ".request-claims")
-        assert shown(tab, ".request pre") == argument_block(ToolCallRequest("1", "echo", arguments))
+        assert read_text(tab, ".request h2") == "library wants to run echo"
+        assert read_text(tab, ".request-question") == "Allow library to run echo?"
+        assert "library says: Say it again." in read_text(tab, ".request-claims")
+        assert read_text(tab, ".request pre") == argument_block(ToolCallRequest("1", "echo", arguments))
         tab.until(f"({OUTSIDE}).length === 0")
         assert tab.run("document.documentElement.scrollWidth <= innerWidth") is True
         tab.click("#request-reason")
         tab.type("not that one")
         tab.click(".request-denial button")
         tab.until(DONE)
-        assert "not that one" in shown(tab, ".tool-result pre")
-        harmless(tab, address)
+        assert "not that one" in read_text(tab, ".tool-result pre")
+        assert_harmless(tab, address)
 
 
 def test_always_is_an_answer(chromium: Browser, tmp_path: Path) -> None:
     call = {"tool_calls": [{"name": "echo", "arguments": {"text": "x"}}]}
-    with served(tmp_path, [call, call, "Done."], two_servers()) as address:
-        tab = opened(chromium, address)
-        say(tab, "Go")
+    with serve_page(tmp_path, [call, call, "Done."], two_servers()) as address:
+        tab = open_page(chromium, address)
+        send_message(tab, "Go")
         tab.until("document.querySelector('.request')")
         tab.click(".request-buttons .button:nth-child(3)")
         tab.until(f"{DONE} && document.querySelectorAll('.tool[data-state=done]').length === 2")
-        harmless(tab, address)
+        assert_harmless(tab, address)

@@ -24,7 +24,7 @@ from tests.integration.test_serve_cluster import next_text, two
 from tests.support.browser import Browser, Tab
 from tests.support.http_service import TOKEN
 from tests.support.program import LONG
-from tests.support.web_page import DONE, harmless, opened, relayed, say, shown
+from tests.support.web_page import DONE, assert_harmless, open_page, open_relay, read_text, send_message
 
 pytestmark = pytest.mark.anyio
 
@@ -47,7 +47,7 @@ async def seen(act: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
 
 async def at(chromium: Browser, url: str, conversation: str) -> Tab:
     """Open a conversation at a server."""
-    tab: Tab = await seen(opened, chromium, f"{url}/#token={TOKEN}")
+    tab: Tab = await seen(open_page, chromium, f"{url}/#token={TOKEN}")
     await seen(tab.run, f"location.hash = '#/{conversation}'")
     return tab
 
@@ -74,14 +74,14 @@ async def test_what_a_dead_process_did_is_shown_as_it_is_stored_and_gone_on_with
         tab = await at(chromium, there.url, made)
         await seen(tab.until, f"({STATES}).join() === 'running' && !({IDLE})")
         await there.store.renew(made, TURN, 0.0)
-        assert "was interrupted" in await seen(shown, tab, ".failed p")
-        assert await seen(shown, tab, ".tool-result pre") == INTERRUPTED
-        assert await seen(shown, tab, ".failed button") == "Ask again"
+        assert "was interrupted" in await seen(read_text, tab, ".failed p")
+        assert await seen(read_text, tab, ".tool-result pre") == INTERRUPTED
+        assert await seen(read_text, tab, ".failed button") == "Ask again"
         await seen(tab.until, IDLE)
-        await seen(say, tab, "Go on")
+        await seen(send_message, tab, "Go on")
         await seen(tab.until, "document.querySelector('.turn:last-child .prose')?.textContent === 'Gone on with.'")
         assert await seen(tab.run, "document.querySelectorAll('.turn').length") == 2
-        await seen(harmless, tab, there.url)
+        await seen(assert_harmless, tab, there.url)
 
 
 async def test_who_comes_back_when_the_process_is_gone_is_shown_what_is_stored(
@@ -90,7 +90,7 @@ async def test_who_comes_back_when_the_process_is_gone_is_shown_what_is_stored(
     async with two(tmp_path) as (_, there):
         assert isinstance(there.store, SQLStore)
         made = await begun_by_nobody(there.store)
-        with relayed(f"{there.url}/") as (relay, way):
+        with open_relay(f"{there.url}/") as (relay, way):
             tab = await at(chromium, way.rstrip("/"), made)
             await seen(tab.until, f"({STATES}).join() === 'running'")
             relay.cut()
@@ -99,8 +99,8 @@ async def test_who_comes_back_when_the_process_is_gone_is_shown_what_is_stored(
             await board.take(*(note.id for note in await board.read({events_of(made, TURN): 0})))
             await there.store.renew(made, TURN, 0.0)
             relay.mend()
-            assert "was interrupted" in await seen(shown, tab, ".failed p")
-            assert await seen(shown, tab, ".tool-result pre") == INTERRUPTED
+            assert "was interrupted" in await seen(read_text, tab, ".failed p")
+            assert await seen(read_text, tab, ".tool-result pre") == INTERRUPTED
             await seen(tab.until, IDLE)
 
 
@@ -121,7 +121,7 @@ async def test_a_turn_that_goes_on_at_another_server_is_followed_there(
         gone = encode_end(remote_turns.TurnLost("its process is gone"), {})
         await there.store.board.pin([(events_of(made, TURN), sse_encoder.to_json([(None, gone)]))], LONG)
         await seen(tab.until, f"document.querySelector('.request') && ({STATES}).join() === 'failed,waiting'")
-        assert await seen(shown, tab, ".tool-result pre") == INTERRUPTED
+        assert await seen(read_text, tab, ".tool-result pre") == INTERRUPTED
         left = {"conversation": made, "turn": TURN, "call": WROTE.to_dict(), "server": "pen", "tool": "write"}
         slip = {"id": "left", "about": left, "key": "", "to": "nobody"}
         await there.store.board.pin([("asked:approval", json.dumps(slip))], LONG)
@@ -130,10 +130,10 @@ async def test_a_turn_that_goes_on_at_another_server_is_followed_there(
         assert await seen(tab.run, "document.getElementById('request-count').hidden")
         await seen(tab.click, ".request .primary")
         await seen(tab.until, f"{DONE} && ({STATES}).join() === 'failed,done'")
-        assert await seen(shown, tab, ".answer .prose:last-of-type") == "Written after all."
+        assert await seen(read_text, tab, ".answer .prose:last-of-type") == "Written after all."
         assert await seen(tab.run, "document.querySelector('.answer').innerText.split('I will write.').length") == 2
         assert await seen(tab.run, "document.querySelector('.failed')") is None
-        await seen(harmless, tab, there.url)
+        await seen(assert_harmless, tab, there.url)
     assert pen.written == ["a"]
 
 
@@ -147,14 +147,14 @@ async def test_a_turn_that_runs_at_another_server_is_followed_allowed_and_stoppe
         async with talking(here, where) as (events, _):
             await next_text(events)
             tab = await at(chromium, there.url, where.rpartition("/")[2])
-            assert "pen wants to run write" in await seen(shown, tab, ".request h2")
-            assert await seen(shown, tab, ".answer .prose") == "I will write."
+            assert "pen wants to run write" in await seen(read_text, tab, ".request h2")
+            assert await seen(read_text, tab, ".answer .prose") == "I will write."
             await seen(tab.click, ".request .primary")
             await seen(tab.until, "document.querySelector('.answer .prose:last-of-type')?.textContent === 'And so'")
-            assert await seen(shown, tab, ".tool-result pre") == "written: a"
+            assert await seen(read_text, tab, ".tool-result pre") == "written: a"
             await seen(tab.press, "Escape")
-            assert await seen(shown, tab, ".stopped") == "Stopped."
+            assert await seen(read_text, tab, ".stopped") == "Stopped."
             await seen(tab.until, IDLE)
             assert [event.data["stop_reason"] async for event in events if event.name == "done"] == ["cancelled"]
-        await seen(harmless, tab, there.url)
+        await seen(assert_harmless, tab, there.url)
     assert pen.written == ["a"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.browser import Browser, Tab
-from tests.support.web_page import DONE, harmless, opened, say, served, shown
+from tests.support.web_page import DONE, assert_harmless, open_page, read_text, send_message, serve_page
 
 NAMES = "[...document.querySelectorAll('#conversations a')].map(e => e.title)"
 SHIFT = 8
@@ -18,7 +18,7 @@ SHIFT = 8
 
 @pytest.fixture
 def address(tmp_path: Path) -> Iterator[str]:
-    with served(tmp_path, {"replies": ["The *answer*."], "after": "repeat"}) as found:
+    with serve_page(tmp_path, {"replies": ["The *answer*."], "after": "repeat"}) as found:
         yield found
 
 
@@ -31,9 +31,9 @@ def chosen(tab: Tab, words: str) -> None:
 
 
 def test_conversations_are_listed_searched_renamed_and_deleted(chromium: Browser, address: str) -> None:
-    tab = opened(chromium, address)
+    tab = open_page(chromium, address)
     for words in ("Apples", "Pears"):
-        say(tab, words)
+        send_message(tab, words)
         tab.until(DONE)
         tab.until(f"{NAMES}[0] === {words!r}")
         tab.click("#new")
@@ -52,18 +52,18 @@ def test_conversations_are_listed_searched_renamed_and_deleted(chromium: Browser
     tab.press("Escape")
     tab.until(f"{NAMES}.length === 2")
     chosen(tab, "Delete")
-    assert "Red apples" in shown(tab, "dialog.small h2")
+    assert "Red apples" in read_text(tab, "dialog.small h2")
     tab.click("dialog.small .danger")
     tab.until(f"{NAMES}.join() === 'Pears' && !document.getElementById('welcome').hidden")
     tab.reload()
     tab.until(f"{NAMES}.join() === 'Pears'")
-    harmless(tab, address)
+    assert_harmless(tab, address)
 
 
 def test_a_question_is_asked_otherwise_in_a_copy(chromium: Browser, address: str) -> None:
-    tab = opened(chromium, address)
+    tab = open_page(chromium, address)
     for count, words in enumerate(("One", "Two"), 1):
-        say(tab, words)
+        send_message(tab, words)
         tab.until(f"document.querySelectorAll('.turn-foot').length === {count}")
     before = tab.run("location.hash")
     tab.click(".turn:last-child .user-foot button[title^=Edit]")
@@ -72,12 +72,12 @@ def test_a_question_is_asked_otherwise_in_a_copy(chromium: Browser, address: str
     tab.press("Enter")
     tab.until("document.querySelectorAll('.turn-foot').length === 2")
     tab.until(f"{NAMES}.length === 2")
-    harmless(tab, address)
+    assert_harmless(tab, address)
 
 
 def test_a_conversation_is_saved_and_brought_back(chromium: Browser, address: str, tmp_path: Path) -> None:
-    tab = opened(chromium, address)
-    say(tab, "Keep this")
+    tab = open_page(chromium, address)
+    send_message(tab, "Keep this")
     tab.until(DONE)
     tab.until(f"{NAMES}.length === 1 && document.getElementById('title').textContent === 'Keep this'")
     tab.download_to(tmp_path)
@@ -89,19 +89,19 @@ def test_a_conversation_is_saved_and_brought_back(chromium: Browser, address: st
     assert [message["role"] for message in json.loads(file.read_text())["messages"]] == ["user", "assistant"]
     tab.choose_file("#import", file)
     tab.until(f"{NAMES}.length === 2 && {DONE}")
-    assert shown(tab, ".turn .prose em") == "answer"
-    harmless(tab, address)
+    assert read_text(tab, ".turn .prose em") == "answer"
+    assert_harmless(tab, address)
 
 
 def test_the_keyboard_is_enough(chromium: Browser, address: str) -> None:
-    tab = opened(chromium, address)
+    tab = open_page(chromium, address)
     tab.type("first")
     tab.press("Enter", modifiers=SHIFT)
     tab.type("second")
     assert tab.run("document.getElementById('message').value") == "first\nsecond"
     tab.press("Enter")
     tab.until(DONE)
-    assert shown(tab, ".user-message") == "first\nsecond"
+    assert read_text(tab, ".user-message") == "first\nsecond"
     assert tab.run("document.activeElement.id") == "message"
     tab.run("document.activeElement.blur()")
     tab.press("/")
@@ -111,16 +111,16 @@ def test_the_keyboard_is_enough(chromium: Browser, address: str) -> None:
     assert tab.run("document.activeElement.id") == "message"
     tab.run("document.getElementById('conversation-more').focus()")
     tab.press("Enter")
-    assert shown(tab, ".menu-item:focus") == "Rename"
+    assert read_text(tab, ".menu-item:focus") == "Rename"
     tab.press("ArrowDown")
-    assert shown(tab, ".menu-item:focus") == "Continue in a copy"
+    assert read_text(tab, ".menu-item:focus") == "Continue in a copy"
     tab.press("Escape")
     tab.until("!document.querySelector('.menu') && document.activeElement.id === 'conversation-more'")
 
 
 def test_drafts_belong_to_their_conversations(chromium: Browser, address: str) -> None:
-    tab = opened(chromium, address)
-    say(tab, "Hello")
+    tab = open_page(chromium, address)
+    send_message(tab, "Hello")
     tab.until(DONE)
     tab.type("half a thou")
     tab.click("#new")
@@ -137,22 +137,22 @@ def test_drafts_belong_to_their_conversations(chromium: Browser, address: str) -
 def test_a_long_conversation_shows_its_end_first(chromium: Browser, address: str, tmp_path: Path) -> None:
     said = [{"role": role, "content": f"{role} {at}"} for at in range(200) for role in ("user", "assistant")]
     (tmp_path / "long.json").write_text(json.dumps(said))
-    tab = opened(chromium, address)
+    tab = open_page(chromium, address)
     tab.choose_file("#import", tmp_path / "long.json")
     tab.until("document.querySelector('.turn:last-child .prose')?.textContent === 'assistant 199'")
     assert tab.run("document.querySelectorAll('.turn').length") == 30
     tab.until("(v => v.scrollHeight - v.scrollTop - v.clientHeight < 80)(document.getElementById('view'))")
     tab.run("document.querySelector('.earlier').click()")
     tab.until("document.querySelectorAll('.turn').length === 60")
-    assert shown(tab, ".turn .user-message") == "user 140"
-    harmless(tab, address)
+    assert read_text(tab, ".turn .user-message") == "user 140"
+    assert_harmless(tab, address)
 
 
 def test_the_token_is_taken_from_the_address_kept_and_asked_for_when_it_is_missing(
     chromium: Browser, address: str
 ) -> None:
     home, token = address.split("#token=")
-    tab = opened(chromium, address)
+    tab = open_page(chromium, address)
     assert tab.run("location.href") == home
     tab.reload()
     tab.until("document.querySelector('#conversations > *')")
@@ -161,10 +161,10 @@ def test_the_token_is_taken_from_the_address_kept_and_asked_for_when_it_is_missi
     other.until("document.activeElement.id === 'token'")
     other.type("wrong")
     other.press("Enter")
-    assert "does not accept" in shown(other, "dialog.small [role=alert]")
+    assert "does not accept" in read_text(other, "dialog.small [role=alert]")
     other.until("document.activeElement.id === 'token' && document.activeElement.value === ''")
     other.type(token)
     other.press("Enter")
     other.until("!document.querySelector('dialog[open]') && document.querySelector('#conversations > *')")
-    say(other, "Hello")
+    send_message(other, "Hello")
     other.until(DONE)

@@ -11,7 +11,7 @@ import pytest
 
 from dial_client.local.weights import QWEN, cache_folder
 from tests.support.browser import WHY_NOT, browser
-from tests.support.web_page import SDK, harmless, opened, say, served, server
+from tests.support.web_page import SDK, assert_harmless, open_page, sdk_server, send_message, serve_page
 
 WEIGHTS = cache_folder() / QWEN.file
 
@@ -31,31 +31,31 @@ LAST = "document.querySelector('.turn:last-child"
 
 def test_a_person_talks_with_the_embedded_model(tmp_path: Path) -> None:
     clock = {"command": sys.executable, "args": ["-m", "mcp_server_time", "--local-timezone", "UTC"]}
-    servers = {"time": clock, "library": server(SDK, "stdio", enabledTools=["echo"])}
+    servers = {"time": clock, "library": sdk_server(SDK, "stdio", enabledTools=["echo"])}
     cache = {"XDG_CACHE_HOME": str(WEIGHTS.parent.parent.parent)}
     with (
-        served(tmp_path, None, servers, "--model", "local", "--timeout", "300", **cache) as address,
+        serve_page(tmp_path, None, servers, "--model", "local", "--timeout", "300", **cache) as address,
         browser(tmp_path / "chromium") as chromium,
     ):
-        tab = opened(chromium, address)
-        say(tab, "What time is it in Tokyo?")
+        tab = open_page(chromium, address)
+        send_message(tab, "What time is it in Tokyo?")
         tab.until("document.querySelector('.request')", within=200)
         assert "time" in tab.run("document.querySelector('.request h2').textContent")
         tab.click(".request-buttons .button:nth-child(2)")
         tab.until(f"{TURNS} === 1", within=200)
         assert "Asia/Tokyo" in tab.run("document.querySelector('.tool-result pre').textContent")
 
-        say(tab, "Write a very long story about a lighthouse, in at least fifty sentences.")
+        send_message(tab, "Write a very long story about a lighthouse, in at least fifty sentences.")
         tab.until(f"{LAST} .prose')?.textContent.length > 40 || document.querySelector('.request')", within=200)
         tab.press("Escape")
         tab.until(f"{TURNS} === 2 && {LAST} .stopped')", within=200)
 
         tab.reload()
         tab.until(f"{TURNS} === 2 && document.querySelector('.tool-result pre')")
-        say(tab, "Say hello.")
+        send_message(tab, "Say hello.")
         tab.until(f"document.querySelector('.request') || {TURNS} === 3", within=200)
         if tab.run("!!document.querySelector('.request')"):
             tab.click(".request-denial button")
         tab.until(f"{TURNS} === 3", within=200)
         assert tab.run(f"{LAST} .answer').textContent.trim()")
-        harmless(tab, address)
+        assert_harmless(tab, address)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.browser import Browser, BrowserError, Tab
-from tests.support.web_page import DONE, harmless, opened, say, served, shown, two_servers
+from tests.support.web_page import DONE, assert_harmless, open_page, read_text, send_message, serve_page, two_servers
 
 HOSTILE = """<script>alert(1)</script> <img src=https://evil.test/a.png onerror=alert(2)>
 
@@ -64,9 +64,9 @@ CONTRASTS = """
 
 
 def test_hostile_markdown_is_text_and_links_that_show_where_they_go(chromium: Browser, tmp_path: Path) -> None:
-    with served(tmp_path, [{"text": HOSTILE, "chunk_size": 5}, "Ready."]) as address:
-        tab = opened(chromium, address)
-        say(tab, "<img src=https://evil.test/f.png onerror=alert(15)> <script>alert(16)</script>")
+    with serve_page(tmp_path, [{"text": HOSTILE, "chunk_size": 5}, "Ready."]) as address:
+        tab = open_page(chromium, address)
+        send_message(tab, "<img src=https://evil.test/f.png onerror=alert(15)> <script>alert(16)</script>")
         tab.until(DONE)
         links = tab.run("[...document.querySelectorAll('.turn a')].map(a => [a.protocol, a.rel, a.target])")
         assert {tuple(link) for link in links} == {
@@ -74,7 +74,7 @@ def test_hostile_markdown_is_text_and_links_that_show_where_they_go(chromium: Br
             ("mailto:", "noopener noreferrer", "_blank"),
         }
         assert tab.run("document.querySelectorAll('.turn :is(img, script, iframe, style, object, embed)').length") == 0
-        assert "<script>alert(1)</script>" in shown(tab, ".answer")
+        assert "<script>alert(1)</script>" in read_text(tab, ".answer")
         hosts = tab.run("[...document.querySelectorAll('.turn .host')].map(e => e.textContent)")
         assert hosts == ["evil.test", "evil.test", "evil.test", "xn--pple-43d.com", "b.test", "evil.test"]
         tab.reload()
@@ -83,52 +83,52 @@ def test_hostile_markdown_is_text_and_links_that_show_where_they_go(chromium: Br
         policy = tab.run("fetch('/').then((answer) => answer.headers.get('content-security-policy'))")
         assert "script-src 'self'" in policy
         assert "unsafe" not in policy
-        harmless(tab, address)
+        assert_harmless(tab, address)
 
 
 def test_the_browser_itself_refuses_what_the_page_never_does(chromium: Browser, tmp_path: Path) -> None:
-    with served(tmp_path, ["Hello."]) as address:
-        tab = opened(chromium, address)
+    with serve_page(tmp_path, ["Hello."]) as address:
+        tab = open_page(chromium, address)
         tab.run("new Image().src = 'https://evil.test/a.png'; void 0")
         tab.run("fetch('https://evil.test/b').catch(() => null)")
         with pytest.raises(BrowserError, match="TrustedHTML"):
             tab.run("document.body.innerHTML = '<b>x</b>'")
-        refused = [one for one in tab.complaints if "Content Security Policy" in one]
+        refused = [one for one in tab.console_errors if "Content Security Policy" in one]
         assert [name for name in ("a.png", "evil.test/b") if not any(name in one for one in refused)] == []
         with pytest.raises(AssertionError):
-            harmless(tab, address)
+            assert_harmless(tab, address)
 
 
 def test_names_arguments_and_results_of_tools_are_text(chromium: Browser, tmp_path: Path) -> None:
     arguments = {"<script>alert(1)</script>": "<img src=https://evil.test/a.png>", "text": "turned \u202e around"}
     call = {"tool_calls": [{"name": "echo", "arguments": arguments}]}
     title = {"tool_calls": [{"name": "<svg onload=alert(2)>", "arguments": {}}]}
-    with served(tmp_path, [call, title, "Done."], two_servers()) as address:
-        tab = opened(chromium, address)
-        say(tab, "Go")
+    with serve_page(tmp_path, [call, title, "Done."], two_servers()) as address:
+        tab = open_page(chromium, address)
+        send_message(tab, "Go")
         tab.until("document.querySelector('.request') || document.querySelector('.turn-foot')")
         if tab.run("!!document.querySelector('.request')"):
-            assert "turned \\u{202e} around" in shown(tab, ".request pre")
+            assert "turned \\u{202e} around" in read_text(tab, ".request pre")
             tab.click(".request .primary")
         tab.until(DONE)
         assert tab.run("document.querySelectorAll('.turn :is(img, script)').length") == 0
-        assert "turned \\u{202e} around" in shown(tab, ".tool pre")
-        harmless(tab, address)
+        assert "turned \\u{202e} around" in read_text(tab, ".tool pre")
+        assert_harmless(tab, address)
 
 
 def test_a_line_of_a_megabyte_is_cut_and_whole_when_asked_for(chromium: Browser, tmp_path: Path) -> None:
     size = 1 << 20
-    with served(tmp_path, [{"text": "*a_[`" * (size // 5), "chunk_size": 1 << 16}, "Still here."]) as address:
-        tab = opened(chromium, address)
-        say(tab, "A lot")
+    with serve_page(tmp_path, [{"text": "*a_[`" * (size // 5), "chunk_size": 1 << 16}, "Still here."]) as address:
+        tab = open_page(chromium, address)
+        send_message(tab, "A lot")
         tab.until(DONE)
         assert tab.run("document.querySelector('.prose').textContent.length") < 30_000
-        assert "Show all" in shown(tab, ".prose .text-button")
-        say(tab, "Still there?")
+        assert "Show all" in read_text(tab, ".prose .text-button")
+        send_message(tab, "Still there?")
         tab.until("document.querySelector('.turn:last-child .prose')?.textContent === 'Still here.'")
         tab.run("document.querySelector('.prose .text-button').click()")
         assert tab.run("document.querySelector('.prose').textContent.length") == size - size % 5
-        harmless(tab, address)
+        assert_harmless(tab, address)
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -142,16 +142,16 @@ def test_everything_can_be_read(chromium: Browser, tmp_path: Path, theme: str) -
         {"text": "so", "error": {"message": "it broke", "status": 400}},
     ]
     servers = two_servers() | {"broken": {"command": "no-such-program"}}
-    with served(tmp_path, replies, servers) as address:
-        tab = opened(chromium, address, prefers_color_scheme=theme)
+    with serve_page(tmp_path, replies, servers) as address:
+        tab = open_page(chromium, address, prefers_color_scheme=theme)
         assert tab.run("document.documentElement.dataset.theme") == theme
         tab.choose_file("#attach-input", a_document(tmp_path))
         tab.until("document.querySelector('.file')")
         assert tab.run(CONTRASTS) == []
-        say(tab, "Show all")
+        send_message(tab, "Show all")
         tab.until(DONE)
         tab.click(".reasoning summary")
-        say(tab, "Use a tool")
+        send_message(tab, "Use a tool")
         tab.until("document.querySelector('.request')")
         assert tab.run(CONTRASTS) == []
         tab.click(".request .primary")
@@ -170,15 +170,15 @@ def test_everything_can_be_read(chromium: Browser, tmp_path: Path, theme: str) -
 
 def test_whatever_can_be_used_has_a_name(chromium: Browser, tmp_path: Path) -> None:
     replies = ["```py\nx\n```", {"tool_calls": [{"name": "asks", "arguments": {}}]}]
-    with served(tmp_path, replies, two_servers()) as address:
-        tab = opened(chromium, address)
+    with serve_page(tmp_path, replies, two_servers()) as address:
+        tab = open_page(chromium, address)
         tab.choose_file("#attach-input", a_document(tmp_path))
         tab.until("document.querySelector('.file')")
         assert nameless(tab) == []
-        say(tab, "Code")
+        send_message(tab, "Code")
         tab.until(DONE)
         assert nameless(tab) == []
-        say(tab, "Ask me")
+        send_message(tab, "Ask me")
         tab.until("document.querySelector('.request-form')")
         assert nameless(tab) == []
         tab.click("#servers-button")
@@ -216,8 +216,8 @@ def test_a_phone_is_wide_enough(chromium: Browser, tmp_path: Path) -> None:
     table = f"|{' a |' * 20}\n|{'---|' * 20}\n|{' cell |' * 20}"
     wide = f"{'w' * 400}\n\n```\n{'c' * 400}\n```\n\n{table}"
     call = {"text": wide, "tool_calls": [{"name": "echo", "arguments": {"text": "y" * 400}}]}
-    with served(tmp_path, [call, wide], two_servers()) as address:
-        tab = opened(chromium, address)
+    with serve_page(tmp_path, [call, wide], two_servers()) as address:
+        tab = open_page(chromium, address)
         tab.resize(360, 740, phone=True)
         tab.click("#message")
         tab.type("z" * 200)

@@ -14,7 +14,7 @@ import pytest
 from tests.integration.test_human_input import until
 from tests.integration.test_serve_cluster import ONCE, next_text
 from tests.integration.test_serve_shutdown import serving
-from tests.support.http_service import TOKEN, Heard, heard
+from tests.support.http_service import TOKEN, ServerSentEvent, read_events
 from tests.support.program import LONG, entry, write_config
 from tests.support.temporary_stores import database_url, needs_postgres
 
@@ -43,10 +43,12 @@ class Proxy:
         return answer.json() if answer.content else None
 
     @asynccontextmanager
-    async def events(self, method: str, path: str, **more: Any) -> AsyncIterator[tuple[AsyncIterator[Heard], str]]:
+    async def events(
+        self, method: str, path: str, **more: Any
+    ) -> AsyncIterator[tuple[AsyncIterator[ServerSentEvent], str]]:
         async with next(self._next).stream(method, path, **more) as answer:
             assert answer.status_code == 200, await answer.aread()
-            yield heard(answer), answer.headers["x-turn-id"]
+            yield read_events(answer), answer.headers["x-turn-id"]
 
     def lose(self, server: int) -> None:
         self._next = cycle(one for at, one in enumerate(self.servers) if at != server)

@@ -15,7 +15,7 @@ from dial_client.serve.request_bodies import UNCOUNTED
 from dial_client.serve.security import AccessPolicy
 from tests.integration.test_conversation_routes import Maths
 from tests.integration.test_serve_security import WAITS, raw, rest
-from tests.support.http_service import TOKEN, heard, served
+from tests.support.http_service import TOKEN, read_events, serve
 
 pytestmark = pytest.mark.anyio
 
@@ -39,7 +39,7 @@ def anyio_backend() -> str:
 )
 @pytest.mark.parametrize("path", ["/conversations", "/healthz", "/", "/nothing"])
 async def test_a_body_of_two_lengths_is_refused_and_nothing_behind_it_is_a_request(framing: str, path: str) -> None:
-    async with served([]) as server:
+    async with serve([]) as server:
         head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\n{AUTH}{framing}\r\n"
         answer = await rest(await raw(server, f"{head}0\r\n\r\n{SMUGGLED}"))
     assert answer.startswith(b"HTTP/1.1 400 ")
@@ -64,7 +64,7 @@ async def test_a_body_of_two_lengths_is_refused_and_nothing_behind_it_is_a_reque
     ],
 )
 async def test_a_length_that_is_none_is_refused_and_nothing_behind_it_is_a_request(framing: str) -> None:
-    async with served([]) as server:
+    async with serve([]) as server:
         head = f"POST /conversations HTTP/1.1\r\nHost: localhost\r\n{AUTH}{framing}\r\n"
         answer = await rest(await raw(server, f"{head}0\r\n\r\n{SMUGGLED}"))
     assert answer.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 501 ", b"HTTP/1.1 413 "))
@@ -72,7 +72,7 @@ async def test_a_length_that_is_none_is_refused_and_nothing_behind_it_is_a_reque
 
 
 async def test_a_coding_that_its_version_does_not_have_is_refused() -> None:
-    async with served([]) as server:
+    async with serve([]) as server:
         head = f"POST /conversations HTTP/1.0\r\nHost: localhost\r\n{AUTH}Connection: keep-alive\r\n"
         answer = await rest(await raw(server, f"{head}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n{SMUGGLED}"))
     assert answer.startswith(b"HTTP/1.1 400 ")
@@ -80,7 +80,7 @@ async def test_a_coding_that_its_version_does_not_have_is_refused() -> None:
 
 
 async def test_requests_with_one_length_share_a_connection() -> None:
-    async with served([]) as server:
+    async with serve([]) as server:
         chunked = f"POST /conversations HTTP/1.1\r\nHost: localhost\r\n{AUTH}Transfer-Encoding: chunked\r\n\r\n"
         counted = (
             f"POST /conversations HTTP/1.1\r\nHost: localhost\r\n{AUTH}Connection: close\r\nContent-Length: 2\r\n\r\n"
@@ -91,7 +91,7 @@ async def test_requests_with_one_length_share_a_connection() -> None:
 
 async def test_idle_connections_without_the_token_shut_nobody_out() -> None:
     many = 1_100
-    async with served([], limits=ConnectionLimits(1_000, 100)) as server, AsyncExitStack() as stack:
+    async with serve([], limits=ConnectionLimits(1_000, 100)) as server, AsyncExitStack() as stack:
         first = await stack.enter_async_context(await raw(server, ""))
         await answered(first)
         idle = [await stack.enter_async_context(await raw(server, "")) for _ in range(many)]
@@ -104,7 +104,7 @@ async def test_idle_connections_without_the_token_shut_nobody_out() -> None:
 
 
 async def test_where_all_places_are_taken_the_connection_that_idles_longest_goes() -> None:
-    async with served([], limits=ConnectionLimits(3, 100)) as server, AsyncExitStack() as stack:
+    async with serve([], limits=ConnectionLimits(3, 100)) as server, AsyncExitStack() as stack:
         streams = [await stack.enter_async_context(await raw(server, "")) for _ in range(3)]
         for stream in (*streams, streams[0]):
             await answered(stream)
@@ -117,7 +117,7 @@ async def test_where_all_places_are_taken_the_connection_that_idles_longest_goes
 async def test_what_is_at_work_is_not_dropped_for_a_new_connection() -> None:
     maths = Maths()
     limits = ConnectionLimits(2, 100)
-    async with served([WAITS, "Done."], {"maths": maths.server}, limits=limits, allow=["*"]) as server:
+    async with serve([WAITS, "Done."], {"maths": maths.server}, limits=limits, allow=["*"]) as server:
         where = await server.conversation()
         async with (
             server.http.stream("POST", f"{where}/chat", json={"text": "Wait!"}) as stream,
@@ -127,7 +127,7 @@ async def test_what_is_at_work_is_not_dropped_for_a_new_connection() -> None:
             *_, latest = [await stack.enter_async_context(await raw(server, "")) for _ in range(5)]
             await answered(latest)
             maths.gate.open.set()
-            events = [event async for event in heard(stream)]
+            events = [event async for event in read_events(stream)]
     assert events[-1].data == "[DONE]"
     assert events[-2].data["stop_reason"] == "answered"
 
@@ -136,7 +136,7 @@ async def test_bodies_share_what_room_there_is() -> None:
     maths = Maths()
     text = "x" * (UNCOUNTED + 60_000)
     policy = AccessPolicy(TOKEN, max_total_bodies=100_000)
-    async with served(
+    async with serve(
         [WAITS, "Done.", "Hello.", "Hello."], {"maths": maths.server}, policy=policy, allow=["*"]
     ) as server:
         where, other = await server.conversation(), await server.conversation()
@@ -146,7 +146,7 @@ async def test_bodies_share_what_room_there_is() -> None:
             pieces = await server.http.post(f"{other}/chat", content=in_pieces(text))
             small = await server.http.post(f"{other}/chat", json={"text": "Hi", "stream": False})
             maths.gate.open.set()
-            assert [event.data async for event in heard(stream)][-1] == "[DONE]"
+            assert [event.data async for event in read_events(stream)][-1] == "[DONE]"
         again = await server.http.post(f"{other}/chat", json={"text": text, "stream": False})
     assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
     assert refused.json()["error"]["code"] == pieces.json()["error"]["code"] == "too_many_bodies"
@@ -160,7 +160,7 @@ async def in_pieces(text: str) -> AsyncIterator[bytes]:
 
 
 async def test_who_has_no_token_takes_no_room_of_bodies() -> None:
-    async with served([], policy=AccessPolicy(TOKEN, max_total_bodies=UNCOUNTED)) as server:
+    async with serve([], policy=AccessPolicy(TOKEN, max_total_bodies=UNCOUNTED)) as server:
         head = f"POST /conversations HTTP/1.1\r\nHost: localhost\r\nContent-Length: {10 * UNCOUNTED}\r\n\r\n"
         async with await raw(server, head) as stream:
             assert b" 401 " in await stream.receive()

@@ -16,7 +16,7 @@ from dial_client.model import Completion, Delta, FinishReason, ModelInfo, ModelR
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.stores.memory_store import MemoryStore
 from dial_client.stores.sql_store import SQLStore
-from tests.support.http_service import Gate, Heard, Served, heard, served, text_of
+from tests.support.http_service import Gate, HttpService, ServerSentEvent, join_text, read_events, serve
 from tests.support.servers.library import PNG, library
 
 pytestmark = pytest.mark.anyio
@@ -48,18 +48,18 @@ class Maths:
             return "done"
 
 
-async def chat(server: Served, where: str, text: str = "Hello?") -> list[Heard]:
+async def chat(server: HttpService, where: str, text: str = "Hello?") -> list[ServerSentEvent]:
     async with server.http.stream("POST", f"{where}/chat", json={"text": text}) as answer:
         assert answer.status_code == 200
-        return [event async for event in heard(answer)]
+        return [event async for event in read_events(answer)]
 
 
 async def test_a_conversation_is_begun_talked_in_and_read() -> None:
-    async with served(["Hello you."]) as server:
+    async with serve(["Hello you."]) as server:
         where = await server.conversation()
         events = await chat(server, where)
         read = await server.json("GET", where)
-    assert text_of(events) == "Hello you."
+    assert join_text(events) == "Hello you."
     assert events[-2].name == "done"
     assert events[-2].data["stop_reason"] == "answered"
     assert events[-1].data == "[DONE]"
@@ -71,7 +71,7 @@ async def test_a_conversation_is_begun_talked_in_and_read() -> None:
 
 
 async def test_without_streaming_the_answer_is_the_turn() -> None:
-    async with served([ADD, "It is 3."], {"maths": Maths().server}, allow=["*"]) as server:
+    async with serve([ADD, "It is 3."], {"maths": Maths().server}, allow=["*"]) as server:
         where = await server.conversation()
         turn = await server.json("POST", f"{where}/chat", json={"text": "1 + 2?", "stream": False})
     assert (turn["text"], turn["stop_reason"], turn["depth"]) == ("It is 3.", "answered", 1)
@@ -85,7 +85,7 @@ async def test_images_and_documents_are_said_in_parts_and_kept() -> None:
         {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}},
         {"type": "file", "file": {"filename": "a.pdf", "file_data": f"data:application/pdf;base64,{PNG}"}},
     ]
-    async with served(provider, {"books": library()}) as server:
+    async with serve(provider, {"books": library()}) as server:
         where = await server.conversation()
         await server.json("POST", f"{where}/chat", json={"content": said, "stream": False})
         await server.json("POST", f"{where}/chat", json={"content": said[1:2], "stream": False})
@@ -99,7 +99,7 @@ async def test_images_and_documents_are_said_in_parts_and_kept() -> None:
 
 
 async def test_tool_calls_are_events_between_the_text() -> None:
-    async with served([ADD, "It is 3."], {"maths": Maths().server}, allow=["*"]) as server:
+    async with serve([ADD, "It is 3."], {"maths": Maths().server}, allow=["*"]) as server:
         events = await chat(server, await server.conversation())
     named = {event.name: event.data for event in events}
     assert named["tool_call"] == {"id": "call_1", "name": "add", "arguments": {"a": 1, "b": 2}, "server": "maths"}
@@ -107,7 +107,7 @@ async def test_tool_calls_are_events_between_the_text() -> None:
 
 
 async def test_conversations_are_listed_a_page_at_a_time_and_searched() -> None:
-    async with served([]) as server:
+    async with serve([]) as server:
         for title in ("Of cats", "Of dogs", "Of cats and dogs"):
             await server.json("POST", "/conversations", 201, json={"title": title})
         first = await server.json("GET", "/conversations?limit=2")
@@ -121,7 +121,7 @@ async def test_conversations_are_listed_a_page_at_a_time_and_searched() -> None:
 
 
 async def test_a_conversation_is_renamed_forked_exported_imported_and_deleted() -> None:
-    async with served(["One.", "Two."]) as server:
+    async with serve(["One.", "Two."]) as server:
         where = await server.conversation()
         await chat(server, where, "Say one")
         await chat(server, where, "Say two")
@@ -143,12 +143,12 @@ async def test_a_conversation_is_renamed_forked_exported_imported_and_deleted() 
 async def test_a_dropped_client_reads_the_rest_of_its_turn() -> None:
     maths = Maths()
     calls_wait = {"text": "Let me see.", "tool_calls": [{"name": "wait", "arguments": {}}]}
-    async with served([calls_wait, "It is done."], {"maths": maths.server}, allow=["*"]) as server:
+    async with serve([calls_wait, "It is done."], {"maths": maths.server}, allow=["*"]) as server:
         where = await server.conversation()
-        before: list[Heard] = []
+        before: list[ServerSentEvent] = []
         async with server.http.stream("POST", f"{where}/chat", json={"text": "Go!"}) as answer:
             turn = answer.headers["x-turn-id"]
-            async for event in heard(answer):
+            async for event in read_events(answer):
                 before.append(event)
                 if event.name == "tool_call":
                     break
@@ -157,35 +157,35 @@ async def test_a_dropped_client_reads_the_rest_of_its_turn() -> None:
         maths.gate.open.set()
         events = f"{where}/turns/{turn}/events"
         async with server.http.stream("GET", events, headers={"Last-Event-ID": before[-1].id}) as answer:
-            after = [event async for event in heard(answer)]
+            after = [event async for event in read_events(answer)]
         async with server.http.stream("GET", events) as answer:
-            whole = [event async for event in heard(answer)]
+            whole = [event async for event in read_events(answer)]
     assert running["running"] == turn
     assert "tool_call" not in {event.name for event in after}
-    assert text_of(after) == "It is done."
+    assert join_text(after) == "It is done."
     assert [(e.name, e.id) for e in before + after] == [(e.name, e.id) for e in whole]
 
 
 async def test_who_comes_back_to_a_silent_turn_sees_at_once_that_it_is_there() -> None:
     maths = Maths()
     replies = [{"tool_calls": [{"name": "wait", "arguments": {}}]}, "It is done."]
-    async with served(replies, {"maths": maths.server}, allow=["*"]) as server:
+    async with serve(replies, {"maths": maths.server}, allow=["*"]) as server:
         where = await server.conversation()
         last = ""
         async with server.http.stream("POST", f"{where}/chat", json={"text": "Go!"}) as answer:
             events = f"{where}/turns/{answer.headers['x-turn-id']}/events"
-            async for event in heard(answer):
+            async for event in read_events(answer):
                 last = event.id
                 if event.name == "status" and event.data["text"] == "Using Wait…":
                     break
         async with server.http.stream("GET", events, headers={"Last-Event-ID": last}) as answer:
             assert answer.status_code == 200
             maths.gate.open.set()
-            assert text_of([event async for event in heard(answer)]) == "It is done."
+            assert join_text([event async for event in read_events(answer)]) == "It is done."
 
 
 async def test_what_has_been_read_to_its_end_goes_on_with_nothing_but_the_end() -> None:
-    async with served(["Hello."]) as server:
+    async with serve(["Hello."]) as server:
         where = await server.conversation()
         last = (await chat(server, where))[-2].id
         turn = last.partition(":")[0]
@@ -197,20 +197,20 @@ async def test_what_has_been_read_to_its_end_goes_on_with_nothing_but_the_end() 
 
 @pytest.mark.parametrize("position", ["nonsense", ":", "another:3", "²", "-1", "9" * 40])
 async def test_a_position_that_is_none_is_the_beginning(position: str) -> None:
-    async with served(["Hello."]) as server:
+    async with serve(["Hello."]) as server:
         where = await server.conversation()
         turn = (await chat(server, where))[-2].id.partition(":")[0]
         headers = {b"Last-Event-ID": position.encode()}
         async with server.http.stream("GET", f"{where}/turns/{turn}/events", headers=headers) as answer:
-            assert text_of([event async for event in heard(answer)]) == "Hello."
+            assert join_text([event async for event in read_events(answer)]) == "Hello."
 
 
 async def test_a_stopped_turn_keeps_what_was_said() -> None:
     maths = Maths()
     calls_wait = {"text": "Let me see.", "tool_calls": [{"name": "wait", "arguments": {}}]}
-    async with served([calls_wait], {"maths": maths.server}, allow=["*"]) as server:
+    async with serve([calls_wait], {"maths": maths.server}, allow=["*"]) as server:
         where = await server.conversation()
-        events: list[Heard] = []
+        events: list[ServerSentEvent] = []
 
         async def talk() -> None:
             events.extend(await chat(server, where))
@@ -246,12 +246,12 @@ class Echo:
 
 async def test_many_talk_at_once_and_nobody_hears_another(tmp_path: Path) -> None:
     said: dict[str, tuple[str, list[str]]] = {}
-    async with served(Echo(), store=SQLStore.sqlite(tmp_path / "talk.db")) as server:
+    async with serve(Echo(), store=SQLStore.sqlite(tmp_path / "talk.db")) as server:
 
         async def talk(number: int) -> None:
             where = await server.conversation()
             text = " ".join(f"{number}-{word}" for word in range(20))
-            heard_ = text_of(await chat(server, where, text))
+            heard_ = join_text(await chat(server, where, text))
             kept = (await server.json("GET", where))["messages"]
             said[text] = (heard_.strip(), [message["content"].strip() for message in kept])
 
@@ -263,7 +263,7 @@ async def test_many_talk_at_once_and_nobody_hears_another(tmp_path: Path) -> Non
 
 
 async def test_a_model_that_fails_ends_the_stream_in_an_error_event() -> None:
-    async with served([{"text": "I be", "error": {"message": "overloaded", "status": 503}}]) as server:
+    async with serve([{"text": "I be", "error": {"message": "overloaded", "status": 503}}]) as server:
         events = await chat(server, await server.conversation())
     assert [(event.name, event.data) for event in events[-2:]] == [
         ("error", {"message": "overloaded", "type": "ProviderError", "status": 503, "code": None}),
@@ -273,7 +273,7 @@ async def test_a_model_that_fails_ends_the_stream_in_an_error_event() -> None:
 
 async def test_a_turn_that_runs_elsewhere_cannot_be_stopped_here() -> None:
     store = MemoryStore()
-    async with served([], store=store) as server:
+    async with serve([], store=store) as server:
         where = await server.conversation()
         id_ = where.rpartition("/")[2]
         assert await store.begin(id_, "theirs", [Message.user("Hi")], behind=0, seconds=1000, title="")
@@ -314,7 +314,7 @@ WRONG: dict[str, tuple[str, str, Any]] = {
 @pytest.mark.parametrize("name", WRONG)
 async def test_a_request_that_is_wrong_is_told_so_in_words(name: str) -> None:
     method, path, content = WRONG[name]
-    async with served([]) as server:
+    async with serve([]) as server:
         where = await server.conversation()
         place = "/conversations" + path.removeprefix("/..").replace("/?", "?") if "/.." in path else where + path
         answer = await server.json(method, place, 400, content=content)
@@ -323,13 +323,13 @@ async def test_a_request_that_is_wrong_is_told_so_in_words(name: str) -> None:
 
 
 async def test_an_address_that_is_none_and_a_method_that_is_wrong_are_told_in_json() -> None:
-    async with served([]) as server:
+    async with serve([]) as server:
         assert (await server.json("GET", "/nothing", 404))["error"]["code"] == "not_found"
         assert (await server.json("PUT", "/conversations", 405))["error"]["message"]
 
 
 async def test_servers_and_tools_are_listed_and_a_server_is_started_anew() -> None:
-    async with served([], {"maths": Maths().server}) as server:
+    async with serve([], {"maths": Maths().server}) as server:
         servers = await server.json("GET", "/servers")
         tools = await server.json("GET", "/tools")
         await server.json("POST", "/servers/maths/restart", 204)
@@ -349,7 +349,7 @@ async def test_servers_and_tools_are_listed_and_a_server_is_started_anew() -> No
 async def test_of_a_conversation_that_is_deleted_while_a_turn_runs_the_events_are_gone_too() -> None:
     maths = Maths()
     waits = {"tool_calls": [{"name": "wait", "arguments": {}}]}
-    async with served([waits], {"maths": maths.server}, allow=["*"]) as server:
+    async with serve([waits], {"maths": maths.server}, allow=["*"]) as server:
         where = await server.conversation()
         async with server.http.stream("POST", f"{where}/chat", json={"text": "Hello?"}) as answer:
             await maths.gate.begun.wait()

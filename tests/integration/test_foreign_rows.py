@@ -20,7 +20,7 @@ from dial_client.serve.cluster.topics import turn_events_topic
 from dial_client.serve.human_input import APPROVAL
 from dial_client.serve.turn_registry import TurnRegistry
 from dial_client.stores.row_values import EPOCH
-from tests.support.http_service import MODEL, Served, served
+from tests.support.http_service import MODEL, HttpService, serve
 from tests.support.temporary_stores import needs_postgres, place
 
 pytestmark = pytest.mark.anyio
@@ -104,7 +104,7 @@ async def add_message(store: SQLStore, conversation: str, message: str) -> None:
     await write(store, "UPDATE conversations SET message_count = 1 WHERE id = :id", id=conversation)
 
 
-async def can_be_used(server: Served, where: str) -> None:
+async def can_be_used(server: HttpService, where: str) -> None:
     await server.json("GET", where)
     await server.json("POST", f"{where}/fork", 201, json={})
     assert (await server.http.get(f"{where}/export?format=markdown")).status_code == 200
@@ -118,7 +118,7 @@ async def test_a_message_that_cannot_be_read_is_left_out_and_its_conversation_go
 ) -> None:
     async with (
         place(kind, tmp_path) as url,
-        served(["Hello."] * len(MESSAGES), store=(store := SQLStore(url))) as server,
+        serve(["Hello."] * len(MESSAGES), store=(store := SQLStore(url))) as server,
     ):
         for message in MESSAGES.values():
             where = await server.conversation()
@@ -134,7 +134,7 @@ async def test_a_message_that_cannot_be_read_is_left_out_and_its_conversation_go
 async def test_a_row_that_is_wrong_keeps_nobody_from_the_others(kind: str, tmp_path: Path) -> None:
     columns = COLUMNS if kind == "postgres" else {**COLUMNS, **SQLITE_COLUMNS}
     columns = {name: column for name, column in columns.items() if kind == "postgres" or "CAST('Inf" not in column[1]}
-    async with place(kind, tmp_path) as url, served(["Hello."] * 99, store=(store := SQLStore(url))) as server:
+    async with place(kind, tmp_path) as url, serve(["Hello."] * 99, store=(store := SQLStore(url))) as server:
         good = await server.conversation()
         made = {name: await server.conversation() for name in columns}
         for name, (column, value) in columns.items():

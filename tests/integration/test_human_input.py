@@ -13,7 +13,7 @@ from mcp.server.mcpserver import Context
 from pydantic import BaseModel
 
 from dial_client.servers.status import ServerState
-from tests.support.http_service import Heard, Served, heard, served
+from tests.support.http_service import HttpService, ServerSentEvent, read_events, serve
 
 pytestmark = pytest.mark.anyio
 
@@ -51,36 +51,38 @@ class Pen:
 
 
 @asynccontextmanager
-async def talking(server: Served, where: str) -> AsyncIterator[tuple[AsyncIterator[Heard], httpx2.Response]]:
+async def talking(
+    server: HttpService, where: str
+) -> AsyncIterator[tuple[AsyncIterator[ServerSentEvent], httpx2.Response]]:
     async with server.http.stream("POST", f"{where}/chat", json={"text": "Go!"}) as answer:
-        yield heard(answer), answer
+        yield read_events(answer), answer
 
 
 @asynccontextmanager
 async def talk(
     replies: list[Any], servers: dict[str, Any], **options: Any
-) -> AsyncIterator[tuple[Served, AsyncIterator[Heard]]]:
+) -> AsyncIterator[tuple[HttpService, AsyncIterator[ServerSentEvent]]]:
     async with (
-        served(replies, servers, **options) as server,
+        serve(replies, servers, **options) as server,
         talking(server, await server.conversation()) as (events, _),
     ):
         yield server, events
 
 
-async def until(events: AsyncIterator[Heard], name: str) -> Heard:
+async def until(events: AsyncIterator[ServerSentEvent], name: str) -> ServerSentEvent:
     async for event in events:
         if event.name == name:
             return event
     raise AssertionError(f"no {name}")
 
 
-async def results(events: AsyncIterator[Heard]) -> list[Any]:
+async def results(events: AsyncIterator[ServerSentEvent]) -> list[Any]:
     return [event.data["content"] for event in [event async for event in events] if event.name == "tool_result"]
 
 
 async def test_a_call_waits_until_it_is_allowed() -> None:
     pen = Pen()
-    async with served([CALL, "Done."], {"pen": pen.server}) as server:
+    async with serve([CALL, "Done."], {"pen": pen.server}) as server:
         where = await server.conversation()
         async with talking(server, where) as (events, answer):
             asked = (await until(events, "approval")).data
@@ -141,7 +143,7 @@ async def test_calls_side_by_side_are_asked_about_side_by_side_and_the_session_a
 
 async def test_one_conversation_that_waits_for_a_person_holds_up_no_other() -> None:
     pen = Pen()
-    async with served([CALL, CALL, "Done."], {"pen": pen.server}) as server:
+    async with serve([CALL, CALL, "Done."], {"pen": pen.server}) as server:
         one, other = await server.conversation(), await server.conversation()
         async with talking(server, one) as (waiting, _):
             await until(waiting, "approval")
@@ -162,7 +164,7 @@ async def test_what_nobody_answers_is_denied() -> None:
 
 
 async def test_a_stopped_turn_asks_no_more() -> None:
-    async with served([CALL], {"pen": Pen().server}) as server:
+    async with serve([CALL], {"pen": Pen().server}) as server:
         where = await server.conversation()
         async with talking(server, where) as (events, _):
             asked = (await until(events, "approval")).data["id"]
@@ -173,13 +175,13 @@ async def test_a_stopped_turn_asks_no_more() -> None:
 
 
 async def test_who_comes_back_meets_the_question_again() -> None:
-    async with served([CALL, "Done."], {"pen": Pen().server}) as server:
+    async with serve([CALL, "Done."], {"pen": Pen().server}) as server:
         where = await server.conversation()
         async with talking(server, where) as (events, answer):
             first = (await until(events, "approval")).data
             turn = answer.headers["x-turn-id"]
         async with server.http.stream("GET", f"{where}/turns/{turn}/events") as again:
-            assert (await until(heard(again), "approval")).data == first
+            assert (await until(read_events(again), "approval")).data == first
         await server.json("POST", f"/approvals/{first['id']}", 204, json={"decision": "once"})
 
 
@@ -200,7 +202,7 @@ async def test_what_is_allowed_is_not_asked_about_and_what_is_denied_neither() -
 
 
 async def test_a_question_of_a_servers_is_asked_in_the_stream_and_answered() -> None:
-    async with served([ASKS, "Done."], {"pen": Pen().server}, allow=["*"]) as server:
+    async with serve([ASKS, "Done."], {"pen": Pen().server}, allow=["*"]) as server:
         where = await server.conversation()
         async with talking(server, where) as (events, _):
             asked = (await until(events, "question")).data

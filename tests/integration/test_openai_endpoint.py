@@ -18,7 +18,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from dial_client.messages import FilePart, ImagePart, Role, TextPart
 from dial_client.providers.scripted import ScriptedProvider
 from tests.integration.test_conversation_routes import ADD, Maths
-from tests.support.http_service import MODEL, TOKEN, Served, served
+from tests.support.http_service import MODEL, TOKEN, HttpService, serve
 
 pytestmark = pytest.mark.anyio
 
@@ -50,7 +50,7 @@ def anyio_backend() -> str:
 
 
 @asynccontextmanager
-async def client(server: Served) -> AsyncIterator[openai.AsyncOpenAI]:
+async def client(server: HttpService) -> AsyncIterator[openai.AsyncOpenAI]:
     http = httpx2.AsyncClient(trust_env=False, verify=False)
     async with openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key=TOKEN, max_retries=0, http_client=http) as made:
         yield made
@@ -58,7 +58,7 @@ async def client(server: Served) -> AsyncIterator[openai.AsyncOpenAI]:
 
 @asynccontextmanager
 async def asked(model: Any, servers: Any = None, **options: Any) -> AsyncIterator[openai.AsyncOpenAI]:
-    async with served(model, servers, **options) as server, client(server) as made:
+    async with serve(model, servers, **options) as server, client(server) as made:
         yield made
 
 
@@ -103,7 +103,7 @@ async def test_the_sdk_that_waits_works_as_well() -> None:
             chunks = list(ai.chat.completions.create(model=MODEL, messages=HI, stream=True))
             return one, chunks, [model.id for model in ai.models.list()]
 
-    async with served(["One.", "Two."]) as server:
+    async with serve(["One.", "Two."]) as server:
         one, chunks, models = await anyio.to_thread.run_sync(talk, server.url)
     assert (one.choices[0].message.content, whole(chunks), models) == ("One.", "Two.", [MODEL])
 
@@ -298,7 +298,7 @@ WRONG: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", WRONG)
 async def test_what_cannot_be_had_is_refused_in_words(name: str) -> None:
-    async with served([]) as server:
+    async with serve([]) as server:
         body = {"model": MODEL, "messages": HI} | WRONG[name]
         answer = await server.json("POST", "/v1/chat/completions", 400, json=body)
     assert answer["error"]["type"] == "invalid_request_error"
@@ -338,7 +338,7 @@ async def test_a_model_that_breaks_off_is_an_error_in_the_stream() -> None:
 async def test_a_client_that_leaves_cancels_its_turn(stream: bool) -> None:
     maths = Maths()
     waits = {"text": "Let me see.", "tool_calls": [{"name": "wait", "arguments": {}}]}
-    async with served([waits], {"maths": maths.server}, allow=["*"]) as server:
+    async with serve([waits], {"maths": maths.server}, allow=["*"]) as server:
 
         async def ask(leave: anyio.CancelScope) -> None:
             with leave:

@@ -21,7 +21,7 @@ from dial_client.serve.cluster.topics import turn_events_topic as events_of
 from dial_client.stores.sql_store import SQLStore
 from tests.integration.test_conversation_routes import Maths
 from tests.integration.test_human_input import ASKS, CALL, Pen, results, talking, until
-from tests.support.http_service import MODEL, Heard, Served, heard, served, text_of
+from tests.support.http_service import MODEL, HttpService, ServerSentEvent, join_text, read_events, serve
 from tests.support.program import LONG
 from tests.support.servers.launch import raw
 from tests.support.temporary_stores import query
@@ -45,12 +45,12 @@ async def two(
     there: Sequence[Any] | Provider = (),
     servers: dict[str, Any] | None = None,
     **options: Any,
-) -> AsyncIterator[tuple[Served, Served]]:
+) -> AsyncIterator[tuple[HttpService, HttpService]]:
     """Serve twice over one database."""
     async with AsyncExitStack() as stack:
         both = [
             await stack.enter_async_context(
-                served(replies, servers, store=SQLStore(folder / "both.db"), **options)  # each as a process has it
+                serve(replies, servers, store=SQLStore(folder / "both.db"), **options)  # each as a process has it
             )
             for replies in (here, there)
         ]
@@ -59,15 +59,15 @@ async def two(
 
 @asynccontextmanager
 async def reading(
-    server: Served, where: str, turn: str, last: str = ""
-) -> AsyncIterator[tuple[AsyncIterator[Heard], httpx2.Response]]:
+    server: HttpService, where: str, turn: str, last: str = ""
+) -> AsyncIterator[tuple[AsyncIterator[ServerSentEvent], httpx2.Response]]:
     headers = {"last-event-id": last} if last else {}
     async with server.http.stream("GET", f"{where}/turns/{turn}/events", headers=headers) as answer:
         assert answer.status_code == 200, await answer.aread()
-        yield heard(answer), answer
+        yield read_events(answer), answer
 
 
-async def next_text(events: AsyncIterator[Heard]) -> Heard:
+async def next_text(events: AsyncIterator[ServerSentEvent]) -> ServerSentEvent:
     async for event in events:
         if not event.name and event.data != "[DONE]" and event.data["choices"][0]["delta"].get("content"):
             return event
@@ -95,7 +95,7 @@ async def test_a_turn_is_read_at_one_server_while_it_runs_at_the_other(tmp_path:
     assert told[-1].data == "[DONE]"
     assert told[-2].data["stop_reason"] == "answered"
     assert [event for event in told_here if event.name == "tool_result"] == [e for e in told if e.name == "tool_result"]
-    assert text_of(told) == "Done."
+    assert join_text(told) == "Done."
 
 
 async def test_who_comes_back_goes_on_where_it_was_even_if_the_turn_is_over_by_then(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ async def test_what_nobody_reads_elsewhere_is_not_written_down(tmp_path: Path) -
     async with two(tmp_path, ["Hello."]) as (here, there):
         where = await here.conversation()
         async with talking(here, where) as (events, answer):
-            assert text_of([event async for event in events]) == "Hello."
+            assert join_text([event async for event in events]) == "Hello."
         missing = await there.json("GET", f"{where}/turns/{answer.headers['x-turn-id']}/events", 404)
         assert notes(tmp_path) == []
     assert missing["error"]["code"] == "turn_not_found"
@@ -142,7 +142,7 @@ async def test_a_turn_of_many_events_is_written_down_in_pieces(tmp_path: Path, m
                 told = [event async for event in foreign]
             told_here = [event async for event in events]
     assert [event.id for event in told] == [event.id for event in told_here]
-    assert text_of(told) == text_of(told_here)
+    assert join_text(told) == join_text(told_here)
 
 
 async def test_who_comes_at_the_very_end_of_a_turn_reads_it_all_the_same(
@@ -155,7 +155,7 @@ async def test_who_comes_at_the_very_end_of_a_turn_reads_it_all_the_same(
         async with talking(here, where) as (events, answer), anyio.create_task_group() as group:
             turn = answer.headers["x-turn-id"]
             await maths.gate.begun.wait()
-            told: list[Heard] = []
+            told: list[ServerSentEvent] = []
 
             async def read() -> None:
                 async with reading(there, where, turn) as (foreign, _):
@@ -181,7 +181,7 @@ async def test_a_turn_is_stopped_at_the_other_server(tmp_path: Path) -> None:
         await there.json("POST", f"{where}/stop", 204)
         kept = await there.json("GET", where)
         async with talking(there, where) as (events, _):
-            assert text_of([event async for event in events]) == "Well?"
+            assert join_text([event async for event in events]) == "Well?"
     assert [message["role"] for message in kept["messages"]] == ["user", "assistant", "tool"]
     assert notes(tmp_path) == []
 
@@ -196,7 +196,7 @@ async def test_a_call_is_allowed_at_the_other_server_by_whoever_is_first(tmp_pat
             assert pen.written == []
             codes: list[int] = []
 
-            async def decide(server: Served) -> None:
+            async def decide(server: HttpService) -> None:
                 codes.append((await server.http.post(f"/approvals/{asked['id']}", json=ONCE)).status_code)
 
             async with anyio.create_task_group() as group:
@@ -288,7 +288,7 @@ async def test_a_grant_is_for_the_tool_as_it_was_and_ends_with_the_server_it_was
         """Writes, and tells everybody."""
         return f"told: {what}"
 
-    async def asks(server: Served) -> bool:
+    async def asks(server: HttpService) -> bool:
         async with talking(server, await server.conversation()) as (events, _):
             async for event in events:
                 if event.name in ("approval", "tool_result"):
@@ -296,14 +296,14 @@ async def test_a_grant_is_for_the_tool_as_it_was_and_ends_with_the_server_it_was
         raise AssertionError("no call")
 
     store = SQLStore(tmp_path / "both.db")
-    async with served([CALL, "Done."] * 2, {"pen": pen.server}, store=store) as there:
+    async with serve([CALL, "Done."] * 2, {"pen": pen.server}, store=store) as there:
         async with two(tmp_path, [CALL, "Done."], servers={"pen": pen.server}) as (here, _):
             async with talking(here, await here.conversation()) as (events, _):
                 asked = (await until(events, "approval")).data["id"]
                 await there.json("POST", f"/approvals/{asked}", 204, json=SESSION)
                 assert await results(events) == ["written: a"]
             assert not await asks(there)
-            async with served([CALL], {"pen": changed}, store=SQLStore(tmp_path / "both.db")) as other:
+            async with serve([CALL], {"pen": changed}, store=SQLStore(tmp_path / "both.db")) as other:
                 assert await asks(other)
         assert await asks(there)
 
@@ -318,7 +318,7 @@ async def test_a_grant_does_not_hold_for_a_server_that_is_started_in_another_fol
             (tmp_path / name).mkdir()
             monkeypatch.chdir(tmp_path / name)  # of the server it is not said where it is started: here
             store = SQLStore(tmp_path / "both.db")
-            server = await stack.enter_async_context(served([echo, "Done."], {"it": raw("Server")}, store=store))
+            server = await stack.enter_async_context(serve([echo, "Done."], {"it": raw("Server")}, store=store))
             async with talking(server, await server.conversation()) as (events, _):
                 asked.append((await until(events, "approval")).data["id"])
                 await server.json("POST", f"/approvals/{asked[-1]}", 204, json=SESSION)
@@ -387,8 +387,8 @@ async def test_a_stream_whose_server_is_gone_ends_in_words(
 async def test_a_server_that_is_told_to_leave_says_how_its_turns_ended(tmp_path: Path) -> None:
     maths = Maths()
     async with AsyncExitStack() as stack:
-        there = await stack.enter_async_context(served([], store=SQLStore(tmp_path / "both.db")))
-        leaving = served([WAITS], {"maths": maths.server}, allow=["*"], store=SQLStore(tmp_path / "both.db"), grace=0.0)
+        there = await stack.enter_async_context(serve([], store=SQLStore(tmp_path / "both.db")))
+        leaving = serve([WAITS], {"maths": maths.server}, allow=["*"], store=SQLStore(tmp_path / "both.db"), grace=0.0)
         async with leaving as here:
             where = await here.conversation()
             async with talking(here, where) as (_, answer):

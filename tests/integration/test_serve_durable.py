@@ -21,7 +21,7 @@ from dial_client.stores.sql_store import SQLStore
 from tests.integration.test_conversation_routes import Maths, chat
 from tests.integration.test_durable import new_enough
 from tests.integration.test_serve_shutdown import ask, no_signals, serving
-from tests.support.http_service import Heard, served, text_of
+from tests.support.http_service import ServerSentEvent, join_text, serve
 from tests.support.program import LONG, entry, environment, write_config
 from tests.support.temporary_stores import database_url, needs_postgres, query
 
@@ -37,11 +37,11 @@ def anyio_backend() -> str:
 @pytest.mark.anyio
 async def test_a_durable_conversation_is_talked_in_as_any_other(tmp_path: Path) -> None:
     maths, store = Maths(), SQLStore(tmp_path / "kept.db")
-    async with served(
+    async with serve(
         ["Hello you.", WAITS, "Done."], {"maths": maths.server}, allow=["*"], store=store, durable=True
     ) as server:
         where = await server.conversation()
-        assert text_of(await chat(server, where)) == "Hello you."
+        assert join_text(await chat(server, where)) == "Hello you."
         async with anyio.create_task_group() as group:
             group.start_soon(chat, server, where, "Go!")
             await maths.gate.begun.wait()
@@ -57,8 +57,8 @@ async def test_a_durable_conversation_is_talked_in_as_any_other(tmp_path: Path) 
 @pytest.mark.anyio
 async def test_a_turn_that_does_not_end_in_time_is_left_to_the_next_process(tmp_path: Path) -> None:
     maths = Maths()
-    events: list[Heard] = []
-    async with served(
+    events: list[ServerSentEvent] = []
+    async with serve(
         [WAITS], {"maths": maths.server}, allow=["*"], store=SQLStore(tmp_path / "kept.db"), grace=0.0, durable=True
     ) as server:
         where = await server.conversation()
@@ -71,13 +71,13 @@ async def test_a_turn_that_does_not_end_in_time_is_left_to_the_next_process(tmp_
             await maths.gate.begun.wait()
             server.server.shut_down()
     assert (events[-2].name, events[-2].data["type"], events[-1].data) == ("error", "ConversationBusy", "[DONE]")
-    async with served(
+    async with serve(
         [], store=SQLStore(tmp_path / "kept.db"), durable=True, timings=DurableTimings(recovery_interval=LONG)
     ) as server:
         assert (await server.json("GET", where))["running"]
         refused = await server.json("POST", f"{where}/stop", 409)
         assert refused["error"]["code"] == "not_running_yet"
-    async with served(["Here I am."], store=SQLStore(tmp_path / "kept.db"), durable=True) as server:
+    async with serve(["Here I am."], store=SQLStore(tmp_path / "kept.db"), durable=True) as server:
         read = await server.json("GET", where)
         assert read["running"]
         while (read := await server.json("GET", where))["running"]:  # noqa: ASYNC110 - another's turn
@@ -94,7 +94,7 @@ async def test_a_database_of_durable_turns_that_fails_is_told_in_words_and_waite
 ) -> None:
     timings = DurableTimings(recovery_interval=0.1, database_timeout=0.3)
     file = tmp_path / "kept.db-turns"
-    async with served([], store=SQLStore(tmp_path / "kept.db"), durable=True, timings=timings) as server:
+    async with serve([], store=SQLStore(tmp_path / "kept.db"), durable=True, timings=timings) as server:
         made = await server.store.create()
         await server.store.begin(made.id, "killed.1", [Message.user("Hi")], behind=0, seconds=0.0, title="")
         with broken(file, is_locked=is_locked):

@@ -9,7 +9,7 @@ import pytest
 
 from dial_client import ScriptedProvider
 from tests.integration.test_human_input import results, talk, talking, until
-from tests.support.http_service import MODEL, served
+from tests.support.http_service import MODEL, serve
 from tests.support.servers.launch import raw
 
 pytestmark = pytest.mark.anyio
@@ -53,7 +53,7 @@ async def test_a_session_grant_answers_no_question_that_untrusted_content_brings
 async def test_where_nobody_is_asked_untrusted_content_is_a_no() -> None:
     servers = {"web": raw(untrusted=("*",), auto_approve=("*",)), "mail": raw(auto_approve=("*",))}
     model = ScriptedProvider([calls("web__echo"), calls("mail__echo"), "Done."])
-    async with served(model, servers) as server:
+    async with serve(model, servers) as server:
         said = {"model": MODEL, "messages": [{"role": "user", "content": "Go!"}]}
         await server.json("POST", "/v1/chat/completions", json=said)
     last = model.requests[-1].messages[-1]
@@ -64,7 +64,7 @@ async def test_where_nobody_is_asked_untrusted_content_is_a_no() -> None:
 async def test_an_answer_to_a_question_that_untrusted_content_brings_allows_nothing_in_another_conversation() -> None:
     servers = {"web": raw(untrusted=("*",), auto_approve=("*",)), "mail": raw()}
     replies = [calls("web__echo"), calls("mail__echo", n=1), "Done.", calls("mail__echo", n=2), "Done."]
-    async with served(replies, servers) as server:
+    async with serve(replies, servers) as server:
         for answer in ("session", "deny"):
             async with talking(server, await server.conversation()) as (events, _):
                 asked = (await until(events, "approval")).data

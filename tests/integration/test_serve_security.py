@@ -14,7 +14,7 @@ from anyio.abc import SocketStream
 from dial_client.serve.security import AccessPolicy, build_policy, is_loopback
 from dial_client.serve.static_files import StaticFiles
 from tests.integration.test_conversation_routes import Maths, chat
-from tests.support.http_service import TOKEN, Served, served
+from tests.support.http_service import TOKEN, HttpService, serve
 
 pytestmark = pytest.mark.anyio
 
@@ -27,7 +27,7 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-async def status(server: Served, path: str = "/servers", method: str = "GET", **headers: str) -> int:
+async def status(server: HttpService, path: str = "/servers", method: str = "GET", **headers: str) -> int:
     async with httpx2.AsyncClient(base_url=server.url, trust_env=False, verify=False) as stranger:
         said = {name.replace("_", "-"): value for name, value in headers.items()}
         return (await stranger.request(method, path, headers=said)).status_code
@@ -35,7 +35,7 @@ async def status(server: Served, path: str = "/servers", method: str = "GET", **
 
 @pytest.mark.parametrize("path", GUARDED)
 async def test_nothing_is_told_without_the_token(path: str) -> None:
-    async with served([]) as server:
+    async with serve([]) as server:
         assert await status(server, path) == 401
         assert await status(server, path, "POST") == 401
         assert await status(server, path, Authorization=f"Bearer {TOKEN}") != 401
@@ -45,7 +45,7 @@ async def test_nothing_is_told_without_the_token(path: str) -> None:
     "shown", ["", "Bearer", f"Basic {TOKEN}", TOKEN, f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", "Bearer é"]
 )
 async def test_another_token_is_none(shown: str) -> None:
-    async with served([]) as server, httpx2.AsyncClient(base_url=server.url, trust_env=False, verify=False) as stranger:
+    async with serve([]) as server, httpx2.AsyncClient(base_url=server.url, trust_env=False, verify=False) as stranger:
         answer = await stranger.get("/servers", headers={b"Authorization": shown.encode()})
     assert answer.status_code == 401
     assert answer.headers["www-authenticate"] == "Bearer"
@@ -54,12 +54,12 @@ async def test_another_token_is_none(shown: str) -> None:
 
 
 async def test_a_token_is_not_taken_from_the_address() -> None:
-    async with served([]) as server:
+    async with serve([]) as server:
         assert await status(server, f"/servers?token={TOKEN}") == 401
 
 
 async def test_anybody_may_ask_whether_it_is_alive_and_learns_nothing_else() -> None:
-    async with served([]) as server, httpx2.AsyncClient(base_url=server.url, trust_env=False, verify=False) as stranger:
+    async with serve([]) as server, httpx2.AsyncClient(base_url=server.url, trust_env=False, verify=False) as stranger:
         answer = await stranger.get("/healthz", headers={"Host": "10.0.0.7:9000", "Origin": "http://evil.test"})
     assert (answer.status_code, answer.text) == (200, '{"status":"ok"}')
     assert "server" not in answer.headers
@@ -71,7 +71,7 @@ async def test_anybody_may_ask_whether_it_is_alive_and_learns_nothing_else() -> 
     ["evil.test", "evil.test:80", "127.0.0.1.evil.test", "localhost@evil.test", "10.0.0.7", "[::2]", "[", "", "é"],
 )
 async def test_a_name_that_is_not_this_servers_is_turned_away(host: str) -> None:
-    async with served([]) as server, httpx2.AsyncClient(base_url=server.url, trust_env=False, verify=False) as stranger:
+    async with serve([]) as server, httpx2.AsyncClient(base_url=server.url, trust_env=False, verify=False) as stranger:
         headers = {b"Host": host.encode(), b"Authorization": f"Bearer {TOKEN}".encode()}
         for path in ("/servers", "/"):
             assert (await stranger.get(path, headers=headers)).status_code in (400, 421)
@@ -79,7 +79,7 @@ async def test_a_name_that_is_not_this_servers_is_turned_away(host: str) -> None
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "127.0.0.1:99", "[::1]:8000"])
 async def test_the_names_of_this_machine_are_this_servers(host: str) -> None:
-    async with served([]) as server:
+    async with serve([]) as server:
         assert await status(server, Host=host, Authorization=f"Bearer {TOKEN}") == 200
 
 
@@ -98,7 +98,7 @@ async def test_the_names_of_this_machine_are_this_servers(host: str) -> None:
 async def test_where_it_listens_says_which_names_are_its_own(
     bound: str, allowed: tuple[str, ...], host: str, right: bool
 ) -> None:
-    async with served([], policy=build_policy(bound, None, allowed)) as server:
+    async with serve([], policy=build_policy(bound, None, allowed)) as server:
         assert await status(server, Host=host) == (200 if right else 421)
 
 
@@ -115,25 +115,25 @@ async def test_where_it_listens_says_which_names_are_its_own(
     ids=str,
 )
 async def test_no_other_page_talks_through_the_browser(headers: dict[str, str]) -> None:
-    async with served([], policy=AccessPolicy(None)) as server:
+    async with serve([], policy=AccessPolicy(None)) as server:
         for method in ("GET", "POST", "DELETE", "OPTIONS"):
             assert await status(server, "/conversations", method, **headers) == 403
 
 
 async def test_its_own_page_does() -> None:
-    async with served([]) as server:
+    async with serve([]) as server:
         own = {"Origin": server.url, "Sec_Fetch_Site": "same-origin", "Authorization": f"Bearer {TOKEN}"}
         assert await status(server, "/conversations", "POST", **own) == 201
 
 
 async def test_a_link_on_another_page_may_lead_to_the_page() -> None:
-    async with served([]) as server:
+    async with serve([]) as server:
         assert await status(server, "/", Sec_Fetch_Site="cross-site", Sec_Fetch_Mode="navigate") == 200
         assert await status(server, "/", Origin="http://evil.test") == 403
 
 
 async def test_the_page_is_served_with_a_strict_policy_and_without_the_token() -> None:
-    async with served([]) as server, httpx2.AsyncClient(base_url=server.url, trust_env=False, verify=False) as stranger:
+    async with serve([]) as server, httpx2.AsyncClient(base_url=server.url, trust_env=False, verify=False) as stranger:
         index = await stranger.get("/")
         script = await stranger.get("/assets/app.js")
     assert index.headers["content-type"] == "text/html; charset=utf-8"
@@ -150,7 +150,7 @@ async def test_the_page_is_served_with_a_strict_policy_and_without_the_token() -
     ["..%2fapp.py", "..%2f..%2fclient.py", "%2e%2e/door.py", "nothing.js", "index.html/..%2f..%2fapp.py", ".", "%00"],
 )
 async def test_no_file_is_served_but_those_of_the_page(name: str) -> None:
-    async with served([]) as server:
+    async with serve([]) as server:
         assert await status(server, f"/assets/{name}") in (401, 404)
 
 
@@ -162,12 +162,12 @@ async def test_only_files_that_were_there_at_the_start_have_an_address(tmp_path:
 
 
 async def test_answers_are_not_kept_by_browsers() -> None:
-    async with served([]) as server:
+    async with serve([]) as server:
         assert (await server.http.get("/servers")).headers["cache-control"] == "no-store"
 
 
 async def test_a_body_that_is_too_large_is_not_read() -> None:
-    async with served([], policy=AccessPolicy(None, max_body=100)) as server:
+    async with serve([], policy=AccessPolicy(None, max_body=100)) as server:
 
         async def pieces() -> Any:
             for _ in range(3):
@@ -179,7 +179,7 @@ async def test_a_body_that_is_too_large_is_not_read() -> None:
     assert told["error"]["code"] == found["error"]["code"] == "request_too_large"
 
 
-async def raw(server: Served, text: str) -> SocketStream:
+async def raw(server: HttpService, text: str) -> SocketStream:
     host, _, port = server.url.removeprefix("http://").partition(":")
     stream = await anyio.connect_tcp(host, int(port))
     await stream.send(text.encode())
@@ -197,7 +197,7 @@ async def rest(stream: SocketStream) -> bytes:
 
 
 async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
-    async with served([], policy=AccessPolicy(None, body_timeout=0.0)) as server:
+    async with serve([], policy=AccessPolicy(None, body_timeout=0.0)) as server:
         head = "POST /conversations HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{"
         assert b"408 Request Timeout" in await rest(await raw(server, head))
 
@@ -206,26 +206,26 @@ async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
     "head", ["", "GET / HTTP/1.1\r\nHo", "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET / H"]
 )
 async def test_a_head_that_does_not_come_is_not_waited_for(head: str) -> None:
-    async with served([], head_timeout=1 if "healthz" in head else 0) as server:
+    async with serve([], head_timeout=1 if "healthz" in head else 0) as server:
         said = await rest(await raw(server, head))
     assert b"200 OK" in said if "healthz" in head else said == b""
 
 
 async def test_a_head_without_an_end_is_turned_away() -> None:
-    async with served([]) as server:
+    async with serve([]) as server:
         said = await rest(await raw(server, "GET / HTTP/1.1\r\nX: " + "x" * 100_000))
     assert b" 400 " in said
 
 
 async def test_a_websocket_is_no_way_in() -> None:
-    async with served([], policy=AccessPolicy(None)) as server:
+    async with serve([], policy=AccessPolicy(None)) as server:
         head = "GET /servers HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade, close\r\nUpgrade: websocket\r\n\r\n"
         assert b"101" not in (await rest(await raw(server, head))).splitlines()[0]
 
 
 async def test_one_turn_too_many_is_asked_to_come_again() -> None:
     maths = Maths()
-    async with served([WAITS, "Done.", "Hello."], {"maths": maths.server}, max_turns=1, allow=["*"]) as server:
+    async with serve([WAITS, "Done.", "Hello."], {"maths": maths.server}, max_turns=1, allow=["*"]) as server:
         one, other = await server.conversation(), await server.conversation()
         async with anyio.create_task_group() as group:
             group.start_soon(chat, server, one)
@@ -241,7 +241,7 @@ async def test_one_turn_too_many_is_asked_to_come_again() -> None:
 
 
 async def test_what_breaks_within_is_told_without_its_secrets(caplog: pytest.LogCaptureFixture) -> None:
-    async with served([]) as server:
+    async with serve([]) as server:
         server.store.list = None  # type: ignore[method-assign,assignment]  # broken as nothing should be
         answer = await server.json("GET", "/conversations", 500)
     assert answer["error"] == {

@@ -17,7 +17,7 @@ import pytest
 
 from dial_client.stores.memory_store import MemoryStore
 from tests.integration.test_conversation_routes import Maths
-from tests.support.http_service import Heard, heard, served, text_of
+from tests.support.http_service import ServerSentEvent, join_text, read_events, serve
 from tests.support.program import LONG, dial_chat, entry, started, write_config
 
 WAITS = {"text": "Let me see.", "tool_calls": [{"name": "wait", "arguments": {}}]}
@@ -32,13 +32,13 @@ def anyio_backend() -> str:
 @pytest.mark.anyio
 async def test_a_running_turn_comes_to_its_end_and_no_other_begins() -> None:
     maths = Maths()
-    events: list[Heard] = []
-    async with served([WAITS, "Done."], {"maths": maths.server}, allow=["*"]) as server:
+    events: list[ServerSentEvent] = []
+    async with serve([WAITS, "Done."], {"maths": maths.server}, allow=["*"]) as server:
         where, other = await server.conversation(), await server.conversation()
 
         async def talk() -> None:
             async with server.http.stream("POST", f"{where}/chat", json={"text": "Go!"}) as answer:
-                events.extend([event async for event in heard(answer)])
+                events.extend([event async for event in read_events(answer)])
 
         async with anyio.create_task_group() as group:
             group.start_soon(talk)
@@ -48,19 +48,19 @@ async def test_a_running_turn_comes_to_its_end_and_no_other_begins() -> None:
             maths.gate.open.set()
     assert refused["error"]["code"] == "stopping"
     assert (events[-2].data["stop_reason"], events[-1].data) == ("answered", "[DONE]")
-    assert text_of(events).endswith("Done.")
+    assert join_text(events).endswith("Done.")
 
 
 @pytest.mark.anyio
 async def test_a_turn_that_does_not_end_is_cancelled_and_stored() -> None:
     maths, store = Maths(), MemoryStore()
-    events: list[Heard] = []
-    async with served([WAITS], {"maths": maths.server}, allow=["*"], store=store, grace=0.0) as server:
+    events: list[ServerSentEvent] = []
+    async with serve([WAITS], {"maths": maths.server}, allow=["*"], store=store, grace=0.0) as server:
         where = await server.conversation()
 
         async def talk() -> None:
             async with server.http.stream("POST", f"{where}/chat", json={"text": "Go!"}) as answer:
-                events.extend([event async for event in heard(answer)])
+                events.extend([event async for event in read_events(answer)])
 
         async with anyio.create_task_group() as group:
             group.start_soon(talk)

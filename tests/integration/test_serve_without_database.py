@@ -29,7 +29,7 @@ from dial_client.turn_result import Turn
 from tests.integration.test_conversation_routes import Maths
 from tests.integration.test_human_input import CALL, Pen, results, talk, talking, until
 from tests.integration.test_serve_cluster import WAITS, next_text, reading, two
-from tests.support.http_service import LONG, MODEL, served
+from tests.support.http_service import LONG, MODEL, serve
 from tests.support.temporary_stores import locked, query
 
 ONCE = {"decision": "once"}
@@ -78,7 +78,7 @@ async def test_a_turn_that_another_version_handed_back_is_gone_on_with_as_one_th
         {"role": "tool", "tool_call_id": call, "content": "42"},
     ]
     store = SQLStore(tmp_path / "kept.db")
-    async with served(["42 it is."], store=store) as server:
+    async with serve(["42 it is."], store=store) as server:
         await store.board.pin([(f"thread:{call}", body)], LONG)
         answer = await server.json("POST", "/v1/chat/completions", json={"model": MODEL, "messages": said})
     assert answer["choices"][0]["message"]["content"] == "42 it is."
@@ -115,7 +115,7 @@ async def test_who_reads_a_silent_turn_of_another_process_reads_on_when_the_data
 ) -> None:
     monkeypatch.setattr(remote_turns, "SILENCE_TIMEOUT", 0.05)
     store, file = SQLStore(tmp_path / "kept.db"), tmp_path / "kept.db"
-    async with served([], store=store) as server:
+    async with serve([], store=store) as server:
         made = await store.create()
         await store.begin(made.id, "a-turn", [Message.user("Hi")], behind=0, seconds=LONG, title="")
         topic = events_of(made.id, "a-turn")

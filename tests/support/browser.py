@@ -1,6 +1,6 @@
 """Chromium without a window, driven over the DevTools protocol through pipes, with nothing but the standard library.
 
-Pages may only speak to loopback: every other host name leads nowhere, and `Tab.asked` tells what was tried.
+Pages can reach loopback only: other host names do not resolve, and `Tab.requests` has what was tried.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 PATIENCE = 30.0
-"""Seconds: a guard against waiting for ever, never a measure."""
+"""Seconds: a guard against waiting forever, never a measure."""
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 PROGRAM = next((found for name in _NAMES if (found := shutil.which(name))), None)
@@ -69,27 +69,27 @@ class Browser:
         self._answers = answers
         self._number = 0
         self._waiting: dict[int, queue.SimpleQueue[dict[str, Any]]] = {}
-        self._hears: dict[str, Callable[[str, dict[str, Any]], None]] = {}
+        self._listeners: dict[str, Callable[[str, dict[str, Any]], None]] = {}
         self._lock = threading.Lock()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def call(self, method: str, session: str | None = None, within: float = PATIENCE, **params: Any) -> dict[str, Any]:
-        """Give a command's result."""
+        """Send a command and return its result."""
         answer: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         with self._lock:
             self._number += 1
             number = self._number
             self._waiting[number] = answer
-            said = {"id": number, "method": method, "params": params} | ({"sessionId": session} if session else {})
-            _write_all(self._commands, json.dumps(said).encode() + b"\0")
+            command = {"id": number, "method": method, "params": params} | ({"sessionId": session} if session else {})
+            _write_all(self._commands, json.dumps(command).encode() + b"\0")
         try:
-            given = answer.get(timeout=within)
+            response = answer.get(timeout=within)
         except queue.Empty:
             raise BrowserError(f"{method}: no answer") from None
-        if "error" in given:
-            raise BrowserError(f"{method}: {given['error'].get('message')}")
-        result: dict[str, Any] = given["result"]
+        if "error" in response:
+            raise BrowserError(f"{method}: {response['error'].get('message')}")
+        result: dict[str, Any] = response["result"]
         return result
 
     def tab(self, **media: str) -> Tab:
@@ -98,45 +98,45 @@ class Browser:
         target = self.call("Target.createTarget", url="about:blank", browserContextId=context)["targetId"]
         session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         tab = Tab(self, session)
-        self._hears[session] = tab.heard
+        self._listeners[session] = tab.handle_event
         tab.prepare(media)
         return tab
 
     def ended(self) -> None:
-        """Wait until the browser has said its last."""
+        """Wait until the browser has closed its pipe."""
         self._reader.join(PATIENCE)
 
     def _read(self) -> None:
-        rest = b""
+        buffer = b""
         while piece := os.read(self._answers, 1 << 16):
-            *messages, rest = (rest + piece).split(b"\0")
+            *messages, buffer = (buffer + piece).split(b"\0")
             for message in messages:
-                self._take(json.loads(message))
+                self._dispatch(json.loads(message))
 
-    def _take(self, said: dict[str, Any]) -> None:
-        if "id" in said:
-            waiting = self._waiting.pop(said["id"], None)
+    def _dispatch(self, message: dict[str, Any]) -> None:
+        if "id" in message:
+            waiting = self._waiting.pop(message["id"], None)
             if waiting is not None:
-                waiting.put(said)
-        elif (hear := self._hears.get(said.get("sessionId", ""))) is not None:
-            hear(said["method"], said.get("params", {}))
+                waiting.put(message)
+        elif (listener := self._listeners.get(message.get("sessionId", ""))) is not None:
+            listener(message["method"], message.get("params", {}))
 
 
 class Tab:
-    """One page, and what it was seen doing."""
+    """A page, with a record of its requests and errors."""
 
     def __init__(self, browser: Browser, session: str) -> None:
         self._browser = browser
         self._session = session
-        self.asked: list[str] = []
-        """The address of every request, but for those within the page (``data:``, ``blob:``)."""
-        self.complaints: list[str] = []
-        """Errors and warnings of the browser's console: scripts that threw, violations of the content policy."""
+        self.requests: list[str] = []
+        """The URLs of all requests, except those within the page (``data:``, ``blob:``)."""
+        self.console_errors: list[str] = []
+        """Errors and warnings of the console: exceptions of scripts, violations of the content policy."""
         self.dialogs: list[str] = []
-        """What ``alert`` and its like were called with."""
+        """The messages of ``alert`` and similar dialogs."""
 
     def prepare(self, media: dict[str, str]) -> None:
-        """Listen to everything, and set what the person prefers."""
+        """Enable all events and set the user's preferences."""
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.call(f"{domain}.enable")
         self.resize(1280, 800)
@@ -144,32 +144,32 @@ class Tab:
         self.call("Emulation.setEmulatedMedia", features=features)
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
-        """Give the result of a command to this page."""
+        """Send a command to this page and return its result."""
         return self._browser.call(method, self._session, **params)
 
-    def heard(self, method: str, params: dict[str, Any]) -> None:
-        """Note an event."""
+    def handle_event(self, method: str, params: dict[str, Any]) -> None:
+        """Record an event."""
         match method:
             case "Network.requestWillBeSent":
                 if not params["request"]["url"].startswith(("data:", "blob:", "about:")):
-                    self.asked.append(params["request"]["url"])
+                    self.requests.append(params["request"]["url"])
             case "Network.webSocketCreated":
-                self.asked.append(params["url"])
+                self.requests.append(params["url"])
             case "Log.entryAdded":
                 entry = params["entry"]
                 if entry["level"] in ("error", "warning"):
-                    self.complaints.append(f"{entry['source']}: {entry['text']} {entry.get('url', '')}".strip())
+                    self.console_errors.append(f"{entry['source']}: {entry['text']} {entry.get('url', '')}".strip())
             case "Runtime.exceptionThrown":
-                self.complaints.append(f"threw: {_thrown(params['exceptionDetails'])}")
+                self.console_errors.append(f"threw: {_thrown(params['exceptionDetails'])}")
             case "Runtime.consoleAPICalled":
                 if params["type"] in ("error", "warning"):
-                    words = [str(one.get("value", one.get("description"))) for one in params["args"]]
-                    self.complaints.append(f"console: {' '.join(words)}")
+                    values = [str(arg.get("value", arg.get("description"))) for arg in params["args"]]
+                    self.console_errors.append(f"console: {' '.join(values)}")
             case "Page.javascriptDialogOpening":
                 self.dialogs.append(params["message"])
 
     def resize(self, width: int, height: int, *, phone: bool = False) -> None:
-        """Give the page another size, in CSS pixels."""
+        """Resize the page, in CSS pixels."""
         self.call(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -180,26 +180,26 @@ class Tab:
         self.call("Emulation.setTouchEmulationEnabled", enabled=phone)
 
     def go(self, url: str) -> None:
-        """Open an address."""
+        """Open a URL."""
         self.call("Page.navigate", url=url)
         self.until("document.readyState === 'complete'")
 
     def reload(self) -> None:
-        """Load the page anew."""
+        """Reload the page."""
         self.run("window.isOld = true")
         self.call("Page.reload")
         self.until("!window.isOld && document.readyState === 'complete'")
 
     def run(self, script: str, within: float = PATIENCE) -> Any:
-        """Give the value of an expression; a promise's when it is kept."""
-        how = {"awaitPromise": True, "returnByValue": True, "userGesture": True}
-        said = self._browser.call("Runtime.evaluate", self._session, within, expression=script, **how)
-        if "exceptionDetails" in said:
-            raise BrowserError(_thrown(said["exceptionDetails"]))
-        return said["result"].get("value")
+        """Return the value of an expression, or of its promise."""
+        options = {"awaitPromise": True, "returnByValue": True, "userGesture": True}
+        result = self._browser.call("Runtime.evaluate", self._session, within, expression=script, **options)
+        if "exceptionDetails" in result:
+            raise BrowserError(_thrown(result["exceptionDetails"]))
+        return result["result"].get("value")
 
     def until(self, condition: str, within: float = PATIENCE) -> Any:
-        """Wait until an expression is true, and give its value."""
+        """Wait until an expression is true and return its value."""
         look = (
             "new Promise((kept, broken) => { const began = Date.now(); const look = () => { let found; "
             f"try {{ found = ({condition}); }} catch (error) {{ found = null; }} "
@@ -217,7 +217,7 @@ class Tab:
         raise BrowserError(f"the page never came to rest: {condition}")
 
     def click(self, selector: str) -> None:
-        """Click where the first element is that matches, with the pointer: what lies before it gets the click."""
+        """Click at the first element that matches, with the pointer: an element in front of it gets the click."""
         named = json.dumps(selector)
         place = self.until(
             f"(() => {{ const e = document.querySelector({named}); "
@@ -229,7 +229,7 @@ class Tab:
             self.call("Input.dispatchMouseEvent", type=kind, x=place[0], y=place[1], button="left", clickCount=1)
 
     def type(self, text: str) -> None:
-        """Put text where the focus is, as typing does."""
+        """Type text into the focused element."""
         self.call("Input.insertText", text=text)
 
     def press(self, key: str, *, modifiers: int = 0) -> None:
@@ -241,22 +241,22 @@ class Tab:
         self.call("Input.dispatchKeyEvent", type="keyUp", **about)
 
     def download_to(self, folder: Path) -> None:
-        """Save what is downloaded in a folder, under the name it is given."""
+        """Save downloads in a folder, under their suggested names."""
         self.call("Page.setDownloadBehavior", behavior="allow", downloadPath=str(folder))
 
     def choose_file(self, selector: str, path: Path) -> None:
-        """Choose a file in a field for files."""
+        """Choose a file in a file input."""
         found = self.call("Runtime.evaluate", expression=f"document.querySelector({json.dumps(selector)})")
         self.call("DOM.setFileInputFiles", files=[str(path)], objectId=found["result"]["objectId"])
 
     def screenshot(self, path: Path) -> None:
-        """Write what is seen to a PNG file."""
+        """Save a screenshot as a PNG file."""
         path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
 
 
 @contextmanager
 def browser(folder: Path) -> Iterator[Browser]:
-    """Run Chromium for as long as this lasts, with its files in `folder`."""
+    """Run Chromium, with its files in `folder`."""
     assert PROGRAM is not None
     to_browser, commands = os.pipe()
     answers, from_browser = os.pipe()

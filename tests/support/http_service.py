@@ -1,4 +1,4 @@
-"""A server of this test's own: the real one, on loopback, in this process, before a scripted model."""
+"""The HTTP service in this process: the real server, on loopback, with a scripted model."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ SOON = DurableTimings(recovery_interval=0.1)
 
 
 @dataclass
-class Served:
-    """What a test has to do with."""
+class HttpService:
+    """A running service and its parts."""
 
     url: str
     http: httpx2.AsyncClient
-    """Shows the token."""
+    """Sends the token."""
     dial: DialClient
     store: ConversationStore
     turns: TurnRegistry
@@ -49,18 +49,18 @@ class Served:
     provider: Provider
 
     async def json(self, method: str, path: str, status: int = 200, **more: Any) -> Any:
-        """Ask, and give the answer's JSON; None where it has no body."""
-        answer = await self.http.request(method, path, **more)
-        assert answer.status_code == status, answer.text
-        return answer.json() if answer.content else None
+        """Send a request and return the JSON of the response; None if it has no body."""
+        response = await self.http.request(method, path, **more)
+        assert response.status_code == status, response.text
+        return response.json() if response.content else None
 
     async def conversation(self) -> str:
-        """Begin one, and give its address."""
+        """Create a conversation and return its path."""
         return f"/conversations/{(await self.json('POST', '/conversations', 201))['id']}"
 
 
 @asynccontextmanager
-async def served(
+async def serve(
     model: Sequence[Any] | Provider,
     servers: Mapping[str, Any] | None = None,
     *,
@@ -77,12 +77,12 @@ async def served(
     deny: Sequence[str] = (),
     grants: Directory = False,
     **options: Any,
-) -> AsyncIterator[Served]:
-    """Serve until this is left, which cancels what still runs, or leaves it to others where turns are durable."""
+) -> AsyncIterator[HttpService]:
+    """Run the service. On exit running turns are cancelled, or handed over to other processes if they are durable."""
     provider = ScriptedProvider(model) if isinstance(model, Sequence) else model
     turns = TurnRegistry(max_turns, hand_over=durable)
-    kept = store or MemoryStore()
-    peers = PeerBus(kept, turns, MODEL)
+    conversations = store or MemoryStore()
+    peers = PeerBus(conversations, turns, MODEL)
     human_input = HumanInputBroker(turns, peers, timeout=answer_timeout, servers=servers)
     listener = open_socket("127.0.0.1", 0)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -101,28 +101,30 @@ async def served(
             anyio.create_task_group() as group,
             httpx2.AsyncClient(base_url=url, headers=auth, timeout=LONG, trust_env=False, verify=False) as http,
         ):
-            lasting = await stack.enter_async_context(durable_turns(dial, kept, turns, timings)) if durable else None
-            context = AppContext(dial, kept, human_input, turns, MODEL, lasting, peers=peers)
+            workflows = (
+                await stack.enter_async_context(durable_turns(dial, conversations, turns, timings)) if durable else None
+            )
+            context = AppContext(dial, conversations, human_input, turns, MODEL, workflows, peers=peers)
             app = build_application(context, policy or AccessPolicy(TOKEN, max_body=MAX_BODY))
             server = HttpServer(app, listener, turns, grace=grace, head_timeout=head_timeout, limits=limits)
             group.start_soon(server.run, lambda: None)
             group.start_soon(peers.run)
-            yield Served(url, http, dial, kept, turns, server, provider)
+            yield HttpService(url, http, dial, conversations, turns, server, provider)
             await http.aclose()
             await turns.end(0.0)
             server.shut_down()
             peers.close()
-    await kept.aclose()
+    await conversations.aclose()
 
 
 def durable_turns(
-    dial: DialClient, kept: ConversationStore, turns: TurnRegistry, timings: DurableTimings
+    dial: DialClient, store: ConversationStore, turns: TurnRegistry, timings: DurableTimings
 ) -> DurableTurns:
-    assert isinstance(kept, SQLStore)
+    assert isinstance(store, SQLStore)
     return DurableTurns(
         dial,
-        kept,
-        default_database(kept.where),
+        store,
+        default_database(store.where),
         timings=timings,
         on_started=turns.add,
         is_stopping=lambda: turns.is_closed,
@@ -131,37 +133,38 @@ def durable_turns(
 
 
 @dataclass(frozen=True)
-class Heard:
-    """One server-sent event."""
+class ServerSentEvent:
+    """A server-sent event."""
 
     name: str
-    """Empty for an unnamed one."""
+    """Empty for an unnamed event."""
     data: Any
-    """Its JSON; the text itself where it is ``[DONE]``."""
+    """The JSON data, or the string ``[DONE]``."""
     id: str = ""
 
 
-async def heard(answer: httpx2.Response) -> AsyncIterator[Heard]:
-    """Give the events of a stream as they come."""
-    said: dict[str, str] = {}
-    async for line in answer.aiter_lines():
-        if not line and said:
-            data = said.get("data", "")
-            yield Heard(said.get("event", ""), data if data == "[DONE]" else json.loads(data), said.get("id", ""))
-            said = {}
+async def read_events(response: httpx2.Response) -> AsyncIterator[ServerSentEvent]:
+    """Yield the events of a stream as they arrive."""
+    fields: dict[str, str] = {}
+    async for line in response.aiter_lines():
+        if not line and fields:
+            text = fields.get("data", "")
+            data = text if text == "[DONE]" else json.loads(text)
+            yield ServerSentEvent(fields.get("event", ""), data, fields.get("id", ""))
+            fields = {}
         elif line and not line.startswith(":"):
             name, _, value = line.partition(": ")
-            said[name] = value
+            fields[name] = value
 
 
-def text_of(events: Sequence[Heard]) -> str:
-    """Give the text of the unnamed events."""
+def join_text(events: Sequence[ServerSentEvent]) -> str:
+    """Return the text of the unnamed events."""
     chunks = [event.data["choices"][0]["delta"] for event in events if not event.name and event.data != "[DONE]"]
     return "".join(chunk.get("content", "") for chunk in chunks)
 
 
 class Gate:
-    """A tool's work that waits until it may go on; it knows when it began and whether it was cancelled."""
+    """Blocks a tool until a test opens the gate, and records the start and the cancellation."""
 
     def __init__(self) -> None:
         self.begun = anyio.Event()
@@ -169,7 +172,7 @@ class Gate:
         self.cancelled = anyio.Event()
 
     async def passed(self) -> None:
-        """Wait at the gate."""
+        """Wait until the gate is open."""
         self.begun.set()
         try:
             await self.open.wait()

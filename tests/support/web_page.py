@@ -1,4 +1,4 @@
-"""The web page as a person has it: `dial-chat serve` in a process of its own, and Chromium before it."""
+"""The web page as a user sees it: `dial-chat serve` in a process of its own, and Chromium."""
 
 from __future__ import annotations
 
@@ -19,36 +19,38 @@ from tests.support.program import HERE, LONG, environment, write_config
 SDK = str(HERE / "servers" / "sdk.py")
 ASKING = str(HERE / "servers" / "elicitation.py")
 DONE = "document.querySelector('.turn:last-child .turn-foot')"
-"""The newest turn is over."""
+"""True when the last turn is finished."""
 
 
-def server(program: str, *options: str, **settings: Any) -> dict[str, Any]:
-    """Give the servers.json entry of a server of the SDK."""
+def sdk_server(program: str, *options: str, **settings: Any) -> dict[str, Any]:
+    """Return the servers.json entry of a server that uses the SDK."""
     return {"command": sys.executable, "args": ["-W", "ignore", program, *options], **settings}
 
 
-def two_servers(**of_the_first: Any) -> dict[str, Any]:
-    """Give two servers; of the second every tool is approved."""
+def two_servers(**settings: Any) -> dict[str, Any]:
+    """Return two servers: ``library`` with these settings, and ``asking``, whose tools are all approved."""
     return {
-        "library": server(SDK, "stdio", **of_the_first),
-        "asking": server(ASKING, autoApprove=["*"]),
+        "library": sdk_server(SDK, "stdio", **settings),
+        "asking": sdk_server(ASKING, autoApprove=["*"]),
     }
 
 
 @contextmanager
-def served(folder: Path, replies: Any, servers: dict[str, Any] | None = None, *words: str, **env: str) -> Iterator[str]:
-    """Serve for as long as this lasts; gives the address with the token in it."""
+def serve_page(
+    folder: Path, replies: Any, servers: dict[str, Any] | None = None, *words: str, **env: str
+) -> Iterator[str]:
+    """Run the server and provide its URL with the token."""
     write_config(folder, servers, replies)
     command = [sys.executable, "-m", "dial_client", "serve", "--port", "0", *words]
-    said = folder / "stderr.log"
+    log_path = folder / "stderr.log"
     with (
-        said.open("w") as log,
+        log_path.open("w") as log,
         subprocess.Popen(
             command, cwd=folder, env=environment(folder, **env), stdin=subprocess.DEVNULL, stderr=log
         ) as process,
     ):
         try:
-            yield _address(process, said)
+            yield _wait_for_url(process, log_path)
         finally:
             process.terminate()
             try:
@@ -57,17 +59,17 @@ def served(folder: Path, replies: Any, servers: dict[str, Any] | None = None, *w
                 process.kill()
 
 
-def _address(process: subprocess.Popen[bytes], said: Path) -> str:
+def _wait_for_url(process: subprocess.Popen[bytes], log_path: Path) -> str:
     until = time.monotonic() + LONG
     while process.poll() is None and time.monotonic() < until:
-        if found := re.search(r"http://\S+\n", said.read_text()):
+        if found := re.search(r"http://\S+\n", log_path.read_text()):
             return found[0].strip()
         time.sleep(0.02)
-    raise AssertionError(f"it never served: {said.read_text()}")
+    raise AssertionError(f"the server did not start: {log_path.read_text()}")
 
 
 class Relay:
-    """A way to a server that can be cut: connections are dropped, and new ones too, until it is mended."""
+    """A TCP relay that can be cut: all connections are dropped until it is restored."""
 
     def __init__(self, port: int) -> None:
         self._to = port
@@ -79,12 +81,12 @@ class Relay:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self) -> None:
-        """Drop all."""
+        """Drop all connections, and new connections until `mend`."""
         with self._lock:
             self._is_cut = True
-            for one in self._open:
+            for connection in self._open:
                 with suppress(OSError):
-                    one.shutdown(socket.SHUT_RDWR)
+                    connection.shutdown(socket.SHUT_RDWR)
 
     def mend(self) -> None:
         """Let connections through again."""
@@ -92,7 +94,7 @@ class Relay:
             self._is_cut = False
 
     def close(self) -> None:
-        """Drop all for good."""
+        """Drop all connections and stop listening."""
         self.cut()
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
@@ -109,22 +111,22 @@ class Relay:
                     server = socket.create_connection(("127.0.0.1", self._to))
                     self._open += [client, server]
                 for source, target in ((client, server), (server, client)):
-                    threading.Thread(target=_carry, args=(source, target), daemon=True).start()
+                    threading.Thread(target=_copy, args=(source, target), daemon=True).start()
 
 
-def _carry(source: socket.socket, target: socket.socket) -> None:
+def _copy(source: socket.socket, target: socket.socket) -> None:
     with suppress(OSError):
         while data := source.recv(1 << 16):
             target.sendall(data)
     with suppress(OSError):
         target.shutdown(socket.SHUT_WR)
-    # Each socket is read by one thread, and closed by it.
+    # Each socket is read and closed by the same thread.
     source.close()
 
 
 @contextmanager
-def relayed(address: str) -> Iterator[tuple[Relay, str]]:
-    """Give a relay to the server at an address, and the address through it."""
+def open_relay(address: str) -> Iterator[tuple[Relay, str]]:
+    """Provide a relay to the server at a URL, and the URL of the relay."""
     port = re.search(r":(\d+)/", address)
     assert port is not None
     relay = Relay(int(port[1]))
@@ -134,29 +136,29 @@ def relayed(address: str) -> Iterator[tuple[Relay, str]]:
         relay.close()
 
 
-def opened(browser: Browser, address: str, **media: str) -> Tab:
-    """Open the page, and wait until it is ready to be talked to."""
+def open_page(browser: Browser, address: str, **media: str) -> Tab:
+    """Open the page and wait until it is ready."""
     tab = browser.tab(**media)
     tab.go(address)
     tab.until("document.querySelector('#conversations > *') && document.activeElement.id === 'message'")
     return tab
 
 
-def say(tab: Tab, text: str) -> None:
+def send_message(tab: Tab, text: str) -> None:
     """Type a message and send it."""
     tab.click("#message")
     tab.type(text)
     tab.press("Enter")
 
 
-def shown(tab: Tab, selector: str) -> str:
-    """Give the text of the first element that matches, unfolded or not."""
+def read_text(tab: Tab, selector: str) -> str:
+    """Return the text of the first element that matches, visible or not."""
     return str(tab.until(f"document.querySelector({selector!r})?.textContent"))
 
 
-def harmless(tab: Tab, address: str) -> None:
-    """Assert that the page asked nobody but its own server, broke no rule of the content policy, and threw nothing."""
+def assert_harmless(tab: Tab, address: str) -> None:
+    """Assert that the page sent requests to its own server only, obeyed the content policy, and threw no error."""
     home = address.partition("#")[0]
-    assert [one for one in tab.asked if not one.startswith(home)] == []
-    assert tab.complaints == []
+    assert [url for url in tab.requests if not url.startswith(home)] == []
+    assert tab.console_errors == []
     assert tab.dialogs == []
