@@ -54,6 +54,7 @@ PARTS = st.one_of(
     st.text(max_size=8),
 )
 REPLIES = st.lists(PARTS, max_size=12).map("".join)
+JSON = st.recursive(st.text() | st.integers() | st.booleans() | st.none(), st.lists, max_leaves=8)
 CUTS = st.lists(st.integers(0, 400), max_size=12)
 
 
@@ -98,9 +99,7 @@ def test_plain_text_passes_a_native_reader_untouched(text: str) -> None:
 
 
 @settings(deadline=None)
-@given(
-    arguments=st.dictionaries(st.text(), st.recursive(st.text() | st.integers() | st.booleans() | st.none(), st.lists))
-)
+@given(arguments=st.dictionaries(st.text(), JSON, max_size=6))
 @pytest.mark.parametrize("format_", [ToolFormat.REACT, ToolFormat.XML])
 def test_what_a_handler_writes_into_the_history_it_can_read(format_: ToolFormat, arguments: dict[str, Any]) -> None:
     handler = handler_for(format_)
