@@ -1,9 +1,9 @@
-"""A scripted model on loopback that answers OpenAI's chat completions at once, in a process of its own.
+"""A scripted model on loopback with OpenAI's Chat Completions API, in a process of its own. It responds at once.
 
-The address says what it answers: ``/ROUNDS/CALLS/CHUNKS/v1``. In each of the first ROUNDS rounds of a conversation it
-calls CALLS of the offered tools, after that it answers with CHUNKS words, in as many chunks where a stream is wanted.
-It remembers nothing: the round is the number of the assistant's messages in the request. Plain asyncio, HTTP/1.1 with
-keep-alive; one write a chunk, as inference servers do it.
+The address decides what it responds: ``/ROUNDS/CALLS/CHUNKS/v1``. In each of the first ROUNDS rounds of a conversation
+it calls CALLS of the offered tools, after that it replies with CHUNKS words, in as many chunks if it is streamed. It
+has no state: the round is the number of the assistant's messages in the request. Plain asyncio, HTTP/1.1 with
+keep-alive; a write for each chunk, as inference servers do it.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _USAGE = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
 
 
 def answer_of(chunks: int) -> str:
-    """Give the text the model ends with."""
+    """Return the last text of the model."""
     return " ".join(_words(chunks))
 
 
 class Endpoint:
-    """The model's process as the benchmark sees it."""
+    """The process of the model, from the benchmark's side."""
 
     def __enter__(self) -> Self:
         command = [sys.executable, "-I", "-S", __file__]
@@ -42,11 +42,11 @@ class Endpoint:
         self._process.communicate(timeout=10)
 
     def url(self, rounds: int, calls: int = 1, chunks: int = 20) -> str:
-        """Give the ``base_url`` of a script."""
+        """Return the ``base_url`` of a script."""
         return f"http://127.0.0.1:{self._port}/{rounds}/{calls}/{chunks}/v1"
 
     def requests(self) -> int:
-        """Give how many requests it has answered until now."""
+        """Return the number of requests it has responded to."""
         assert self._process.stdin is not None
         print("count", file=self._process.stdin, flush=True)
         return int(self._line())
@@ -57,7 +57,7 @@ class Endpoint:
 
 
 class _Model(asyncio.Protocol):
-    """One connection."""
+    """A connection to the model."""
 
     answered = 0
 
@@ -88,11 +88,11 @@ class _Model(asyncio.Protocol):
             case [rounds, calls, chunks, "v1", "chat", "completions"]:
                 _Model.answered += 1
                 request = json.loads(body)
-                said = _reply(request, int(rounds), int(calls), int(chunks))
+                reply = _reply(request, int(rounds), int(calls), int(chunks))
                 if request.get("stream"):
-                    self._stream(request, *said)
+                    self._stream(request, *reply)
                 else:
-                    self._whole(*said)
+                    self._whole(*reply)
             case _:
                 self._transport.write(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")
 
@@ -149,9 +149,9 @@ def _events(deltas: list[dict[str, Any]], finish: str, *, with_usage: bool) -> l
     choices: list[dict[str, Any]] = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
     choices.append({"index": 0, "delta": {}, "finish_reason": finish})
     head = _HEAD | {"object": "chat.completion.chunk"}
-    said = [_json(head | {"choices": [choice]}) for choice in choices]
-    said += [_json(head | {"choices": [], "usage": _USAGE})] if with_usage else []
-    events = [b"data: " + data + b"\n\n" for data in (*said, b"[DONE]")]
+    data = [_json(head | {"choices": [choice]}) for choice in choices]
+    data += [_json(head | {"choices": [], "usage": _USAGE})] if with_usage else []
+    events = [b"data: " + line + b"\n\n" for line in (*data, b"[DONE]")]
     return [*(b"%x\r\n%b\r\n" % (len(event), event) for event in events), b"0\r\n\r\n"]
 
 

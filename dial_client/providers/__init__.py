@@ -1,6 +1,6 @@
-"""Who is asked: one module per wire, each a `Provider`; `open_provider` finds the one a model's name means.
+"""Providers of models: a module for each API. `open_provider` returns the provider for a model's name.
 
-Keys stay at home. A key from the environment goes to the address it is for and to no other: ``OPENAI_API_KEY`` to
+A key from the environment is sent to the address it is for and to no other: ``OPENAI_API_KEY`` to
 ``OPENAI_BASE_URL``, where that is set, and to OpenAI's own hosts; ``ANTHROPIC_API_KEY`` (else ``ANTHROPIC_AUTH_TOKEN``)
 and ``DIAL_API_KEY`` likewise. An address given in another way (``--base-url``, ``base_url`` of a profile) gets the
 ``api_key`` of the profile, or none: a placeholder is sent where there is no key. ``OPENAI_ORG_ID``,
@@ -40,19 +40,19 @@ _NO_MODELS: Mapping[str, ModelSettings] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class _Vendor:
-    """Where a prefix leads to, and which variables speak of it."""
+    """The API and the address of a prefix, and the environment variables for them."""
 
     wire: Wire
     url: str
-    """Its usual address; empty where there is none."""
+    """The usual address; empty if there is none."""
     url_variable: str
     key_variables: tuple[str, ...] = ()
     preset: Preset | None = None
-    """None for what is known of the address's host."""
+    """None for the preset of the address's host."""
 
     @property
     def is_dial(self) -> bool:
-        """Whether a DIAL core is meant, which has all three wires."""
+        """True for a DIAL core, which has all three APIs."""
         return self.preset is PRESETS["dial"]
 
 
@@ -76,18 +76,18 @@ def open_provider(
     environ: Mapping[str, str] | None = None,
     on_progress: OnProgress | None = None,
 ) -> Provider:
-    """Give the provider a model's name means. Nothing is connected or imported for it yet.
+    """Return the provider for a model's name. Nothing is connected yet.
 
     Args:
         model: a key of `models`, ``openai:ID``, ``anthropic:ID``, ``chat:ID``, ``ollama:ID``, ``dial:ID``, ``local``,
-            ``local:PATH.gguf``, ``local:hf:REPO[/FILE]``, or ``scripted:FILE``. No ID is held against a list.
+            ``local:PATH.gguf``, ``local:hf:REPO[/FILE]``, or ``scripted:FILE``. Any ID is accepted.
         models: the profiles of the configuration.
-        base_url: the address, in place of the one the name leads to.
+        base_url: the address, in place of that of the name.
         environ: variables in place of those of this process.
         on_progress: called while the weights of an embedded model are fetched.
 
     Raises:
-        ConfigError: there is no such name, or something it needs is missing or wrong.
+        ConfigError: there is no such model, or its address or key is missing or wrong.
     """
     environ = os.environ if environ is None else environ
     address = normalize_url(base_url, "the base URL") if base_url else None
@@ -122,11 +122,12 @@ def _from_settings(settings: ModelSettings, address: str | None, environ: Mappin
 
 
 def _vendor_of(settings: ModelSettings, where: str) -> _Vendor:
-    """Give where a profile leads to: as its preset says, else as its wire does."""
+    """Return the vendor of a profile: that of its preset, or else that of its API."""
     if settings.preset is None:
         return _WIRES[Wire(settings.wire or Wire.CHAT)]
     preset = find_preset(settings.preset, where)
-    known = next((one for one in _PREFIXES.values() if (one.preset or preset_of_url(one.url)) is preset), None)
+    vendors = (vendor for vendor in _PREFIXES.values() if (vendor.preset or preset_of_url(vendor.url)) is preset)
+    known = next(vendors, None)
     vendor = known or _Vendor(preset.wire, preset.url, "")
     return vendor if vendor.is_dial else replace(vendor, wire=Wire(settings.wire or vendor.wire), preset=preset)
 
@@ -170,13 +171,13 @@ def _build_endpoint(
     environ: Mapping[str, str],
     settings: ModelSettings | None = None,
 ) -> tuple[Endpoint, EndpointProfile]:
-    """Give the address with all that goes to it, and what is known of it; `where` is what an error names."""
+    """Return the endpoint with its headers, and its profile; `where` is the setting that an error names."""
     home = _default_url(vendor, environ)
     url = address or home
     if not url:
         named_by = f"set {vendor.url_variable}, or " if vendor.url_variable else ""
         raise ConfigError(f"{where} has no address", hint=f"{named_by}give a base URL")
-    profile = (vendor.preset or preset_of_url(url)).on(vendor.wire)
+    profile = (vendor.preset or preset_of_url(url)).profile_for(vendor.wire)
     profile = apply_quirks(profile, settings.quirks, where) if settings is not None else profile
     key, hint = _find_key(vendor, where, url, home, environ, settings)
     sent = f"Bearer {key or NO_KEY}" if profile.key_header.lower() == "authorization" else key or NO_KEY
@@ -191,11 +192,11 @@ def _build_endpoint(
 
 
 def _default_url(vendor: _Vendor, environ: Mapping[str, str]) -> str:
-    """Give the address that the environment names, else the vendor's own."""
-    said = environ.get(vendor.url_variable, "").strip()
-    if not said:
+    """Return the address in the environment, or else the vendor's own."""
+    url = environ.get(vendor.url_variable, "").strip()
+    if not url:
         return vendor.url
-    return parse_ollama_host(said) if _is_ollama(vendor) else normalize_url(said, vendor.url_variable)
+    return parse_ollama_host(url) if _is_ollama(vendor) else normalize_url(url, vendor.url_variable)
 
 
 def _is_ollama(vendor: _Vendor) -> bool:
@@ -210,7 +211,7 @@ def _find_key(
     environ: Mapping[str, str],
     settings: ModelSettings | None,
 ) -> tuple[str, str]:
-    """Give the key that may go to an address, and what to do when it is refused."""
+    """Return the key for an address, and what the user can do when it is refused."""
     if settings is not None and settings.api_key:
         return normalize_key(settings.api_key, f"{where}.api_key"), f"is {where}.api_key right?"
     variables = vendor.key_variables
@@ -231,22 +232,20 @@ def _key_hint(vendor: _Vendor) -> str:
 
 
 def _is_vendor_host(vendor: _Vendor, url: str) -> bool:
-    """Whether an address is the vendor's own, or one of its regions'."""
-    own, other = urlsplit(vendor.url), urlsplit(url)
-    if not vendor.key_variables or not own.hostname or not other.hostname:
+    """Return True if an address is the vendor's own, or that of one of its regions."""
+    own, parts = urlsplit(vendor.url), urlsplit(url)
+    if not vendor.key_variables or not own.hostname or not parts.hostname:
         return False
-    same_host = other.hostname == own.hostname or other.hostname.endswith(f".{own.hostname}")
-    return same_host and (other.scheme, other.port) == (own.scheme, own.port)
+    is_same_host = parts.hostname == own.hostname or parts.hostname.endswith(f".{own.hostname}")
+    return is_same_host and (parts.scheme, parts.port) == (own.scheme, own.port)
 
 
 def _environment_headers(vendor: _Vendor, environ: Mapping[str, str]) -> dict[str, str]:
-    """Give the headers the environment asks for, for the vendor's own hosts."""
+    """Return the headers that the environment sets for the vendor's own hosts."""
     if vendor.url == _ANTHROPIC.url:
         return _parse_custom_headers(environ.get("ANTHROPIC_CUSTOM_HEADERS", ""))
-    find_preset = {"openai-organization": "OPENAI_ORG_ID", "openai-project": "OPENAI_PROJECT_ID"}
-    headers = {
-        header: value for header, variable in find_preset.items() if (value := environ.get(variable, "").strip())
-    }
+    variables = {"openai-organization": "OPENAI_ORG_ID", "openai-project": "OPENAI_PROJECT_ID"}
+    headers = {header: value for header, variable in variables.items() if (value := environ.get(variable, "").strip())}
     return headers | _parse_custom_headers(environ.get("OPENAI_CUSTOM_HEADERS", ""))
 
 
@@ -260,13 +259,13 @@ def _unknown_model(model: str, models: Mapping[str, ModelSettings]) -> ConfigErr
     vendors = {"claude": "anthropic", "gpt": "openai"}
     vendor = next((vendors[start] for start in vendors if model.startswith(start)), None)
     names = [*_PREFIXES, "local", "scripted", *models]
-    near = difflib.get_close_matches(prefix, names, n=1)
+    similar = difflib.get_close_matches(prefix, names, n=1)
     if vendor and not colon:
         hint = f"did you mean {vendor}:{model}?"
-    elif near and (near[0] in models or near[0] == "local"):
-        hint = f"did you mean {near[0]}?"
-    elif near:
-        hint = f"did you mean {near[0]}:{rest or 'ID'}?"
+    elif similar and (similar[0] in models or similar[0] == "local"):
+        hint = f"did you mean {similar[0]}?"
+    elif similar:
+        hint = f"did you mean {similar[0]}:{rest or 'ID'}?"
     else:
         hint = (
             "expected openai:ID, anthropic:ID, chat:ID, ollama:ID, dial:ID, local, scripted:FILE, or a profile's name"

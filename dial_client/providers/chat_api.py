@@ -1,7 +1,7 @@
-"""Chat Completions: OpenAI's older wire, and everybody else's.
+"""The Chat Completions API: OpenAI's older API, which most other endpoints have too.
 
-The shape of requests and answers: https://platform.openai.com/docs/api-reference/chat. What endpoints make of it is
-another matter: see `chat_reply`.
+Requests and responses: https://platform.openai.com/docs/api-reference/chat. `chat_stream` has the deviations of other
+endpoints.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SHORT_ID = r"[a-zA-Z0-9]{9}"
 
 
 class ChatProvider(HttpProvider):
-    """Asks an endpoint that speaks OpenAI's chat completions."""
+    """A provider for endpoints with the Chat Completions API."""
 
     wire = "chat"
 
@@ -50,8 +50,8 @@ class ChatProvider(HttpProvider):
     def generate_recorded(self, request: ModelRequest, bodies: list[RawBody] | None) -> AsyncGenerator[Delta, None]:
         """Do as `generate`, and append the body of every response to `bodies`."""
         deltas = super().generate_recorded(request, bodies)
-        is_object = request.schema is not None and self._adaptation.profile.constrain == "response_format"
-        return _json_to_lines(deltas) if is_object else deltas
+        is_json = request.schema is not None and self._adaptation.profile.constrain == "response_format"
+        return _json_to_lines(deltas) if is_json else deltas
 
     def _request_fields(self, request: ModelRequest, notes: list[str], *, has_tools: bool) -> dict[str, Any]:
         profile = self._adaptation.profile
@@ -68,15 +68,15 @@ class ChatProvider(HttpProvider):
             fields["parallel_tool_calls"] = profile.parallel == "send_true"
         if request.stop:
             fields["stop"] = list(request.stop)
-        if form := _constraint(request, profile):
-            fields[profile.constrain] = form
+        if constraint := _constraint(request, profile):
+            fields[profile.constrain] = constraint
         if profile.max_tokens_field and (limit := self._max_reply_tokens(request)):
             fields[profile.max_tokens_field] = limit
         return fields | self._sampling_fields()
 
 
 def _constraint(request: ModelRequest, profile: EndpointProfile) -> Any:
-    """Give what holds the reply to its form, as the endpoint takes it; None where nothing does."""
+    """Return the value of the field that constrains the reply; None if nothing does."""
     match profile.constrain:
         case "grammar":
             return request.grammar or None
@@ -89,7 +89,7 @@ def _constraint(request: ModelRequest, profile: EndpointProfile) -> Any:
 
 
 async def _json_to_lines(deltas: AsyncGenerator[Delta, None]) -> AsyncGenerator[Delta, None]:
-    """Give a reply whose text is an object with its lines instead."""
+    """Yield the deltas of a reply whose text is a JSON object, with labelled lines in place of the object."""
     lines = JsonToLines()
     async with aclosing(deltas):
         async for delta in deltas:
@@ -102,13 +102,13 @@ async def _json_to_lines(deltas: AsyncGenerator[Delta, None]) -> AsyncGenerator[
 def to_wire(
     messages: Sequence[Message], provider_name: str, profile: EndpointProfile = CHAT, notes: list[str] | None = None
 ) -> list[dict[str, Any]]:
-    """Give the conversation as ``messages``: valid whatever it is.
+    """Return the conversation as ``messages``, valid for any conversation.
 
     Args:
         messages: any messages but system messages.
-        provider_name: whose echoes go back.
-        profile: what the endpoint takes.
-        notes: is told what the model is not shown.
+        provider_name: the provider whose echoes are sent.
+        profile: decides what the endpoint takes.
+        notes: gets what the model is not shown.
     """
     ids = _SHORT_ID if profile.short_ids else _ANY_ID
     steps = normalize(messages, provider_name, ids, profile, notes, in_results=profile.user_after_tool)
@@ -119,8 +119,8 @@ def to_wire(
             continue
         _add_assistant(wire, _assistant(step, profile))
         wire.extend(_tool_messages(step, profile))
-        if shown := _result_media(step):
-            _add_user(wire, shown, profile)
+        if media := _result_media(step):
+            _add_user(wire, media, profile)
     return wire
 
 
@@ -146,7 +146,8 @@ def _assistant(step: AssistantStep, profile: EndpointProfile) -> dict[str, Any]:
     if step.calls:
         extras = _echo_part(step, "calls") if profile.echo_call_extra else {}
         message["tool_calls"] = [
-            _call(call, extras.get(asked_as)) for call, asked_as in zip(step.calls, step.asked_as, strict=True)
+            _call(call, extras.get(original_id))
+            for call, original_id in zip(step.calls, step.original_ids, strict=True)
         ]
         if profile.unsigned_call and not extras:
             message["tool_calls"][0] = dict(profile.unsigned_call) | message["tool_calls"][0]
@@ -175,25 +176,25 @@ def _tool_messages(step: AssistantStep, profile: EndpointProfile) -> list[dict[s
 
 
 def _tool_content(result: Result, profile: EndpointProfile) -> str | list[dict[str, Any]]:
-    """Give what a tool message can hold, which is text: what else there is, is shown right behind the results."""
-    images = sum(isinstance(part, ImagePart) for part in result.shown)
-    documents = len(result.shown) - images
+    """Return the content of a tool message, which is text only: images and documents follow the results."""
+    images = sum(isinstance(part, ImagePart) for part in result.media)
+    documents = len(result.media) - images
     counted = [f"{number} {kind}(s)" for number, kind in ((images, "image"), (documents, "document")) if number]
     text = result.text(f"[{', '.join(counted)}: shown below]") if counted else result.text()
     return [{"type": "text", "text": text}] if profile.tool_content == "parts" else text
 
 
 def _result_media(step: AssistantStep) -> list[dict[str, Any]]:
-    shown: list[dict[str, Any]] = []
+    media: list[dict[str, Any]] = []
     for call, result in zip(step.calls, step.results, strict=True):
-        if result.shown:
-            shown.append({"type": "text", "text": f"[the result of {call.name}:]"})
-            shown.extend(_part(part) for part in result.shown)
-    return shown
+        if result.media:
+            media.append({"type": "text", "text": f"[the result of {call.name}:]"})
+            media.extend(_part(part) for part in result.media)
+    return media
 
 
 def _add_user(wire: list[dict[str, Any]], content: str | list[dict[str, Any]], profile: EndpointProfile) -> None:
-    """Add what a person says; to the message before, if that is theirs too: many templates want turns to alternate."""
+    """Append a user message, or join it with a user message before it: many chat templates demand alternating turns."""
     if wire and wire[-1]["role"] == "tool" and not profile.user_after_tool:
         wire.append({"role": "assistant", "content": NO_ANSWER})
     if wire and wire[-1]["role"] == "user":
@@ -211,8 +212,8 @@ def _add_assistant(wire: list[dict[str, Any]], message: dict[str, Any]) -> None:
         wire.append(message)
 
 
-def _join_contents(one: Any, other: Any) -> Any:
-    if isinstance(one, str) and isinstance(other, str):
-        return f"{one}\n\n{other}"
-    lists = ([{"type": "text", "text": said}] if isinstance(said, str) else said for said in (one, other))
-    return [part for said in lists for part in said]
+def _join_contents(first: Any, second: Any) -> Any:
+    if isinstance(first, str) and isinstance(second, str):
+        return f"{first}\n\n{second}"
+    contents = ([{"type": "text", "text": text}] if isinstance(text, str) else text for text in (first, second))
+    return [part for content in contents for part in content]

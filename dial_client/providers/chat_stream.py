@@ -1,9 +1,10 @@
-"""Reads a reply of chat completions, from whoever sent it.
+"""The parser of replies of the Chat Completions API, from any endpoint.
 
-What servers do with streamed calls: leave out the index, or say 0 for all; start counting at 1; leave out ids, give
-them late, or give all calls the same one; repeat id and name in every piece, or split the name; send the arguments as
-an object, or not at all; send every call whole in one piece, or pieces of several in turn; send no choices, or null;
-send one JSON text in place of a stream; end without a word. None of this may mix up two calls or lose one.
+What endpoints do with streamed calls: leave out the index, or send 0 for all calls; start counting at 1; leave out ids,
+send them late, or send the same id with all calls; repeat id and name in every piece, or split the name; send the
+arguments as an object, or not at all; send every call whole in one piece, or pieces of several calls in turn; send no
+choices, or null; send one JSON text in place of a stream; end without a finish reason. None of this may mix up two
+calls or lose one.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _CALL_FIELDS = frozenset({"index", "id", "type", "function"})
 
 @dataclass(slots=True)
 class _PartialCall:
-    """One call, as far as it has come."""
+    """A tool call, as far as it has come."""
 
     index: Any
     id: str = ""
@@ -73,13 +74,13 @@ class _PartialCall:
 
 
 class CallAssembler:
-    """Puts calls together from the pieces they come in."""
+    """Assembles tool calls from the pieces they come in."""
 
     def __init__(self) -> None:
-        self._slots: list[_PartialCall] = []
+        self._calls: list[_PartialCall] = []
 
     def add(self, piece: Any) -> None:
-        """Take an item of ``tool_calls``."""
+        """Add an item of ``tool_calls``."""
         if not isinstance(piece, Mapping):
             return
         function = piece.get("function")
@@ -92,44 +93,46 @@ class CallAssembler:
         if not (call_id or name or arguments or extra):
             return
         index = piece.get("index")
-        slot = self._find(index if isinstance(index, int | str) else None, call_id, name, arguments)
-        slot.add(call_id, name, arguments)
-        slot.extra |= extra
+        call = self._find(index if isinstance(index, int | str) else None, call_id, name, arguments)
+        call.add(call_id, name, arguments)
+        call.extra |= extra
 
     def calls(self) -> list[tuple[ToolCallRequest, dict[str, Any]]]:
-        """Give the calls, each with an id of its own, and with what the endpoint added to it."""
-        slots = self._slots
-        if all(isinstance(slot.index, int) for slot in slots):
-            slots = sorted(slots, key=lambda slot: int(slot.index))
-        read = [parse_call(slot.id, slot.name.strip(), "".join(slot.arguments)) for slot in slots]
-        return list(zip(make_ids_unique(read), (slot.extra for slot in slots), strict=True))
+        """Return the calls with different ids, each with the further fields that the endpoint sent."""
+        calls = self._calls
+        if all(isinstance(call.index, int) for call in calls):
+            calls = sorted(calls, key=lambda call: int(call.index))
+        parsed = [parse_call(call.id, call.name.strip(), "".join(call.arguments)) for call in calls]
+        return list(zip(make_ids_unique(parsed), (call.extra for call in calls), strict=True))
 
     def __len__(self) -> int:
-        return len(self._slots)
+        return len(self._calls)
 
     def _find(self, index: Any, call_id: str, name: str, arguments: str) -> _PartialCall:
-        near = [slot for slot in self._slots if index is None or slot.index == index]
-        slot = next((slot for slot in near if call_id and slot.id == call_id), near[-1] if near else None)
-        if slot is None or _is_another(slot, call_id, name, arguments, counted=index is not None):
-            slot = _PartialCall(index)
-            self._slots.append(slot)
-        return slot
+        candidates = [call for call in self._calls if index is None or call.index == index]
+        call = next(
+            (call for call in candidates if call_id and call.id == call_id), candidates[-1] if candidates else None
+        )
+        if call is None or _begins_new_call(call, call_id, name, arguments, has_index=index is not None):
+            call = _PartialCall(index)
+            self._calls.append(call)
+        return call
 
 
-def _is_another(slot: _PartialCall, call_id: str, name: str, arguments: str, *, counted: bool) -> bool:
-    """Whether a piece begins a new call, although its index (or the want of one) points at this one."""
-    if call_id and slot.id and call_id != slot.id:
+def _begins_new_call(call: _PartialCall, call_id: str, name: str, arguments: str, *, has_index: bool) -> bool:
+    """Return True if a piece begins a new call, although its index, or the lack of one, points at this call."""
+    if call_id and call.id and call_id != call.id:
         return True
-    if not name or not slot.name:
+    if not name or not call.name:
         return False
-    if name == slot.name:
-        return bool(arguments.strip()) and slot.is_whole() and not slot.is_repeated(call_id, arguments)
-    may_be_split = counted or (call_id != "" and call_id == slot.id)
-    return bool(slot.arguments) or not may_be_split
+    if name == call.name:
+        return bool(arguments.strip()) and call.is_whole() and not call.is_repeated(call_id, arguments)
+    may_be_split = has_index or (call_id != "" and call_id == call.id)
+    return bool(call.arguments) or not may_be_split
 
 
 class ChatStreamParser:
-    """A `Reply` of chat completions."""
+    """The `StreamParser` of the Chat Completions API."""
 
     def __init__(self, profile: EndpointProfile) -> None:
         self.ended = False
@@ -140,22 +143,22 @@ class ChatStreamParser:
         self._refused = False
         self._usage = Usage()
         self._notes: list[str] = []
-        self._begun = False
+        self._has_output = False
         self._reasoning: dict[str, list[str]] = {}
         self._details: list[Any] = []
         self._message: dict[str, Any] = {}
 
     @property
     def has_calls(self) -> bool:
-        """Whether at least one call has begun."""
+        """True if at least one tool call has begun."""
         return len(self._assembler) > 0
 
     def feed(self, value: Any) -> Sequence[Delta]:
-        """Take a ``chat.completion.chunk``, or a whole ``chat.completion``."""
+        """Parse a ``chat.completion.chunk``, or a whole ``chat.completion``."""
         try:
             chunk = require_object(value)
-        except StreamedError as told:
-            if not self._may_be_asked_again(told.value):
+        except StreamedError as report:
+            if not self._may_be_retried(report.value):
                 raise
             self.paused = True
             return ()
@@ -179,50 +182,50 @@ class ChatStreamParser:
         return self._delta(delta) if delta and isinstance(delta, dict) else ()
 
     def finish(self, notes: Sequence[str]) -> Sequence[Delta]:
-        """Give the calls, if the reply is whole, and the `Completion`."""
-        finish, said = self._outcome(), [*notes, *self._notes]
+        """Return the tool calls of a complete reply, and the `Completion`."""
+        finish, notes = self._finish_reason(), [*notes, *self._notes]
         if finish is FinishReason.CUT and self._finish:
-            said.append(f"the endpoint stopped with {self._finish[:40]!r}")
+            notes.append(f"the endpoint stopped with {self._finish[:40]!r}")
         if finish is not FinishReason.STOP:
             if self.has_calls:
-                said.append("the reply is not whole: its tool calls are not run")
-            return [Completion(finish, self._usage, notes=tuple(said))]
-        found = self._assembler.calls()
-        extras = {call.id: extra for call, extra in found if extra}
+                notes.append("the reply is not whole: its tool calls are not run")
+            return [Completion(finish, self._usage, notes=tuple(notes))]
+        calls = self._assembler.calls()
+        extras = {call.id: extra for call, extra in calls if extra}
         reasoning: dict[str, Any] = {name: "".join(text) for name, text in self._reasoning.items()}
         if self._details:
             reasoning["reasoning_details"] = self._details
         parts = {"reasoning": reasoning, "message": self._message, "calls": extras}
         echo = {name: value for name, value in parts.items() if value}
-        finish = FinishReason.TOOL_CALLS if found else finish
-        return [*(CallChunk(call) for call, _ in found), Completion(finish, self._usage, echo or None, tuple(said))]
+        finish = FinishReason.TOOL_CALLS if calls else finish
+        return [*(CallChunk(call) for call, _ in calls), Completion(finish, self._usage, echo or None, tuple(notes))]
 
-    def _outcome(self) -> FinishReason:
+    def _finish_reason(self) -> FinishReason:
         if self._refused:
             return FinishReason.REFUSED
         if self._finish is None:
             return FinishReason.STOP if self.ended else FinishReason.CUT
         return _FINISHES.get(self._finish, FinishReason.CUT)
 
-    def _may_be_asked_again(self, told: Any) -> bool:
-        """Whether it failed for a call the endpoint could not read itself (Groq), before anything was said."""
-        error = told.get("error") if isinstance(told, dict) else None
+    def _may_be_retried(self, report: Any) -> bool:
+        """Return True if the endpoint could not parse its model's tool call (Groq), and nothing was streamed yet."""
+        error = report.get("error") if isinstance(report, dict) else None
         failed = isinstance(error, dict) and error.get("code") == CALL_UNREADABLE
-        if not failed or self._begun or RETRY_NOTE in self._notes:
+        if not failed or self._has_output or RETRY_NOTE in self._notes:
             return False
         self._notes.append(RETRY_NOTE)
         return True
 
     def _delta(self, delta: Mapping[str, Any]) -> list[Delta]:
         deltas = self._deltas(delta)
-        self._begun = self._begun or bool(deltas) or self.has_calls
+        self._has_output = self._has_output or bool(deltas) or self.has_calls
         return deltas
 
     def _deltas(self, delta: Mapping[str, Any]) -> list[Delta]:
         deltas: list[Delta] = []
         content = delta.get("content")
         if len(delta) > 1 or content is None:
-            deltas.extend(self._beside_text(delta))
+            deltas.extend(self._non_text_deltas(delta))
         if isinstance(content, str):
             if content:
                 deltas.append(TextChunk(content))
@@ -230,7 +233,7 @@ class ChatStreamParser:
             deltas.extend(_parse_parts(content))
         return deltas
 
-    def _beside_text(self, delta: Mapping[str, Any]) -> list[Delta]:
+    def _non_text_deltas(self, delta: Mapping[str, Any]) -> list[Delta]:
         deltas: list[Delta] = []
         for name in self._reasoning_in:
             if isinstance(text := delta.get(name), str):
@@ -240,11 +243,11 @@ class ChatStreamParser:
         if isinstance(refusal := delta.get("refusal"), str) and refusal:
             self._refused = True
             deltas.append(TextChunk(refusal))
-        self._rest(delta)
+        self._parse_rare_fields(delta)
         return deltas
 
-    def _rest(self, delta: Mapping[str, Any]) -> None:
-        """Take what is seldom there: calls, and what has to go back as it came."""
+    def _parse_rare_fields(self, delta: Mapping[str, Any]) -> None:
+        """Parse the rarer fields: tool calls, and fields that have to be sent back as they came."""
         if calls := delta.get("tool_calls"):
             for piece in calls if isinstance(calls, list) else [calls]:
                 self._assembler.add(piece)
@@ -256,18 +259,18 @@ class ChatStreamParser:
             if custom.get("state"):
                 self._message["custom_content"] = {"state": custom["state"]}
             attached = custom.get("attachments")
-            for one in attached if isinstance(attached, list) else ():
-                self._attached(one)
+            for attachment in attached if isinstance(attached, list) else ():
+                self._note_attachment(attachment)
 
-    def _attached(self, attachment: Any) -> None:
-        """Say that a DIAL deployment attached something, which no text shows."""
+    def _note_attachment(self, attachment: Any) -> None:
+        """Add a note on an attachment of a DIAL deployment, which no text shows."""
         if isinstance(attachment, dict) and len(self._notes) < _MAX_ATTACHMENTS:
-            said = [_text(attachment.get(key))[:200] for key in ("title", "type", "url")]
-            self._notes.append(f"the deployment attached: {', '.join(part for part in said if part)}")
+            labels = [_text(attachment.get(key))[:200] for key in ("title", "type", "url")]
+            self._notes.append(f"the deployment attached: {', '.join(label for label in labels if label)}")
 
 
 def merge_reasoning_details(known: list[Any], more: Sequence[Any]) -> None:
-    """Put OpenRouter's ``reasoning_details`` together: pieces of one detail have its index and type."""
+    """Append OpenRouter's ``reasoning_details``; pieces with the same index and type are joined."""
     for detail in more:
         last = known[-1] if known else None
         if (
@@ -286,7 +289,7 @@ def merge_reasoning_details(known: list[Any], more: Sequence[Any]) -> None:
 
 
 def _parse_parts(content: Any) -> list[Delta]:
-    """Read content that is a list of parts (Mistral), some of which are reasoning."""
+    """Return the deltas of content that is a list of parts (Mistral), some of which are reasoning."""
     deltas: list[Delta] = []
     for part in content if isinstance(content, list) else [content]:
         if isinstance(part, str):

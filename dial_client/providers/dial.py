@@ -1,8 +1,8 @@
-"""DIAL core: one address, many deployments, each behind the wire it speaks best.
+"""DIAL core: one address with many deployments, each asked through the API it supports best.
 
-What a deployment is, its core says itself: ``GET /openai/deployments/{id}`` tells which interfaces it has and which
-parameters it takes (https://github.com/epam/ai-dial-core, docs/dynamic-settings/models.md). That is asked once. A core
-that does not say is asked in chat completions, which every deployment has had from the beginning.
+The core describes its deployments: ``GET /openai/deployments/{id}`` has their interfaces and parameters
+(https://github.com/epam/ai-dial-core, docs/dynamic-settings/models.md). It is requested once. A deployment without a
+description is asked through chat completions, which every deployment has.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from dial_client.settings.config_types import Wire
 log = get_logger(__name__)
 
 _DESCRIPTION_TIMEOUT = 5.0
-"""Seconds a core has to say what a deployment is."""
+"""Seconds for the description of a deployment."""
 
 
 class DialProvider:
-    """Asks a deployment of a DIAL core.
+    """A provider for a deployment of a DIAL core.
 
     Args:
         model: the deployment's id; may have slashes (``applications/…``).
         endpoint: the core.
-        profile: what is known of it; its `EndpointProfile.api_version` is that of chat completions.
-        wire: the only wire to use; None for the one the deployment speaks best.
-        fixed: flags of the profile that hold whatever the deployment says of itself.
-        temperature: sent where the deployment takes it.
-        max_tokens: tokens of a reply where a request does not say.
+        profile: its flags; `EndpointProfile.api_version` is that of chat completions.
+        wire: the only API to use; None for the best one that the deployment supports.
+        fixed: flags of the profile that the description of the deployment does not change.
+        temperature: sent if the deployment takes it.
+        max_tokens: tokens of a reply if the request does not limit them.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class DialProvider:
         self._max_tokens = max_tokens
         self._features: Mapping[str, Any] = {}
         self._inner: HttpProvider | None = None
-        self._choosing = anyio.Lock()
+        self._opening = anyio.Lock()
 
     @property
     def info(self) -> ModelInfo:
@@ -89,8 +89,8 @@ class DialProvider:
         return self._profile.parser_flags()
 
     async def prepare(self) -> None:
-        """Ask the core what the deployment is, and make the HTTP client for it."""
-        await (await self._chosen()).prepare()
+        """Request the description of the deployment, and open the HTTP client for it."""
+        await (await self._deployment_provider()).prepare()
 
     async def aclose(self) -> None:
         """Close all connections; may be called twice."""
@@ -98,10 +98,10 @@ class DialProvider:
             await self._inner.aclose()
 
     def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-        """Ask the deployment, and give its reply as it comes, a `Completion` last.
+        """Ask the deployment, and yield its reply as it comes, a `Completion` last.
 
         Raises:
-            ProviderError: as `HttpProvider.generate`; or the deployment says that it has no tools.
+            ProviderError: as `HttpProvider.generate`, or the deployment has no tools by its description.
         """
         return self.generate_recorded(request, None)
 
@@ -109,14 +109,14 @@ class DialProvider:
         self, request: ModelRequest, bodies: list[RawBody] | None
     ) -> AsyncGenerator[Delta, None]:
         """Do as `generate`, and append the body of every response to `bodies`."""
-        inner = await self._chosen()
+        inner = await self._deployment_provider()
         if request.tools and self._features.get("tools") is False and self._profile.tools != "native":
             raise ProviderError(
                 f"{self._endpoint.host} says that {self._model} takes no tools; "
                 'a profile with "tools": "native" offers them all the same',
                 code=TOOLS_UNSUPPORTED,
             )
-        request = replace(request, messages=tuple(self._inwards(message, inner) for message in request.messages))
+        request = replace(request, messages=tuple(self._with_own_echo(message, inner) for message in request.messages))
         if self._features.get("system_prompt") is False:
             request = _with_instructions_in_messages(request)
         async with aclosing(inner.generate_recorded(request, bodies)) as deltas:
@@ -126,30 +126,30 @@ class DialProvider:
                 else:
                     yield delta
 
-    def _inwards(self, message: Message, inner: HttpProvider) -> Message:
-        """Give a message with the echo as its wire gave it; without, where it came over another wire."""
+    def _with_own_echo(self, message: Message, inner: HttpProvider) -> Message:
+        """Return a message with the echo of the API in use; without an echo, if it is that of another API."""
         if message.echo is None or message.echo.provider != self._name:
             return message
-        said = message.echo.data
-        if not isinstance(said, dict) or said.get("wire") != inner.wire:
+        echo = message.echo.data
+        if not isinstance(echo, dict) or echo.get("wire") != inner.wire:
             return message.without_echo()
-        return replace(message, echo=Echo(inner.info.name, said.get("echo")))
+        return replace(message, echo=Echo(inner.info.name, echo.get("echo")))
 
-    async def _chosen(self) -> HttpProvider:
-        async with self._choosing:
+    async def _deployment_provider(self) -> HttpProvider:
+        async with self._opening:
             if self._inner is None:
-                said = await self._described()
-                features = said.get("features")
+                description = await self._fetch_description()
+                features = description.get("features")
                 self._features = features if isinstance(features, dict) else {}
-                self._inner = self._over(self._wire or _choose_wire(said, self._features))
-                log.debug("deployment", model=self._model, wire=self._inner.wire, described=bool(said))
+                self._inner = self._open(self._wire or _choose_wire(description, self._features))
+                log.debug("deployment", model=self._model, wire=self._inner.wire, described=bool(description))
             return self._inner
 
-    async def _described(self) -> dict[str, Any]:
-        """Give what the core says of the deployment; nothing where it does not say: that alone ends no turn."""
-        connection = HttpTransport(replace(self._endpoint, query={}))
+    async def _fetch_description(self) -> dict[str, Any]:
+        """Return the description of the deployment; nothing if there is none, which does not fail the turn."""
+        transport = HttpTransport(replace(self._endpoint, query={}))
         try:
-            said = await connection.get(
+            description = await transport.get(
                 f"/openai/deployments/{quote(self._model, safe='')}", timeout=_DESCRIPTION_TIMEOUT
             )
         except ProviderError as error:
@@ -157,11 +157,11 @@ class DialProvider:
             return {}
         finally:
             with anyio.CancelScope(shield=True):
-                await connection.aclose()
-        return said if isinstance(said, dict) else {}
+                await transport.aclose()
+        return description if isinstance(description, dict) else {}
 
-    def _over(self, wire: Wire) -> HttpProvider:
-        core, profile = self._endpoint, self._with_features(wire)
+    def _open(self, wire: Wire) -> HttpProvider:
+        core, profile = self._endpoint, self._described_profile(wire)
         options: dict[str, Any] = {"temperature": self._temperature, "max_tokens": self._max_tokens}
         if wire is Wire.RESPONSES:
             endpoint = replace(core, base_url=f"{core.base_url}/openai/v1", query={})
@@ -173,40 +173,40 @@ class DialProvider:
             return MessagesProvider(self._model, endpoint, profile, **options)
         return _DeploymentProvider(self._model, core, profile, **options)
 
-    def _with_features(self, wire: Wire) -> EndpointProfile:
-        """Give the profile with what the deployment says of itself, but for the flags that are fixed."""
-        said = self._features
+    def _described_profile(self, wire: Wire) -> EndpointProfile:
+        """Return the profile with the flags of the description, except those that are fixed."""
+        description = self._features
         flags: dict[str, Any] = {}
-        if said.get("temperature") is False or said.get("custom_temperature_supported") is False:
+        if description.get("temperature") is False or description.get("custom_temperature_supported") is False:
             flags["sampling"] = False
-        if said.get("parallel_tool_calls") is False:
+        if description.get("parallel_tool_calls") is False:
             flags["parallel"] = "omit"
         if wire is not Wire.CHAT:
             flags["documents"] = True
         else:
-            if said.get("content_parts") is False:
+            if description.get("content_parts") is False:
                 flags["images"] = False
-            if said.get("max_completion_tokens_supported") is True:
+            if description.get("max_completion_tokens_supported") is True:
                 flags["max_tokens_field"] = "max_completion_tokens"
-            elif said.get("max_tokens_supported") is False:
+            elif description.get("max_tokens_supported") is False:
                 flags["max_tokens_field"] = ""
         return replace(self._profile, **{name: flag for name, flag in flags.items() if name not in self._fixed})
 
 
 class _DeploymentProvider(ChatProvider):
-    """Asks in chat completions, where each deployment has a path of its own, as at Azure."""
+    """A provider for chat completions, where each deployment has a path of its own, as at Azure."""
 
     def _path(self) -> str:
         return f"/openai/deployments/{quote(self._model, safe='')}/chat/completions"
 
 
-def _choose_wire(said: Mapping[str, Any], features: Mapping[str, Any]) -> Wire:
-    """Give the wire that carries most.
+def _choose_wire(description: Mapping[str, Any], features: Mapping[str, Any]) -> Wire:
+    """Return the API that supports most.
 
-    Responses before all: OpenAI's current models have tools beside reasoning there only. Then Messages, where thinking
-    goes back with its signature. A deployment of OpenAI's may have Messages too, through a translator: hence the order.
+    The Responses API comes first: OpenAI's current models have tools with reasoning there only. Then Messages, where
+    thinking is sent back with its signature. OpenAI's deployments may have Messages too, through a translation.
     """
-    interfaces = said.get("interfaces")
+    interfaces = description.get("interfaces")
     interfaces = interfaces if isinstance(interfaces, list) else [interfaces]
     if "openaiResponses" in interfaces or features.get("responses_api") is True:
         return Wire.RESPONSES

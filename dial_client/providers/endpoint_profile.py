@@ -1,4 +1,4 @@
-"""What is different about an endpoint: flags, presets for those that are known, and the user's own word on top."""
+"""How an endpoint deviates from its API, in flags: defaults, presets, and the user's own on top."""
 
 from __future__ import annotations
 
@@ -13,44 +13,44 @@ from dial_client.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class EndpointProfile:
-    """The flags of one endpoint. The defaults suit most endpoints that speak OpenAI's chat completions."""
+    """The flags of an endpoint. The defaults suit most endpoints with OpenAI's Chat Completions API."""
 
     tools: str = ""
-    """``native``: the wire's own tool calls, whatever the endpoint says of itself; ``text``: calls ride as text."""
+    """``native``: the API's own tool calls, whatever the endpoint says of itself; ``text``: tool calls as text."""
     tool_name_re: str = ""
-    """What a tool's name must match as a whole; a tool whose name does not gets another one on the wire."""
+    """A regular expression that tool names must match as a whole; other names are mapped."""
     tool_name_len: int = 64
-    """Characters a tool's name may have; a longer one is cut on the wire."""
+    """The most characters of a tool's name; longer names are mapped."""
     schema_dialect: str = "full"
-    """How much of JSON Schema a tool's parameters may use: ``full``, ``openai`` or ``gemini`` (`dialects`)."""
+    """How much of JSON Schema a tool's parameters may use: ``full``, ``openai`` or ``gemini`` (`schema_dialects`)."""
     key_header: str = "authorization"
-    """Carries the key: ``authorization`` (as ``Bearer KEY``), or another header (as it is)."""
+    """The header with the key: ``authorization`` (as ``Bearer KEY``), or another header (as it is)."""
     api_version: str = ""
-    """The version asked for: in the query of a DIAL endpoint, in a header of Anthropic's."""
+    """The version of the API: in the query of a DIAL endpoint, in a header of Anthropic's."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Further headers of every request."""
     extra_body: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of every request's body."""
     idle_timeout: float = 120.0
-    """Seconds a stream may be silent."""
+    """The longest silence of a stream, in seconds."""
     max_tokens: int | None = None
-    """Tokens of a reply where nobody says otherwise; the Messages API wants a number."""
+    """The most tokens of a reply if no other limit is set; the Messages API demands a number."""
     max_tokens_field: str = "max_tokens"
-    """The field that carries it in chat completions; empty where the endpoint takes none."""
+    """The field for that limit in chat completions; empty if the endpoint takes none."""
     sampling: bool = True
     """The endpoint takes a temperature."""
     stream_usage: bool = True
-    """The endpoint counts tokens in a stream when asked to (``stream_options``)."""
+    """The endpoint reports usage in a stream on request (``stream_options``)."""
     parallel: str = "omit"
-    """``parallel_tool_calls``: ``omit``, ``send_true`` (llama.cpp wants to be told), or ``false``."""
+    """``parallel_tool_calls``: ``omit``, ``send_true`` (llama.cpp needs it), or ``false``."""
     tool_choice: bool = True
-    """The endpoint obeys ``tool_choice``; where it does not, "no call now" is said by offering no tools."""
+    """The endpoint obeys ``tool_choice``; if not, a reply without calls is requested by offering no tools."""
     prompt_cache: bool = False
-    """The endpoint keeps the conversation's beginning when told to (Anthropic's ``cache_control``)."""
+    """The endpoint caches the beginning of the conversation on request (Anthropic's ``cache_control``)."""
     images: bool = True
-    """The model takes images; where it does not, it reads a line that says what there was."""
+    """The model takes images; if not, it reads a description of them."""
     documents: bool = False
-    """The endpoint takes PDF documents; where it does not, the model reads a line that says what there was."""
+    """The endpoint takes PDF documents; if not, the model reads a description of them."""
     user_after_tool: bool = True
     """A user's message may follow a tool's result directly."""
     short_ids: bool = False
@@ -58,22 +58,22 @@ class EndpointProfile:
     tool_search: bool = False
     """The endpoint searches itself among tools that are ``defer_loading`` (Responses and Messages only)."""
     strict: bool = False
-    """The endpoint is to hold calls strictly against their schemas, which are then written as its strict mode wants."""
+    """The endpoint holds calls to their schemas (strict mode), which are written accordingly."""
     tool_content: str = "str"
-    """A tool's result is sent as a ``str`` or as ``parts``."""
+    """The form of a tool's result: ``str`` or ``parts``."""
     constrain: str = "none"
-    """The field that holds a reply to a form: ``none``; of a grammar ``grammar`` (llama.cpp) or ``structured_outputs``
-    (vLLM); of a JSON Schema ``response_format`` (Ollama, and most others)."""
+    """The field that constrains replies: ``none``; to a grammar ``grammar`` (llama.cpp) or ``structured_outputs``
+    (vLLM); to a JSON Schema ``response_format`` (Ollama, and most others)."""
     reasoning_in: tuple[str, ...] = ("reasoning_content", "reasoning")
-    """The fields reasoning may come in."""
+    """The fields that may have the model's reasoning."""
     echo_reasoning: str = "tool_turns"
-    """Which of the model's messages carry their reasoning back: ``none``, ``tool_turns`` or ``always``."""
+    """The model's messages whose reasoning is sent back: ``none``, ``tool_turns`` or ``always``."""
     reasoning_field: str = ""
-    """The field in which a message with calls must carry its reasoning, empty or not (DeepSeek)."""
+    """The field for the reasoning that a message with calls must have, empty or not (DeepSeek)."""
     echo_call_extra: bool = True
-    """What the endpoint adds to a call goes back with it (Gemini's thought signatures)."""
+    """Further fields of a call are sent back (Gemini's thought signatures)."""
     unsigned_call: Mapping[str, Any] = field(default_factory=dict)
-    """What the first call of a message carries that the endpoint did not sign: another model's (Gemini)."""
+    """Fields for the first call of a message that the endpoint did not sign: another model's (Gemini)."""
 
     def parser_flags(self) -> dict[str, Any]:
         """Return the flags that decide how a response is read, if they are not the defaults."""
@@ -102,12 +102,12 @@ MESSAGES = EndpointProfile(api_version="2026-10-21", max_tokens=8_192, documents
 
 
 def apply_quirks(profile: EndpointProfile, quirks: Mapping[str, Any], where: str) -> EndpointProfile:
-    """Give the profile with the user's flags in place of its own.
+    """Return the profile with the user's flags in place of its own.
 
     Args:
-        profile: what is known of the endpoint.
+        profile: the flags that are known of the endpoint.
         quirks: names of `EndpointProfile`'s fields.
-        where: what to name in an error: ``models.NAME``.
+        where: the setting that an error names: ``models.NAME``.
 
     Raises:
         ConfigError: there is no such flag, or it cannot have this value.
@@ -127,10 +127,10 @@ def apply_quirks(profile: EndpointProfile, quirks: Mapping[str, Any], where: str
 
 
 _IGNORED_FLAGS = frozenset({"forced_choice"})
-"""Flags that change nothing, whatever they say: no call is ever forced here."""
+"""Flags without effect: no call is ever forced."""
 
 _MIN_NAME_LENGTH = 16
-"""Characters that a tool's name must be allowed, so that names which are cut still differ."""
+"""The least `tool_name_len`: shorter names could not differ."""
 
 _CHOICES: Mapping[str, tuple[str, ...]] = {
     "tools": ("native", "text"),
@@ -149,7 +149,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
 
 
 def is_valid_flag(name: str, value: Any) -> bool:
-    """Return whether this is a value of that flag."""
+    """Return True if the value is valid for the flag."""
     match name:
         case "max_tokens":
             return isinstance(value, int) and not isinstance(value, bool) and value > 0

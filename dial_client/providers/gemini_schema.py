@@ -1,7 +1,7 @@
-"""The part of JSON Schema that Google's ``Schema`` has: https://ai.google.dev/api/caching#Schema, out of OpenAPI 3.0.
+"""The subset of JSON Schema that Google's ``Schema`` has: https://ai.google.dev/api/caching#Schema, from OpenAPI 3.0.
 
-One type each, with ``nullable`` in place of null; no references; enums of strings only; an object has at least one
-property. A request with anything else is refused whole: "Unknown name …", "should be non-empty for OBJECT type".
+A schema has one type, with ``nullable`` in place of null, and no references; enums are strings; an object has at least
+one property. Any other request is refused: "Unknown name …", "should be non-empty for OBJECT type".
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from dial_client.providers.openai_schema import Schema, SubsetWriter
 
-_FORM = ("type", "properties", "required", "items", "enum")
+_TYPE_KEYWORDS = ("type", "properties", "required", "items", "enum")
 """Keywords that cannot stand beside ``anyOf``."""
 _NULL = {"type": "string", "nullable": True}
 _TYPE_BY_KEYWORD = {
@@ -20,7 +20,7 @@ _TYPE_BY_KEYWORD = {
 
 
 class GeminiSubsetWriter(SubsetWriter):
-    """Writes one tool's parameters for Gemini."""
+    """Writes the parameters of a tool for Gemini."""
 
     known: ClassVar[frozenset[str]] = frozenset(
         {
@@ -33,89 +33,93 @@ class GeminiSubsetWriter(SubsetWriter):
     references: ClassVar[tuple[str, ...]] = ()
 
     def parameters(self) -> tuple[Schema, str]:
-        """Give the parameters, empty where the tool takes none, and in words what is lost at their top."""
-        if self.whole.get("properties"):
+        """Return the parameters, empty for a tool without any, and what is lost at their top in words."""
+        if self.root.get("properties"):
             return super().parameters()
-        others = self.whole.get("additionalProperties")
-        return {}, "It takes arguments, but none that this endpoint can be told of." if others else ""
+        rest = self.root.get("additionalProperties")
+        return {}, "It takes arguments, but none that this endpoint can be told of." if rest else ""
 
-    def opened(self, schema: Schema, above: tuple[str, ...], words: list[str]) -> tuple[Schema, tuple[str, ...]]:
-        """Do so for all references, and say with other words what can be said so."""
-        schema, above = super().opened(schema, above, words)
+    def resolve_reference(
+        self, schema: Schema, ancestors: tuple[str, ...], remarks: list[str]
+    ) -> tuple[Schema, tuple[str, ...]]:
+        """Replace a reference by its target, and ``const`` and exclusive bounds by keywords that Gemini has."""
+        schema, ancestors = super().resolve_reference(schema, ancestors, remarks)
         if "const" in schema:
             schema["enum"] = [schema.pop("const")]
         if schema.get("type") == "integer":
-            for key, other, step in (("exclusiveMinimum", "minimum", 1), ("exclusiveMaximum", "maximum", -1)):
-                if isinstance(schema.get(key), int) and other not in schema:
-                    schema[other] = schema.pop(key) + step
-        return schema, above
+            for key, bound, step in (("exclusiveMinimum", "minimum", 1), ("exclusiveMaximum", "maximum", -1)):
+                if isinstance(schema.get(key), int) and bound not in schema:
+                    schema[bound] = schema.pop(key) + step
+        return schema, ancestors
 
-    def finished(self, said: Schema, lost: Schema, words: list[str]) -> Schema:
-        """Give a schema the one type it must have, and what else must be there."""
-        _list_strings(said, lost)
-        _one_type(said)
-        _one_branch(said)
-        if "anyOf" in said:
-            lost |= {key: said.pop(key) for key in _FORM if key in said}
-            return said
-        if "type" not in said:
-            kind = next((kind for key, kind in _TYPE_BY_KEYWORD.items() if key in said), None)
-            said |= {"type": kind} if kind else self.anything()
-        if said.get("type") == "array":
-            said.setdefault("items", {"type": "string"})
-        if said.get("type") == "object" and not said.get("properties"):
+    def complete(self, written: Schema, lost: Schema, remarks: list[str]) -> Schema:
+        """Return the schema with the one type it must have, and with everything else that Gemini demands."""
+        _keep_string_enum(written, lost)
+        _split_types(written)
+        _simplify_any_of(written)
+        if "anyOf" in written:
+            lost |= {key: written.pop(key) for key in _TYPE_KEYWORDS if key in written}
+            return written
+        if "type" not in written:
+            type_ = next((type_ for key, type_ in _TYPE_BY_KEYWORD.items() if key in written), None)
+            written |= {"type": type_} if type_ else self.any_value()
+        if written.get("type") == "array":
+            written.setdefault("items", {"type": "string"})
+        if written.get("type") == "object" and not written.get("properties"):
             for key in ("properties", "required", "minProperties", "maxProperties"):
-                said.pop(key, None)
-            said["type"] = "string"
-            words.append("A JSON object, written as text.")
-        _require_what_is_there(said)
-        return said
+                written.pop(key, None)
+            written["type"] = "string"
+            remarks.append("A JSON object, written as text.")
+        _clean_required(written)
+        return written
 
-    def anything(self) -> Schema:
-        """Give the schema of any value: one must have a type, or alternatives that do."""
+    def any_value(self) -> Schema:
+        """Return the schema of any value: a schema must have a type, or alternatives that have one."""
         return {"anyOf": [{"type": "string"}, {"type": "number"}, {"type": "boolean"}]}
 
 
-def _list_strings(said: Schema, lost: Schema) -> None:
-    """Keep an enum of strings; values of other types cannot be listed."""
-    if "enum" not in said:
+def _keep_string_enum(written: Schema, lost: Schema) -> None:
+    """Keep an enum of strings; values of other types are lost."""
+    if "enum" not in written:
         return
-    values = said.pop("enum")
+    values = written.pop("enum")
     values = values if isinstance(values, list) else []
     if None in values:
-        said["nullable"] = True
+        written["nullable"] = True
     listed = [value for value in values if value is not None]
     if listed and all(isinstance(value, str) and value for value in listed):
-        said |= {"enum": listed} if "anyOf" in said else {"enum": listed, "type": "string"}
+        written |= {"enum": listed} if "anyOf" in written else {"enum": listed, "type": "string"}
         return
     lost["enum"] = values
-    kinds = {_kind_of(value) for value in listed}
-    if len(kinds) == 1:
-        said.setdefault("type", kinds.pop())
+    types = {_json_type(value) for value in listed}
+    if len(types) == 1:
+        written.setdefault("type", types.pop())
 
 
-def _one_type(said: Schema) -> None:
-    """Say null in a word of its own, and several types as alternatives."""
-    kinds = said.get("type")
-    if kinds == "null":
-        said |= _NULL
-    if not isinstance(kinds, list):
+def _split_types(written: Schema) -> None:
+    """Write null as ``nullable``, and several types as ``anyOf``."""
+    types = written.get("type")
+    if types == "null":
+        written |= _NULL
+    if not isinstance(types, list):
         return
-    del said["type"]
-    if "null" in kinds:
-        said["nullable"] = True
-    others = [kind for kind in kinds if kind != "null"]
-    if len(others) == 1:
-        said["type"] = others[0]
-    elif others and "anyOf" not in said:
+    del written["type"]
+    if "null" in types:
+        written["nullable"] = True
+    rest = [type_ for type_ in types if type_ != "null"]
+    if len(rest) == 1:
+        written["type"] = rest[0]
+    elif rest and "anyOf" not in written:
         beside = {"object": ("properties", "required"), "array": ("items",), "string": ("enum",)}
-        forms = [{"type": kind, **{key: said[key] for key in beside.get(kind, ()) if key in said}} for kind in others]
+        forms = [
+            {"type": type_, **{key: written[key] for key in beside.get(type_, ()) if key in written}} for type_ in rest
+        ]
         for key in ("properties", "required", "items", "enum"):
-            said.pop(key, None)
-        said["anyOf"] = [_with_parts(form) for form in forms]
+            written.pop(key, None)
+        written["anyOf"] = [_complete_branch(form) for form in forms]
 
 
-def _with_parts(form: Schema) -> Schema:
+def _complete_branch(form: Schema) -> Schema:
     if form["type"] == "array":
         form.setdefault("items", {"type": "string"})
     if form["type"] == "object" and not form.get("properties"):
@@ -123,29 +127,29 @@ def _with_parts(form: Schema) -> Schema:
     return form
 
 
-def _one_branch(said: Schema) -> None:
-    """Take null out of the alternatives; the only one that is left needs none."""
-    if "anyOf" not in said:
+def _simplify_any_of(written: Schema) -> None:
+    """Write a null branch of ``anyOf`` as ``nullable``; a single branch that is left replaces ``anyOf``."""
+    if "anyOf" not in written:
         return
-    branches = [branch for branch in said.pop("anyOf") if isinstance(branch, dict)]
-    others = [branch for branch in branches if branch != _NULL]
-    if len(others) < len(branches):
-        said["nullable"] = True
-    if len(others) == 1:
-        said |= {key: value for key, value in others[0].items() if key != "description" or key not in said}
-    elif others:
-        said["anyOf"] = others
+    branches = [branch for branch in written.pop("anyOf") if isinstance(branch, dict)]
+    rest = [branch for branch in branches if branch != _NULL]
+    if len(rest) < len(branches):
+        written["nullable"] = True
+    if len(rest) == 1:
+        written |= {key: value for key, value in rest[0].items() if key != "description" or key not in written}
+    elif rest:
+        written["anyOf"] = rest
 
 
-def _require_what_is_there(said: Schema) -> None:
-    required = said.get("required")
-    kept = [name for name in required if name in said.get("properties", {})] if isinstance(required, list) else []
+def _clean_required(written: Schema) -> None:
+    required = written.get("required")
+    kept = [name for name in required if name in written.get("properties", {})] if isinstance(required, list) else []
     if kept:
-        said["required"] = kept
+        written["required"] = kept
     else:
-        said.pop("required", None)
+        written.pop("required", None)
 
 
-def _kind_of(value: Any) -> str:
-    kinds = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array"}
-    return kinds.get(type(value), "object")
+def _json_type(value: Any) -> str:
+    types = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array"}
+    return types.get(type(value), "object")

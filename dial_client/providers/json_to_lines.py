@@ -1,6 +1,6 @@
-"""A reply that was held to a JSON object, as lines: ``{"Action": "f", "Input": {}}`` is ``Action: f``, ``Input: {}``.
+"""A reply that is one JSON object, as labelled lines: ``{"Action": "f", "Input": {}}`` is ``Action: f``, ``Input: {}``.
 
-So a format whose replies are labels and lines needs no second reader for endpoints that know JSON Schema only.
+So a text format with labelled lines needs no second parser for endpoints that constrain replies by JSON Schema only.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dial_client.providers.tool_call_codec import replace_surrogates
 _NEWLINE = "\n"
 _KEY = re.compile(r'"([^"\\]{0,200})"[ \t\r\n]*:[ \t\r\n]*')
 _MAX_KEY = 256
-"""Characters in which a key has come to its end; what is longer is no object of this kind."""
+"""Characters of a key; an object with a longer key passes unchanged."""
 _PLAIN = re.compile(r'[^"\\]+')
 _ESCAPE = re.compile(r'\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\["\\/bfnrt]')
 _HALF_ESCAPE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u(?:[dD](?:[c-fC-F][0-9a-fA-F]?)?)?)?)?\Z")
@@ -23,7 +23,7 @@ _SPACE = " \t\r\n"
 
 
 class JsonToLines:
-    """Turns an object into lines as it comes. What does not begin like one passes as it is."""
+    """Converts an object to lines as it comes. A text that does not begin with an object passes unchanged."""
 
     def __init__(self) -> None:
         self._held = ""
@@ -34,12 +34,12 @@ class JsonToLines:
         self._is_escaped = False
 
     def feed(self, text: str) -> str:
-        """Take more, give what is known of it as lines; an object that ends early has its lines until there."""
+        """Add text, and return what is known of the lines now; an object that ends early is converted up to there."""
         self._held += text
-        said: list[str] = []
+        lines: list[str] = []
         while self._held and (more := self._step()) is not None:
-            said.append(more)
-        return "".join(said)
+            lines.append(more)
+        return "".join(lines)
 
     def _consume(self, count: int) -> str:
         taken, self._held = self._held[:count], self._held[count:]
@@ -98,7 +98,7 @@ class JsonToLines:
         return self._consume(1) if len(self._held) >= _MAX_ESCAPE else None
 
     def _read_literal(self) -> str:
-        """Pass a value that is no string as it is written, up to where it ends."""
+        """Return a value that is no string as it is written, up to its end."""
         for at, char in enumerate(self._held):
             if self._in_string:
                 self._in_string = char != '"' or self._is_escaped

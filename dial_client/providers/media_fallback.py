@@ -1,8 +1,8 @@
-"""What of images and documents an endpoint is shown: each as every endpoint takes it, or a line that says what it was.
+"""Images and documents as every endpoint takes them, or a description in place of those that no endpoint takes.
 
-One that an endpoint refuses spoils the whole request, and every later one. So what is sent is checked first: base64
-that is none, a kind that is none of the few, a PDF that is none, or a size above the limit is told in words. Servers
-often name the wrong kind of image, which the Messages API refuses: the first bytes are believed, not the server.
+A single part that an endpoint refuses fails the whole request, and every later one. So parts are checked first: invalid
+base64, an unknown type, an invalid PDF or a size above the limit is replaced by a description. Servers often name the
+wrong image type, which the Messages API refuses: the first bytes decide, not the server.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dial_client.messages import IMAGE_TYPES, PDF, FilePart, ImagePart, Part, Te
 from dial_client.providers.tool_call_codec import replace_surrogates
 
 MAX_IMAGE = 5 * 1024 * 1024
-"""Characters of base64 an image may have (the Messages API; others take more)."""
+"""Characters of base64 of an image (the Messages API; other APIs take more)."""
 MAX_TOTAL = 28 * 1024 * 1024
 """Characters of base64 in one request, and so of one document: the Messages API takes requests of 32 MB."""
 MAX_PARTS = 20
@@ -30,21 +30,21 @@ _HEADER = 1024
 
 @dataclass(frozen=True, slots=True)
 class MediaDescription(TextPart):
-    """A line in place of what the model is not shown."""
+    """The description in place of an image or a document that the model is not shown."""
 
 
 def describe_media(part: ImagePart | FilePart, why: str = "it cannot be shown to the model") -> MediaDescription:
-    """Give the line that stands where an image or a document does not."""
+    """Return the description that replaces an image or a document."""
     return MediaDescription(f"[{replace_surrogates(describe(part))}: {why}]")
 
 
 def to_accepted_part(part: Part, *, images: bool, documents: bool) -> Part:
-    """Give a part as every endpoint takes it that takes its kind, or the line in its place.
+    """Return a part in the form that endpoints take, or its description.
 
     Args:
         part: any part.
-        images: whether images are taken.
-        documents: whether documents are taken.
+        images: the endpoint takes images.
+        documents: the endpoint takes documents.
     """
     if isinstance(part, TextPart):
         return TextPart(replace_surrogates(part.text))
@@ -52,16 +52,16 @@ def to_accepted_part(part: Part, *, images: bool, documents: bool) -> Part:
     if not (images or documents) or len(data) > MAX_TOTAL:
         return describe_media(part)
     head = _decode_start(data)
-    kind = _detect_image_type(head) or media_type(part.mime_type)
-    if images and head and kind in IMAGE_TYPES and len(data) <= MAX_IMAGE:
-        return ImagePart(data, kind)
-    if documents and b"%PDF-" in head and kind == PDF:
-        return FilePart(data, kind, _document_title(part))
+    mime_type = _detect_image_type(head) or media_type(part.mime_type)
+    if images and head and mime_type in IMAGE_TYPES and len(data) <= MAX_IMAGE:
+        return ImagePart(data, mime_type)
+    if documents and b"%PDF-" in head and mime_type == PDF:
+        return FilePart(data, mime_type, _document_title(part))
     return describe_media(part)
 
 
 def _decode_start(data: str) -> bytes:
-    """Give the first bytes of what is base64 as a whole; nothing where it is not."""
+    """Return the first bytes of valid base64; nothing if it is not valid."""
     rest = data.encode("ascii", "replace").translate(None, _ALPHABET)
     if len(data) % 4 or rest not in (b"", b"=", b"==") or not data.endswith(rest.decode()):
         return b""
@@ -69,7 +69,7 @@ def _decode_start(data: str) -> bytes:
 
 
 def _detect_image_type(head: bytes) -> str | None:
-    """Give the kind of image the first bytes tell of; None for anything else."""
+    """Return the MIME type of the image that begins with these bytes; None for anything else."""
     if head.startswith(b"\x89PNG\r\n\x1a\n"):
         return "image/png"
     if head.startswith(b"\xff\xd8\xff"):
@@ -80,28 +80,28 @@ def _detect_image_type(head: bytes) -> str | None:
 
 
 def _document_title(part: ImagePart | FilePart) -> str:
-    """Give the name of a document as endpoints want it: one line, not too long, and it says that it is a PDF."""
+    """Return the name of a document as endpoints take it: one short line that ends in ``.pdf``."""
     name = "" if isinstance(part, ImagePart) else " ".join(replace_surrogates(part.name).split())
     name = name[:_MAX_TITLE].strip() or "document"
     return name if name.lower().endswith(".pdf") else f"{name}.pdf"
 
 
 def count_expired(sizes: Sequence[int]) -> int:
-    """Give how many of a conversation's images and documents are told in words, oldest first.
+    """Return how many of a conversation's images and documents are replaced by descriptions, the oldest first.
 
-    As many as the limits want, and then some: whenever one is too many, half of the room is freed. That is found by
-    going through the conversation as it grew, so it stays the same until there is no room again: prompt caches, and
-    signatures over what came before, last that long.
+    Whenever a limit is exceeded, half of the room is freed. The conversation is followed from its beginning, so the
+    number stays the same until the limit is exceeded again: prompt caches, and signatures over earlier messages, stay
+    valid that long.
 
     Args:
-        sizes: of all of them, in their order; characters.
+        sizes: the sizes of all images and documents in their order, in characters.
     """
-    first = together = 0
+    first = total = 0
     for at, size in enumerate(sizes):
-        together += size
-        if at - first < MAX_PARTS and together <= MAX_TOTAL:
+        total += size
+        if at - first < MAX_PARTS and total <= MAX_TOTAL:
             continue
-        while first < at and (at - first >= MAX_PARTS // 2 or together > MAX_TOTAL // 2):
-            together -= sizes[first]
+        while first < at and (at - first >= MAX_PARTS // 2 or total > MAX_TOTAL // 2):
+            total -= sizes[first]
             first += 1
     return first

@@ -1,7 +1,7 @@
 """Anthropic's Messages API.
 
-https://platform.claude.com/docs/en/api/messages. The stream's events are read as they are, and the blocks they build
-are kept as they are: thinking goes back with its signature, unmodified and in its place.
+https://platform.claude.com/docs/en/api/messages. The content blocks of a reply are kept as they are: thinking is
+sent back with its signature, unmodified and in its place.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from dial_client.providers.wire_history import NO_TEXT, AssistantStep, Result, U
 _ID = r"[a-zA-Z0-9_-]{1,64}"
 _DEFAULT_MAX_TOKENS = 8_192
 _MAX_UNSTREAMED_TOKENS = 21_333
-"""More than this is streamed whatever was asked for: the API drops connections that are silent for ten minutes."""
+"""Longer replies are always streamed: the API closes connections that are silent for ten minutes."""
 
 
 class MessagesProvider(HttpProvider):
-    """Asks an endpoint that speaks the Messages API."""
+    """A provider for endpoints with the Messages API."""
 
     wire = "messages"
     search_tool = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}  # noqa: RUF012 - fixed
@@ -37,12 +37,12 @@ class MessagesProvider(HttpProvider):
         return MessagesStreamParser()
 
     def _encode_tool(self, tool: ToolSpec) -> dict[str, Any]:
-        said: dict[str, Any] = {"name": tool.name, "input_schema": dict(tool.input_schema or {"type": "object"})}
+        definition: dict[str, Any] = {"name": tool.name, "input_schema": dict(tool.input_schema or {"type": "object"})}
         if self._adaptation.profile.strict:
-            said["strict"] = True
+            definition["strict"] = True
         if tool.deferred:
-            said["defer_loading"] = True
-        return said | {"description": tool.description} if tool.description else said
+            definition["defer_loading"] = True
+        return definition | {"description": tool.description} if tool.description else definition
 
     def _request_fields(self, request: ModelRequest, notes: list[str], *, has_tools: bool) -> dict[str, Any]:
         profile = self._adaptation.profile
@@ -56,7 +56,7 @@ class MessagesProvider(HttpProvider):
             if request.tool_choice is ToolChoice.NONE:
                 fields["tool_choice"] = {"type": "none"}
         elif names := _called_tools(messages):
-            # A history with calls wants tools to go with it (Bedrock refuses it otherwise).
+            # Bedrock refuses a history with calls but without tools.
             fields["tools"] = [{"name": name, "input_schema": {"type": "object"}} for name in names]
             fields["tool_choice"] = {"type": "none"}
         if profile.prompt_cache:
@@ -77,13 +77,13 @@ def to_wire(
     profile: EndpointProfile = ANTHROPIC,
     notes: list[str] | None = None,
 ) -> list[dict[str, Any]]:
-    """Give the conversation as ``messages``: valid whatever the conversation is.
+    """Return the conversation as ``messages``, valid for any conversation.
 
     Args:
         messages: any messages but system messages.
-        provider_name: whose echoes go back.
-        profile: what the endpoint takes.
-        notes: is told what the model is not shown.
+        provider_name: the provider whose echoes are sent.
+        profile: decides what the endpoint takes.
+        notes: gets what the model is not shown.
     """
     steps = normalize(messages, provider_name, _ID, profile, notes)
     wire: list[dict[str, Any]] = []
@@ -100,7 +100,7 @@ def to_wire(
 
 
 def drop_empty_blocks(blocks: Sequence[Any]) -> list[dict[str, Any]]:
-    """Give blocks as they came, apart from texts that are empty, which the API does not take back."""
+    """Return blocks as they came, without empty texts, which the API refuses."""
     return [
         block
         for block in blocks
@@ -111,20 +111,20 @@ def drop_empty_blocks(blocks: Sequence[Any]) -> list[dict[str, Any]]:
 
 
 def _echo_blocks(step: AssistantStep) -> list[dict[str, Any]]:
-    """Give the blocks as they came, if they have the very calls that are answered; only their ids are made fit."""
+    """Return the blocks as they came, with valid ids; nothing if their calls are not those of the step."""
     blocks = drop_empty_blocks(step.echo) if isinstance(step.echo, list) else []
-    if [block.get("id") for block in blocks if block.get("type") == "tool_use"] != list(step.asked_as):
+    if [block.get("id") for block in blocks if block.get("type") == "tool_use"] != list(step.original_ids):
         return []
     calls = iter(step.calls)
-    fit = []
+    valid = []
     for block in blocks:
         if block.get("type") == "tool_use":
             call = next(calls)
-            same = block.get("input") if isinstance(block.get("input"), dict) else call.arguments
-            fit.append(block | {"id": call.id, "name": call.name, "input": to_plain_json(same)})
+            arguments = block.get("input") if isinstance(block.get("input"), dict) else call.arguments
+            valid.append(block | {"id": call.id, "name": call.name, "input": to_plain_json(arguments)})
         else:
-            fit.append(to_plain_json(block))
-    return fit
+            valid.append(to_plain_json(block))
+    return valid
 
 
 def _build_blocks(step: AssistantStep) -> list[dict[str, Any]]:
@@ -154,7 +154,7 @@ def _part(part: Part) -> dict[str, Any]:
 
 
 def _append_blocks(wire: list[dict[str, Any]], role: str, blocks: list[dict[str, Any]]) -> None:
-    """Add blocks; to the message before, if its role is the same: a round's results have to be one message."""
+    """Append blocks, to the message before if its role is the same: the results of a round must be one message."""
     if wire and wire[-1]["role"] == role:
         wire[-1]["content"].extend(blocks)
     elif blocks:

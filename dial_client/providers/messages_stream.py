@@ -1,4 +1,4 @@
-"""Reads a reply of the Messages API: its events, or the whole message."""
+"""The parser of replies of the Messages API, from its events or from a whole message."""
 
 from __future__ import annotations
 
@@ -24,137 +24,137 @@ _FINISHES = {
     "refusal": FinishReason.REFUSED,
 }
 _PAUSES = frozenset({"pause_turn", "compaction"})
-_GROWING = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
+_DELTA_FIELDS = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
 
 
 @dataclass(slots=True)
 class _Block:
-    """One block, as far as it has come."""
+    """A content block, as far as it has come."""
 
     start: dict[str, Any]
-    grown: dict[str, list[str]] = field(default_factory=dict)
+    deltas: dict[str, list[str]] = field(default_factory=dict)
     json: list[str] = field(default_factory=list)
 
-    def whole(self) -> dict[str, Any]:
-        """Give the block as it has to go back."""
-        block = self.start | {key: _text(self.start.get(key)) + "".join(more) for key, more in self.grown.items()}
+    def to_content(self) -> dict[str, Any]:
+        """Return the block as it has to be sent back."""
+        block = self.start | {key: _text(self.start.get(key)) + "".join(texts) for key, texts in self.deltas.items()}
         if "input" in block or self.json:
-            block["input"] = dict(self.call().arguments)
+            block["input"] = dict(self.to_call().arguments)
         return block
 
-    def call(self) -> ToolCallRequest:
-        """Give the call that the block is."""
+    def to_call(self) -> ToolCallRequest:
+        """Return the tool call in the block."""
         arguments = "".join(self.json) or self.start.get("input")
         return parse_call(_text(self.start.get("id")), _text(self.start.get("name")), arguments)
 
 
 class MessagesStreamParser:
-    """A `Reply` of the Messages API. What a pause interrupts goes on in the same reply."""
+    """The `StreamParser` of the Messages API. A reply that pauses continues in the next message."""
 
     def __init__(self) -> None:
         self.ended = False
         self.paused = False
         self.blocks: list[dict[str, Any]] = []
-        """What was said before the last pause, as it has to go back."""
+        """The blocks before the last pause, as they have to be sent back."""
         self._current: dict[int, _Block] = {}
         self._finish: str | None = None
         self._notes: list[str] = []
         self._usage: dict[str, Any] = {}
-        self._spent = Usage()
-        self._text_said = False
-        self._apart = False
+        self._earlier_usage = Usage()
+        self._has_text = False
+        self._is_new_paragraph = False
 
     @property
     def has_calls(self) -> bool:
-        """Whether at least one call has begun."""
+        """True if at least one tool call has begun."""
         return any(block.start.get("type") == "tool_use" for block in self._current.values())
 
     def feed(self, value: Any) -> Sequence[Delta]:
-        """Take an event, or a whole message."""
+        """Parse an event, or a whole message."""
         event = require_object(value)
         match event.get("type"):
             case "content_block_delta":
-                return self._grow(event.get("index"), event.get("delta"))
+                return self._add_delta(event.get("index"), event.get("delta"))
             case "content_block_start":
-                return self._start(event.get("index"), event.get("content_block"))
+                return self._start_block(event.get("index"), event.get("content_block"))
             case "message_start":
-                return self._message(event.get("message"))
+                return self._start_message(event.get("message"))
             case "message_delta":
-                self._outcome(event.get("delta"), event.get("usage"))
+                self._end_message(event.get("delta"), event.get("usage"))
             case "message_stop":
                 self.ended = True
             case "message":
-                deltas = self._message(event)
-                self._outcome(event, None)
+                deltas = self._start_message(event)
+                self._end_message(event, None)
                 self.ended = True
                 return deltas
         return ()
 
     def finish(self, notes: Sequence[str]) -> Sequence[Delta]:
-        """Give the calls, if the reply is whole, and the `Completion`."""
+        """Return the tool calls of a complete reply, and the `Completion`."""
         finish = _FINISHES.get(self._finish or ("end_turn" if self.ended else ""), FinishReason.CUT)
-        said = [*notes, *self._notes]
+        notes = [*notes, *self._notes]
         if finish is FinishReason.CUT and self._finish:
-            said.append(f"the endpoint stopped with {self._finish[:40]!r}")
-        usage = self._spent + _parse_usage(self._usage)
-        asked = [block for block in self._current.values() if block.start.get("type") == "tool_use"]
+            notes.append(f"the endpoint stopped with {self._finish[:40]!r}")
+        usage = self._earlier_usage + _parse_usage(self._usage)
+        call_blocks = [block for block in self._current.values() if block.start.get("type") == "tool_use"]
         if finish is not FinishReason.STOP:
-            if asked:
-                said.append("the reply is not whole: its tool calls are not run")
-            return [Completion(finish, usage, notes=tuple(said))]
-        calls = make_ids_unique([block.call() for block in asked])
-        for block, call in zip(asked, calls, strict=True):
+            if call_blocks:
+                notes.append("the reply is not whole: its tool calls are not run")
+            return [Completion(finish, usage, notes=tuple(notes))]
+        calls = make_ids_unique([block.to_call() for block in call_blocks])
+        for block, call in zip(call_blocks, calls, strict=True):
             block.start["id"] = call.id
-        echo = [*self.blocks, *(block.whole() for block in self._current.values())]
+        echo = [*self.blocks, *(block.to_content() for block in self._current.values())]
         finish = FinishReason.TOOL_CALLS if calls else finish
-        return [*(CallChunk(call) for call in calls), Completion(finish, usage, _to_echo(echo), tuple(said))]
+        return [*(CallChunk(call) for call in calls), Completion(finish, usage, _to_echo(echo), tuple(notes))]
 
-    def _message(self, message: Any) -> list[Delta]:
-        """Take a message that begins, or is whole."""
+    def _start_message(self, message: Any) -> list[Delta]:
+        """Parse a message that begins, or a whole one."""
         message = message if isinstance(message, Mapping) else {}
-        self._count(message.get("usage"))
+        self._add_usage(message.get("usage"))
         content = message.get("content")
         deltas: list[Delta] = []
         for at, block in enumerate(content if isinstance(content, list) else []):
-            deltas.extend(self._start(at, block))
+            deltas.extend(self._start_block(at, block))
         return deltas
 
-    def _start(self, index: Any, block: Any) -> list[Delta]:
+    def _start_block(self, index: Any, block: Any) -> list[Delta]:
         if not isinstance(block, dict):
             return []
         self._current[index if isinstance(index, int) else len(self._current)] = _Block(dict(block))
         if block.get("type") != "text":
-            self._apart = self._text_said
-        return self._shown("text", block.get("text")) or self._shown("thinking", block.get("thinking"))
+            self._is_new_paragraph = self._has_text
+        return self._to_deltas("text", block.get("text")) or self._to_deltas("thinking", block.get("thinking"))
 
-    def _grow(self, index: Any, delta: Any) -> list[Delta]:
+    def _add_delta(self, index: Any, delta: Any) -> list[Delta]:
         block = self._current.get(index if isinstance(index, int) else len(self._current) - 1)
         if block is None or not isinstance(delta, dict):
             return []
         kind = delta.get("type")
-        if key := _GROWING.get(_text(kind)):
-            block.grown.setdefault(key, []).append(_text(delta.get(key)))
-            return self._shown(key, delta.get(key))
+        if key := _DELTA_FIELDS.get(_text(kind)):
+            block.deltas.setdefault(key, []).append(_text(delta.get(key)))
+            return self._to_deltas(key, delta.get(key))
         if kind == "input_json_delta":
             block.json.append(_text(delta.get("partial_json")))
         elif kind == "citations_delta":
-            cited = block.start.get("citations")
-            block.start["citations"] = [*(cited if isinstance(cited, list) else ()), delta.get("citation")]
+            citations = block.start.get("citations")
+            block.start["citations"] = [*(citations if isinstance(citations, list) else ()), delta.get("citation")]
         else:
             block.start |= {key: value for key, value in delta.items() if key != "type"}
         return []
 
-    def _shown(self, key: str, text: Any) -> list[Delta]:
-        """Give what people see of a text; one behind thinking or a tool is set apart from the text before that."""
+    def _to_deltas(self, key: str, text: Any) -> list[Delta]:
+        """Return the delta of a text; text after thinking or a tool call begins a new paragraph."""
         if not isinstance(text, str) or not text or key == "signature":
             return []
         if key == "thinking":
             return [ReasoningChunk(text)]
-        apart, self._apart, self._text_said = self._apart, False, True
-        return [TextChunk(f"\n\n{text}" if apart else text)]
+        is_new_paragraph, self._is_new_paragraph, self._has_text = self._is_new_paragraph, False, True
+        return [TextChunk(f"\n\n{text}" if is_new_paragraph else text)]
 
-    def _outcome(self, delta: Any, usage: Any) -> None:
-        self._count(usage)
+    def _end_message(self, delta: Any, usage: Any) -> None:
+        self._add_usage(usage)
         if not isinstance(delta, Mapping) or not delta.get("stop_reason"):
             return
         finish = str(delta["stop_reason"])
@@ -165,31 +165,31 @@ class MessagesStreamParser:
                 self._notes.append(f"the model refused: {why[:300]}")
             return
         self.paused = True
-        self.blocks.extend(block.whole() for block in self._current.values())
-        self._spent, self._usage, self._current = self._spent + _parse_usage(self._usage), {}, {}
+        self.blocks.extend(block.to_content() for block in self._current.values())
+        self._earlier_usage, self._usage, self._current = self._earlier_usage + _parse_usage(self._usage), {}, {}
 
-    def _count(self, usage: Any) -> None:
+    def _add_usage(self, usage: Any) -> None:
         if isinstance(usage, Mapping):
             self._usage |= {name: tokens for name, tokens in usage.items() if tokens is not None}
 
 
 def _to_echo(blocks: list[dict[str, Any]]) -> list[dict[str, Any]] | None:
-    """Give the blocks, unless the message itself says all that is in them."""
+    """Return the blocks; None if the message itself has all that is in them."""
     return None if all(block.get("type") in ("text", "tool_use") for block in blocks) else blocks
 
 
 def _parse_usage(usage: Mapping[str, Any]) -> Usage:
     cached = first_number(usage, "cache_read_input_tokens")
     details = usage.get("output_tokens_details")
-    written = first_number(usage, "cache_creation_input_tokens")
+    cache_written = first_number(usage, "cache_creation_input_tokens")
     return Usage(
-        input_tokens=first_number(usage, "input_tokens") + written + cached,
+        input_tokens=first_number(usage, "input_tokens") + cache_written + cached,
         output_tokens=first_number(usage, "output_tokens"),
         cached_tokens=cached,
         reasoning_tokens=first_number(details, "thinking_tokens", "reasoning_tokens")
         if isinstance(details, Mapping)
         else 0,
-        cache_write_tokens=written,
+        cache_write_tokens=cache_written,
     )
 
 

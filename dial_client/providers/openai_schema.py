@@ -1,6 +1,6 @@
-"""The parts of JSON Schema that OpenAI documents, and how a schema is written in such a part.
+"""The subsets of JSON Schema that OpenAI documents, and how a schema is written in such a subset.
 
-What is lost is said in the description of the property, or of the tool.
+Constraints that the subset does not have are described in words, in the description of the property or of the tool.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 MAX_SCHEMAS = 2_000
-"""Schemas one tool's parameters may have once references are written out; a few lines can ask for 2^60."""
+"""The most schemas in the parameters of a tool, with references written out; a few lines can ask for 2^60."""
 MAX_DEPTH = 32
-"""Levels of nesting once references are written out."""
+"""The most levels of nesting, with references written out."""
 MAX_NOTE = 300
-"""Characters of what is lost in one place."""
+"""Characters of a description of lost constraints."""
 
 Schema = dict[str, Any]
 
 
 class SubsetWriter:
-    """Writes one tool's parameters in what OpenAI documents."""
+    """Writes the parameters of a tool in the subset that OpenAI documents."""
 
     known: ClassVar[frozenset[str]] = frozenset(
         {
@@ -34,59 +34,66 @@ class SubsetWriter:
     )
 
     references: ClassVar[tuple[str, ...]] = ("#/$defs/",)
-    """What references may begin with; others are written out."""
+    """Prefixes of references that may stay; others are written out."""
 
-    def __init__(self, whole: Mapping[str, Any]) -> None:
-        self.whole = whole
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self.root = root
         self._left = MAX_SCHEMAS
 
     def parameters(self) -> tuple[Schema, str]:
-        """Give the parameters, and in words what is lost at their top: no model reads a description there."""
-        said, words = self.write(self.whole, ())
-        return {"type": "object", "properties": {}} | said, " ".join(words)
+        """Return the parameters, and what is lost at their top in words: no model reads a description there."""
+        written, remarks = self.write(self.root, ())
+        return {"type": "object", "properties": {}} | written, " ".join(remarks)
 
-    def write(self, schema: Mapping[str, Any], above: tuple[str, ...]) -> tuple[Schema, list[str]]:
-        """Give a schema of it, and what is lost with it; `above` has the references it lies behind, "" for a level."""
+    def write(self, schema: Mapping[str, Any], ancestors: tuple[str, ...]) -> tuple[Schema, list[str]]:
+        """Return a schema within the subset, and descriptions of lost constraints.
+
+        Args:
+            schema: any schema within the parameters.
+            ancestors: the references that lead to the schema, with "" for each level of nesting.
+        """
         lost: Schema = {}
-        words: list[str] = []
-        source, above = self.opened(dict(schema), above, words)
-        _merge_parts(source, lost, self.target)
-        _settle_alternatives(source, lost)
-        said: Schema = {}
+        remarks: list[str] = []
+        source, ancestors = self.resolve_reference(dict(schema), ancestors, remarks)
+        _merge_all_of(source, lost, self.find_target)
+        _distribute_any_of(source, lost)
+        written: Schema = {}
         for key, value in source.items():
-            self._say(key, value, (*above, ""), said, lost)
-        said = self.finished(said, lost, words)
+            self._write_keyword(key, value, (*ancestors, ""), written, lost)
+        written = self.complete(written, lost, remarks)
         if isinstance(examples := lost.pop("examples", None), list) and examples:
-            words.append(f"For example: {_short(', '.join(_text(one) for one in examples[:3]))}.")
+            remarks.append(f"For example: {_shorten(', '.join(map(_to_json, examples[:3])))}.")
         if lost:
-            words.append(f"Must also satisfy this JSON Schema: {_short(_text(lost))}")
-        return said, words
+            remarks.append(f"Must also satisfy this JSON Schema: {_shorten(_to_json(lost))}")
+        return written, remarks
 
-    def opened(self, schema: Schema, above: tuple[str, ...], words: list[str]) -> tuple[Schema, tuple[str, ...]]:
-        """Write what a reference leads to in its place; where it leads back up, only that it does."""
+    def resolve_reference(
+        self, schema: Schema, ancestors: tuple[str, ...], remarks: list[str]
+    ) -> tuple[Schema, tuple[str, ...]]:
+        """Replace a reference by its target; if it leads to an ancestor, describe that in words."""
         for _ in range(MAX_DEPTH):
             reference = str(schema.get("$ref", ""))
             if not reference or reference.startswith(self.references):
                 break
             del schema["$ref"]
-            target = self.target(reference)
-            if reference in above or reference == "#":
-                words.append(f"Of the same form as {target.get('title') or 'what it lies in'} (recursive).")
-                return {"type": target.get("type", "object"), **schema}, above
-            above, schema = (*above, reference), {**target, **schema}
-        return schema, above
+            target = self.find_target(reference)
+            if reference in ancestors or reference == "#":
+                remarks.append(f"Of the same form as {target.get('title') or 'what it lies in'} (recursive).")
+                return {"type": target.get("type", "object"), **schema}, ancestors
+            ancestors, schema = (*ancestors, reference), {**target, **schema}
+        return schema, ancestors
 
-    def finished(self, said: Schema, _lost: Schema, _words: list[str]) -> Schema:
-        """Give a schema with all that the dialect wants beside its known words."""
-        return said
+    def complete(self, written: Schema, _lost: Schema, _words: list[str]) -> Schema:
+        """Return the schema with everything else that the subset demands."""
+        return written
 
-    def anything(self) -> Schema:
-        """Give the schema of any value."""
+    def any_value(self) -> Schema:
+        """Return the schema of any value."""
         return {}
 
-    def target(self, reference: Any) -> Mapping[str, Any]:
-        """Give what a local reference leads to; an empty schema where that is none."""
-        found: Any = self.whole
+    def find_target(self, reference: Any) -> Mapping[str, Any]:
+        """Return the target of a local reference; an empty schema if there is none."""
+        found: Any = self.root
         for step in str(reference).split("/")[1:]:
             name = step.replace("~1", "/").replace("~0", "~")
             if isinstance(found, list):
@@ -95,100 +102,104 @@ class SubsetWriter:
                 found = found.get(name) if isinstance(found, Mapping) else None
         return found if isinstance(found, Mapping) else {}
 
-    def _say(self, key: str, value: Any, above: tuple[str, ...], said: Schema, lost: Schema) -> None:
+    def _write_keyword(self, key: str, value: Any, ancestors: tuple[str, ...], written: Schema, lost: Schema) -> None:
         match key:
             case "additionalProperties" if isinstance(value, bool):
                 if key in self.known:
-                    said[key] = value
+                    written[key] = value
             case "$defs" | "definitions" if key not in self.known:
                 pass
             case "properties" | "$defs" | "definitions" if isinstance(value, Mapping):
-                said[key] = {name: self._described(part, above) for name, part in value.items()}
+                written[key] = {name: self._write_part(part, ancestors) for name, part in value.items()}
             case "items":
-                said[key] = self._described(value, above)
+                written[key] = self._write_part(value, ancestors)
             case "anyOf" if isinstance(value, list):
-                said[key] = [self._described(part, above) for part in value]
+                written[key] = [self._write_part(part, ancestors) for part in value]
             case "format" if value not in self.formats:
                 lost[key] = value
             case _ if key in self.known and key != "additionalProperties":
-                said[key] = value
-            case _ if key not in _UNTOLD:
+                written[key] = value
+            case _ if key not in _SILENT_KEYWORDS:
                 lost[key] = value
 
-    def _described(self, schema: Any, above: tuple[str, ...]) -> Schema:
-        """Give a schema within the parameters, with what is lost in its description."""
+    def _write_part(self, schema: Any, ancestors: tuple[str, ...]) -> Schema:
+        """Return a schema within the subset, with lost constraints in its description."""
         self._left -= 1
-        if not isinstance(schema, Mapping) or self._left < 0 or len(above) > MAX_DEPTH:
-            return self.anything()
-        said, words = self.write(schema, above)
-        if words:
-            described = said.get("description")
-            said["description"] = " ".join([described, *words] if isinstance(described, str) and described else words)
-        return said
+        if not isinstance(schema, Mapping) or self._left < 0 or len(ancestors) > MAX_DEPTH:
+            return self.any_value()
+        written, remarks = self.write(schema, ancestors)
+        if remarks:
+            described = written.get("description")
+            written["description"] = " ".join(
+                [described, *remarks] if isinstance(described, str) and described else remarks
+            )
+        return written
 
 
 class StrictSubsetWriter(SubsetWriter):
-    """Writes one tool's parameters as strict mode wants them: all properties required, and no others.
+    """Writes the parameters of a tool for strict mode: all properties required, and no additional ones.
 
-    A property that may be left out may be null in place of that; `arguments.coerced` takes such a null away again where
-    the server's schema says of what type the property is.
+    An optional property may be null instead; before the tool is called, such a null is removed again if the server's
+    schema has a type for the property.
     """
 
     known: ClassVar[frozenset[str]] = SubsetWriter.known - {"default"}
 
     def parameters(self) -> tuple[Schema, str]:
-        """Give the parameters, and in words what is lost at their top."""
-        said, words = super().parameters()
-        return {"required": [], "additionalProperties": False} | said, words
+        """Return the parameters, and what is lost at their top in words."""
+        written, remarks = super().parameters()
+        return {"required": [], "additionalProperties": False} | written, remarks
 
-    def finished(self, said: Schema, _lost: Schema, words: list[str]) -> Schema:
-        """Give a schema with all its properties required."""
-        kinds = said.get("type")
-        if "properties" not in said and "object" not in (kinds if isinstance(kinds, list) else [kinds]):
-            return said
-        if said.get("additionalProperties") is True:
-            words.append("Properties of other names cannot be given here.")
-        demanded = said.get("required", ())
-        properties = said.get("properties", {})
-        said["properties"] = {name: part if name in demanded else _or_null(part) for name, part in properties.items()}
-        return said | {"required": list(properties), "additionalProperties": False}
+    def complete(self, written: Schema, _lost: Schema, remarks: list[str]) -> Schema:
+        """Return the schema with all its properties required."""
+        types = written.get("type")
+        if "properties" not in written and "object" not in (types if isinstance(types, list) else [types]):
+            return written
+        if written.get("additionalProperties") is True:
+            remarks.append("Properties of other names cannot be given here.")
+        required = written.get("required", ())
+        properties = written.get("properties", {})
+        written["properties"] = {
+            name: part if name in required else _allow_null(part) for name, part in properties.items()
+        }
+        return written | {"required": list(properties), "additionalProperties": False}
 
 
-def _or_null(schema: Schema) -> Schema:
-    kinds = schema.get("type")
+def _allow_null(schema: Schema) -> Schema:
+    types = schema.get("type")
     if "anyOf" in schema:
         return schema | {"anyOf": [*schema["anyOf"], {"type": "null"}]}
-    if not kinds or "const" in schema:
+    if not types or "const" in schema:
         about = {"description": schema.pop("description")} if "description" in schema else {}
         return {**about, "anyOf": [schema, {"type": "null"}]} if schema else about
-    kinds = kinds if isinstance(kinds, list) else [kinds]
+    types = types if isinstance(types, list) else [types]
     listed = {"enum": [*schema["enum"], None]} if "enum" in schema and None not in schema["enum"] else {}
-    return schema | listed | {"type": list(dict.fromkeys([*kinds, "null"]))}
+    return schema | listed | {"type": list(dict.fromkeys([*types, "null"]))}
 
 
-_UNTOLD = frozenset({"unevaluatedProperties", "additionalItems", "readOnly", "writeOnly", "deprecated"})
-"""Keywords whose loss nobody needs to hear of."""
+_SILENT_KEYWORDS = frozenset({"unevaluatedProperties", "additionalItems", "readOnly", "writeOnly", "deprecated"})
+"""Keywords that are dropped without a description."""
 
 
-def _merge_parts(schema: Schema, lost: Schema, target: Any) -> None:
-    """Put the parts of ``allOf`` together where they say different things, and say ``oneOf`` as ``anyOf``."""
+def _merge_all_of(schema: Schema, lost: Schema, find_target: Any) -> None:
+    """Merge the parts of ``allOf`` that do not contradict each other, and write ``oneOf`` as ``anyOf``."""
     for _ in range(MAX_DEPTH):
         parts = schema.pop("allOf", None)
         if not isinstance(parts, list):
             break
         for part in parts:
-            own = {**target(part["$ref"]), **part} if isinstance(part, Mapping) and "$ref" in part else part
+            own = {**find_target(part["$ref"]), **part} if isinstance(part, Mapping) and "$ref" in part else part
             _merge(schema, own if isinstance(own, Mapping) else {}, lost)
     if (branches := schema.pop("oneOf", None)) and schema.setdefault("anyOf", branches) != branches:
         lost["oneOf"] = branches
 
 
-def _settle_alternatives(schema: Schema, lost: Schema) -> None:
-    """Say of what form a value is either beside ``anyOf`` or within it: there are endpoints that refuse it in both."""
-    branches, beside = schema.get("anyOf"), [key for key in _FORM if key in schema]
+def _distribute_any_of(schema: Schema, lost: Schema) -> None:
+    """Move type keywords beside ``anyOf`` into its branches: some endpoints refuse them in both places."""
+    branches, beside = schema.get("anyOf"), [key for key in _TYPE_KEYWORDS if key in schema]
     if not isinstance(branches, list) or not beside:
         return
-    if all(isinstance(branch, Mapping) and _FORM & set(branch) for branch in branches):
+    if all(isinstance(branch, Mapping) and _TYPE_KEYWORDS & set(branch) for branch in branches):
         form = {key: schema.pop(key) for key in (*beside, "required") if key in schema}
         schema["anyOf"] = [dict(branch) for branch in branches]
         for branch in schema["anyOf"]:
@@ -197,7 +208,7 @@ def _settle_alternatives(schema: Schema, lost: Schema) -> None:
         lost["anyOf"] = schema.pop("anyOf")
 
 
-_FORM = frozenset({"type", "properties", "items", "enum", "const"})
+_TYPE_KEYWORDS = frozenset({"type", "properties", "items", "enum", "const"})
 
 
 def _merge(schema: Schema, part: Mapping[str, Any], lost: Schema) -> None:
@@ -210,9 +221,9 @@ def _merge(schema: Schema, part: Mapping[str, Any], lost: Schema) -> None:
             lost[key] = value
 
 
-def _text(value: Any) -> str:
+def _to_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= MAX_NOTE else f"{text[:MAX_NOTE]}…"

@@ -1,7 +1,7 @@
-"""The endpoints that are known: where each is, and what is different about it.
+"""Presets for known endpoints: the address of each, and how it deviates from its API.
 
-An endpoint is known by its host's name, by the prefix of a model's name, or because a profile says ``preset``; never by
-its port, which anything may listen on. docs/models.md is the same table in words.
+An endpoint is recognized by its host name, by the prefix of a model's name, or by ``preset`` in a profile; never by its
+port, which anything may listen on. docs/models.md has the same table in words.
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ from dial_client.providers.endpoint_profile import ANTHROPIC, CHAT, DIAL, MESSAG
 from dial_client.settings.config_types import Wire
 
 _LOCAL = EndpointProfile(idle_timeout=600.0)
-"""A server on a machine of one's own may read a long prompt for minutes before it says a word."""
+"""A local server may process a long prompt for minutes before its first token."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """What is known of one vendor's endpoint, or of one server program."""
+    """A vendor's endpoint, or a server program."""
 
     wire: Wire = Wire.CHAT
-    """What it is asked through where a profile does not say."""
+    """The API to use if a profile does not name one."""
     url: str = ""
-    """Its usual address; empty where it has none."""
+    """The usual address; empty if there is none."""
     hosts: tuple[str, ...] = ()
-    """Names it is known by, each with all names below it."""
+    """Host names of the endpoint; subdomains count too."""
     profile: EndpointProfile = CHAT
-    """Its flags behind chat completions and Responses."""
+    """The flags of its Chat Completions and Responses APIs."""
     messages: EndpointProfile | None = None
-    """Its flags behind the Messages API; None for `profile`'s, with a version and a limit."""
+    """The flags of its Messages API; None for those of `profile`, with a version and a limit."""
 
-    def on(self, wire: Wire) -> EndpointProfile:
-        """Give its flags behind one wire."""
+    def profile_for(self, wire: Wire) -> EndpointProfile:
+        """Return the flags of an API."""
         if wire is Wire.CHAT:
             return self.profile
-        own = replace(self.profile, documents=True)  # both wires have a place for them, unlike most chat completions
+        own = replace(self.profile, documents=True)  # both APIs have documents, unlike most chat completions
         if wire is Wire.RESPONSES:
             return own
         return self.messages or replace(own, api_version=MESSAGES.api_version, max_tokens=MESSAGES.max_tokens)
 
 
 UNKNOWN = Preset()
-"""An endpoint nothing is known of."""
+"""An unknown endpoint."""
 
 PRESETS: Mapping[str, Preset] = {
     "openai": Preset(
@@ -72,7 +72,7 @@ PRESETS: Mapping[str, Preset] = {
     "mistral": Preset(
         url="https://api.mistral.ai/v1",
         hosts=("api.mistral.ai",),
-        # It refuses what it does not know, in the body as in a message; usage comes unasked.
+        # It refuses unknown fields, in the body and in messages; usage comes without a request for it.
         profile=EndpointProfile(user_after_tool=False, short_ids=True, stream_usage=False, echo_reasoning="none"),
     ),
     "deepseek": Preset(
@@ -93,14 +93,14 @@ PRESETS: Mapping[str, Preset] = {
 
 
 def find_preset(name: str, where: str) -> Preset:
-    """Give the preset of this name.
+    """Return the preset of this name.
 
     Args:
         name: a key of `PRESETS`.
-        where: what to name in an error: ``models.NAME``.
+        where: the setting that an error names: ``models.NAME``.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: there is no such preset.
     """
     if name in PRESETS:
         return PRESETS[name]
@@ -110,6 +110,8 @@ def find_preset(name: str, where: str) -> Preset:
 
 
 def preset_of_url(url: str) -> Preset:
-    """Give what is known of an address by its host's name; `UNKNOWN` where that is nothing."""
+    """Return the preset of an address, found by its host name; `UNKNOWN` if there is none."""
     host = f".{(urlsplit(url).hostname or '').rstrip('.')}"
-    return next((one for one in PRESETS.values() if any(host.endswith(f".{name}") for name in one.hosts)), UNKNOWN)
+    return next(
+        (preset for preset in PRESETS.values() if any(host.endswith(f".{name}") for name in preset.hosts)), UNKNOWN
+    )

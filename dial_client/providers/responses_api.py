@@ -1,7 +1,7 @@
-"""OpenAI's Responses API, without any state at the endpoint.
+"""OpenAI's Responses API, used without state at the endpoint.
 
-https://platform.openai.com/docs/api-reference/responses. Nothing is stored there: the whole conversation goes with
-every request, and what the model wants back (reasoning, encrypted) goes as it came.
+https://platform.openai.com/docs/api-reference/responses. Nothing is stored there: every request has the
+whole conversation, with the encrypted reasoning of the model as it came.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from dial_client.providers.usage import parse_usage
 from dial_client.providers.wire_history import AssistantStep, Result, UserStep, normalize
 
 _NO_PARAMETERS = {"type": "object", "properties": {}}
-"""The parameters of a tool without any; unlike chat completions, this API wants them said."""
+"""The parameters of a tool without any, which this API demands."""
 _ID = r"[a-zA-Z0-9_-]{1,64}"
 
 
 class ResponsesProvider(HttpProvider):
-    """Asks an endpoint that speaks the Responses API."""
+    """A provider for endpoints with the Responses API."""
 
     wire = "responses"
     search_tool = {"type": "tool_search"}  # noqa: RUF012 - fixed
@@ -45,13 +45,13 @@ class ResponsesProvider(HttpProvider):
         return ResponsesStreamParser()
 
     def _encode_tool(self, tool: ToolSpec) -> dict[str, Any]:
-        # Where "strict" is not False the API may make optional arguments required, which servers need not take.
+        # Unless "strict" is False, the API may make optional arguments required, which servers need not take.
         strict = self._adaptation.profile.strict
         parameters = dict(tool.input_schema or _NO_PARAMETERS)
-        said = {"type": "function", "name": tool.name, "parameters": parameters, "strict": strict}
+        function = {"type": "function", "name": tool.name, "parameters": parameters, "strict": strict}
         if tool.deferred:
-            said["defer_loading"] = True
-        return said | {"description": tool.description} if tool.description else said
+            function["defer_loading"] = True
+        return function | {"description": tool.description} if tool.description else function
 
     def _request_fields(self, request: ModelRequest, notes: list[str], *, has_tools: bool) -> dict[str, Any]:
         profile = self._adaptation.profile
@@ -72,13 +72,13 @@ class ResponsesProvider(HttpProvider):
 def to_wire(
     messages: Sequence[Message], provider_name: str, profile: EndpointProfile = OPENAI, notes: list[str] | None = None
 ) -> list[dict[str, Any]]:
-    """Give the items of ``input``: valid whatever the conversation is.
+    """Return the conversation as the items of ``input``, valid for any conversation.
 
     Args:
         messages: any messages but system messages.
-        provider_name: whose echoes go back.
-        profile: what the endpoint takes.
-        notes: is told what the model is not shown.
+        provider_name: the provider whose echoes are sent.
+        profile: decides what the endpoint takes.
+        notes: gets what the model is not shown.
     """
     steps = normalize(messages, provider_name, _ID, profile, notes)
     items: list[dict[str, Any]] = []
@@ -94,23 +94,23 @@ def to_wire(
 
 
 def _echo_items(step: AssistantStep) -> list[dict[str, Any]]:
-    """Give the items as they came, if they have the very calls that are answered; ids and arguments are made fit."""
+    """Return the items as they came, with valid ids and arguments; nothing if their calls are not those of the step."""
     items = step.echo if isinstance(step.echo, list) else []
     items = [item for item in items if isinstance(item, dict) and isinstance(item.get("type"), str)]
-    if [item.get("call_id") for item in items if item.get("type") == "function_call"] != list(step.asked_as):
+    if [item.get("call_id") for item in items if item.get("type") == "function_call"] != list(step.original_ids):
         return []
     calls = iter(step.calls)
-    fit = []
+    valid = []
     for item in items:
         if item.get("type") == "function_call":
             call = next(calls)
             arguments = _text(item.get("arguments"))
             if not arguments.strip() or parse_call(call.id, call.name, arguments).unreadable is not None:
                 arguments = to_json_text(call.arguments)
-            fit.append(item | {"call_id": call.id, "name": call.name, "arguments": arguments})
+            valid.append(item | {"call_id": call.id, "name": call.name, "arguments": arguments})
         else:
-            fit.append(item)
-    return fit
+            valid.append(item)
+    return valid
 
 
 def _build_items(step: AssistantStep) -> list[dict[str, Any]]:
@@ -128,7 +128,7 @@ def _content(parts: tuple[Part, ...]) -> str | list[dict[str, Any]]:
 
 
 def _output(result: Result) -> str | list[dict[str, Any]]:
-    return [_part(part) for part in result.marked()] if result.shown else result.text()
+    return [_part(part) for part in result.marked()] if result.media else result.text()
 
 
 def _part(part: Part) -> dict[str, Any]:
@@ -142,7 +142,7 @@ def _part(part: Part) -> dict[str, Any]:
 
 
 class ResponsesStreamParser:
-    """A `Reply` of the Responses API."""
+    """The `StreamParser` of the Responses API."""
 
     def __init__(self) -> None:
         self.ended = False
@@ -156,11 +156,11 @@ class ResponsesStreamParser:
 
     @property
     def has_calls(self) -> bool:
-        """Whether at least one call has begun."""
+        """True if at least one tool call has begun."""
         return self._call_begun or any(item.get("type") == "function_call" for item in self._output())
 
     def feed(self, value: Any) -> Sequence[Delta]:
-        """Take an event, or a whole ``response``."""
+        """Parse an event, or a whole ``response``."""
         event = require_object(value)
         match event.get("type"):
             case "response.output_text.delta" | "response.refusal.delta":
@@ -179,21 +179,21 @@ class ResponsesStreamParser:
         return ()
 
     def finish(self, notes: Sequence[str]) -> Sequence[Delta]:
-        """Give the calls, if the reply is whole, and the `Completion`."""
+        """Return the tool calls of a complete reply, and the `Completion`."""
         response = self._response or {}
         items = self._output()
-        finish, said = _finish_reason(response, items), list(notes)
+        finish, notes = _finish_reason(response, items), list(notes)
         usage = parse_usage(response.get("usage")) if self._response else Usage()
-        found = [item for item in items if item.get("type") == "function_call"]
+        call_items = [item for item in items if item.get("type") == "function_call"]
         if finish is not FinishReason.STOP:
             if self.has_calls:
-                said.append("the reply is not whole: its tool calls are not run")
-            return [Completion(finish, usage, notes=tuple(said))]
-        calls = make_ids_unique([_parse_item_call(item) for item in found])
-        for item, call in zip(found, calls, strict=True):
+                notes.append("the reply is not whole: its tool calls are not run")
+            return [Completion(finish, usage, notes=tuple(notes))]
+        calls = make_ids_unique([_parse_item_call(item) for item in call_items])
+        for item, call in zip(call_items, calls, strict=True):
             item["call_id"] = call.id
         finish = FinishReason.TOOL_CALLS if calls else finish
-        return [*(CallChunk(call) for call in calls), Completion(finish, usage, items or None, tuple(said))]
+        return [*(CallChunk(call) for call in calls), Completion(finish, usage, items or None, tuple(notes))]
 
     def _take_item(self, event: dict[str, Any], *, is_whole: bool) -> None:
         item, at = event.get("item"), event.get("output_index")
@@ -204,16 +204,16 @@ class ResponsesStreamParser:
             self._items[at if isinstance(at, int) else len(self._items)] = item
 
     def _text_delta(self, event: dict[str, Any]) -> list[Delta]:
-        """Take more text; that of a further message is set apart from the one before."""
+        """Return more text; a further message begins a new paragraph."""
         text, item = _text(event.get("delta")), event.get("output_index")
         if not text:
             return []
-        apart = self._streamed_text and item != self._text_of_item
+        is_new_paragraph = self._streamed_text and item != self._text_of_item
         self._streamed_text, self._text_of_item = True, item
-        return [TextChunk(f"\n\n{text}" if apart else text)]
+        return [TextChunk(f"\n\n{text}" if is_new_paragraph else text)]
 
     def _last(self, response: Any) -> list[Delta]:
-        """Take the whole response; what of it was not streamed is said now."""
+        """Take the whole response, and return the deltas that were not streamed."""
         self._response = response if isinstance(response, dict) else {}
         self.ended = True
         if self._response.get("status") == "failed":
@@ -229,7 +229,7 @@ class ResponsesStreamParser:
         return deltas
 
     def _output(self) -> list[dict[str, Any]]:
-        """Give the items that are whole: those of the events, which have reasoning encrypted, else the response's."""
+        """Return the complete items: of the events, which have encrypted reasoning, or else of the response."""
         if self._items:
             return [self._items[at] for at in sorted(self._items)]
         output = (self._response or {}).get("output")

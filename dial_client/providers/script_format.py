@@ -1,6 +1,6 @@
-"""A script, read from JSON: the replies of a model, and, of a recording, what its servers said. `scripted` plays it.
+"""A script, parsed from JSON: the replies of a model, and the servers of a recording. `scripted` plays it.
 
-What is wrong in a file is a `ConfigError` that says where, and what was expected.
+An error in a file is a `ConfigError` that says where it is, and what was expected.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from dial_client.providers.endpoint_profile import is_valid_flag
 from dial_client.settings.config_types import Wire
 
 VERSION = 1
-"""Of recordings."""
+"""The version of recordings."""
 MAX_BYTES = 512 * 1024 * 1024
-"""Of a file."""
+"""The most bytes of a file."""
 _MAX_HEAD = 65_536
-"""Characters of the first line of a recording."""
+"""The most characters of the first line of a recording."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptedReply:
-    """One reply in plain words, as `scripted` describes it."""
+    """A reply without an API, as `scripted` describes it."""
 
     text: str = ""
     reasoning: str = ""
@@ -48,13 +48,13 @@ class ScriptedReply:
 
 @dataclass(frozen=True, slots=True)
 class WireReply:
-    """One answer of an endpoint, byte by byte, as `scripted` describes it."""
+    """The response of an endpoint, byte by byte, as `scripted` describes it."""
 
     wire: Wire
     body: bytes = b""
     status: int = 200
     breaks: str | None = None
-    """How it breaks off behind the body, in words; empty for no words of its own."""
+    """How the connection breaks after the body, in words; empty for the usual words, None if it does not break."""
     hang: bool = False
     chunk_size: int = 0
     notes: tuple[str, ...] = ()
@@ -62,37 +62,37 @@ class WireReply:
 
 @dataclass(slots=True)
 class RecordedServer:
-    """What one server said, in JSON's types and MCP's names."""
+    """The tools and calls of a recorded server, as JSON in MCP's terms."""
 
     tools: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    """By their names, each as it was last listed."""
+    """The definitions of the tools by name, each as it was listed last."""
     calls: list[Mapping[str, Any]] = field(default_factory=list)
-    """In the order in which they ended: ``called`` and one of ``result``, ``error``, ``denied``, ``cancelled``."""
+    """The calls in the order of their ends: ``called`` and one of ``result``, ``error``, ``denied``, ``cancelled``."""
     failed: bool = False
-    """It was not there."""
+    """True if the server was not available."""
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """All that a file says."""
+    """The contents of a file."""
 
     replies: tuple[ScriptedReply | WireReply, ...] = ()
     repeats: bool = False
     provider: str = ""
-    """Of a recording: the name of the provider that was asked."""
+    """Of a recording: the name of the provider."""
     tool_format: str | None = None
-    """Of a recording: how calls rode."""
+    """Of a recording: the tool format."""
     flags: Mapping[str, Any] = field(default_factory=dict)
-    """Of a recording: those of the endpoint's flags that its replies are read by."""
+    """Of a recording: the flags of the endpoint's profile that its responses are parsed by."""
     servers: Mapping[str, RecordedServer] | None = None
-    """Of a recording: the servers that were there; None for any other script."""
+    """Of a recording: the servers; None for any other script."""
 
 
 def read_file(path: str | os.PathLike[str]) -> Script:
-    """Read a file.
+    """Return the script in a file.
 
     Raises:
-        ConfigError: it is missing, or wrong.
+        ConfigError: the file is missing or invalid.
     """
     name = os.fspath(path)
     try:
@@ -107,34 +107,34 @@ def read_file(path: str | os.PathLike[str]) -> Script:
     reader = _ScriptReader(name)
     if _is_recording(text):
         return reader.recording(text)
-    script = reader.json(text, 1)
-    known = reader.checked(
+    script = reader.parse_json(text, 1)
+    members = reader.check(
         {"replies": script} if isinstance(script, list) else script, "the script", {"replies": list, "after": str}
     )
-    if "replies" not in known:
+    if "replies" not in members:
         raise ConfigError("there are no replies", hint='expected {"replies": […]}, or a list', path=name)
-    return read_replies(known["replies"], known.get("after", "error"), name)
+    return read_replies(members["replies"], members.get("after", "error"), name)
 
 
 def read_replies(replies: Sequence[Any], after: str, path: str) -> Script:
-    """Read replies in any of their forms.
+    """Return the script of replies in any of their forms.
 
     Args:
         replies: the replies.
-        after: what is played behind the last: ``"error"`` or ``"repeat"``.
-        path: the file they come from, for error messages.
+        after: what follows the last reply: ``"error"`` or ``"repeat"``.
+        path: the file of the replies, for error messages.
 
     Raises:
-        ConfigError: a reply is wrong.
+        ConfigError: a reply is invalid.
     """
     if after not in ("error", "repeat"):
         raise ConfigError("after: this is not a value for it", hint='expected "error" or "repeat"', path=path)
     read = _ScriptReader(path)
-    return Script(tuple(read.reply(said, f"replies[{at}]") for at, said in enumerate(replies)), after == "repeat")
+    return Script(tuple(read.reply(value, f"replies[{at}]") for at, value in enumerate(replies)), after == "repeat")
 
 
 def is_recording_file(path: str | os.PathLike[str]) -> bool:
-    """Whether a file is there and is a recording."""
+    """Return True if a file exists and is a recording."""
     try:
         with Path(path).open(encoding="utf-8-sig") as file:
             return _is_recording(file.readline(_MAX_HEAD))
@@ -143,7 +143,7 @@ def is_recording_file(path: str | os.PathLike[str]) -> bool:
 
 
 def _is_recording(text: str) -> bool:
-    """Whether the first line is the head of a recording."""
+    """Return True if the first line is the head of a recording."""
     try:
         head = json.loads(text[:_MAX_HEAD].partition("\n")[0])
     except (ValueError, RecursionError):
@@ -153,12 +153,12 @@ def _is_recording(text: str) -> bool:
 
 @dataclass(slots=True)
 class _ScriptReader:
-    """Reads parts of a script, and says what is wrong with them."""
+    """Parses the parts of a script, with an error for the first part that is invalid."""
 
     path: str
     calls: int = 0
 
-    def json(self, text: str, line: int) -> Any:
+    def parse_json(self, text: str, line: int) -> Any:
         try:
             return json.loads(text)
         except json.JSONDecodeError as error:
@@ -170,45 +170,52 @@ class _ScriptReader:
 
     def recording(self, text: str) -> Script:
         lines = self._lines(text)
-        head = self.checked(next(lines)[1], "line 1", _HEAD)
+        head = self.check(next(lines)[1], "line 1", _HEAD)
         if head["recording"] != VERSION:
-            raise self.wrong("line 1.recording", f"version {VERSION}")
-        flags = self.checked(head.get("flags", {}), "line 1.flags", _FLAGS)
-        for name, flag in flags.items():
-            if not is_valid_flag(name, flag) or (name == "tool_name_re" and not _SIMPLE_PATTERN.fullmatch(flag)):
-                raise self.wrong(f"line 1.flags.{name}", "a flag as a model's profile has it")
-        flags = {name: tuple(flag) if isinstance(flag, list) else flag for name, flag in flags.items()}
+            raise self.invalid("line 1.recording", f"version {VERSION}")
         replies: list[ScriptedReply | WireReply] = []
         servers: dict[str, RecordedServer] = {}
-        for number, said in lines:
-            where = f"line {number}"
-            line = self.checked(said, where, _LINE)
-            if "replies" in line:
-                replies += [self.reply(one, f"{where}.replies[{at}]") for at, one in enumerate(line["replies"])]
-            elif "called" in line:
-                called = self.checked(line["called"], f"{where}.called", _CALLED)
-                for key in _CALLED:
-                    self.needed(called, key, where)
-                servers.setdefault(called["server"], RecordedServer()).calls.append(line)
-            else:
-                server = servers.setdefault(self.needed(line, "server", where), RecordedServer())
-                server.failed = bool(line.get("failed")) and not server.tools
-                tools = (self.checked(tool, f"{where}.tools", _TOOL) for tool in line.get("tools", ()))
-                server.tools |= {self.needed(tool, "name", where): tool for tool in tools}
+        for number, value in lines:
+            self._add_line(value, f"line {number}", replies, servers)
         return Script(
             tuple(replies),
             provider=head.get("provider", ""),
             tool_format=head.get("tool_format"),
-            flags=flags,
+            flags=self._flags(head),
             servers=servers,
         )
+
+    def _flags(self, head: Mapping[str, Any]) -> dict[str, Any]:
+        flags = self.check(head.get("flags", {}), "line 1.flags", _FLAGS)
+        for name, flag in flags.items():
+            if not is_valid_flag(name, flag) or (name == "tool_name_re" and not _SIMPLE_PATTERN.fullmatch(flag)):
+                raise self.invalid(f"line 1.flags.{name}", "a flag as a model's profile has it")
+        return {name: tuple(flag) if isinstance(flag, list) else flag for name, flag in flags.items()}
+
+    def _add_line(
+        self, value: Any, where: str, replies: list[ScriptedReply | WireReply], servers: dict[str, RecordedServer]
+    ) -> None:
+        """Add a line of a recording to the replies, or to the servers."""
+        line = self.check(value, where, _LINE)
+        if "replies" in line:
+            replies += [self.reply(reply, f"{where}.replies[{index}]") for index, reply in enumerate(line["replies"])]
+        elif "called" in line:
+            called = self.check(line["called"], f"{where}.called", _CALLED)
+            for key in _CALLED:
+                self.require(called, key, where)
+            servers.setdefault(called["server"], RecordedServer()).calls.append(line)
+        else:
+            server = servers.setdefault(self.require(line, "server", where), RecordedServer())
+            server.failed = bool(line.get("failed")) and not server.tools
+            tools = (self.check(tool, f"{where}.tools", _TOOL) for tool in line.get("tools", ()))
+            server.tools |= {self.require(tool, "name", where): tool for tool in tools}
 
     def _lines(self, text: str) -> Iterator[tuple[int, Any]]:
         lines = text.split("\n")
         for number, line in enumerate(lines, 1):
             is_torn = number == len(lines)  # whoever wrote it was killed: a whole line has its end
             try:
-                value = self.json(line, number) if line.strip() else None
+                value = self.parse_json(line, number) if line.strip() else None
             except ConfigError:
                 if is_torn:
                     return
@@ -216,69 +223,72 @@ class _ScriptReader:
             if value is not None:
                 yield number, value
 
-    def reply(self, said: Any, where: str) -> ScriptedReply | WireReply:
-        if isinstance(said, ScriptedReply | WireReply):
-            return said
-        if isinstance(said, str):
-            return ScriptedReply(text=said)
-        if isinstance(said, Mapping) and "wire" in said:
-            return self.wire_reply(said, where)
-        known = self.checked(said, where, _REPLY)
-        calls = known.get("tool_calls", [])
-        known["tool_calls"] = tuple(self.call(call, f"{where}.tool_calls[{at}]") for at, call in enumerate(calls))
-        if "finish" in known:
-            if known["finish"] not in list(FinishReason):
-                raise self.wrong(f"{where}.finish", " or ".join(FinishReason))
-            known["finish"] = FinishReason(known["finish"])
+    def reply(self, value: Any, where: str) -> ScriptedReply | WireReply:
+        if isinstance(value, ScriptedReply | WireReply):
+            return value
+        if isinstance(value, str):
+            return ScriptedReply(text=value)
+        if isinstance(value, Mapping) and "wire" in value:
+            return self.wire_reply(value, where)
+        members = self.check(value, where, _REPLY)
+        calls = members.get("tool_calls", [])
+        members["tool_calls"] = tuple(self.call(call, f"{where}.tool_calls[{i}]") for i, call in enumerate(calls))
+        if "finish" in members:
+            if members["finish"] not in list(FinishReason):
+                raise self.invalid(f"{where}.finish", " or ".join(FinishReason))
+            members["finish"] = FinishReason(members["finish"])
         usage = dict.fromkeys((count.name for count in fields(Usage)), int)
-        known["usage"] = Usage(**self.checked(known.get("usage", {}), f"{where}.usage", usage))
-        known["notes"] = tuple(str(note) for note in known.get("notes", ()))
-        known["chunks"] = tuple(str(chunk) for chunk in known.get("chunks", ()))
-        if known["chunks"] and (known.get("text") or known.get("chunk_size")):
-            raise self.wrong(f"{where}.chunks", "either chunks, or text and chunk_size")
-        self.size(known, where)
-        if "error" in known:
-            error = self.checked(known["error"], f"{where}.error", _ERROR)
-            wait = error.get("retry_after")
-            if wait is not None and not 0 <= wait < math.inf:
-                raise self.wrong(f"{where}.error.retry_after", "a number of seconds")
-            known["error"] = ProviderError(error.pop("message", "the script says so"), **error)
-        return ScriptedReply(**known)
+        members["usage"] = Usage(**self.check(members.get("usage", {}), f"{where}.usage", usage))
+        members["notes"] = tuple(str(note) for note in members.get("notes", ()))
+        members["chunks"] = tuple(str(chunk) for chunk in members.get("chunks", ()))
+        if members["chunks"] and (members.get("text") or members.get("chunk_size")):
+            raise self.invalid(f"{where}.chunks", "either chunks, or text and chunk_size")
+        self.size(members, where)
+        if "error" in members:
+            members["error"] = self.error(members["error"], f"{where}.error")
+        return ScriptedReply(**members)
 
-    def wire_reply(self, said: Mapping[str, Any], where: str) -> WireReply:
-        known = self.checked(said, where, _WIRE)
-        if known["wire"] not in list(Wire):
-            raise self.wrong(f"{where}.wire", " or ".join(Wire))
-        if ("body" in known) == ("events" in known):
-            raise self.wrong(where, "either body or events")
-        if "events" in known:
-            body = "".join(f"data: {_event_data(event)}\n\n" for event in known["events"])
+    def error(self, value: Any, where: str) -> ProviderError:
+        error = self.check(value, where, _ERROR)
+        wait = error.get("retry_after")
+        if wait is not None and not 0 <= wait < math.inf:
+            raise self.invalid(f"{where}.retry_after", "a number of seconds")
+        return ProviderError(error.pop("message", "the script says so"), **error)
+
+    def wire_reply(self, value: Mapping[str, Any], where: str) -> WireReply:
+        members = self.check(value, where, _WIRE)
+        if members["wire"] not in list(Wire):
+            raise self.invalid(f"{where}.wire", " or ".join(Wire))
+        if ("body" in members) == ("events" in members):
+            raise self.invalid(where, "either body or events")
+        if "events" in members:
+            body = "".join(f"data: {_event_data(event)}\n\n" for event in members["events"])
         else:
-            body = known["body"] if isinstance(known["body"], str) else json.dumps(known["body"])
-        breaks = known.get("break", False)
+            body = members["body"] if isinstance(members["body"], str) else json.dumps(members["body"])
+        breaks = members.get("break", False)
         return WireReply(
-            Wire(known["wire"]),
+            Wire(members["wire"]),
             body.encode("utf-8", "surrogateescape" if _has_escaped_bytes(body) else "replace"),
-            known.get("status", 200),
+            members.get("status", 200),
             breaks if isinstance(breaks, str) else ("" if breaks else None),
-            known.get("hang", False),
-            self.size(known, where),
-            tuple(str(note) for note in known.get("notes", ())),
+            members.get("hang", False),
+            self.size(members, where),
+            tuple(str(note) for note in members.get("notes", ())),
         )
 
-    def size(self, known: Mapping[str, Any], where: str) -> int:
-        size: int = known.get("chunk_size", 0)
+    def size(self, members: Mapping[str, Any], where: str) -> int:
+        size: int = members.get("chunk_size", 0)
         if size < 0:
-            raise self.wrong(f"{where}.chunk_size", "a number of characters, or of bytes of a wire")
+            raise self.invalid(f"{where}.chunk_size", "a number of characters, or of bytes of a wire")
         return size
 
-    def call(self, said: Any, where: str) -> ToolCallRequest:
-        if isinstance(said, ToolCallRequest):
-            return said
-        known = self.checked(said, where, _CALL)
-        name = self.needed(known, "name", where, "the name of a tool")
+    def call(self, value: Any, where: str) -> ToolCallRequest:
+        if isinstance(value, ToolCallRequest):
+            return value
+        members = self.check(value, where, _CALL)
+        name = self.require(members, "name", where, "the name of a tool")
         self.calls += 1
-        call_id, arguments = known.get("id", f"call_{self.calls}"), known.get("arguments", {})
+        call_id, arguments = members.get("id", f"call_{self.calls}"), members.get("arguments", {})
         if isinstance(arguments, dict):
             return ToolCallRequest(call_id, name, arguments)
         try:
@@ -289,24 +299,24 @@ class _ScriptReader:
             return ToolCallRequest(call_id, name, value)
         return ToolCallRequest(call_id, name, {}, unreadable=arguments)
 
-    def needed(self, known: Mapping[str, Any], key: str, where: str, expected: str = "a string") -> str:
-        if key not in known:
-            raise self.wrong(f"{where}.{key}", expected)
-        return str(known[key])
+    def require(self, members: Mapping[str, Any], key: str, where: str, expected: str = "a string") -> str:
+        if key not in members:
+            raise self.invalid(f"{where}.{key}", expected)
+        return str(members[key])
 
-    def checked(self, said: Any, where: str, kinds: Mapping[str, Any]) -> dict[str, Any]:
-        """Give a copy of an object, if it has no other keys than these, with values of these types."""
-        if not isinstance(said, Mapping):
-            raise self.wrong(where, f"an object with {', '.join(kinds)}")
-        for key, value in said.items():
+    def check(self, value: Any, where: str, kinds: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a copy of an object that has only these keys, with values of these types."""
+        if not isinstance(value, Mapping):
+            raise self.invalid(where, f"an object with {', '.join(kinds)}")
+        for key, member in value.items():
             if key not in kinds:
-                raise self.wrong(f"{where}.{key}", f"only {', '.join(kinds)}")
+                raise self.invalid(f"{where}.{key}", f"only {', '.join(kinds)}")
             kind = kinds[key] if isinstance(kinds[key], tuple) else (kinds[key],)
-            if not isinstance(value, kind) or (isinstance(value, bool) and not {bool, object} & set(kind)):
-                raise self.wrong(f"{where}.{key}", _type_names(kind))
-        return dict(said)
+            if not isinstance(member, kind) or (isinstance(member, bool) and not {bool, object} & set(kind)):
+                raise self.invalid(f"{where}.{key}", _type_names(kind))
+        return dict(value)
 
-    def wrong(self, where: str, expected: str) -> ConfigError:
+    def invalid(self, where: str, expected: str) -> ConfigError:
         return ConfigError(f"{where}: this cannot be", hint=f"expected {expected}", path=self.path)
 
 
@@ -315,7 +325,7 @@ def _event_data(event: Any) -> str:
 
 
 def _has_escaped_bytes(body: str) -> bool:
-    """Whether all its lone surrogates stand for bytes that are not UTF-8, as a recording writes them."""
+    """Return True if every lone surrogate stands for a byte that is not UTF-8, as in a recording."""
     try:
         body.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -333,13 +343,13 @@ def _type_names(kinds: tuple[Any, ...]) -> str:
         dict: "an object",
         Mapping: "an object",
     }
-    return " or ".join(dict.fromkeys(names[one] for one in kinds if one in names))
+    return " or ".join(dict.fromkeys(names[kind] for kind in kinds if kind in names))
 
 
 _SIMPLE_PATTERN = re.compile(
     r"\^?(?:(?:\[[^\[\]\\]{1,80}\]|[A-Za-z0-9_-])(?:[*+?]|\{\d{1,3}(?:,\d{0,3})?\})?){0,4}\$?", re.ASCII
 )
-"""Of the regular expressions for names those that are matched in no time, whoever wrote the recording."""
+"""Regular expressions for names that match in linear time, whoever wrote the recording."""
 _LIST = (list, tuple)
 _REPLY: Mapping[str, Any] = {
     "text": str,

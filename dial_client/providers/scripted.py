@@ -4,7 +4,7 @@ The file is JSON: a list of replies, or an object::
 
     {"replies": [REPLY, …], "after": "error"}
 
-``after`` says what follows the last reply: ``"error"`` (the default), or ``"repeat"``: the last one again and again.
+After the last reply follows an error (``"error"``, the default), or the last reply again (``"repeat"``).
 A REPLY is a string, which is its text, or an object with any of::
 
     {"text": "…",
@@ -20,29 +20,29 @@ A REPLY is a string, which is its text, or an object with any of::
      "error": {"message": "…", "status": 503, "code": "overloaded", "retry_after": 2.5},
      "hang": true}
 
-Reasoning comes first, then the text, then the calls. ``arguments`` that are a string stand for what a model wrote:
-they may be no JSON. A call without an id gets ``call_1``, ``call_2`` and so on; calls may also share an id, have an
-empty one, name no tool there is, or come where none was wanted. ``finish`` is by default what follows from the calls,
-and as with every provider only a whole reply has calls. ``chunk_size`` is the characters of one piece of a stream; by
-default text comes whole; ``chunks``, in place of ``text``, are the very pieces. With ``"completion": false`` the reply
-just ends. With ``error`` it breaks off in a `ProviderError` behind what it has said; with ``hang`` it goes silent there
+Reasoning comes first, then the text, then the calls. ``arguments`` may be a string, as the model wrote it, which may be
+invalid JSON. A call without an id gets ``call_1``, ``call_2`` and so on; calls may also share an id, have an empty id,
+name an unknown tool, or come although none is allowed. The default of ``finish`` follows from the calls; as with every
+provider only a complete reply has calls. ``chunk_size`` is the number of characters of a piece of a stream, the default
+is the whole text; ``chunks``, in place of ``text``, are the pieces themselves. With ``"completion": false`` the reply
+ends without a completion. With ``error`` it ends in a `ProviderError` after its text; with ``hang`` it is silent there
 until it is cancelled.
 
-A REPLY with ``wire`` is the answer of an endpoint, read by the code that reads real ones, streamed or not::
+A REPLY with ``wire`` is the response of an endpoint, parsed by the code that parses real ones, streamed or not::
 
     {"wire": "chat" | "responses" | "messages",
      "body": "data: {…}\n\n…", or a JSON value in place of the text,
-     "events": [{…}, "[DONE]"], in place of "body": a stream, one event each, strings as they are,
-     "status": 400, with the body of a refusal,
-     "break": true, or how the connection breaks behind the body, in words,
+     "events": [{…}, "[DONE]"], in place of "body": the events of a stream, strings as they are,
+     "status": 400, with the body of an error response,
+     "break": true, or how the connection breaks after the body, in words,
      "hang": true,
      "chunk_size": 8, in bytes,
      "notes": ["…"]}
 
-What pauses (`pause_turn` of the Messages API) goes on with the next reply.
+A reply that pauses (`pause_turn` of the Messages API) continues with the next one.
 
 A *recording* (``DialClient(record=FILE)``, ``dial-chat --record FILE``) is a script too. It is JSON lines;
-`recordings.recording` has the form. It brings its servers along: `DialClient` puts stand-ins in their places.
+`recordings.recording` has the form. It has its servers too: `DialClient` uses mock servers in their places.
 """
 
 from __future__ import annotations
@@ -89,20 +89,20 @@ class ScriptedProvider:
     """A `Provider` that plays replies in their order.
 
     Args:
-        replies: in any of the forms the module's description has; or a script as it was read.
-        after: what is played when all replies are: ``"error"`` or ``"repeat"``.
-        path: the file they come from, for error messages.
+        replies: the replies in any of the forms above, or a script.
+        after: what follows the last reply: ``"error"`` or ``"repeat"``.
+        path: the file of the replies, for error messages.
 
     Raises:
-        ConfigError: a reply is wrong; says which, and what was expected.
+        ConfigError: a reply is invalid; the message says which one, and what was expected.
     """
 
     def __init__(self, replies: Sequence[Any] | Script, *, after: str = "error", path: str = "") -> None:
         script = replies if isinstance(replies, Script) else read_replies(replies, after, path)
         self.requests: list[ModelRequest] = []
-        """What was asked, in order."""
+        """The requests so far."""
         self.servers: Mapping[str, RecordedServer] | None = script.servers
-        """The servers of a recording; None for a script that is none."""
+        """The servers of a recording; None for a script that is no recording."""
         self._script = script
         self._played = 0
         self._profile = replace(CHAT, **script.flags)
@@ -113,10 +113,10 @@ class ScriptedProvider:
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> ScriptedProvider:
-        """Read a file.
+        """Return the provider that plays a file.
 
         Raises:
-            ConfigError: it is missing, or wrong.
+            ConfigError: the file is missing or invalid.
         """
         return cls(read_file(path), path=os.fspath(path))
 
@@ -134,7 +134,7 @@ class ScriptedProvider:
         """Play the next reply.
 
         Raises:
-            ProviderError: the reply says so, or there is none left.
+            ProviderError: the reply has an error, or there is no further reply.
         """
         return self.generate_recorded(request, None)
 
@@ -147,7 +147,7 @@ class ScriptedProvider:
         await checkpoint()
         if isinstance(reply, WireReply):
             self._names.to_endpoint(request)
-            deltas = self._names.restore_calls(self._read(reply, bodies))
+            deltas = self._names.restore_calls(self._parse(reply, bodies))
         else:
             deltas = _play_reply(reply, request)
         async with aclosing(deltas) as stream:
@@ -159,38 +159,38 @@ class ScriptedProvider:
         """Do nothing: nothing is open."""
 
     def _next(self) -> ScriptedReply | WireReply:
-        at, replies = self._played, self._script.replies
+        index, replies = self._played, self._script.replies
         self._played += 1
-        if at >= len(replies) and not (self._script.repeats and replies):
+        if index >= len(replies) and not (self._script.repeats and replies):
             raise ProviderError(f"the script ends after {len(replies)} replies", code="script_ended")
-        return replies[min(at, len(replies) - 1)]
+        return replies[min(index, len(replies) - 1)]
 
-    def _read(self, first: WireReply, bodies: list[RawBody] | None) -> AsyncGenerator[Delta, None]:
+    def _parse(self, first: WireReply, bodies: list[RawBody] | None) -> AsyncGenerator[Delta, None]:
         reply: WireReply | None = first
         notes: list[str] = []
 
-        async def ask() -> AsyncGenerator[bytes, None]:
+        async def send() -> AsyncGenerator[bytes, None]:
             nonlocal reply
-            answer, reply = reply or self._next(), None
-            if isinstance(answer, ScriptedReply):
-                raise answer.error or ProviderError("the script has no more of a reply that paused", code="cut")
-            notes.extend(answer.notes)
-            if answer.status >= 300:
-                raise provider_errors.refusal_error(self._endpoint, answer.status, {}, answer.body)
-            return self._pieces(answer)
+            response, reply = reply or self._next(), None
+            if isinstance(response, ScriptedReply):
+                raise response.error or ProviderError("the script has no more of a reply that paused", code="cut")
+            notes.extend(response.notes)
+            if response.status >= 300:
+                raise provider_errors.refusal_error(self._endpoint, response.status, {}, response.body)
+            return self._body(response)
 
-        reader = _stream_parser(first.wire, self._profile)
-        return ResponseStream(first.wire.value, reader, self._endpoint, notes, bodies).deltas(ask)
+        parser = _stream_parser(first.wire, self._profile)
+        return ResponseStream(first.wire.value, parser, self._endpoint, notes, bodies).deltas(send)
 
-    async def _pieces(self, answer: WireReply) -> AsyncGenerator[bytes, None]:
-        size = answer.chunk_size or len(answer.body) or 1
-        for at in range(0, len(answer.body), size):
-            yield answer.body[at : at + size]
-        if answer.hang:
+    async def _body(self, response: WireReply) -> AsyncGenerator[bytes, None]:
+        size = response.chunk_size or len(response.body) or 1
+        for start in range(0, len(response.body), size):
+            yield response.body[start : start + size]
+        if response.hang:
             await anyio.sleep_forever()
-        if answer.breaks is not None:
-            words = answer.breaks or f"the connection to {self._endpoint.host} broke"
-            raise StreamBroken(ProviderError(words, code="connection"))
+        if response.breaks is not None:
+            message = response.breaks or f"the connection to {self._endpoint.host} broke"
+            raise StreamBroken(ProviderError(message, code="connection"))
 
 
 async def _play_reply(reply: ScriptedReply, request: ModelRequest) -> AsyncGenerator[Delta, None]:

@@ -1,4 +1,4 @@
-"""A model's calls on a wire: read from what it wrote, and written back into the history."""
+"""A model's tool calls, decoded from responses and encoded for requests; and JSON that every parser takes."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def parse_call(call_id: str, name: str, arguments: Any) -> ToolCallRequest:
-    """Make a request of what the endpoint sent; a text that is no JSON object is kept as `unreadable`, not repaired.
+    """Return the tool call that an endpoint sent; arguments that are no JSON object are kept as `unreadable`.
 
     Args:
-        call_id: as the endpoint gave it; where it gave none, one is made up.
-        name: as the endpoint gave it.
-        arguments: a JSON text (that of a tool without parameters may be empty), or the object itself.
+        call_id: the call's id; if it is empty, a new id is made.
+        name: the tool's name.
+        arguments: a JSON text (it may be empty for a tool without parameters), or the object itself.
     """
     call_id = call_id or new_call_id()
     if isinstance(arguments, Mapping):
@@ -41,28 +41,28 @@ def parse_call(call_id: str, name: str, arguments: Any) -> ToolCallRequest:
 
 
 def make_ids_unique(calls: Sequence[ToolCallRequest]) -> list[ToolCallRequest]:
-    """Make the ids of one reply differ: an endpoint may give all its calls the same."""
+    """Return the calls of a reply with different ids: some endpoints send the same id with every call."""
     seen: set[str] = set()
-    kept = []
+    unique = []
     for call in calls:
         call_id = new_call_id() if call.id in seen else call.id
         seen.add(call_id)
-        kept.append(call if call_id == call.id else replace(call, id=call_id))
-    return kept
+        unique.append(call if call_id == call.id else replace(call, id=call_id))
+    return unique
 
 
 def new_call_id() -> str:
-    """Make up an id every endpoint takes: nine letters and digits, as Mistral has them."""
+    """Return a new id that every endpoint takes: nine letters and digits, as Mistral demands."""
     return secrets.token_hex(5)[:9]
 
 
 def to_json_text(value: Any) -> str:
-    """Write JSON every parser takes: no NaN, no half of a surrogate pair, keys that are strings."""
+    """Return JSON that every parser takes: no NaN, no lone surrogate, keys that are strings."""
     return to_json_bytes(value).decode()
 
 
 def to_json_bytes(value: Any) -> bytes:
-    """Write JSON every parser takes, in UTF-8."""
+    """Return JSON that every parser takes, in UTF-8."""
     try:
         return to_json(value, inf_nan_mode="null")
     except (PydanticSerializationError, ValueError):
@@ -70,9 +70,9 @@ def to_json_bytes(value: Any) -> bytes:
 
 
 def to_plain_json(value: Any, depth: int = 100) -> Any:
-    """Give the same value in plain JSON types, such as every parser takes.
+    """Return the value in plain JSON types that every parser takes.
 
-    Lone surrogates become U+FFFD; what is no finite number becomes None, and so does what lies deeper than `depth`.
+    Lone surrogates become U+FFFD; numbers that are not finite become None, and so do values deeper than `depth`.
     """
     if isinstance(value, str):
         return replace_surrogates(value)
@@ -90,7 +90,7 @@ def to_plain_json(value: Any, depth: int = 100) -> Any:
 
 
 def replace_surrogates(text: str) -> str:
-    """Give the text with every lone surrogate replaced by U+FFFD, and pairs of them put together."""
+    """Return the text with lone surrogates replaced by U+FFFD, and pairs of surrogates joined."""
     try:
         text.encode()
     except UnicodeEncodeError:

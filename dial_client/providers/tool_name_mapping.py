@@ -1,7 +1,7 @@
-"""Tools under the names one endpoint takes: given to it on the way out, taken off again on the way in.
+"""Tool names as an endpoint takes them: mapped in requests, and mapped back in replies.
 
-A name that fits is left alone. Another one is made fit and ends in a hash of the tool's own name, so it depends on
-nothing but that: it is the same in every request, and in a history whose tool is gone. It is never parsed back.
+A name that the endpoint takes is left alone. Any other is replaced by a name that ends in a hash of the tool's own
+name, so it is the same in every request, and in a history whose tool is gone. It is never parsed.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from dial_client.model import CallChunk, Delta, ModelRequest
 
 _HASH_LENGTH = 8
 _LETTERS = str.maketrans("0123456789abcdef", "ghijklmnopabcdef")
-"""A hash in letters only: there are endpoints that take no digits, or none at the beginning."""
+"""A hash in letters only: some endpoints take no digits, or none at the beginning."""
 _MAX_ATTEMPTS = 100
 
 
 class ToolNameMapping:
-    """The names of one endpoint's tools.
+    """Maps the names of tools for one endpoint.
 
     Args:
-        pattern: what a name must match as a whole; empty for anything.
-        length: characters a name may have.
+        pattern: a regular expression that names must match as a whole; empty for any name.
+        length: the most characters of a name.
     """
 
     def __init__(self, pattern: str, length: int) -> None:
@@ -35,89 +35,89 @@ class ToolNameMapping:
         self._length = length
         self._tools: tuple[ToolSpec, ...] = ()
         self._renamed: tuple[ToolSpec, ...] = ()
-        self._offered_as: dict[str, str] = {}
-        self._meant_by: dict[str, str] = {}
+        self._name_at_endpoint: dict[str, str] = {}
+        self._own_name: dict[str, str] = {}
         self.notes: list[str] = []
-        """What the user should know of the tools on offer now; whoever tells it empties it."""
+        """What the user should know of the tools in the last request; the reader empties the list."""
 
     @property
     def is_needed(self) -> bool:
-        """Whether there can be a name that is offered elsewhere and does not fit here."""
+        """True if the endpoint refuses names that other endpoints take."""
         return self._pattern is not None or self._length < 64
 
     def to_endpoint(self, request: ModelRequest) -> ModelRequest:
-        """Give the request under the endpoint's names: its tools, and the calls of its history.
+        """Return the request with the endpoint's names of its tools, and of the calls in its history.
 
-        The same tuple of tools gives the same tuple again: what was written for it need not be written anew.
+        The same tuple of tools is mapped to the same tuple again, so that encoded tools can be reused.
         """
         if request.tools is not self._tools:
-            self._learn(request.tools)
-        messages = tuple(self._message(message) for message in request.messages)
+            self._map_tools(request.tools)
+        messages = tuple(self._map_message(message) for message in request.messages)
         return replace(request, tools=self._renamed, messages=messages)
 
     def from_endpoint(self, call: ToolCallRequest) -> ToolCallRequest:
-        """Give a call under the name its tool is offered by; one of a tool that is not on offer as it is."""
-        name = self._meant_by.get(call.name, call.name)
+        """Return a call with the tool's own name; a call of an unknown tool is returned unchanged."""
+        name = self._own_name.get(call.name, call.name)
         return call if name == call.name else replace(call, name=name)
 
     def restore_names(self, note: str) -> str:
-        """Give a note with the tools' own names in place of the endpoint's."""
-        for name, own in self._meant_by.items():
+        """Return a note with the tools' own names in place of the endpoint's."""
+        for name, own in self._own_name.items():
             if name != own:
                 note = note.replace(name, own)
         return note
 
     async def restore_calls(self, deltas: AsyncGenerator[Delta, None]) -> AsyncGenerator[Delta, None]:
-        """Give a reply with its calls under the names of the tools on offer."""
+        """Yield the deltas of a reply, with the tools' own names in its calls."""
         async with aclosing(deltas) as stream:
             async for delta in stream:
                 yield CallChunk(self.from_endpoint(delta.call)) if isinstance(delta, CallChunk) else delta
 
-    def _learn(self, tools: tuple[ToolSpec, ...]) -> None:
+    def _map_tools(self, tools: tuple[ToolSpec, ...]) -> None:
         self._tools = tools
-        taken = {tool.name for tool in tools if self._fits(tool.name)}
+        used_names = {tool.name for tool in tools if self._fits(tool.name)}
         renamed: list[ToolSpec] = []
-        self._offered_as, self._meant_by = {}, {}
+        self._name_at_endpoint, self._own_name = {}, {}
         for tool in tools:
-            name = tool.name if tool.name in taken else self._made_fit(tool.name, taken)
+            name = tool.name if tool.name in used_names else self._new_name(tool.name, used_names)
             if not name:
                 self.notes.append(f"no name the endpoint takes can be made for the tool {tool.name}: it is left out")
                 continue
-            taken.add(name)
-            self._offered_as[tool.name] = name
-            self._meant_by[name] = tool.name
+            used_names.add(name)
+            self._name_at_endpoint[tool.name] = name
+            self._own_name[name] = tool.name
             renamed.append(tool if name == tool.name else replace(tool, name=name))
         self._renamed = tuple(renamed)
 
-    def _message(self, message: Message) -> Message:
+    def _map_message(self, message: Message) -> Message:
         if all(self._fits(call.name) for call in message.tool_calls):
             return message
-        return replace(message, tool_calls=tuple(self._call(call) for call in message.tool_calls))
+        return replace(message, tool_calls=tuple(self._map_call(call) for call in message.tool_calls))
 
-    def _call(self, call: ToolCallRequest) -> ToolCallRequest:
+    def _map_call(self, call: ToolCallRequest) -> ToolCallRequest:
         if self._fits(call.name):
             return call
-        name = self._offered_as.get(call.name) or self._made_fit(call.name, set())
+        name = self._name_at_endpoint.get(call.name) or self._new_name(call.name, set())
         return replace(call, name=name) if name else call
 
     def _fits(self, name: str) -> bool:
         return 0 < len(name) <= self._length and (self._pattern is None or self._pattern.fullmatch(name) is not None)
 
-    def _made_fit(self, name: str, taken: set[str]) -> str:
-        """Give a name that fits and is not taken; empty where there is none."""
+    def _new_name(self, name: str, used_names: set[str]) -> str:
+        """Return a name that the endpoint takes and no tool has; empty if there is none."""
         for attempt in count():
             if attempt == _MAX_ATTEMPTS:
                 return ""
             source = f"{name}\0{attempt}" if attempt else name
             digest = hashlib.sha256(source.encode("utf-8", "replace")).hexdigest()[:_HASH_LENGTH].translate(_LETTERS)
-            fit = next((one for one in _candidate_names(name, digest, self._length) if self._fits(one)), "")
-            if not fit or fit not in taken:
+            fit = next((text for text in _candidate_names(name, digest, self._length) if self._fits(text)), "")
+            if not fit or fit not in used_names:
                 return fit
         raise AssertionError("unreachable")
 
 
 def _candidate_names(name: str, digest: str, length: int) -> list[str]:
-    """Give names that most patterns have one of, the one that says most first."""
+    """Return names of which most patterns take one, the most readable first."""
     room = length - len(digest) - 1
     plain = re.sub(r"[^a-zA-Z0-9]+", "_", name).strip("_")
     bare = re.sub(r"[^a-zA-Z0-9]+", "", name)

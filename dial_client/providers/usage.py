@@ -1,4 +1,4 @@
-"""Tokens, from the many forms in which endpoints count them."""
+"""Token usage, parsed from the many forms in which endpoints report it."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from typing import Any
 from dial_client.messages import Usage
 
 _MAX_COUNT = 2**53
-"""No count of tokens; nor is what JSON can write beyond it."""
+"""A larger number is no count of tokens."""
 
 
-def parse_usage(said: Any) -> Usage:
-    """Read a ``usage`` of OpenAI's two wires; what is not a number counts as 0."""
-    if not isinstance(said, Mapping):
+def parse_usage(usage: Any) -> Usage:
+    """Return the token usage of OpenAI's two APIs; what is not a number counts as 0."""
+    if not isinstance(usage, Mapping):
         return Usage()
-    read, written = (
-        _first_mapping(said, "prompt_tokens_details", "input_tokens_details"),
-        _first_mapping(said, "completion_tokens_details", "output_tokens_details"),
+    input_details, output_details = (
+        _first_mapping(usage, "prompt_tokens_details", "input_tokens_details"),
+        _first_mapping(usage, "completion_tokens_details", "output_tokens_details"),
     )
     return Usage(
-        input_tokens=first_number(said, "prompt_tokens", "input_tokens"),
-        output_tokens=first_number(said, "completion_tokens", "output_tokens"),
-        cached_tokens=first_number(read, "cached_tokens") or first_number(said, "prompt_cache_hit_tokens"),
-        reasoning_tokens=first_number(written, "reasoning_tokens"),
+        input_tokens=first_number(usage, "prompt_tokens", "input_tokens"),
+        output_tokens=first_number(usage, "completion_tokens", "output_tokens"),
+        cached_tokens=first_number(input_details, "cached_tokens") or first_number(usage, "prompt_cache_hit_tokens"),
+        reasoning_tokens=first_number(output_details, "reasoning_tokens"),
     )
 
 
-def first_number(said: Mapping[str, Any], *names: str) -> int:
-    """Give the first of these that is a number; 0 where none is."""
+def first_number(usage: Mapping[str, Any], *names: str) -> int:
+    """Return the first of these fields that is a number; 0 if none is."""
     for name in names:
-        value = said.get(name)
+        value = usage.get(name)
         if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _MAX_COUNT:
             return int(value)
     return 0
 
 
-def _first_mapping(said: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
-    return next((inner for name in names if isinstance(inner := said.get(name), Mapping)), {})
+def _first_mapping(usage: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
+    return next((inner for name in names if isinstance(inner := usage.get(name), Mapping)), {})

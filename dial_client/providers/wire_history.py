@@ -1,10 +1,10 @@
-"""The conversation as every wire wants it: valid, whatever happened to it.
+"""A conversation normalized for model APIs: valid, whatever happened to it.
 
-The rules are those of the endpoints together, and the strictest wins: instructions in one place; every call answered
-exactly once, in the order of the calls, right behind the message that asks; no result without its call; no empty text;
-ids, names and arguments an endpoint takes back; a question at the end. What has been sent once is sent the same way
-again when more has been said: prompt caches, and signatures over what came before, depend on it. Only images and
-documents are told in words when there are too many of them (`shown.too_old`).
+The rules of all endpoints hold together: every call has exactly one result, right behind the message with the call and
+in the order of the calls; no result is without a call, no text is empty; ids, names and arguments are as endpoints take
+them; the last message asks for a reply. A message that was sent is sent the same way again in a longer conversation:
+prompt caches, and signatures over earlier messages, depend on it. Only images and documents are replaced by
+descriptions if there are too many of them (`media_fallback.count_expired`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ GO_ON = "Continue."
 ERROR = "ERROR:"
 
 _MAX_NOTES = 8
-"""Things the user is told of that the model is not shown."""
+"""The most notes on parts that the model is not shown."""
 _EXPIRED = "it is no longer shown to the model, newer ones are"
 
 
@@ -51,23 +51,23 @@ class UserStep:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a call gave; never empty."""
+    """The result of a call; never empty."""
 
     parts: tuple[Part, ...]
     is_error: bool
 
     @property
-    def shown(self) -> tuple[ImagePart | FilePart, ...]:
-        """The images and documents of it."""
+    def media(self) -> tuple[ImagePart | FilePart, ...]:
+        """The images and documents of the result."""
         return tuple(part for part in self.parts if not isinstance(part, TextPart))
 
     def text(self, *more: str) -> str:
-        """Give the text of it, with more of it behind, marked as an error where it is one and does not say so."""
+        """Return the text, with `more` appended; the text of an error that does not say so is marked as an error."""
         text = text_of((*self.parts, *map(TextPart, more))) or NO_OUTPUT
         return f"{ERROR} {text}" if self._hides_an_error else text
 
     def marked(self) -> tuple[Part, ...]:
-        """Give the parts, with a word in front that this is an error where it is one and does not say so."""
+        """Return the parts; those of an error that does not say so are marked as an error."""
         return (TextPart(ERROR), *self.parts) if self._hides_an_error else self.parts
 
     @property
@@ -81,13 +81,13 @@ class AssistantStep:
 
     text: str
     calls: tuple[ToolCallRequest, ...]
-    """Under ids and names this wire takes."""
+    """With ids and names that the API takes."""
     results: tuple[Result, ...]
-    """One for each call, in their order."""
+    """A result for each call, in their order."""
     echo: Any
-    """What this very provider wants back; None for another's."""
-    asked_as: tuple[str, ...]
-    """The ids of the calls as the model gave them: an echo has these."""
+    """The echo of this provider; None for the message of another one."""
+    original_ids: tuple[str, ...]
+    """The ids of the calls in the model's reply, which the echo has too."""
 
 
 Step = UserStep | AssistantStep
@@ -96,7 +96,7 @@ Step = UserStep | AssistantStep
 @dataclass(slots=True)
 class _Draft:
     message: Message
-    answers: list[Message | None] = field(default_factory=list)
+    results: list[Message | None] = field(default_factory=list)
 
 
 def normalize(
@@ -108,15 +108,15 @@ def normalize(
     *,
     in_results: bool = True,
 ) -> list[Step]:
-    """Give the conversation in steps, the last of which asks something of the model.
+    """Return the conversation in steps, the last of which asks the model for a reply.
 
     Args:
         messages: any messages but system messages, in any order.
-        provider_name: whose echoes are understood.
-        id_pattern: what a call's id must match as a whole; nine letters and digits must match it.
-        profile: whether the endpoint takes images and documents.
-        notes: is told what the model is not shown of what has come since a person spoke last, that included.
-        in_results: whether images and documents of results can be shown at all.
+        provider_name: the provider whose echoes are kept.
+        id_pattern: a regular expression for ids of calls; nine letters and digits must match it.
+        profile: decides whether the endpoint takes images and documents.
+        notes: gets what the model is not shown of the last user message and of everything after it.
+        in_results: results may have images and documents.
     """
     drafts = _pair_results(messages)
     ids = _CallIds(re.compile(id_pattern))
@@ -137,14 +137,14 @@ def normalize(
 
 
 def _pair_results(messages: Iterable[Message]) -> list[_Draft]:
-    """Lay each result beside its call; a result without a call is dropped."""
+    """Return the messages of user and model, each with the results of its calls; drop results without a call."""
     drafts: list[_Draft] = []
     waiting: dict[str | None, list[tuple[_Draft, int]]] = {}
     for message in messages:
         if message.role is Role.TOOL:
             if places := waiting.get(message.tool_call_id):
                 draft, at = places.pop()
-                draft.answers[at] = message
+                draft.results[at] = message
         else:
             calls = message.tool_calls if message.role is Role.ASSISTANT else ()
             draft = _Draft(message, [None] * len(calls))
@@ -155,22 +155,22 @@ def _pair_results(messages: Iterable[Message]) -> list[_Draft]:
 
 
 def _expire_media(steps: list[Step]) -> list[Step]:
-    """Give the steps with no more images and documents than one request holds; lines stand for the oldest."""
+    """Replace the oldest images and documents by descriptions, if there are too many for one request."""
     visible = [part for step in steps for part in _parts_of(step) if not isinstance(part, TextPart)]
-    lines = {
+    descriptions = {
         id(part): describe_media(part, _EXPIRED)
         for part in visible[: count_expired([len(part.data) for part in visible])]
     }
-    if not lines:
+    if not descriptions:
         return steps
 
-    def aged(parts: tuple[Part, ...]) -> tuple[Part, ...]:
-        return tuple(lines.get(id(part), part) for part in parts)
+    def expire(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        return tuple(descriptions.get(id(part), part) for part in parts)
 
     return [
-        UserStep(aged(step.parts))
+        UserStep(expire(step.parts))
         if isinstance(step, UserStep)
-        else replace(step, results=tuple(replace(result, parts=aged(result.parts)) for result in step.results))
+        else replace(step, results=tuple(replace(result, parts=expire(result.parts)) for result in step.results))
         for step in steps
     ]
 
@@ -180,11 +180,12 @@ def _parts_of(step: Step) -> Iterable[Part]:
 
 
 def _note_hidden_media(steps: Sequence[Step], notes: list[str]) -> None:
-    pairs = enumerate(pairwise(steps), 1)
-    answered = max(
-        (at for at, (one, two) in pairs if isinstance(one, AssistantStep) and isinstance(two, UserStep)), default=0
-    )
-    new = (part for step in steps[answered:] for part in _parts_of(step))
+    """Add a note for each description since the last user message that follows a reply."""
+    start = 0
+    for at, (step, following) in enumerate(pairwise(steps), 1):
+        if isinstance(step, AssistantStep) and isinstance(following, UserStep):
+            start = at
+    new = (part for step in steps[start:] for part in _parts_of(step))
     unseen = dict.fromkeys(part.text[1:-1] for part in new if isinstance(part, MediaDescription))
     notes.extend(note for note in islice(unseen, _MAX_NOTES) if note not in notes)
 
@@ -195,41 +196,43 @@ def _assistant_step(draft: _Draft, provider_name: str, ids: _CallIds, profile: E
     return AssistantStep(
         text=replace_surrogates(message.text) if message.text.strip() else "",
         calls=tuple(_normalize_call(call, ids) for call in message.tool_calls),
-        results=tuple(_normalize_result(answer, profile) for answer in draft.answers),
+        results=tuple(_normalize_result(result, profile) for result in draft.results),
         echo=echo,
-        asked_as=tuple(call.id for call in message.tool_calls),
+        original_ids=tuple(call.id for call in message.tool_calls),
     )
 
 
 def _normalize_call(call: ToolCallRequest, ids: _CallIds) -> ToolCallRequest:
     name = re.sub(r"[^a-zA-Z0-9_-]", "_", call.name)[:64] or "unnamed"
-    return ToolCallRequest(ids.give(call.id), name, to_plain_json(call.arguments))
+    return ToolCallRequest(ids.assign(call.id), name, to_plain_json(call.arguments))
 
 
-def _normalize_result(answer: Message | None, profile: EndpointProfile) -> Result:
-    if answer is None:
+def _normalize_result(message: Message | None, profile: EndpointProfile) -> Result:
+    if message is None:
         return Result((TextPart(NO_RESULT),), is_error=True)
-    return Result(_normalize_parts(answer.content, NO_OUTPUT, profile), answer.is_error)
+    return Result(_normalize_parts(message.content, NO_OUTPUT, profile), message.is_error)
 
 
-def _normalize_parts(content: Content, instead: str, profile: EndpointProfile) -> tuple[Part, ...]:
+def _normalize_parts(content: Content, placeholder: str, profile: EndpointProfile) -> tuple[Part, ...]:
     if isinstance(content, str):
-        return (TextPart(replace_surrogates(content) if content.strip() else instead),)
-    fit = (to_accepted_part(part, images=profile.images, documents=profile.documents) for part in content)
-    return tuple(part for part in fit if not isinstance(part, TextPart) or part.text.strip()) or (TextPart(instead),)
+        return (TextPart(replace_surrogates(content) if content.strip() else placeholder),)
+    accepted = (to_accepted_part(part, images=profile.images, documents=profile.documents) for part in content)
+    return tuple(part for part in accepted if not isinstance(part, TextPart) or part.text.strip()) or (
+        TextPart(placeholder),
+    )
 
 
 class _CallIds:
-    """Gives each call an id of its own that the endpoint takes; the same conversation always gets the same ones."""
+    """Assigns ids that the endpoint takes, a different one to each call; the same conversation gets the same ids."""
 
     def __init__(self, pattern: re.Pattern[str]) -> None:
         self._pattern = pattern
         self._taken: set[str] = set()
 
-    def give(self, call_id: str) -> str:
-        given, attempt = call_id, 0
-        while given in self._taken or not self._pattern.fullmatch(given):
-            given = hashlib.sha256(f"{call_id}/{attempt}".encode("utf-8", "replace")).hexdigest()[:9]
+    def assign(self, call_id: str) -> str:
+        assigned, attempt = call_id, 0
+        while assigned in self._taken or not self._pattern.fullmatch(assigned):
+            assigned = hashlib.sha256(f"{call_id}/{attempt}".encode("utf-8", "replace")).hexdigest()[:9]
             attempt += 1
-        self._taken.add(given)
-        return given
+        self._taken.add(assigned)
+        return assigned

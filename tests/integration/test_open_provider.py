@@ -338,7 +338,7 @@ def test_a_profile_may_say_by_name_which_endpoint_it_is(name: str) -> None:
     assert endpoint_of(provider).base_url == (PRESETS[name].url or "https://other.test")
     wire = Wire(getattr(provider, "wire", "chat"))
     assert wire == PRESETS[name].wire
-    assert profile_of(provider) == PRESETS[name].on(wire)
+    assert profile_of(provider) == PRESETS[name].profile_for(wire)
 
 
 def test_a_profiles_own_flags_and_wire_are_put_over_its_presets() -> None:
