@@ -24,7 +24,7 @@ _USAGE = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
 
 def answer_of(chunks: int) -> str:
     """Return the last text of the model."""
-    return " ".join(_words(chunks))
+    return " ".join(_list_words(chunks))
 
 
 class Endpoint:
@@ -33,7 +33,7 @@ class Endpoint:
     def __enter__(self) -> Self:
         command = [sys.executable, "-I", "-S", __file__]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self._port = int(self._line())
+        self._port = int(self._read_line())
         return self
 
     def __exit__(
@@ -49,9 +49,9 @@ class Endpoint:
         """Return the number of requests it has responded to."""
         assert self._process.stdin is not None
         print("count", file=self._process.stdin, flush=True)
-        return int(self._line())
+        return int(self._read_line())
 
-    def _line(self) -> str:
+    def _read_line(self) -> str:
         assert self._process.stdout is not None
         return self._process.stdout.readline()
 
@@ -69,7 +69,7 @@ class _Model(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._buffer += data
         while (request := self._next_request()) is not None:
-            self._answer(*request)
+            self._respond(*request)
 
     def _next_request(self) -> tuple[str, bytes] | None:
         head, found, rest = self._buffer.partition(b"\r\n\r\n")
@@ -83,83 +83,85 @@ class _Model(asyncio.Protocol):
         self._buffer = rest[length:]
         return first.split(" ")[1], rest[:length]
 
-    def _answer(self, path: str, body: bytes) -> None:
+    def _respond(self, path: str, body: bytes) -> None:
         match path.strip("/").split("/"):
             case [rounds, calls, chunks, "v1", "chat", "completions"]:
                 _Model.answered += 1
                 request = json.loads(body)
-                reply = _reply(request, int(rounds), int(calls), int(chunks))
+                reply = _build_reply(request, int(rounds), int(calls), int(chunks))
                 if request.get("stream"):
-                    self._stream(request, *reply)
+                    self._write_stream(request, *reply)
                 else:
-                    self._whole(*reply)
+                    self._write_whole(*reply)
             case _:
                 self._transport.write(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")
 
-    def _whole(self, words: list[str], calls: list[dict[str, Any]]) -> None:
+    def _write_whole(self, words: list[str], calls: list[dict[str, Any]]) -> None:
         message = {"role": "assistant", "content": " ".join(words) or None} | ({"tool_calls": calls} if calls else {})
         choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop"}
-        body = _json(_HEAD | {"object": "chat.completion", "choices": [choice], "usage": _USAGE})
+        body = _to_json(_HEAD | {"object": "chat.completion", "choices": [choice], "usage": _USAGE})
         head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
         self._transport.write(head.encode() + body)
 
-    def _stream(self, request: dict[str, Any], words: list[str], calls: list[dict[str, Any]]) -> None:
+    def _write_stream(self, request: dict[str, Any], words: list[str], calls: list[dict[str, Any]]) -> None:
         head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
         self._transport.write(head)
         with_usage = bool((request.get("stream_options") or {}).get("include_usage"))
         if calls:
-            events = _call_events(calls, with_usage=with_usage)
+            events = _build_call_events(calls, with_usage=with_usage)
         else:
-            events = _text_events(len(words), with_usage=with_usage)
+            events = _build_text_events(len(words), with_usage=with_usage)
         for event in events:
             self._transport.write(event)
 
 
-def _reply(request: dict[str, Any], rounds: int, calls: int, chunks: int) -> tuple[list[str], list[dict[str, Any]]]:
+def _build_reply(
+    request: dict[str, Any], rounds: int, calls: int, chunks: int
+) -> tuple[list[str], list[dict[str, Any]]]:
     round_ = sum(message["role"] == "assistant" for message in request["messages"])
     if round_ >= rounds:
-        return list(_words(chunks)), []
+        return list(_list_words(chunks)), []
     offered = [tool["function"]["name"] for tool in request["tools"]]
-    return [], [_call(round_ * calls + number, offered) for number in range(calls)]
+    return [], [_build_call(round_ * calls + number, offered) for number in range(calls)]
 
 
-def _call(number: int, offered: list[str]) -> dict[str, Any]:
+def _build_call(number: int, offered: list[str]) -> dict[str, Any]:
     # A step of 61 visits every server of the case with many tools.
     name = offered[number * 61 % len(offered)]
     arguments = json.dumps({"text": f"What was found for question {number}.", "count": 3})
     return {"id": f"call_{number}", "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
-def _call_events(calls: list[dict[str, Any]], *, with_usage: bool) -> list[bytes]:
+def _build_call_events(calls: list[dict[str, Any]], *, with_usage: bool) -> list[bytes]:
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": None}]
     for index, call in enumerate(calls):
         name, arguments = call["function"]["name"], call["function"]["arguments"]
         deltas.append({"tool_calls": [{"index": index, **call, "function": {"name": name, "arguments": ""}}]})
         deltas.append({"tool_calls": [{"index": index, "function": {"arguments": arguments}}]})
-    return _events(deltas, "tool_calls", with_usage=with_usage)
+    return _build_events(deltas, "tool_calls", with_usage=with_usage)
 
 
 @cache
-def _text_events(chunks: int, *, with_usage: bool) -> list[bytes]:
-    words = [{"content": f" {word}" if at else word} for at, word in enumerate(_words(chunks))]
-    return _events([{"role": "assistant", "content": ""}, *words], "stop", with_usage=with_usage)
+def _build_text_events(chunks: int, *, with_usage: bool) -> list[bytes]:
+    words = [{"content": f" {word}" if at else word} for at, word in enumerate(_list_words(chunks))]
+    return _build_events([{"role": "assistant", "content": ""}, *words], "stop", with_usage=with_usage)
 
 
-def _events(deltas: list[dict[str, Any]], finish: str, *, with_usage: bool) -> list[bytes]:
+def _build_events(deltas: list[dict[str, Any]], finish: str, *, with_usage: bool) -> list[bytes]:
     choices: list[dict[str, Any]] = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
     choices.append({"index": 0, "delta": {}, "finish_reason": finish})
     head = _HEAD | {"object": "chat.completion.chunk"}
-    data = [_json(head | {"choices": [choice]}) for choice in choices]
-    data += [_json(head | {"choices": [], "usage": _USAGE})] if with_usage else []
+    data = [_to_json(head | {"choices": [choice]}) for choice in choices]
+    data += [_to_json(head | {"choices": [], "usage": _USAGE})] if with_usage else []
     events = [b"data: " + line + b"\n\n" for line in (*data, b"[DONE]")]
     return [*(b"%x\r\n%b\r\n" % (len(event), event) for event in events), b"0\r\n\r\n"]
 
 
-def _words(chunks: int) -> Iterator[str]:
+def _list_words(chunks: int) -> Iterator[str]:
     return (f"word{number % 100:02}" for number in range(chunks))
 
 
-def _json(data: dict[str, Any]) -> bytes:
+def _to_json(data: dict[str, Any]) -> bytes:
     return json.dumps(data, separators=(",", ":")).encode()
 
 

@@ -1,11 +1,11 @@
 """Providers of models: a module for each API. `open_provider` returns the provider for a model's name.
 
 A key from the environment is sent to the address it is for and to no other: ``OPENAI_API_KEY`` to
-``OPENAI_BASE_URL``, where that is set, and to OpenAI's own hosts; ``ANTHROPIC_API_KEY`` (else ``ANTHROPIC_AUTH_TOKEN``)
+``OPENAI_BASE_URL``, if that is set, and to OpenAI's own hosts; ``ANTHROPIC_API_KEY`` (else ``ANTHROPIC_AUTH_TOKEN``)
 and ``DIAL_API_KEY`` likewise. An address given in another way (``--base-url``, ``base_url`` of a profile) gets the
-``api_key`` of the profile, or none: a placeholder is sent where there is no key. ``OPENAI_ORG_ID``,
-``OPENAI_PROJECT_ID`` and the vendors' ``…_CUSTOM_HEADERS`` go to the vendor's own hosts only. No SDK is left to read
-any of these by itself.
+``api_key`` of the profile, or none: a placeholder is sent if there is no key. ``OPENAI_ORG_ID``,
+``OPENAI_PROJECT_ID`` and the vendors' ``…_CUSTOM_HEADERS`` go to the vendor's own hosts only. No SDK reads any of
+these by itself.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from dial_client.providers.http.endpoint import (
     normalize_url,
     parse_ollama_host,
 )
-from dial_client.providers.presets import PRESETS, Preset, find_preset, preset_of_url
+from dial_client.providers.presets import PRESETS, Preset, find_preset, find_preset_by_url
 from dial_client.settings.config_types import ModelSettings, Wire
 
 OnProgress = Callable[[int, int, str], None]
@@ -98,20 +98,20 @@ def open_provider(
         return _open_offline(prefix, rest, address, on_progress)
     vendor = _PREFIXES.get(prefix)
     if vendor is None:
-        raise _unknown_model(model, models)
+        raise _build_unknown_model_error(model, models)
     if not rest.strip():
         raise ConfigError(f"{model!r} names no model", hint=f"expected {prefix}:ID")
     endpoint, profile = _build_endpoint(vendor, model, address, environ)
-    return _provider_class(vendor)(rest.strip(), endpoint, profile)
+    return _choose_provider_class(vendor)(rest.strip(), endpoint, profile)
 
 
 def _from_settings(settings: ModelSettings, address: str | None, environ: Mapping[str, str]) -> Provider:
     where = f"models.{settings.name}"
-    vendor = _vendor_of(settings, where)
+    vendor = _find_vendor(settings, where)
     if address is None and settings.base_url:
         address = normalize_url(settings.base_url, f"{where}.base_url")
     endpoint, profile = _build_endpoint(vendor, where, address, environ, settings)
-    make = _provider_class(vendor, settings)
+    make = _choose_provider_class(vendor, settings)
     return make(
         settings.model or settings.name,
         endpoint,
@@ -121,12 +121,12 @@ def _from_settings(settings: ModelSettings, address: str | None, environ: Mappin
     )
 
 
-def _vendor_of(settings: ModelSettings, where: str) -> _Vendor:
+def _find_vendor(settings: ModelSettings, where: str) -> _Vendor:
     """Return the vendor of a profile: that of its preset, or else that of its API."""
     if settings.preset is None:
         return _WIRES[Wire(settings.wire or Wire.CHAT)]
     preset = find_preset(settings.preset, where)
-    vendors = (vendor for vendor in _PREFIXES.values() if (vendor.preset or preset_of_url(vendor.url)) is preset)
+    vendors = (vendor for vendor in _PREFIXES.values() if (vendor.preset or find_preset_by_url(vendor.url)) is preset)
     known = next(vendors, None)
     vendor = known or _Vendor(preset.wire, preset.url, "")
     return vendor if vendor.is_dial else replace(vendor, wire=Wire(settings.wire or vendor.wire), preset=preset)
@@ -146,7 +146,7 @@ def _open_offline(prefix: str, rest: str, address: str | None, on_progress: OnPr
     return ScriptedProvider.from_file(rest)
 
 
-def _provider_class(vendor: _Vendor, settings: ModelSettings | None = None) -> Callable[..., Provider]:
+def _choose_provider_class(vendor: _Vendor, settings: ModelSettings | None = None) -> Callable[..., Provider]:
     if vendor.is_dial:
         from dial_client.providers.dial import DialProvider
 
@@ -172,12 +172,12 @@ def _build_endpoint(
     settings: ModelSettings | None = None,
 ) -> tuple[Endpoint, EndpointProfile]:
     """Return the endpoint with its headers, and its profile; `where` is the setting that an error names."""
-    home = _default_url(vendor, environ)
+    home = _find_default_url(vendor, environ)
     url = address or home
     if not url:
         named_by = f"set {vendor.url_variable}, or " if vendor.url_variable else ""
         raise ConfigError(f"{where} has no address", hint=f"{named_by}give a base URL")
-    profile = (vendor.preset or preset_of_url(url)).profile_for(vendor.wire)
+    profile = (vendor.preset or find_preset_by_url(url)).get_profile(vendor.wire)
     profile = apply_quirks(profile, settings.quirks, where) if settings is not None else profile
     key, hint = _find_key(vendor, where, url, home, environ, settings)
     sent = f"Bearer {key or NO_KEY}" if profile.key_header.lower() == "authorization" else key or NO_KEY
@@ -185,13 +185,13 @@ def _build_endpoint(
     if vendor.wire is Wire.MESSAGES:
         headers["anthropic-version"] = profile.api_version
     if _is_vendor_host(vendor, url):
-        headers = _environment_headers(vendor, environ) | headers
+        headers = _read_environment_headers(vendor, environ) | headers
     headers |= {name.lower(): value for name, value in profile.headers.items()}
     query = {"api-version": profile.api_version} if profile.api_version and vendor.wire is not Wire.MESSAGES else {}
     return Endpoint(url, headers, query, key=key, hint=hint), profile
 
 
-def _default_url(vendor: _Vendor, environ: Mapping[str, str]) -> str:
+def _find_default_url(vendor: _Vendor, environ: Mapping[str, str]) -> str:
     """Return the address in the environment, or else the vendor's own."""
     url = environ.get(vendor.url_variable, "").strip()
     if not url:
@@ -220,12 +220,12 @@ def _find_key(
             if key := environ.get(variable, "").strip():
                 return normalize_key(key, variable), f"is {variable} right?"
         if _is_vendor_host(vendor, url):
-            raise ConfigError(f"{where} needs a key", hint=_key_hint(vendor))
+            raise ConfigError(f"{where} needs a key", hint=_describe_key(vendor))
         return "", f"no key was sent: set {variables[0]}"
     return "", 'no key was sent: name this address under "models", with its "api_key"'
 
 
-def _key_hint(vendor: _Vendor) -> str:
+def _describe_key(vendor: _Vendor) -> str:
     if vendor.wire is Wire.CHAT:
         return f"set {vendor.key_variables[0]}, or name another endpoint: --base-url, or {vendor.url_variable}"
     return f"set {vendor.key_variables[0]}"
@@ -240,7 +240,7 @@ def _is_vendor_host(vendor: _Vendor, url: str) -> bool:
     return is_same_host and (parts.scheme, parts.port) == (own.scheme, own.port)
 
 
-def _environment_headers(vendor: _Vendor, environ: Mapping[str, str]) -> dict[str, str]:
+def _read_environment_headers(vendor: _Vendor, environ: Mapping[str, str]) -> dict[str, str]:
     """Return the headers that the environment sets for the vendor's own hosts."""
     if vendor.url == _ANTHROPIC.url:
         return _parse_custom_headers(environ.get("ANTHROPIC_CUSTOM_HEADERS", ""))
@@ -254,7 +254,7 @@ def _parse_custom_headers(text: str) -> dict[str, str]:
     return {name.strip().lower(): value.strip() for name, _, value in lines if name.strip() and value.strip()}
 
 
-def _unknown_model(model: str, models: Mapping[str, ModelSettings]) -> ConfigError:
+def _build_unknown_model_error(model: str, models: Mapping[str, ModelSettings]) -> ConfigError:
     prefix, colon, rest = model.partition(":")
     vendors = {"claude": "anthropic", "gpt": "openai"}
     vendor = next((vendors[start] for start in vendors if model.startswith(start)), None)

@@ -31,7 +31,7 @@ class ChatProvider(HttpProvider):
 
     wire = "chat"
 
-    def _path(self) -> str:
+    def _get_path(self) -> str:
         return "/chat/completions"
 
     def _new_parser(self) -> ChatStreamParser:
@@ -51,9 +51,9 @@ class ChatProvider(HttpProvider):
         """Do as `generate`, and append the body of every response to `bodies`."""
         deltas = super().generate_recorded(request, bodies)
         is_json = request.schema is not None and self._adaptation.profile.constrain == "response_format"
-        return _json_to_lines(deltas) if is_json else deltas
+        return _convert_json_to_lines(deltas) if is_json else deltas
 
-    def _request_fields(self, request: ModelRequest, notes: list[str], *, has_tools: bool) -> dict[str, Any]:
+    def _build_fields(self, request: ModelRequest, notes: list[str], *, has_tools: bool) -> dict[str, Any]:
         profile = self._adaptation.profile
         messages = to_wire(request.messages, self._name, profile, notes)
         if system := replace_surrogates(request.instruction_text):
@@ -68,14 +68,14 @@ class ChatProvider(HttpProvider):
             fields["parallel_tool_calls"] = profile.parallel == "send_true"
         if request.stop:
             fields["stop"] = list(request.stop)
-        if constraint := _constraint(request, profile):
+        if constraint := _build_constraint(request, profile):
             fields[profile.constrain] = constraint
-        if profile.max_tokens_field and (limit := self._max_reply_tokens(request)):
+        if profile.max_tokens_field and (limit := self._get_max_tokens(request)):
             fields[profile.max_tokens_field] = limit
-        return fields | self._sampling_fields()
+        return fields | self._get_sampling_fields()
 
 
-def _constraint(request: ModelRequest, profile: EndpointProfile) -> Any:
+def _build_constraint(request: ModelRequest, profile: EndpointProfile) -> Any:
     """Return the value of the field that constrains the reply; None if nothing does."""
     match profile.constrain:
         case "grammar":
@@ -88,7 +88,7 @@ def _constraint(request: ModelRequest, profile: EndpointProfile) -> Any:
     return None
 
 
-async def _json_to_lines(deltas: AsyncGenerator[Delta, None]) -> AsyncGenerator[Delta, None]:
+async def _convert_json_to_lines(deltas: AsyncGenerator[Delta, None]) -> AsyncGenerator[Delta, None]:
     """Yield the deltas of a reply whose text is a JSON object, with labelled lines in place of the object."""
     lines = JsonToLines()
     async with aclosing(deltas):
@@ -115,22 +115,22 @@ def to_wire(
     wire: list[dict[str, Any]] = []
     for step in steps:
         if isinstance(step, UserStep):
-            _add_user(wire, _content(step.parts), profile)
+            _add_user(wire, _to_content(step.parts), profile)
             continue
-        _add_assistant(wire, _assistant(step, profile))
-        wire.extend(_tool_messages(step, profile))
-        if media := _result_media(step):
+        _add_assistant(wire, _to_assistant_message(step, profile))
+        wire.extend(_to_tool_messages(step, profile))
+        if media := _to_media_parts(step):
             _add_user(wire, media, profile)
     return wire
 
 
-def _content(parts: tuple[Part, ...]) -> str | list[dict[str, Any]]:
+def _to_content(parts: tuple[Part, ...]) -> str | list[dict[str, Any]]:
     if all(isinstance(part, TextPart) for part in parts):
         return text_of(parts)
-    return [_part(part) for part in parts]
+    return [_to_part(part) for part in parts]
 
 
-def _part(part: Part) -> dict[str, Any]:
+def _to_part(part: Part) -> dict[str, Any]:
     match part:
         case TextPart(text):
             return {"type": "text", "text": text}
@@ -141,41 +141,41 @@ def _part(part: Part) -> dict[str, Any]:
             return {"type": "file", "file": file}
 
 
-def _assistant(step: AssistantStep, profile: EndpointProfile) -> dict[str, Any]:
+def _to_assistant_message(step: AssistantStep, profile: EndpointProfile) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": step.text or None}
     if step.calls:
-        extras = _echo_part(step, "calls") if profile.echo_call_extra else {}
+        extras = _read_echo(step, "calls") if profile.echo_call_extra else {}
         message["tool_calls"] = [
-            _call(call, extras.get(original_id))
+            _to_tool_call(call, extras.get(original_id))
             for call, original_id in zip(step.calls, step.original_ids, strict=True)
         ]
         if profile.unsigned_call and not extras:
             message["tool_calls"][0] = dict(profile.unsigned_call) | message["tool_calls"][0]
     if profile.echo_reasoning == "always" or (profile.echo_reasoning == "tool_turns" and step.calls):
-        message |= _echo_part(step, "reasoning")
+        message |= _read_echo(step, "reasoning")
     if profile.reasoning_field and step.calls:
         message.setdefault(profile.reasoning_field, "")
-    return message | _echo_part(step, "message")
+    return message | _read_echo(step, "message")
 
 
-def _echo_part(step: AssistantStep, part: str) -> dict[str, Any]:
+def _read_echo(step: AssistantStep, part: str) -> dict[str, Any]:
     found = step.echo.get(part) if isinstance(step.echo, dict) else None
     return found if isinstance(found, dict) else {}
 
 
-def _call(call: ToolCallRequest, extra: Any) -> dict[str, Any]:
+def _to_tool_call(call: ToolCallRequest, extra: Any) -> dict[str, Any]:
     function = {"name": call.name, "arguments": to_json_text(call.arguments)}
     return (extra if isinstance(extra, dict) else {}) | {"id": call.id, "type": "function", "function": function}
 
 
-def _tool_messages(step: AssistantStep, profile: EndpointProfile) -> list[dict[str, Any]]:
+def _to_tool_messages(step: AssistantStep, profile: EndpointProfile) -> list[dict[str, Any]]:
     return [
-        {"role": "tool", "tool_call_id": call.id, "content": _tool_content(result, profile)}
+        {"role": "tool", "tool_call_id": call.id, "content": _to_tool_content(result, profile)}
         for call, result in zip(step.calls, step.results, strict=True)
     ]
 
 
-def _tool_content(result: Result, profile: EndpointProfile) -> str | list[dict[str, Any]]:
+def _to_tool_content(result: Result, profile: EndpointProfile) -> str | list[dict[str, Any]]:
     """Return the content of a tool message, which is text only: images and documents follow the results."""
     images = sum(isinstance(part, ImagePart) for part in result.media)
     documents = len(result.media) - images
@@ -184,12 +184,12 @@ def _tool_content(result: Result, profile: EndpointProfile) -> str | list[dict[s
     return [{"type": "text", "text": text}] if profile.tool_content == "parts" else text
 
 
-def _result_media(step: AssistantStep) -> list[dict[str, Any]]:
+def _to_media_parts(step: AssistantStep) -> list[dict[str, Any]]:
     media: list[dict[str, Any]] = []
     for call, result in zip(step.calls, step.results, strict=True):
         if result.media:
             media.append({"type": "text", "text": f"[the result of {call.name}:]"})
-            media.extend(_part(part) for part in result.media)
+            media.extend(_to_part(part) for part in result.media)
     return media
 
 

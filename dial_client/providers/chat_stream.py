@@ -85,7 +85,7 @@ class CallAssembler:
             return
         function = piece.get("function")
         function = function if isinstance(function, Mapping) else {}
-        call_id, name = _text(piece.get("id")), _text(function.get("name"))
+        call_id, name = _to_text(piece.get("id")), _to_text(function.get("name"))
         arguments = function.get("arguments") or ""
         if not isinstance(arguments, str):
             arguments = to_json_text(arguments)
@@ -113,13 +113,13 @@ class CallAssembler:
         call = next(
             (call for call in candidates if call_id and call.id == call_id), candidates[-1] if candidates else None
         )
-        if call is None or _begins_new_call(call, call_id, name, arguments, has_index=index is not None):
+        if call is None or _is_new_call(call, call_id, name, arguments, has_index=index is not None):
             call = _PartialCall(index)
             self._calls.append(call)
         return call
 
 
-def _begins_new_call(call: _PartialCall, call_id: str, name: str, arguments: str, *, has_index: bool) -> bool:
+def _is_new_call(call: _PartialCall, call_id: str, name: str, arguments: str, *, has_index: bool) -> bool:
     """Return True if a piece begins a new call, although its index, or the lack of one, points at this call."""
     if call_id and call.id and call_id != call.id:
         return True
@@ -157,8 +157,8 @@ class ChatStreamParser:
         """Parse a ``chat.completion.chunk``, or a whole ``chat.completion``."""
         try:
             chunk = require_object(value)
-        except StreamedError as report:
-            if not self._may_be_retried(report.value):
+        except StreamedError as error:
+            if not self._may_be_retried(error.value):
                 raise
             self.paused = True
             return ()
@@ -179,11 +179,11 @@ class ChatStreamParser:
         delta = choice.get("delta")
         if delta is None:
             delta = choice.get("message")
-        return self._delta(delta) if delta and isinstance(delta, dict) else ()
+        return self._parse_delta(delta) if delta and isinstance(delta, dict) else ()
 
     def finish(self, notes: Sequence[str]) -> Sequence[Delta]:
         """Return the tool calls of a complete reply, and the `Completion`."""
-        finish, notes = self._finish_reason(), [*notes, *self._notes]
+        finish, notes = self._find_finish_reason(), [*notes, *self._notes]
         if finish is FinishReason.CUT and self._finish:
             notes.append(f"the endpoint stopped with {self._finish[:40]!r}")
         if finish is not FinishReason.STOP:
@@ -200,7 +200,7 @@ class ChatStreamParser:
         finish = FinishReason.TOOL_CALLS if calls else finish
         return [*(CallChunk(call) for call, _ in calls), Completion(finish, self._usage, echo or None, tuple(notes))]
 
-    def _finish_reason(self) -> FinishReason:
+    def _find_finish_reason(self) -> FinishReason:
         if self._refused:
             return FinishReason.REFUSED
         if self._finish is None:
@@ -216,16 +216,16 @@ class ChatStreamParser:
         self._notes.append(RETRY_NOTE)
         return True
 
-    def _delta(self, delta: Mapping[str, Any]) -> list[Delta]:
-        deltas = self._deltas(delta)
+    def _parse_delta(self, delta: Mapping[str, Any]) -> list[Delta]:
+        deltas = self._to_deltas(delta)
         self._has_output = self._has_output or bool(deltas) or self.has_calls
         return deltas
 
-    def _deltas(self, delta: Mapping[str, Any]) -> list[Delta]:
+    def _to_deltas(self, delta: Mapping[str, Any]) -> list[Delta]:
         deltas: list[Delta] = []
         content = delta.get("content")
         if len(delta) > 1 or content is None:
-            deltas.extend(self._non_text_deltas(delta))
+            deltas.extend(self._to_non_text_deltas(delta))
         if isinstance(content, str):
             if content:
                 deltas.append(TextChunk(content))
@@ -233,7 +233,7 @@ class ChatStreamParser:
             deltas.extend(_parse_parts(content))
         return deltas
 
-    def _non_text_deltas(self, delta: Mapping[str, Any]) -> list[Delta]:
+    def _to_non_text_deltas(self, delta: Mapping[str, Any]) -> list[Delta]:
         deltas: list[Delta] = []
         for name in self._reasoning_in:
             if isinstance(text := delta.get(name), str):
@@ -265,7 +265,7 @@ class ChatStreamParser:
     def _note_attachment(self, attachment: Any) -> None:
         """Add a note on an attachment of a DIAL deployment, which no text shows."""
         if isinstance(attachment, dict) and len(self._notes) < _MAX_ATTACHMENTS:
-            labels = [_text(attachment.get(key))[:200] for key in ("title", "type", "url")]
+            labels = [_to_text(attachment.get(key))[:200] for key in ("title", "type", "url")]
             self._notes.append(f"the deployment attached: {', '.join(label for label in labels if label)}")
 
 
@@ -297,12 +297,12 @@ def _parse_parts(content: Any) -> list[Delta]:
         elif isinstance(part, dict) and part.get("type") == "thinking":
             thinking = part.get("thinking")
             inner = thinking if isinstance(thinking, list) else [{"text": thinking}]
-            text = "".join(_text(piece.get("text")) for piece in inner if isinstance(piece, dict))
+            text = "".join(_to_text(piece.get("text")) for piece in inner if isinstance(piece, dict))
             deltas.append(ReasoningChunk(text))
         elif isinstance(part, dict):
-            deltas.append(TextChunk(_text(part.get("text"))))
+            deltas.append(TextChunk(_to_text(part.get("text"))))
     return [delta for delta in deltas if isinstance(delta, TextChunk | ReasoningChunk) and delta.text]
 
 
-def _text(value: Any) -> str:
+def _to_text(value: Any) -> str:
     return value if isinstance(value, str) else ""

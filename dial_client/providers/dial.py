@@ -86,11 +86,11 @@ class DialProvider:
     @property
     def parser_flags(self) -> Mapping[str, Any]:
         """The flags of the profile that decide how responses are read, if they are not the defaults."""
-        return self._profile.parser_flags()
+        return self._profile.get_parser_flags()
 
     async def prepare(self) -> None:
         """Request the description of the deployment, and open the HTTP client for it."""
-        await (await self._deployment_provider()).prepare()
+        await (await self._choose_provider()).prepare()
 
     async def aclose(self) -> None:
         """Close all connections; may be called twice."""
@@ -109,16 +109,16 @@ class DialProvider:
         self, request: ModelRequest, bodies: list[RawBody] | None
     ) -> AsyncGenerator[Delta, None]:
         """Do as `generate`, and append the body of every response to `bodies`."""
-        inner = await self._deployment_provider()
+        inner = await self._choose_provider()
         if request.tools and self._features.get("tools") is False and self._profile.tools != "native":
             raise ProviderError(
                 f"{self._endpoint.host} says that {self._model} takes no tools; "
                 'a profile with "tools": "native" offers them all the same',
                 code=TOOLS_UNSUPPORTED,
             )
-        request = replace(request, messages=tuple(self._with_own_echo(message, inner) for message in request.messages))
+        request = replace(request, messages=tuple(self._unwrap_echo(message, inner) for message in request.messages))
         if self._features.get("system_prompt") is False:
-            request = _with_instructions_in_messages(request)
+            request = _move_instructions_to_messages(request)
         async with aclosing(inner.generate_recorded(request, bodies)) as deltas:
             async for delta in deltas:
                 if isinstance(delta, Completion) and delta.echo is not None:
@@ -126,7 +126,7 @@ class DialProvider:
                 else:
                     yield delta
 
-    def _with_own_echo(self, message: Message, inner: HttpProvider) -> Message:
+    def _unwrap_echo(self, message: Message, inner: HttpProvider) -> Message:
         """Return a message with the echo of the API in use; without an echo, if it is that of another API."""
         if message.echo is None or message.echo.provider != self._name:
             return message
@@ -135,13 +135,13 @@ class DialProvider:
             return message.without_echo()
         return replace(message, echo=Echo(inner.info.name, echo.get("echo")))
 
-    async def _deployment_provider(self) -> HttpProvider:
+    async def _choose_provider(self) -> HttpProvider:
         async with self._opening:
             if self._inner is None:
                 description = await self._fetch_description()
                 features = description.get("features")
                 self._features = features if isinstance(features, dict) else {}
-                self._inner = self._open(self._wire or _choose_wire(description, self._features))
+                self._inner = self._open_provider(self._wire or _choose_wire(description, self._features))
                 log.debug("deployment", model=self._model, wire=self._inner.wire, described=bool(description))
             return self._inner
 
@@ -160,8 +160,8 @@ class DialProvider:
                 await transport.aclose()
         return description if isinstance(description, dict) else {}
 
-    def _open(self, wire: Wire) -> HttpProvider:
-        core, profile = self._endpoint, self._described_profile(wire)
+    def _open_provider(self, wire: Wire) -> HttpProvider:
+        core, profile = self._endpoint, self._apply_description(wire)
         options: dict[str, Any] = {"temperature": self._temperature, "max_tokens": self._max_tokens}
         if wire is Wire.RESPONSES:
             endpoint = replace(core, base_url=f"{core.base_url}/openai/v1", query={})
@@ -173,7 +173,7 @@ class DialProvider:
             return MessagesProvider(self._model, endpoint, profile, **options)
         return _DeploymentProvider(self._model, core, profile, **options)
 
-    def _described_profile(self, wire: Wire) -> EndpointProfile:
+    def _apply_description(self, wire: Wire) -> EndpointProfile:
         """Return the profile with the flags of the description, except those that are fixed."""
         description = self._features
         flags: dict[str, Any] = {}
@@ -196,7 +196,7 @@ class DialProvider:
 class _DeploymentProvider(ChatProvider):
     """A provider for chat completions, where each deployment has a path of its own, as at Azure."""
 
-    def _path(self) -> str:
+    def _get_path(self) -> str:
         return f"/openai/deployments/{quote(self._model, safe='')}/chat/completions"
 
 
@@ -213,7 +213,7 @@ def _choose_wire(description: Mapping[str, Any], features: Mapping[str, Any]) ->
     return Wire.MESSAGES if "anthropicMessages" in interfaces else Wire.CHAT
 
 
-def _with_instructions_in_messages(request: ModelRequest) -> ModelRequest:
+def _move_instructions_to_messages(request: ModelRequest) -> ModelRequest:
     """Return the request with its instructions at the beginning of the first user message."""
     text = request.instruction_text
     if not text:

@@ -75,7 +75,7 @@ class EndpointProfile:
     unsigned_call: Mapping[str, Any] = field(default_factory=dict)
     """Fields for the first call of a message that the endpoint did not sign: another model's (Gemini)."""
 
-    def parser_flags(self) -> dict[str, Any]:
+    def get_parser_flags(self) -> dict[str, Any]:
         """Return the flags that decide how a response is read, if they are not the defaults."""
         flags = {
             "reasoning_in": self.reasoning_in,

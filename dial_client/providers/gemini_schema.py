@@ -32,10 +32,10 @@ class GeminiSubsetWriter(SubsetWriter):
     formats: ClassVar[frozenset[str]] = frozenset({"date-time", "enum", "int32", "int64", "float", "double"})
     references: ClassVar[tuple[str, ...]] = ()
 
-    def parameters(self) -> tuple[Schema, str]:
+    def write_parameters(self) -> tuple[Schema, str]:
         """Return the parameters, empty for a tool without any, and what is lost at their top in words."""
         if self.root.get("properties"):
-            return super().parameters()
+            return super().write_parameters()
         rest = self.root.get("additionalProperties")
         return {}, "It takes arguments, but none that this endpoint can be told of." if rest else ""
 
@@ -62,7 +62,7 @@ class GeminiSubsetWriter(SubsetWriter):
             return written
         if "type" not in written:
             type_ = next((type_ for key, type_ in _TYPE_BY_KEYWORD.items() if key in written), None)
-            written |= {"type": type_} if type_ else self.any_value()
+            written |= {"type": type_} if type_ else self.get_any_schema()
         if written.get("type") == "array":
             written.setdefault("items", {"type": "string"})
         if written.get("type") == "object" and not written.get("properties"):
@@ -73,7 +73,7 @@ class GeminiSubsetWriter(SubsetWriter):
         _clean_required(written)
         return written
 
-    def any_value(self) -> Schema:
+    def get_any_schema(self) -> Schema:
         """Return the schema of any value: a schema must have a type, or alternatives that have one."""
         return {"anyOf": [{"type": "string"}, {"type": "number"}, {"type": "boolean"}]}
 
@@ -91,7 +91,7 @@ def _keep_string_enum(written: Schema, lost: Schema) -> None:
         written |= {"enum": listed} if "anyOf" in written else {"enum": listed, "type": "string"}
         return
     lost["enum"] = values
-    types = {_json_type(value) for value in listed}
+    types = {_get_json_type(value) for value in listed}
     if len(types) == 1:
         written.setdefault("type", types.pop())
 
@@ -150,6 +150,6 @@ def _clean_required(written: Schema) -> None:
         written.pop("required", None)
 
 
-def _json_type(value: Any) -> str:
+def _get_json_type(value: Any) -> str:
     types = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array"}
     return types.get(type(value), "object")

@@ -56,7 +56,7 @@ def to_accepted_part(part: Part, *, images: bool, documents: bool) -> Part:
     if images and head and mime_type in IMAGE_TYPES and len(data) <= MAX_IMAGE:
         return ImagePart(data, mime_type)
     if documents and b"%PDF-" in head and mime_type == PDF:
-        return FilePart(data, mime_type, _document_title(part))
+        return FilePart(data, mime_type, _build_title(part))
     return describe_media(part)
 
 
@@ -79,7 +79,7 @@ def _detect_image_type(head: bytes) -> str | None:
     return "image/webp" if head.startswith(b"RIFF") and head[8:12] == b"WEBP" else None
 
 
-def _document_title(part: ImagePart | FilePart) -> str:
+def _build_title(part: ImagePart | FilePart) -> str:
     """Return the name of a document as endpoints take it: one short line that ends in ``.pdf``."""
     name = "" if isinstance(part, ImagePart) else " ".join(replace_surrogates(part.name).split())
     name = name[:_MAX_TITLE].strip() or "document"

@@ -30,7 +30,7 @@ class MessagesProvider(HttpProvider):
     search_tool = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}  # noqa: RUF012 - fixed
     required = frozenset({"max_tokens"})
 
-    def _path(self) -> str:
+    def _get_path(self) -> str:
         return "/messages" if self._endpoint.base_url.endswith("/v1") else "/v1/messages"
 
     def _new_parser(self) -> MessagesStreamParser:
@@ -44,10 +44,10 @@ class MessagesProvider(HttpProvider):
             definition["defer_loading"] = True
         return definition | {"description": tool.description} if tool.description else definition
 
-    def _request_fields(self, request: ModelRequest, notes: list[str], *, has_tools: bool) -> dict[str, Any]:
+    def _build_fields(self, request: ModelRequest, notes: list[str], *, has_tools: bool) -> dict[str, Any]:
         profile = self._adaptation.profile
         messages = to_wire(request.messages, self._name, profile, notes)
-        limit = self._max_reply_tokens(request) or _DEFAULT_MAX_TOKENS
+        limit = self._get_max_tokens(request) or _DEFAULT_MAX_TOKENS
         fields: dict[str, Any] = {"model": self._model, "max_tokens": limit, "messages": messages}
         fields["stream"] = request.stream or limit > _MAX_UNSTREAMED_TOKENS
         if system := replace_surrogates(request.instruction_text):
@@ -55,7 +55,7 @@ class MessagesProvider(HttpProvider):
         if has_tools:
             if request.tool_choice is ToolChoice.NONE:
                 fields["tool_choice"] = {"type": "none"}
-        elif names := _called_tools(messages):
+        elif names := _list_called_tools(messages):
             # Bedrock refuses a history with calls but without tools.
             fields["tools"] = [{"name": name, "input_schema": {"type": "object"}} for name in names]
             fields["tool_choice"] = {"type": "none"}
@@ -63,9 +63,9 @@ class MessagesProvider(HttpProvider):
             fields["cache_control"] = {"type": "ephemeral"}
         if request.stop and (stop := [text for text in request.stop if text.strip()]):
             fields["stop_sequences"] = stop
-        return fields | self._sampling_fields()
+        return fields | self._get_sampling_fields()
 
-    def _continue_reply(self, fields: dict[str, Any], parser: Any) -> dict[str, Any]:
+    def _add_paused_reply(self, fields: dict[str, Any], parser: Any) -> dict[str, Any]:
         if blocks := drop_empty_blocks(parser.blocks):
             fields["messages"].append({"role": "assistant", "content": blocks})
         return fields
@@ -91,11 +91,11 @@ def to_wire(
         _append_blocks(wire, "user", [{"type": "text", "text": NO_TEXT}])
     for step in steps:
         if isinstance(step, UserStep):
-            _append_blocks(wire, "user", [_part(part) for part in step.parts])
+            _append_blocks(wire, "user", [_to_part(part) for part in step.parts])
             continue
-        _append_blocks(wire, "assistant", _echo_blocks(step) or _build_blocks(step))
+        _append_blocks(wire, "assistant", _read_echo(step) or _build_blocks(step))
         for call, result in zip(step.calls, step.results, strict=True):
-            _append_blocks(wire, "user", [_tool_result(call.id, result)])
+            _append_blocks(wire, "user", [_to_tool_result(call.id, result)])
     return wire
 
 
@@ -110,7 +110,7 @@ def drop_empty_blocks(blocks: Sequence[Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _echo_blocks(step: AssistantStep) -> list[dict[str, Any]]:
+def _read_echo(step: AssistantStep) -> list[dict[str, Any]]:
     """Return the blocks as they came, with valid ids; nothing if their calls are not those of the step."""
     blocks = drop_empty_blocks(step.echo) if isinstance(step.echo, list) else []
     if [block.get("id") for block in blocks if block.get("type") == "tool_use"] != list(step.original_ids):
@@ -135,14 +135,14 @@ def _build_blocks(step: AssistantStep) -> list[dict[str, Any]]:
     return [*blocks, *uses]
 
 
-def _tool_result(call_id: str, result: Result) -> dict[str, Any]:
-    parts = [_part(part) for part in result.parts]
+def _to_tool_result(call_id: str, result: Result) -> dict[str, Any]:
+    parts = [_to_part(part) for part in result.parts]
     content: Any = parts[0]["text"] if len(parts) == 1 and parts[0]["type"] == "text" else parts
     block = {"type": "tool_result", "tool_use_id": call_id, "content": content}
     return block | {"is_error": True} if result.is_error else block
 
 
-def _part(part: Part) -> dict[str, Any]:
+def _to_part(part: Part) -> dict[str, Any]:
     match part:
         case TextPart(text):
             return {"type": "text", "text": text}
@@ -161,6 +161,6 @@ def _append_blocks(wire: list[dict[str, Any]], role: str, blocks: list[dict[str,
         wire.append({"role": role, "content": blocks})
 
 
-def _called_tools(messages: Sequence[dict[str, Any]]) -> list[str]:
+def _list_called_tools(messages: Sequence[dict[str, Any]]) -> list[str]:
     blocks = (block for message in messages for block in message["content"])
     return sorted({str(block["name"]) for block in blocks if block.get("type") == "tool_use"})

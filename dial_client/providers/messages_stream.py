@@ -37,7 +37,7 @@ class _Block:
 
     def to_content(self) -> dict[str, Any]:
         """Return the block as it has to be sent back."""
-        block = self.start | {key: _text(self.start.get(key)) + "".join(texts) for key, texts in self.deltas.items()}
+        block = self.start | {key: _to_text(self.start.get(key)) + "".join(texts) for key, texts in self.deltas.items()}
         if "input" in block or self.json:
             block["input"] = dict(self.to_call().arguments)
         return block
@@ -45,7 +45,7 @@ class _Block:
     def to_call(self) -> ToolCallRequest:
         """Return the tool call in the block."""
         arguments = "".join(self.json) or self.start.get("input")
-        return parse_call(_text(self.start.get("id")), _text(self.start.get("name")), arguments)
+        return parse_call(_to_text(self.start.get("id")), _to_text(self.start.get("name")), arguments)
 
 
 class MessagesStreamParser:
@@ -132,11 +132,11 @@ class MessagesStreamParser:
         if block is None or not isinstance(delta, dict):
             return []
         kind = delta.get("type")
-        if key := _DELTA_FIELDS.get(_text(kind)):
-            block.deltas.setdefault(key, []).append(_text(delta.get(key)))
+        if key := _DELTA_FIELDS.get(_to_text(kind)):
+            block.deltas.setdefault(key, []).append(_to_text(delta.get(key)))
             return self._to_deltas(key, delta.get(key))
         if kind == "input_json_delta":
-            block.json.append(_text(delta.get("partial_json")))
+            block.json.append(_to_text(delta.get("partial_json")))
         elif kind == "citations_delta":
             citations = block.start.get("citations")
             block.start["citations"] = [*(citations if isinstance(citations, list) else ()), delta.get("citation")]
@@ -161,7 +161,7 @@ class MessagesStreamParser:
         if finish not in _PAUSES:
             self._finish = finish
             details = delta.get("stop_details")
-            if isinstance(details, Mapping) and (why := _text(details.get("explanation"))):
+            if isinstance(details, Mapping) and (why := _to_text(details.get("explanation"))):
                 self._notes.append(f"the model refused: {why[:300]}")
             return
         self.paused = True
@@ -193,5 +193,5 @@ def _parse_usage(usage: Mapping[str, Any]) -> Usage:
     )
 
 
-def _text(value: Any) -> str:
+def _to_text(value: Any) -> str:
     return value if isinstance(value, str) else ""

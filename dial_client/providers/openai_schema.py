@@ -40,7 +40,7 @@ class SubsetWriter:
         self.root = root
         self._left = MAX_SCHEMAS
 
-    def parameters(self) -> tuple[Schema, str]:
+    def write_parameters(self) -> tuple[Schema, str]:
         """Return the parameters, and what is lost at their top in words: no model reads a description there."""
         written, remarks = self.write(self.root, ())
         return {"type": "object", "properties": {}} | written, " ".join(remarks)
@@ -87,7 +87,7 @@ class SubsetWriter:
         """Return the schema with everything else that the subset demands."""
         return written
 
-    def any_value(self) -> Schema:
+    def get_any_schema(self) -> Schema:
         """Return the schema of any value."""
         return {}
 
@@ -126,7 +126,7 @@ class SubsetWriter:
         """Return a schema within the subset, with lost constraints in its description."""
         self._left -= 1
         if not isinstance(schema, Mapping) or self._left < 0 or len(ancestors) > MAX_DEPTH:
-            return self.any_value()
+            return self.get_any_schema()
         written, remarks = self.write(schema, ancestors)
         if remarks:
             described = written.get("description")
@@ -145,9 +145,9 @@ class StrictSubsetWriter(SubsetWriter):
 
     known: ClassVar[frozenset[str]] = SubsetWriter.known - {"default"}
 
-    def parameters(self) -> tuple[Schema, str]:
+    def write_parameters(self) -> tuple[Schema, str]:
         """Return the parameters, and what is lost at their top in words."""
-        written, remarks = super().parameters()
+        written, remarks = super().write_parameters()
         return {"required": [], "additionalProperties": False} | written, remarks
 
     def complete(self, written: Schema, _lost: Schema, remarks: list[str]) -> Schema:

@@ -34,7 +34,7 @@ class Preset:
     messages: EndpointProfile | None = None
     """The flags of its Messages API; None for those of `profile`, with a version and a limit."""
 
-    def profile_for(self, wire: Wire) -> EndpointProfile:
+    def get_profile(self, wire: Wire) -> EndpointProfile:
         """Return the flags of an API."""
         if wire is Wire.CHAT:
             return self.profile
@@ -109,7 +109,7 @@ def find_preset(name: str, where: str) -> Preset:
     raise ConfigError(f"{where}: there is no preset {name!r}", hint=hint)
 
 
-def preset_of_url(url: str) -> Preset:
+def find_preset_by_url(url: str) -> Preset:
     """Return the preset of an address, found by its host name; `UNKNOWN` if there is none."""
     host = f".{(urlsplit(url).hostname or '').rstrip('.')}"
     return next(

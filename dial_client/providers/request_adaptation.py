@@ -62,15 +62,15 @@ class RequestAdaptation:
     dropped_tools: set[str] = field(default_factory=set)
     """Tools that the endpoint refuses."""
     max_tokens: int | None = None
-    """The most tokens of a reply, if the endpoint has told a limit."""
+    """The most tokens of a reply, if a refusal names a limit."""
 
-    def cannot_search(self, error: ProviderError, tools: Sequence[ToolSpec]) -> bool:
+    def check_search_refusal(self, error: ProviderError, tools: Sequence[ToolSpec]) -> bool:
         """Return True if the endpoint refuses its own tool search, which is not used from then on."""
         if error.status not in (400, 422) or not any(tool.deferred for tool in tools):
             return False
         if not self.profile.tool_search or not _TOOL_SEARCH.search(str(error)):
             return False
-        self._change(tool_search=False)
+        self._change_profile(tool_search=False)
         return True
 
     def adapt(
@@ -102,14 +102,14 @@ class RequestAdaptation:
     def _adapt_reasoning(self, text: str, tools: Sequence[ToolSpec]) -> str | None:
         extra = self.profile.extra_body
         if tools and "reasoning_effort" in text and "none" in text and "reasoning_effort" not in extra:
-            self._change(extra_body={**extra, "reasoning_effort": "none"})
+            self._change_profile(extra_body={**extra, "reasoning_effort": "none"})
             return "this endpoint has no tools beside reasoning: the model is asked not to reason"
         if "reasoning_content" in text and not self.profile.reasoning_field and _MISSING_PARAMETER.search(text):
-            self._change(reasoning_field="reasoning_content")
+            self._change_profile(reasoning_field="reasoning_content")
             return "the endpoint wants its reasoning back"
         refuses = re.search(r"\bmessages?\b.{0,60}\breasoning", text) and _UNSUPPORTED_PARAMETER.search(text)
         if refuses and self.profile.echo_reasoning != "none":
-            self._change(echo_reasoning="none")
+            self._change_profile(echo_reasoning="none")
             return "the endpoint does not take its reasoning back: it is left out"
         return None
 
@@ -121,7 +121,7 @@ class RequestAdaptation:
         name = self.profile.max_tokens_field
         alternative = "max_tokens" if name == "max_completion_tokens" else "max_completion_tokens"
         if name in body and re.search(rf"\b{alternative}\b", text) and "too large" not in text:
-            self._change(max_tokens_field=alternative)
+            self._change_profile(max_tokens_field=alternative)
             return f"the endpoint wants {alternative} in place of {name}"
         return None
 
@@ -130,7 +130,7 @@ class RequestAdaptation:
         dialect = next((dialect for words, dialect in _DIALECTS.items() if words in text), None)
         if not tools or dialect is None or known in (dialect, "gemini"):
             return None
-        self._change(schema_dialect=dialect)
+        self._change_profile(schema_dialect=dialect)
         return f"the endpoint takes only a part of JSON Schema: tools are described in that ({dialect})"
 
     def _adapt_tools(self, text: str, tools: Sequence[ToolSpec]) -> str | None:
@@ -156,7 +156,7 @@ class RequestAdaptation:
         if not _UNSUPPORTED_PARAMETER.search(text):
             return None
         if "tool_choice" in body and re.search(r"\btool_choice\b", text) and self.profile.tool_choice:
-            self._change(tool_choice=False)
+            self._change_profile(tool_choice=False)
             return "the endpoint does not take tool_choice: tools are left out in its place"
         for name in _OPTIONAL_FIELDS:
             words = f"{name}|[Ee]ncrypted content" if name == "include" else name
@@ -167,7 +167,7 @@ class RequestAdaptation:
 
     def _adapt_documents(self, text: str, request: ModelRequest) -> str | None:
         if self.profile.documents and _DOCUMENTS.search(text) and _has_part(FilePart, request):
-            self._change(documents=False)
+            self._change_profile(documents=False)
             return "the endpoint refused a document: the model is told what documents there were"
         return None
 
@@ -176,21 +176,21 @@ class RequestAdaptation:
         profile = self.profile
         for flag, is_taken, kind in (("documents", profile.documents, FilePart), ("images", profile.images, ImagePart)):
             if is_taken and _has_part(kind, request):
-                self._change(**{flag: False})
+                self._change_profile(**{flag: False})
                 return f"the request is too large for the endpoint: the model is told what {flag} there were"
         return None
 
     def _adapt_images(self, text: str, request: ModelRequest) -> str | None:
         if self.profile.images and _IMAGES.search(text) and _has_part(ImagePart, request):
-            self._change(images=False)
+            self._change_profile(images=False)
             return "the model does not take images: it is told what they were"
         return None
 
-    def _change(self, **flags: Any) -> None:
+    def _change_profile(self, **flags: Any) -> None:
         self.profile = replace(self.profile, **flags)
 
 
-def without_echoes(error: ProviderError, request: ModelRequest) -> ModelRequest | None:
+def drop_echoes(error: ProviderError, request: ModelRequest) -> ModelRequest | None:
     """Return the request without echoes, if the endpoint refuses them; None otherwise.
 
     A signature covers the messages before it: it is invalid in a shortened conversation, or for another account's key.

@@ -38,7 +38,7 @@ class ResponsesProvider(HttpProvider):
     wire = "responses"
     search_tool = {"type": "tool_search"}  # noqa: RUF012 - fixed
 
-    def _path(self) -> str:
+    def _get_path(self) -> str:
         return "/responses"
 
     def _new_parser(self) -> ResponsesStreamParser:
@@ -53,7 +53,7 @@ class ResponsesProvider(HttpProvider):
             function["defer_loading"] = True
         return function | {"description": tool.description} if tool.description else function
 
-    def _request_fields(self, request: ModelRequest, notes: list[str], *, has_tools: bool) -> dict[str, Any]:
+    def _build_fields(self, request: ModelRequest, notes: list[str], *, has_tools: bool) -> dict[str, Any]:
         profile = self._adaptation.profile
         items = to_wire(request.messages, self._name, profile, notes)
         fields: dict[str, Any] = {"model": self._model, "input": items, "stream": request.stream, "store": False}
@@ -64,9 +64,9 @@ class ResponsesProvider(HttpProvider):
             fields["tool_choice"] = "none"
         if has_tools and profile.parallel != "omit":
             fields["parallel_tool_calls"] = profile.parallel == "send_true"
-        if limit := self._max_reply_tokens(request):
+        if limit := self._get_max_tokens(request):
             fields["max_output_tokens"] = limit
-        return fields | self._sampling_fields()
+        return fields | self._get_sampling_fields()
 
 
 def to_wire(
@@ -84,16 +84,16 @@ def to_wire(
     items: list[dict[str, Any]] = []
     for step in steps:
         if isinstance(step, UserStep):
-            items.append({"role": "user", "content": _content(step.parts)})
+            items.append({"role": "user", "content": _to_content(step.parts)})
             continue
-        items.extend(_echo_items(step) or _build_items(step))
+        items.extend(_read_echo(step) or _build_items(step))
         for call, result in zip(step.calls, step.results, strict=True):
-            output = _output(result)
+            output = _to_output(result)
             items.append({"type": "function_call_output", "call_id": call.id, "output": output})
     return items
 
 
-def _echo_items(step: AssistantStep) -> list[dict[str, Any]]:
+def _read_echo(step: AssistantStep) -> list[dict[str, Any]]:
     """Return the items as they came, with valid ids and arguments; nothing if their calls are not those of the step."""
     items = step.echo if isinstance(step.echo, list) else []
     items = [item for item in items if isinstance(item, dict) and isinstance(item.get("type"), str)]
@@ -104,7 +104,7 @@ def _echo_items(step: AssistantStep) -> list[dict[str, Any]]:
     for item in items:
         if item.get("type") == "function_call":
             call = next(calls)
-            arguments = _text(item.get("arguments"))
+            arguments = _to_text(item.get("arguments"))
             if not arguments.strip() or parse_call(call.id, call.name, arguments).unreadable is not None:
                 arguments = to_json_text(call.arguments)
             valid.append(item | {"call_id": call.id, "name": call.name, "arguments": arguments})
@@ -121,17 +121,17 @@ def _build_items(step: AssistantStep) -> list[dict[str, Any]]:
     return items
 
 
-def _content(parts: tuple[Part, ...]) -> str | list[dict[str, Any]]:
+def _to_content(parts: tuple[Part, ...]) -> str | list[dict[str, Any]]:
     if all(isinstance(part, TextPart) for part in parts):
         return text_of(parts)
-    return [_part(part) for part in parts]
+    return [_to_part(part) for part in parts]
 
 
-def _output(result: Result) -> str | list[dict[str, Any]]:
-    return [_part(part) for part in result.marked()] if result.media else result.text()
+def _to_output(result: Result) -> str | list[dict[str, Any]]:
+    return [_to_part(part) for part in result.to_parts()] if result.media else result.text()
 
 
-def _part(part: Part) -> dict[str, Any]:
+def _to_part(part: Part) -> dict[str, Any]:
     match part:
         case TextPart(text):
             return {"type": "input_text", "text": text}
@@ -157,32 +157,32 @@ class ResponsesStreamParser:
     @property
     def has_calls(self) -> bool:
         """True if at least one tool call has begun."""
-        return self._call_begun or any(item.get("type") == "function_call" for item in self._output())
+        return self._call_begun or any(item.get("type") == "function_call" for item in self._complete_items())
 
     def feed(self, value: Any) -> Sequence[Delta]:
         """Parse an event, or a whole ``response``."""
         event = require_object(value)
         match event.get("type"):
             case "response.output_text.delta" | "response.refusal.delta":
-                return self._text_delta(event)
+                return self._add_text(event)
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
                 self._streamed_reasoning = True
-                return (ReasoningChunk(text),) if (text := _text(event.get("delta"))) else ()
+                return (ReasoningChunk(text),) if (text := _to_text(event.get("delta"))) else ()
             case "response.reasoning_summary_part.added" if self._streamed_reasoning:
                 return (ReasoningChunk("\n\n"),)
             case "response.output_item.added" | "response.output_item.done" as kind:
-                self._take_item(event, is_whole=kind.endswith("done"))
+                self._add_item(event, is_whole=kind.endswith("done"))
             case "response.completed" | "response.incomplete" | "response.failed" | "response.cancelled":
-                return self._last(event.get("response"))
+                return self._end_response(event.get("response"))
             case None if event.get("object") == "response" or "output" in event:
-                return self._last(event)
+                return self._end_response(event)
         return ()
 
     def finish(self, notes: Sequence[str]) -> Sequence[Delta]:
         """Return the tool calls of a complete reply, and the `Completion`."""
         response = self._response or {}
-        items = self._output()
-        finish, notes = _finish_reason(response, items), list(notes)
+        items = self._complete_items()
+        finish, notes = _find_finish_reason(response, items), list(notes)
         usage = parse_usage(response.get("usage")) if self._response else Usage()
         call_items = [item for item in items if item.get("type") == "function_call"]
         if finish is not FinishReason.STOP:
@@ -195,7 +195,7 @@ class ResponsesStreamParser:
         finish = FinishReason.TOOL_CALLS if calls else finish
         return [*(CallChunk(call) for call in calls), Completion(finish, usage, items or None, tuple(notes))]
 
-    def _take_item(self, event: dict[str, Any], *, is_whole: bool) -> None:
+    def _add_item(self, event: dict[str, Any], *, is_whole: bool) -> None:
         item, at = event.get("item"), event.get("output_index")
         if not isinstance(item, dict):
             return
@@ -203,32 +203,32 @@ class ResponsesStreamParser:
         if is_whole:
             self._items[at if isinstance(at, int) else len(self._items)] = item
 
-    def _text_delta(self, event: dict[str, Any]) -> list[Delta]:
+    def _add_text(self, event: dict[str, Any]) -> list[Delta]:
         """Return more text; a further message begins a new paragraph."""
-        text, item = _text(event.get("delta")), event.get("output_index")
+        text, item = _to_text(event.get("delta")), event.get("output_index")
         if not text:
             return []
         is_new_paragraph = self._streamed_text and item != self._text_of_item
         self._streamed_text, self._text_of_item = True, item
         return [TextChunk(f"\n\n{text}" if is_new_paragraph else text)]
 
-    def _last(self, response: Any) -> list[Delta]:
+    def _end_response(self, response: Any) -> list[Delta]:
         """Take the whole response, and return the deltas that were not streamed."""
         self._response = response if isinstance(response, dict) else {}
         self.ended = True
         if self._response.get("status") == "failed":
             raise StreamedError(self._response)
         deltas: list[Delta] = []
-        items = self._output()
-        reasoning = [text for item in items if item.get("type") == "reasoning" for text in _reasoning_texts(item)]
+        items = self._complete_items()
+        reasoning = [text for item in items if item.get("type") == "reasoning" for text in _list_reasoning(item)]
         if reasoning and not self._streamed_reasoning:
             deltas.append(ReasoningChunk("\n\n".join(reasoning)))
-        text = [text for item in items if item.get("type") == "message" if (text := _message_text(item))]
+        text = [text for item in items if item.get("type") == "message" if (text := _join_text(item))]
         if text and not self._streamed_text:
             deltas.append(TextChunk("\n\n".join(text)))
         return deltas
 
-    def _output(self) -> list[dict[str, Any]]:
+    def _complete_items(self) -> list[dict[str, Any]]:
         """Return the complete items: of the events, which have encrypted reasoning, or else of the response."""
         if self._items:
             return [self._items[at] for at in sorted(self._items)]
@@ -236,7 +236,7 @@ class ResponsesStreamParser:
         return [item for item in output if isinstance(item, dict)] if isinstance(output, list) else []
 
 
-def _finish_reason(response: dict[str, Any], items: Sequence[dict[str, Any]]) -> FinishReason:
+def _find_finish_reason(response: dict[str, Any], items: Sequence[dict[str, Any]]) -> FinishReason:
     status = response.get("status")
     if status == "incomplete":
         reason = (response.get("incomplete_details") or {}).get("reason")
@@ -245,30 +245,30 @@ def _finish_reason(response: dict[str, Any], items: Sequence[dict[str, Any]]) ->
         return FinishReason.CUT
     if any(item.get("status") == "incomplete" for item in items):
         return FinishReason.CUT
-    refused = (part.get("type") == "refusal" for item in items for part in _content_parts(item))
+    refused = (part.get("type") == "refusal" for item in items for part in _list_parts(item))
     return FinishReason.REFUSED if any(refused) else FinishReason.STOP
 
 
 def _parse_item_call(item: dict[str, Any]) -> ToolCallRequest:
     return parse_call(
-        _text(item.get("call_id")) or _text(item.get("id")), _text(item.get("name")), item.get("arguments")
+        _to_text(item.get("call_id")) or _to_text(item.get("id")), _to_text(item.get("name")), item.get("arguments")
     )
 
 
-def _content_parts(item: dict[str, Any]) -> list[dict[str, Any]]:
+def _list_parts(item: dict[str, Any]) -> list[dict[str, Any]]:
     content = item.get("content")
     return [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
 
 
-def _message_text(item: dict[str, Any]) -> str:
-    return "".join(_text(part.get("text")) or _text(part.get("refusal")) for part in _content_parts(item))
+def _join_text(item: dict[str, Any]) -> str:
+    return "".join(_to_text(part.get("text")) or _to_text(part.get("refusal")) for part in _list_parts(item))
 
 
-def _reasoning_texts(item: dict[str, Any]) -> list[str]:
+def _list_reasoning(item: dict[str, Any]) -> list[str]:
     summary = item.get("summary")
     parts = [part for part in summary if isinstance(part, dict)] if isinstance(summary, list) else []
-    return [text for part in (parts or _content_parts(item)) if (text := _text(part.get("text")))]
+    return [text for part in (parts or _list_parts(item)) if (text := _to_text(part.get("text")))]
 
 
-def _text(value: Any) -> str:
+def _to_text(value: Any) -> str:
     return value if isinstance(value, str) else ""

@@ -30,12 +30,12 @@ def to_dialect(tool: ToolSpec, dialect: str, *, strict: bool = False) -> ToolSpe
     """
     if dialect == "full" and not strict:
         return tool
-    parameters, lost = _subset_writer(dialect, tool.input_schema, strict=strict).parameters()
+    parameters, lost = _make_writer(dialect, tool.input_schema, strict=strict).write_parameters()
     description = "\n\n".join(part for part in (tool.description, lost) if part)
     return replace(tool, input_schema=parameters, description=description)
 
 
-def _subset_writer(dialect: str, schema: Mapping[str, Any], *, strict: bool) -> SubsetWriter:
+def _make_writer(dialect: str, schema: Mapping[str, Any], *, strict: bool) -> SubsetWriter:
     if dialect != "gemini":
         return StrictSubsetWriter(schema) if strict else SubsetWriter(schema)
     from dial_client.providers.gemini_schema import GeminiSubsetWriter

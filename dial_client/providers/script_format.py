@@ -106,7 +106,7 @@ def read_file(path: str | os.PathLike[str]) -> Script:
         raise ConfigError(f"this is larger than {MAX_BYTES // 1024**2} MiB", path=name)
     reader = _ScriptReader(name)
     if _is_recording(text):
-        return reader.recording(text)
+        return reader.parse_recording(text)
     script = reader.parse_json(text, 1)
     members = reader.check(
         {"replies": script} if isinstance(script, list) else script, "the script", {"replies": list, "after": str}
@@ -130,7 +130,9 @@ def read_replies(replies: Sequence[Any], after: str, path: str) -> Script:
     if after not in ("error", "repeat"):
         raise ConfigError("after: this is not a value for it", hint='expected "error" or "repeat"', path=path)
     read = _ScriptReader(path)
-    return Script(tuple(read.reply(value, f"replies[{at}]") for at, value in enumerate(replies)), after == "repeat")
+    return Script(
+        tuple(read.parse_reply(value, f"replies[{at}]") for at, value in enumerate(replies)), after == "repeat"
+    )
 
 
 def is_recording_file(path: str | os.PathLike[str]) -> bool:
@@ -168,11 +170,11 @@ class _ScriptReader:
         except (ValueError, RecursionError) as error:
             raise ConfigError(f"this is no JSON: {error}", path=self.path) from None
 
-    def recording(self, text: str) -> Script:
-        lines = self._lines(text)
+    def parse_recording(self, text: str) -> Script:
+        lines = self._split_lines(text)
         head = self.check(next(lines)[1], "line 1", _HEAD)
         if head["recording"] != VERSION:
-            raise self.invalid("line 1.recording", f"version {VERSION}")
+            raise self.build_error("line 1.recording", f"version {VERSION}")
         replies: list[ScriptedReply | WireReply] = []
         servers: dict[str, RecordedServer] = {}
         for number, value in lines:
@@ -181,15 +183,15 @@ class _ScriptReader:
             tuple(replies),
             provider=head.get("provider", ""),
             tool_format=head.get("tool_format"),
-            flags=self._flags(head),
+            flags=self._parse_flags(head),
             servers=servers,
         )
 
-    def _flags(self, head: Mapping[str, Any]) -> dict[str, Any]:
+    def _parse_flags(self, head: Mapping[str, Any]) -> dict[str, Any]:
         flags = self.check(head.get("flags", {}), "line 1.flags", _FLAGS)
         for name, flag in flags.items():
             if not is_valid_flag(name, flag) or (name == "tool_name_re" and not _SIMPLE_PATTERN.fullmatch(flag)):
-                raise self.invalid(f"line 1.flags.{name}", "a flag as a model's profile has it")
+                raise self.build_error(f"line 1.flags.{name}", "a flag as a model's profile has it")
         return {name: tuple(flag) if isinstance(flag, list) else flag for name, flag in flags.items()}
 
     def _add_line(
@@ -198,7 +200,9 @@ class _ScriptReader:
         """Add a line of a recording to the replies, or to the servers."""
         line = self.check(value, where, _LINE)
         if "replies" in line:
-            replies += [self.reply(reply, f"{where}.replies[{index}]") for index, reply in enumerate(line["replies"])]
+            replies += [
+                self.parse_reply(reply, f"{where}.replies[{index}]") for index, reply in enumerate(line["replies"])
+            ]
         elif "called" in line:
             called = self.check(line["called"], f"{where}.called", _CALLED)
             for key in _CALLED:
@@ -210,7 +214,7 @@ class _ScriptReader:
             tools = (self.check(tool, f"{where}.tools", _TOOL) for tool in line.get("tools", ()))
             server.tools |= {self.require(tool, "name", where): tool for tool in tools}
 
-    def _lines(self, text: str) -> Iterator[tuple[int, Any]]:
+    def _split_lines(self, text: str) -> Iterator[tuple[int, Any]]:
         lines = text.split("\n")
         for number, line in enumerate(lines, 1):
             is_torn = number == len(lines)  # whoever wrote it was killed: a whole line has its end
@@ -223,46 +227,46 @@ class _ScriptReader:
             if value is not None:
                 yield number, value
 
-    def reply(self, value: Any, where: str) -> ScriptedReply | WireReply:
+    def parse_reply(self, value: Any, where: str) -> ScriptedReply | WireReply:
         if isinstance(value, ScriptedReply | WireReply):
             return value
         if isinstance(value, str):
             return ScriptedReply(text=value)
         if isinstance(value, Mapping) and "wire" in value:
-            return self.wire_reply(value, where)
+            return self.parse_wire_reply(value, where)
         members = self.check(value, where, _REPLY)
         calls = members.get("tool_calls", [])
-        members["tool_calls"] = tuple(self.call(call, f"{where}.tool_calls[{i}]") for i, call in enumerate(calls))
+        members["tool_calls"] = tuple(self.parse_call(call, f"{where}.tool_calls[{i}]") for i, call in enumerate(calls))
         if "finish" in members:
             if members["finish"] not in list(FinishReason):
-                raise self.invalid(f"{where}.finish", " or ".join(FinishReason))
+                raise self.build_error(f"{where}.finish", " or ".join(FinishReason))
             members["finish"] = FinishReason(members["finish"])
         usage = dict.fromkeys((count.name for count in fields(Usage)), int)
         members["usage"] = Usage(**self.check(members.get("usage", {}), f"{where}.usage", usage))
         members["notes"] = tuple(str(note) for note in members.get("notes", ()))
         members["chunks"] = tuple(str(chunk) for chunk in members.get("chunks", ()))
         if members["chunks"] and (members.get("text") or members.get("chunk_size")):
-            raise self.invalid(f"{where}.chunks", "either chunks, or text and chunk_size")
-        self.size(members, where)
+            raise self.build_error(f"{where}.chunks", "either chunks, or text and chunk_size")
+        self.parse_chunk_size(members, where)
         if "error" in members:
-            members["error"] = self.error(members["error"], f"{where}.error")
+            members["error"] = self.parse_error(members["error"], f"{where}.error")
         return ScriptedReply(**members)
 
-    def error(self, value: Any, where: str) -> ProviderError:
+    def parse_error(self, value: Any, where: str) -> ProviderError:
         error = self.check(value, where, _ERROR)
         wait = error.get("retry_after")
         if wait is not None and not 0 <= wait < math.inf:
-            raise self.invalid(f"{where}.retry_after", "a number of seconds")
+            raise self.build_error(f"{where}.retry_after", "a number of seconds")
         return ProviderError(error.pop("message", "the script says so"), **error)
 
-    def wire_reply(self, value: Mapping[str, Any], where: str) -> WireReply:
+    def parse_wire_reply(self, value: Mapping[str, Any], where: str) -> WireReply:
         members = self.check(value, where, _WIRE)
         if members["wire"] not in list(Wire):
-            raise self.invalid(f"{where}.wire", " or ".join(Wire))
+            raise self.build_error(f"{where}.wire", " or ".join(Wire))
         if ("body" in members) == ("events" in members):
-            raise self.invalid(where, "either body or events")
+            raise self.build_error(where, "either body or events")
         if "events" in members:
-            body = "".join(f"data: {_event_data(event)}\n\n" for event in members["events"])
+            body = "".join(f"data: {_to_event_data(event)}\n\n" for event in members["events"])
         else:
             body = members["body"] if isinstance(members["body"], str) else json.dumps(members["body"])
         breaks = members.get("break", False)
@@ -272,17 +276,17 @@ class _ScriptReader:
             members.get("status", 200),
             breaks if isinstance(breaks, str) else ("" if breaks else None),
             members.get("hang", False),
-            self.size(members, where),
+            self.parse_chunk_size(members, where),
             tuple(str(note) for note in members.get("notes", ())),
         )
 
-    def size(self, members: Mapping[str, Any], where: str) -> int:
+    def parse_chunk_size(self, members: Mapping[str, Any], where: str) -> int:
         size: int = members.get("chunk_size", 0)
         if size < 0:
-            raise self.invalid(f"{where}.chunk_size", "a number of characters, or of bytes of a wire")
+            raise self.build_error(f"{where}.chunk_size", "a number of characters, or of bytes of a wire")
         return size
 
-    def call(self, value: Any, where: str) -> ToolCallRequest:
+    def parse_call(self, value: Any, where: str) -> ToolCallRequest:
         if isinstance(value, ToolCallRequest):
             return value
         members = self.check(value, where, _CALL)
@@ -301,26 +305,26 @@ class _ScriptReader:
 
     def require(self, members: Mapping[str, Any], key: str, where: str, expected: str = "a string") -> str:
         if key not in members:
-            raise self.invalid(f"{where}.{key}", expected)
+            raise self.build_error(f"{where}.{key}", expected)
         return str(members[key])
 
     def check(self, value: Any, where: str, kinds: Mapping[str, Any]) -> dict[str, Any]:
         """Return a copy of an object that has only these keys, with values of these types."""
         if not isinstance(value, Mapping):
-            raise self.invalid(where, f"an object with {', '.join(kinds)}")
+            raise self.build_error(where, f"an object with {', '.join(kinds)}")
         for key, member in value.items():
             if key not in kinds:
-                raise self.invalid(f"{where}.{key}", f"only {', '.join(kinds)}")
+                raise self.build_error(f"{where}.{key}", f"only {', '.join(kinds)}")
             kind = kinds[key] if isinstance(kinds[key], tuple) else (kinds[key],)
             if not isinstance(member, kind) or (isinstance(member, bool) and not {bool, object} & set(kind)):
-                raise self.invalid(f"{where}.{key}", _type_names(kind))
+                raise self.build_error(f"{where}.{key}", _name_types(kind))
         return dict(value)
 
-    def invalid(self, where: str, expected: str) -> ConfigError:
+    def build_error(self, where: str, expected: str) -> ConfigError:
         return ConfigError(f"{where}: this cannot be", hint=f"expected {expected}", path=self.path)
 
 
-def _event_data(event: Any) -> str:
+def _to_event_data(event: Any) -> str:
     return event if isinstance(event, str) else json.dumps(event)
 
 
@@ -333,7 +337,7 @@ def _has_escaped_bytes(body: str) -> bool:
     return True
 
 
-def _type_names(kinds: tuple[Any, ...]) -> str:
+def _name_types(kinds: tuple[Any, ...]) -> str:
     names = {
         str: "a string",
         int: "a number",

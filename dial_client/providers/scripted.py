@@ -143,7 +143,7 @@ class ScriptedProvider:
     ) -> AsyncGenerator[Delta, None]:
         """Do as `generate`, and append the body of every response to `bodies`."""
         self.requests.append(request)
-        reply = self._next()
+        reply = self._next_reply()
         await checkpoint()
         if isinstance(reply, WireReply):
             self._names.to_endpoint(request)
@@ -158,7 +158,7 @@ class ScriptedProvider:
     async def aclose(self) -> None:
         """Do nothing: nothing is open."""
 
-    def _next(self) -> ScriptedReply | WireReply:
+    def _next_reply(self) -> ScriptedReply | WireReply:
         index, replies = self._played, self._script.replies
         self._played += 1
         if index >= len(replies) and not (self._script.repeats and replies):
@@ -171,18 +171,18 @@ class ScriptedProvider:
 
         async def send() -> AsyncGenerator[bytes, None]:
             nonlocal reply
-            response, reply = reply or self._next(), None
+            response, reply = reply or self._next_reply(), None
             if isinstance(response, ScriptedReply):
                 raise response.error or ProviderError("the script has no more of a reply that paused", code="cut")
             notes.extend(response.notes)
             if response.status >= 300:
-                raise provider_errors.refusal_error(self._endpoint, response.status, {}, response.body)
-            return self._body(response)
+                raise provider_errors.build_refusal_error(self._endpoint, response.status, {}, response.body)
+            return self._play_body(response)
 
-        parser = _stream_parser(first.wire, self._profile)
+        parser = _make_parser(first.wire, self._profile)
         return ResponseStream(first.wire.value, parser, self._endpoint, notes, bodies).deltas(send)
 
-    async def _body(self, response: WireReply) -> AsyncGenerator[bytes, None]:
+    async def _play_body(self, response: WireReply) -> AsyncGenerator[bytes, None]:
         size = response.chunk_size or len(response.body) or 1
         for start in range(0, len(response.body), size):
             yield response.body[start : start + size]
@@ -194,7 +194,7 @@ class ScriptedProvider:
 
 
 async def _play_reply(reply: ScriptedReply, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-    for delta in _content_deltas(reply, request):
+    for delta in _split_content(reply, request):
         yield delta
     if reply.hang:
         await anyio.sleep_forever()
@@ -209,7 +209,7 @@ async def _play_reply(reply: ScriptedReply, request: ModelRequest) -> AsyncGener
         yield Completion(finish, reply.usage, reply.echo, reply.notes)
 
 
-def _content_deltas(reply: ScriptedReply, request: ModelRequest) -> Iterator[Delta]:
+def _split_content(reply: ScriptedReply, request: ModelRequest) -> Iterator[Delta]:
     size = reply.chunk_size if request.stream else 0
     chunks = reply.chunks if request.stream else ("".join(reply.chunks),)
     yield from (ReasoningChunk(piece) for piece in _split(reply.reasoning, size))
@@ -222,7 +222,7 @@ def _split(text: str, size: int) -> Iterator[str]:
     return (text[at : at + step] for at in range(0, len(text), step))
 
 
-def _stream_parser(wire: Wire, profile: EndpointProfile) -> StreamParser:
+def _make_parser(wire: Wire, profile: EndpointProfile) -> StreamParser:
     if wire is Wire.MESSAGES:
         from dial_client.providers.messages_stream import MessagesStreamParser
 

@@ -75,7 +75,7 @@ class ToolNameMapping:
 
     def _map_tools(self, tools: tuple[ToolSpec, ...]) -> None:
         self._tools = tools
-        used_names = {tool.name for tool in tools if self._fits(tool.name)}
+        used_names = {tool.name for tool in tools if self._is_accepted(tool.name)}
         renamed: list[ToolSpec] = []
         self._name_at_endpoint, self._own_name = {}, {}
         for tool in tools:
@@ -90,17 +90,17 @@ class ToolNameMapping:
         self._renamed = tuple(renamed)
 
     def _map_message(self, message: Message) -> Message:
-        if all(self._fits(call.name) for call in message.tool_calls):
+        if all(self._is_accepted(call.name) for call in message.tool_calls):
             return message
         return replace(message, tool_calls=tuple(self._map_call(call) for call in message.tool_calls))
 
     def _map_call(self, call: ToolCallRequest) -> ToolCallRequest:
-        if self._fits(call.name):
+        if self._is_accepted(call.name):
             return call
         name = self._name_at_endpoint.get(call.name) or self._new_name(call.name, set())
         return replace(call, name=name) if name else call
 
-    def _fits(self, name: str) -> bool:
+    def _is_accepted(self, name: str) -> bool:
         return 0 < len(name) <= self._length and (self._pattern is None or self._pattern.fullmatch(name) is not None)
 
     def _new_name(self, name: str, used_names: set[str]) -> str:
@@ -110,13 +110,13 @@ class ToolNameMapping:
                 return ""
             source = f"{name}\0{attempt}" if attempt else name
             digest = hashlib.sha256(source.encode("utf-8", "replace")).hexdigest()[:_HASH_LENGTH].translate(_LETTERS)
-            fit = next((text for text in _candidate_names(name, digest, self._length) if self._fits(text)), "")
+            fit = next((text for text in _list_candidates(name, digest, self._length) if self._is_accepted(text)), "")
             if not fit or fit not in used_names:
                 return fit
         raise AssertionError("unreachable")
 
 
-def _candidate_names(name: str, digest: str, length: int) -> list[str]:
+def _list_candidates(name: str, digest: str, length: int) -> list[str]:
     """Return names of which most patterns take one, the most readable first."""
     room = length - len(digest) - 1
     plain = re.sub(r"[^a-zA-Z0-9]+", "_", name).strip("_")

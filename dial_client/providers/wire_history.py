@@ -66,7 +66,7 @@ class Result:
         text = text_of((*self.parts, *map(TextPart, more))) or NO_OUTPUT
         return f"{ERROR} {text}" if self._hides_an_error else text
 
-    def marked(self) -> tuple[Part, ...]:
+    def to_parts(self) -> tuple[Part, ...]:
         """Return the parts; those of an error that does not say so are marked as an error."""
         return (TextPart(ERROR), *self.parts) if self._hides_an_error else self.parts
 
@@ -127,7 +127,7 @@ def normalize(
         if message.role is Role.USER:
             steps.append(UserStep(_normalize_parts(message.content, NO_TEXT, profile)))
         elif message.tool_calls or message.text.strip():
-            steps.append(_assistant_step(draft, provider_name, ids, results_profile))
+            steps.append(_to_assistant_step(draft, provider_name, ids, results_profile))
     steps = _expire_media(steps)
     if notes is not None:
         _note_hidden_media(steps, notes)
@@ -156,7 +156,7 @@ def _pair_results(messages: Iterable[Message]) -> list[_Draft]:
 
 def _expire_media(steps: list[Step]) -> list[Step]:
     """Replace the oldest images and documents by descriptions, if there are too many for one request."""
-    visible = [part for step in steps for part in _parts_of(step) if not isinstance(part, TextPart)]
+    visible = [part for step in steps for part in _list_parts(step) if not isinstance(part, TextPart)]
     descriptions = {
         id(part): describe_media(part, _EXPIRED)
         for part in visible[: count_expired([len(part.data) for part in visible])]
@@ -175,7 +175,7 @@ def _expire_media(steps: list[Step]) -> list[Step]:
     ]
 
 
-def _parts_of(step: Step) -> Iterable[Part]:
+def _list_parts(step: Step) -> Iterable[Part]:
     return step.parts if isinstance(step, UserStep) else (part for result in step.results for part in result.parts)
 
 
@@ -185,12 +185,12 @@ def _note_hidden_media(steps: Sequence[Step], notes: list[str]) -> None:
     for at, (step, following) in enumerate(pairwise(steps), 1):
         if isinstance(step, AssistantStep) and isinstance(following, UserStep):
             start = at
-    new = (part for step in steps[start:] for part in _parts_of(step))
+    new = (part for step in steps[start:] for part in _list_parts(step))
     unseen = dict.fromkeys(part.text[1:-1] for part in new if isinstance(part, MediaDescription))
     notes.extend(note for note in islice(unseen, _MAX_NOTES) if note not in notes)
 
 
-def _assistant_step(draft: _Draft, provider_name: str, ids: _CallIds, profile: EndpointProfile) -> AssistantStep:
+def _to_assistant_step(draft: _Draft, provider_name: str, ids: _CallIds, profile: EndpointProfile) -> AssistantStep:
     message = draft.message
     echo = message.echo.data if message.echo is not None and message.echo.provider == provider_name else None
     return AssistantStep(

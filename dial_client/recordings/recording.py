@@ -121,7 +121,7 @@ class Recording:
             raise ConfigError(f"cannot be written: {error.strerror or error}", path=name) from None
         if not self._has_head:
             self._has_head = True
-            self._write(self._head())
+            self._write(self._build_head())
 
     def close(self) -> None:
         """Close the file. May be called twice."""
@@ -136,7 +136,7 @@ class Recording:
 
     def connect(self, name: str, target: Target, host: ClientCapabilities) -> Connection:
         """Return the connection to a server, with its tools and calls written to the file."""
-        self._secrets = _longest_first({*self._secrets, *_find_secrets(None, [target])})
+        self._secrets = _sort_longest_first({*self._secrets, *_find_secrets(None, [target])})
         return _RecordingConnection(self, name, target, host)
 
     def record_approver(self, approve: Approver | None) -> Approver | None:
@@ -190,7 +190,7 @@ class Recording:
         """Write a tool call and its outcome."""
         self._write({"called": {"server": server, "tool": tool, "arguments": dict(arguments)}, **outcome})
 
-    def _head(self) -> dict[str, Any]:
+    def _build_head(self) -> dict[str, Any]:
         head: dict[str, Any] = {"recording": VERSION, "by": f"dial_client {__version__}"}
         head["tool_format"] = self._tool_format
         if (provider := self._provider) is not None:
@@ -246,23 +246,23 @@ class RecordingProvider:
         deltas = _PlainReply()
         end: dict[str, Any] = {"hang": True}  # whoever leaves in the middle was tired of waiting
         try:
-            async with aclosing(self._ask(request, bodies)) as stream:
+            async with aclosing(self._generate(request, bodies)) as stream:
                 async for delta in stream:
                     deltas.add(delta)
                     yield delta
             end = {}
         except Exception as error:
-            end = {"error": _error_to_json(error)}
+            end = {"error": _to_error(error)}
             raise
         finally:
-            replies = _bodies_to_replies(bodies, end) if bodies else [deltas.to_reply() | end]
+            replies = _to_replies(bodies, end) if bodies else [deltas.to_reply() | end]
             self._recording.write_exchange(request, replies)
 
     async def aclose(self) -> None:
         """Close the provider that is recorded."""
         await self._provider.aclose()
 
-    def _ask(self, request: ModelRequest, bodies: list[RawBody]) -> AsyncGenerator[Delta, None]:
+    def _generate(self, request: ModelRequest, bodies: list[RawBody]) -> AsyncGenerator[Delta, None]:
         if isinstance(self._provider, Recordable):
             return self._provider.generate_recorded(request, bodies)
         return self._provider.generate(request)
@@ -307,9 +307,9 @@ def _drop_empty(reply: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in reply.items() if value or (name == "echo" and value is not None)}
 
 
-def _bodies_to_replies(bodies: list[RawBody], end: dict[str, Any]) -> list[dict[str, Any]]:
+def _to_replies(bodies: list[RawBody], end: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the bodies in the form of a script; `end` says how the exchange ended, if it did not end well."""
-    replies = [_body_to_reply(body) for body in bodies]
+    replies = [_to_reply(body) for body in bodies]
     if bodies[-1].paused and end:
         replies.append(end)
     elif "hang" in end and not bodies[-1].ended:
@@ -317,7 +317,7 @@ def _bodies_to_replies(bodies: list[RawBody], end: dict[str, Any]) -> list[dict[
     return replies
 
 
-def _body_to_reply(body: RawBody) -> dict[str, Any]:
+def _to_reply(body: RawBody) -> dict[str, Any]:
     reply: dict[str, Any] = {"wire": body.wire, "body": body.kept.decode("utf-8", "surrogateescape")}
     if body.notes:
         reply["notes"] = list(body.notes)
@@ -328,7 +328,7 @@ def _body_to_reply(body: RawBody) -> dict[str, Any]:
     return reply
 
 
-def _error_to_json(error: Exception) -> dict[str, Any]:
+def _to_error(error: Exception) -> dict[str, Any]:
     if not isinstance(error, ProviderError):
         return {"message": f"{type(error).__name__}: {error}"}
     fields = {"status": error.status, "code": error.code, "retry_after": error.retry_after}
@@ -378,8 +378,8 @@ def _find_secrets(provider: Provider | None, targets: Iterable[Target]) -> tuple
     for target in targets:
         if isinstance(target, ServerSettings):
             secrets.update(find_secrets(target))
-    return _longest_first(secret for secret in secrets if len(secret) >= _MIN_SECRET)
+    return _sort_longest_first(secret for secret in secrets if len(secret) >= _MIN_SECRET)
 
 
-def _longest_first(texts: Iterable[str]) -> tuple[str, ...]:
+def _sort_longest_first(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(texts, key=len, reverse=True))

@@ -66,7 +66,7 @@ def load_recording(
     if recorded is None:
         raise ConfigError(f"{provider.info.name} is no recording", hint="`record=FILE` writes one")
     servers = {name: server for name, server in recorded.items() if name not in replaced and not server.failed}
-    return Replay(provider, servers, _replay_decisions(servers, approve) if servers else approve)
+    return Replay(provider, servers, _make_approver(servers, approve) if servers else approve)
 
 
 def connect(name: str, target: Target, host: ClientCapabilities) -> Connection:
@@ -80,7 +80,7 @@ def connect(name: str, target: Target, host: ClientCapabilities) -> Connection:
     return Connection(name, target, host)
 
 
-def _replay_decisions(servers: Mapping[str, RecordedServer], approve: Approver | None) -> Approver:
+def _make_approver(servers: Mapping[str, RecordedServer], approve: Approver | None) -> Approver:
     """Return the approver of a replay: mock servers do no harm, so only calls that were denied are denied again."""
     denied: dict[str, deque[str]] = defaultdict(deque)
     for server in servers.values():
@@ -103,7 +103,7 @@ class _MockConnection(Connection):
     """A connection to an in-process server that lists the recorded tools. Calls are answered from the recording."""
 
     def __init__(self, name: str, server: RecordedServer, host: ClientCapabilities) -> None:
-        super().__init__(name, _mock_server(name, server), host)
+        super().__init__(name, _make_mock_server(name, server), host)
         self._outcomes: dict[str, deque[Mapping[str, Any]]] = defaultdict(deque)
         for call in server.calls:
             if "denied" not in call:
@@ -140,7 +140,7 @@ def _key(server: str, tool: str, arguments: Mapping[str, Any]) -> str:
     return json.dumps([server, tool, arguments], sort_keys=True, default=str)
 
 
-def _mock_server(name: str, recorded: RecordedServer) -> Any:
+def _make_mock_server(name: str, recorded: RecordedServer) -> Any:
     from mcp.server.lowlevel import Server
     from mcp_types import ListToolsResult, Tool
     from pydantic import ValidationError

@@ -19,7 +19,7 @@ from dial_client.providers.endpoint_profile import CHAT, EndpointProfile, apply_
 from dial_client.providers.http.endpoint import Endpoint, is_loopback
 from dial_client.providers.http.http_provider import HttpProvider
 from dial_client.providers.messages_api import MessagesProvider
-from dial_client.providers.presets import PRESETS, UNKNOWN, preset_of_url
+from dial_client.providers.presets import PRESETS, UNKNOWN, find_preset_by_url
 from dial_client.providers.responses_api import ResponsesProvider
 from dial_client.settings.config_types import ModelSettings, Wire
 
@@ -313,7 +313,7 @@ def test_whether_calls_may_be_forced_changes_nothing_because_none_is() -> None:
     ],
 )
 def test_an_endpoint_is_known_by_its_hosts_name(url: str, name: str) -> None:
-    assert preset_of_url(url) is PRESETS[name]
+    assert find_preset_by_url(url) is PRESETS[name]
 
 
 @pytest.mark.parametrize(
@@ -327,7 +327,7 @@ def test_an_endpoint_is_known_by_its_hosts_name(url: str, name: str) -> None:
     ],
 )
 def test_nothing_is_guessed_from_a_port_or_from_half_a_name(url: str) -> None:
-    assert preset_of_url(url) is UNKNOWN
+    assert find_preset_by_url(url) is UNKNOWN
 
 
 @pytest.mark.parametrize("name", sorted(PRESETS))
@@ -338,7 +338,7 @@ def test_a_profile_may_say_by_name_which_endpoint_it_is(name: str) -> None:
     assert endpoint_of(provider).base_url == (PRESETS[name].url or "https://other.test")
     wire = Wire(getattr(provider, "wire", "chat"))
     assert wire == PRESETS[name].wire
-    assert profile_of(provider) == PRESETS[name].profile_for(wire)
+    assert profile_of(provider) == PRESETS[name].get_profile(wire)
 
 
 def test_a_profiles_own_flags_and_wire_are_put_over_its_presets() -> None:

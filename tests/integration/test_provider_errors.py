@@ -170,7 +170,7 @@ def test_the_wait_an_endpoint_asks_for_is_read_in_all_its_forms(value: str, expe
     ],
 )
 def test_what_broke_is_said_in_one_line(error: Exception, says: str, code: str) -> None:
-    told = provider_errors.connection_error(Endpoint("https://model.test/v1"), error)
+    told = provider_errors.build_connection_error(Endpoint("https://model.test/v1"), error)
 
     assert (str(told), told.code, told.status) == (says, code, None)
 
@@ -321,7 +321,7 @@ def test_an_error_object_in_any_shape_is_told_in_one_line() -> None:
         {"error": [1]},
     ]
     for value in values:
-        error = provider_errors.reported_error(Endpoint("http://127.0.0.1"), value)
+        error = provider_errors.build_reported_error(Endpoint("http://127.0.0.1"), value)
         assert str(error).isprintable()
 
 

@@ -28,7 +28,7 @@ from dial_client.providers.http.retry_policy import (
     RetryClass,
     classify_connection_error,
     classify_refusal,
-    retry_delay,
+    compute_delay,
 )
 from dial_client.settings.config_types import Wire
 from dial_client.turns import status_text
@@ -62,7 +62,7 @@ MISREAD = "Failed to parse input at pos 17: <tool_call>"
 def test_a_wait_grows_is_what_was_asked_for_and_fits_in_the_time_left(
     attempts: int, asked: float | None, left: float, chance: float, expected: float | None
 ) -> None:
-    assert retry_delay(RetryClass.BUSY, attempts, retry_after=asked, time_left=left, jitter=chance) == expected
+    assert compute_delay(RetryClass.BUSY, attempts, retry_after=asked, time_left=left, jitter=chance) == expected
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_a_wait_grows_is_what_was_asked_for_and_fits_in_the_time_left(
 )
 def test_how_often_is_asked_again_depends_on_what_was_the_matter(again: RetryClass, waits: list[float]) -> None:
     given = [
-        retry_delay(again, attempts, retry_after=None, time_left=math.inf, jitter=0.0)
+        compute_delay(again, attempts, retry_after=None, time_left=math.inf, jitter=0.0)
         for attempts in range(1, len(waits) + 2)
     ]
 
@@ -87,18 +87,18 @@ def test_how_often_is_asked_again_depends_on_what_was_the_matter(again: RetryCla
 
 def test_a_model_that_is_loading_is_waited_for_longer_but_not_for_ever() -> None:
     waits = [
-        retry_delay(RetryClass.LOADING, attempts, retry_after=None, time_left=math.inf, jitter=0.0)
+        compute_delay(RetryClass.LOADING, attempts, retry_after=None, time_left=math.inf, jitter=0.0)
         for attempts in range(1, 61)
     ]
 
     assert waits[:6] == [0.5, 1.0, 2.0, 4.0, 8.0, 8.0]
     assert waits[-2:] == [8.0, None]
-    assert retry_delay(RetryClass.LOADING, 40, retry_after=None, time_left=8.0, jitter=0.0) is None
+    assert compute_delay(RetryClass.LOADING, 40, retry_after=None, time_left=8.0, jitter=0.0) is None
 
 
 def refusal(status: int, headers: dict[str, str] | None = None, **error: Any) -> RetryClass:
     endpoint = Endpoint("http://127.0.0.1:1")
-    told = provider_errors.reported_error(endpoint, {"error": error}, status=status)
+    told = provider_errors.build_reported_error(endpoint, {"error": error}, status=status)
     return classify_refusal(told, headers or {}, json.dumps({"error": error}).encode())
 
 

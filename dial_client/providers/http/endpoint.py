@@ -122,9 +122,9 @@ def is_loopback(url: str) -> bool:
 
 def is_same_origin(url: str, second_url: str) -> bool:
     """Return True if two addresses have the same scheme, host and port."""
-    return _origin(url) == _origin(second_url)
+    return _get_origin(url) == _get_origin(second_url)
 
 
-def _origin(url: str) -> tuple[str, str | None, int | None]:
+def _get_origin(url: str) -> tuple[str, str | None, int | None]:
     parts = urlsplit(url.strip())
     return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)

@@ -21,7 +21,7 @@ from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.http.provider_errors import CALL_UNREADABLE, RETRY_NOTE, SEARCH_UNSUPPORTED
 from dial_client.providers.http.response_stream import RawBody, ResponseStream, StreamBroken, StreamParser
 from dial_client.providers.http.transport import HttpTransport
-from dial_client.providers.request_adaptation import MAX_ADAPTATIONS, RequestAdaptation, without_echoes
+from dial_client.providers.request_adaptation import MAX_ADAPTATIONS, RequestAdaptation, drop_echoes
 from dial_client.providers.tool_call_codec import to_json_bytes
 from dial_client.providers.tool_name_mapping import ToolNameMapping
 
@@ -90,11 +90,11 @@ class HttpProvider(ABC):
         )
 
     @abstractmethod
-    def _path(self) -> str:
+    def _get_path(self) -> str:
         """Return the path of requests, to be appended to the endpoint's address."""
 
     @abstractmethod
-    def _request_fields(self, request: ModelRequest, notes: list[str], *, has_tools: bool) -> dict[str, Any]:
+    def _build_fields(self, request: ModelRequest, notes: list[str], *, has_tools: bool) -> dict[str, Any]:
         """Return the body's fields without the tools; `notes` gets what the model is not shown of the messages."""
 
     @abstractmethod
@@ -105,7 +105,7 @@ class HttpProvider(ABC):
     def _new_parser(self) -> StreamParser:
         """Return a parser for the next reply."""
 
-    def _continue_reply(self, fields: dict[str, Any], parser: Any) -> dict[str, Any]:  # noqa: ARG002 - for subclasses
+    def _add_paused_reply(self, fields: dict[str, Any], parser: Any) -> dict[str, Any]:  # noqa: ARG002 - for subclasses
         """Return the fields with the reply so far, if it has paused; only the Messages API has pauses."""
         return fields
 
@@ -152,7 +152,7 @@ class HttpProvider(ABC):
     @property
     def parser_flags(self) -> Mapping[str, Any]:
         """The flags of the endpoint's profile that decide how its responses are read, if they are not the defaults."""
-        return self._adaptation.profile.parser_flags()
+        return self._adaptation.profile.get_parser_flags()
 
     async def _send(
         self, request: ModelRequest, parser: StreamParser, notes: list[str]
@@ -160,7 +160,7 @@ class HttpProvider(ABC):
         """Send the request, adapted after each refusal; return the response, and the request that was accepted."""
         for attempt in range(MAX_ADAPTATIONS + 1):
             tools, encoded_tools = self._encode_tools(request)
-            fields = self._continue_reply(self._request_fields(request, notes, has_tools=bool(tools)), parser)
+            fields = self._add_paused_reply(self._build_fields(request, notes, has_tools=bool(tools)), parser)
             fields = {name: value for name, value in fields.items() if name not in self._adaptation.dropped_fields}
             try:
                 return await self._post(fields, encoded_tools, notes, request.on_wait), request
@@ -178,7 +178,7 @@ class HttpProvider(ABC):
         profile = self._adaptation.profile
         timeout = profile.idle_timeout if fields.get("stream") else _UNSTREAMED_TIMEOUT
         body = _join_body(fields | dict(profile.extra_body), tools)
-        return await self._transport.post(self._path(), body, idle_timeout=timeout, notes=notes, on_wait=on_wait)
+        return await self._transport.post(self._get_path(), body, idle_timeout=timeout, notes=notes, on_wait=on_wait)
 
     def _adapt_request(
         self,
@@ -193,14 +193,14 @@ class HttpProvider(ABC):
         Raises:
             ProviderError: the refusal itself, if no other request would do better.
         """
-        if self._adaptation.cannot_search(error, tools):
+        if self._adaptation.check_search_refusal(error, tools):
             error.code = SEARCH_UNSUPPORTED
             raise error
         if note := self._adaptation.adapt(error, request, fields, tools):
             return request, note
         if error.code == CALL_UNREADABLE and RETRY_NOTE not in notes:
             return request, RETRY_NOTE
-        if (without := without_echoes(error, request)) is not None:
+        if (without := drop_echoes(error, request)) is not None:
             return without, "the endpoint no longer takes its own earlier reasoning: it is left out"
         raise error
 
@@ -217,7 +217,7 @@ class HttpProvider(ABC):
                 async for piece in pieces:
                     yield piece
         except (httpx2.HTTPError, httpx2.StreamError) as error:
-            raise StreamBroken(provider_errors.connection_error(self._endpoint, error)) from None
+            raise StreamBroken(provider_errors.build_connection_error(self._endpoint, error)) from None
         finally:
             with anyio.CancelScope(shield=True):
                 await response.aclose()
@@ -240,14 +240,14 @@ class HttpProvider(ABC):
             self._encoded = (tools, to_json_bytes(encoded) if tools else b"")
         return self._encoded
 
-    def _max_reply_tokens(self, request: ModelRequest) -> int | None:
+    def _get_max_tokens(self, request: ModelRequest) -> int | None:
         """Return the most tokens of the reply; None for the model's own limit."""
         requested = request.max_tokens or self._max_tokens or self._adaptation.profile.max_tokens
         if requested is None:
             return None
         return min(limit for limit in (requested, self._max_tokens, self._adaptation.max_tokens) if limit is not None)
 
-    def _sampling_fields(self) -> dict[str, Any]:
+    def _get_sampling_fields(self) -> dict[str, Any]:
         """Return the fields that control sampling."""
         if self._temperature is None or not self._adaptation.profile.sampling:
             return {}

@@ -37,7 +37,7 @@ _TOO_LONG = re.compile(
 _MAX_MESSAGE = 500
 
 
-def refusal_error(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
+def build_refusal_error(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
     """Return the error for a response whose status is not 2xx."""
     if 300 <= status < 400:
         location = _to_line(headers.get("location", "another address"), endpoint)
@@ -46,10 +46,12 @@ def refusal_error(endpoint: Endpoint, status: int, headers: Mapping[str, str], b
             status=status,
             code="redirect",
         )
-    return reported_error(endpoint, _parse_json(body), status=status, text=body, retry_after=parse_retry_after(headers))
+    return build_reported_error(
+        endpoint, _parse_json(body), status=status, text=body, retry_after=parse_retry_after(headers)
+    )
 
 
-def reported_error(
+def build_reported_error(
     endpoint: Endpoint,
     value: Any,
     *,
@@ -79,12 +81,12 @@ def reported_error(
     return ProviderError(
         f"{answered}: {message}{hint}" if message else f"{answered}{hint}",
         status=status,
-        code=_error_code(status, code, message),
+        code=_find_code(status, code, message),
         retry_after=retry_after,
     )
 
 
-def connection_error(endpoint: Endpoint, error: BaseException | None) -> ProviderError:
+def build_connection_error(endpoint: Endpoint, error: BaseException | None) -> ProviderError:
     """Return the error for a connection that could not be opened, or that broke."""
     import httpx2
 
@@ -99,7 +101,7 @@ def connection_error(endpoint: Endpoint, error: BaseException | None) -> Provide
     return ProviderError(f"the connection to {endpoint.host} broke: {why}", code="connection")
 
 
-def invalid_response_error(endpoint: Endpoint, text: str) -> ProviderError:
+def build_invalid_response_error(endpoint: Endpoint, text: str) -> ProviderError:
     """Return the error for a body that is neither JSON nor an event stream: a web page, most often."""
     excerpt = _to_line(_to_text(text.encode()), endpoint)
     what = "a web page" if text.lstrip()[:1] == "<" else "something that is no JSON"
@@ -119,7 +121,7 @@ def parse_json_response(endpoint: Endpoint, body: bytes, max_length: int) -> Any
     try:
         return jiter.from_json(body)
     except ValueError:
-        raise invalid_response_error(endpoint, body[:4000].decode("utf-8", "replace")) from None
+        raise build_invalid_response_error(endpoint, body[:4000].decode("utf-8", "replace")) from None
 
 
 class StreamedError(Exception):
@@ -176,16 +178,16 @@ def _parse_error(value: Any) -> tuple[str, str | None, str]:
     return (
         message if isinstance(message, str) else str(message),
         None if code is None else str(code),
-        _error_param(error),
+        _find_param(error),
     )
 
 
-def _error_param(error: Mapping[str, Any]) -> str:
+def _find_param(error: Mapping[str, Any]) -> str:
     param = error.get("param")
     return param if isinstance(param, str) else ""
 
 
-def _error_code(status: int | None, code: str | None, message: str) -> str | None:
+def _find_code(status: int | None, code: str | None, message: str) -> str | None:
     if status is not None and status not in (400, 404, 413, 422, 500, 501):
         return code
     if code == CONTEXT_LENGTH_EXCEEDED or _TOO_LONG.search(message):

@@ -197,11 +197,11 @@ def _raise_provider_errors(endpoint: Endpoint) -> Iterator[None]:
     try:
         yield
     except provider_errors.StreamedError as error:
-        raise provider_errors.reported_error(endpoint, error.value) from None
+        raise provider_errors.build_reported_error(endpoint, error.value) from None
     except InvalidBody as error:
-        raise provider_errors.invalid_response_error(endpoint, error.text) from None
+        raise provider_errors.build_invalid_response_error(endpoint, error.text) from None
     except EventTooLong as error:
-        raise StreamBroken(provider_errors.connection_error(endpoint, error)) from None
+        raise StreamBroken(provider_errors.build_connection_error(endpoint, error)) from None
 
 
 async def _read_to_end(pieces: AsyncGenerator[bytes, None]) -> None:

@@ -111,7 +111,7 @@ def classify_connection_error(error: BaseException, *, is_local: bool) -> RetryC
     if isinstance(error, httpx2.ConnectTimeout):
         return RetryClass.ABSENT
     if isinstance(error, httpx2.ConnectError):
-        causes = _cause_chain(error)
+        causes = _list_causes(error)
         if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in causes):
             return RetryClass.NEVER
         names = [cause for cause in causes if isinstance(cause, socket.gaierror)]
@@ -125,7 +125,7 @@ def classify_connection_error(error: BaseException, *, is_local: bool) -> RetryC
     return RetryClass.NEVER
 
 
-def retry_delay(
+def compute_delay(
     retry: RetryClass, attempts: int, *, retry_after: float | None, time_left: float, jitter: float
 ) -> float | None:
     """Return the seconds to wait before the next attempt; None if there should be none.
@@ -167,7 +167,7 @@ class RetryState:
         """
         await anyio.lowlevel.checkpoint_if_cancelled()
         self._attempts += 1
-        wait = retry_delay(
+        wait = compute_delay(
             failure.retry,
             self._attempts,
             retry_after=failure.error.retry_after,
@@ -185,7 +185,7 @@ class RetryState:
         if on_wait is not None:
             await on_wait(failure.retry.why, 0.0)
 
-    def notes(self) -> list[str]:
+    def to_notes(self) -> list[str]:
         """Return what the user should know of the waits: a line for each reason."""
         notes = []
         for why, group in groupby(self._waits, key=lambda wait: wait[0]):
@@ -195,7 +195,7 @@ class RetryState:
         return notes
 
 
-def _cause_chain(error: BaseException) -> list[BaseException]:
+def _list_causes(error: BaseException) -> list[BaseException]:
     """Return an exception and its causes, ten at most."""
     chain = [error]
     while len(chain) < 10 and (cause := chain[-1].__cause__ or chain[-1].__context__) is not None:

@@ -86,7 +86,7 @@ class HttpTransport:
                     return response
                 await retries.wait_after(response)
         finally:
-            notes.extend(retries.notes())
+            notes.extend(retries.to_notes())
 
     async def get(self, path: str, *, timeout: float) -> Any:
         """Send one request for JSON of 4 MiB at most, and return its value.
@@ -104,7 +104,7 @@ class HttpTransport:
                 raise response.error
             body = await _read_start(response, _MAX_JSON_BODY + 1, timeout)
             return provider_errors.parse_json_response(self.endpoint, body, _MAX_JSON_BODY)
-        raise provider_errors.connection_error(self.endpoint, TimeoutError())
+        raise provider_errors.build_connection_error(self.endpoint, TimeoutError())
 
     async def aclose(self) -> None:
         """Close all connections; the next request opens new ones."""
@@ -126,12 +126,12 @@ class HttpTransport:
         extensions = {"timeout": timeout.as_dict()}
         try:
             request = httpx2.Request(
-                method, self._url(path), headers=self._headers(body), content=body, extensions=extensions
+                method, self._build_url(path), headers=self._build_headers(body), content=body, extensions=extensions
             )
             response = await client.send(request, stream=True, auth=None)
         except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL) as error:
             retry = retry_policy.classify_connection_error(error, is_local=self.endpoint.is_local)
-            return retry_policy.Failure(provider_errors.connection_error(self.endpoint, error), retry)
+            return retry_policy.Failure(provider_errors.build_connection_error(self.endpoint, error), retry)
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         response.stream = CleanlyClosedStream(response.stream)
         if response.is_success:
@@ -141,15 +141,15 @@ class HttpTransport:
     async def _to_failure(self, response: httpx2.Response) -> retry_policy.Failure:
         """Read the body of an error response, and close it."""
         body = await _read_start(response, _MAX_ERROR_BODY, _ERROR_BODY_TIMEOUT)
-        error = provider_errors.refusal_error(self.endpoint, response.status_code, response.headers, body)
+        error = provider_errors.build_refusal_error(self.endpoint, response.status_code, response.headers, body)
         return retry_policy.Failure(error, retry_policy.classify_refusal(error, response.headers, body))
 
-    def _url(self, path: str) -> str:
+    def _build_url(self, path: str) -> str:
         base = urlsplit(self.endpoint.base_url)
         query = "&".join(part for part in (base.query, urlencode(self.endpoint.query)) if part)
         return urlunsplit((base.scheme, base.netloc, base.path.rstrip("/") + path, query, ""))
 
-    def _headers(self, body: bytes | None) -> dict[str, str]:
+    def _build_headers(self, body: bytes | None) -> dict[str, str]:
         headers = {
             "accept": "text/event-stream, application/json",
             "accept-encoding": "gzip, deflate",
