@@ -10,7 +10,6 @@ import typer
 
 from dial_client.cli import options as o
 from dial_client.cli.typer_apps import SETTINGS, more, run_command
-from dial_client.errors import ConfigError
 
 
 @more.command(context_settings=SETTINGS)
@@ -53,6 +52,8 @@ def audit(
             case "verify":
                 return lambda: audit_report.check(folder, head, as_json=as_json)
             case _:
+                from dial_client.errors import ConfigError
+
                 raise ConfigError(f"unknown action {action!r}", hint="one of show, tail, verify")
 
     run_command(choose, o.Options())

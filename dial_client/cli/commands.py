@@ -12,7 +12,6 @@ from dial_client import __version__
 from dial_client.cli import audit_command, models_command, policy_command, trust_command  # noqa: F401 - they register commands
 from dial_client.cli import options as o
 from dial_client.cli.typer_apps import SETTINGS, more, run_command, talk
-from dial_client.errors import ConfigError
 
 _MORE = """
 Commands: dial-chat tools | servers [login NAME | logout NAME] | resources | prompts | call NAME '{"a": 1}' |
@@ -114,6 +113,8 @@ def servers(
 
             return lambda: list_servers(options, as_json=as_json)
         if action not in ("login", "logout") or name is None:
+            from dial_client.errors import ConfigError
+
             raise ConfigError("which server?", hint="dial-chat servers [list | login NAME | logout NAME]")
         from dial_client.cli.oauth_login import log_in, log_out
 

@@ -9,7 +9,6 @@ import typer
 
 from dial_client.cli import options as o
 from dial_client.cli.typer_apps import SETTINGS, more, run_command
-from dial_client.errors import ConfigError
 
 
 @more.command(context_settings=SETTINGS)
@@ -38,6 +37,8 @@ def policy(
         if action == "list" and name is None:
             return lambda: policy_listing.list_rules(options, as_json=as_json)
         if action != "test" or name is None:
+            from dial_client.errors import ConfigError
+
             raise ConfigError("which call?", hint="""dial-chat policy [list | test NAME '{"a": 1}']""")
         return lambda: policy_listing.test_call(options, name, arguments, is_tainted=tainted, as_json=as_json)
 
