@@ -12,7 +12,7 @@ from typing import Any, cast
 import anyio
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn import Config, Server
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from dial_client.errors import ConfigError, system_reason
 from dial_client.serve.connection_limits import ConnectionLimits
@@ -177,5 +177,6 @@ class _LimitedProtocol(H11Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """True if no request is in progress. Before the first request there is no cycle."""
-        return bool(getattr(self.cycle, "response_complete", True))
+        """True if no request is in progress."""
+        cycle = cast("RequestResponseCycle | None", self.cycle)  # None before the first request
+        return cycle is None or cycle.response_complete

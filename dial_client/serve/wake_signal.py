@@ -6,7 +6,7 @@ import anyio
 
 
 class WakeSignal:
-    """Wakes the task that waits for it; a signal that is sent while nobody waits is kept for the next wait."""
+    """Wakes the task that waits for the signal. A signal without a waiting task ends the next wait at once."""
 
     def __init__(self) -> None:
         self._event = anyio.Event()

@@ -152,13 +152,13 @@ class PeerBus:
         messages = await self.mailbox.read(self._read_positions(turns, readers))
         for reader in readers:
             reader.deliver(messages)
-        requests = [message for message in messages if message.topic == self.address or message.topic in turns]
-        # Taking a request confirms it: its sender waits for that.
-        taken = await self.mailbox.take(*(request.id for request in requests))
+        incoming = [message for message in messages if message.topic == self.address or message.topic in turns]
+        # Taking a message confirms it: the sender of a request waits for that.
+        taken = await self.mailbox.take(*(message.id for message in incoming))
         self._polled_turns = running
-        for request in requests:
-            if request.id in taken:
-                self._handle(request, turns.get(request.topic))
+        for message in incoming:
+            if message.id in taken:
+                self._handle(message, turns.get(message.topic))
 
     def _read_positions(self, topics: Iterable[str], readers: Iterable[TopicReader]) -> dict[str, int]:
         """Return the message id after which to read each topic."""
@@ -167,15 +167,16 @@ class PeerBus:
             positions[reader.topic] = min(reader.last_id, positions.get(reader.topic, reader.last_id))
         return positions
 
-    def _handle(self, request: Envelope, turn: TurnHandle | None) -> None:
+    def _handle(self, message: Envelope, turn: TurnHandle | None) -> None:
+        """Handle a request to a turn, or without a turn the answer to a request of this process."""
         if turn is None:
             try:
-                self._pass_answer(request.content())
+                self._pass_answer(message.content())
             except (KeyError, TypeError, ValueError, AttributeError) as error:  # of another version, or forged
                 log.warning("message_invalid", error=type(error).__name__)
-        elif request.body == STOP:
+        elif message.body == STOP:
             turn.cancel()
-        elif request.body == READ and turn.id not in self._publishers:
+        elif message.body == READ and turn.id not in self._publishers:
             self._publishers[turn.id] = TurnPublisher(turn, self._model)
 
     def _pass_answer(self, answer: Mapping[str, Any]) -> None:
