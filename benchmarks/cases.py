@@ -54,7 +54,7 @@ class Script:
     """Words of the answer."""
 
     def url(self, endpoint: Endpoint) -> str:
-        """Give the ``base_url`` of the model that does so."""
+        """Return the ``base_url`` of the model that plays the script."""
         return endpoint.url(self.rounds, self.calls, self.chunks)
 
     @property
@@ -121,7 +121,7 @@ class Start:
 
     @asynccontextmanager
     async def prepared(self, endpoint: Endpoint) -> AsyncIterator[Sides]:
-        """Give what starts either."""
+        """Yield the two sides."""
         url = endpoint.url(0)
         yield {
             "floor": partial(self._sample, lambda: floor.connected(self.servers)),
@@ -167,7 +167,7 @@ class Help:
 
     @asynccontextmanager
     async def prepared(self, _: Endpoint) -> AsyncIterator[Sides]:
-        """Give what runs either."""
+        """Yield the two sides."""
         imports = [sys.executable, "-c", "import mcp, openai; print('imported')"]
         yield {
             "floor": partial(_child, imports, "imported", self.metrics),
@@ -197,14 +197,14 @@ class Kept:
         return clock.sample
 
     async def _kept(self, manager: ConversationManager) -> Sample:
-        made = [one.id for one in await asyncio.gather(*(manager.create() for _ in range(self.at_once)))]
+        created = await asyncio.gather(*(manager.create() for _ in range(self.at_once)))
         with _Clock() as clock:
-            turns = await asyncio.gather(*(manager.chat(id_, QUESTION) for id_ in made))
+            turns = await asyncio.gather(*(manager.chat(conversation.id, QUESTION) for conversation in created))
         self._check(turns)
-        stored = await asyncio.gather(*(manager.get(id_) for id_ in made))
-        for one, turn in zip(stored, turns, strict=True):
-            if one.messages != (Message.user(QUESTION), *turn.messages):
-                raise RuntimeError(f"{self.about}: what is stored is not what was said")
+        stored = await asyncio.gather(*(manager.get(conversation.id) for conversation in created))
+        for conversation, turn in zip(stored, turns, strict=True):
+            if conversation.messages != (Message.user(QUESTION), *turn.messages):
+                raise RuntimeError(f"{self.about}: the stored messages are not those of the conversation")
         return clock.sample
 
     def _check(self, turns: Sequence[Turn]) -> None:
@@ -214,7 +214,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """What stays in memory of a conversation nobody talks in; in the floor's place its messages, kept in a list."""
+    """The memory of an idle conversation; on the side of the floor its messages, in a list."""
 
     about: str
     script: Script
@@ -238,8 +238,8 @@ class Idle:
 
     async def _idle(self, manager: ConversationManager) -> Sample:
         with _Memory() as memory:
-            made = [one.id for one in await asyncio.gather(*(manager.create() for _ in range(self.count)))]
-            await asyncio.gather(*(manager.chat(id_, QUESTION) for id_ in made))
+            created = await asyncio.gather(*(manager.create() for _ in range(self.count)))
+            await asyncio.gather(*(manager.chat(conversation.id, QUESTION) for conversation in created))
         return {"held KiB": memory.kib / self.count}
 
 
@@ -310,7 +310,7 @@ def _dial_chat() -> list[str]:
 
 
 def all_cases(*, smoke: bool = False) -> dict[str, Case]:
-    """Give the cases by name; for a smoke run small ones, which do the same on a smaller scale."""
+    """Return the cases by name; for a smoke run small ones, which do the same on a smaller scale."""
     scale = 10 if smoke else 1
     tools = server_entries(4, tools=50 // scale)
     child = {"answer_ms": "to answer ms", "exit_ms": "to exit ms", "cpu_ms": "CPU ms"}

@@ -43,7 +43,7 @@ SEARCH_TOOL = ToolSpec(
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """What a request says about tools, in tokens of four bytes."""
+    """The tools of a request, in tokens of four bytes."""
 
     all_tools: int
     found: float
@@ -51,14 +51,14 @@ class Tokens:
 
 
 class KeywordSearch:
-    """The plainest search there is: words in common, counted."""
+    """The plainest search: it counts words in common."""
 
     def __init__(self, tools: Sequence[ToolSpec]) -> None:
         ordered = sorted(tools, key=lambda tool: tool.name)
         self._words = [(tool, _words(f"{tool.name} {tool.description}")) for tool in ordered]
 
     def search(self, query: str, limit: int = OFFERED) -> tuple[ToolSpec, ...]:
-        """Give the tools that share most words with the query, by their names where they share equally many."""
+        """Return the tools that share most words with the query; with equally many, sorted by name."""
         asked = _words(query)
         counts = [(len(asked & words), tool) for tool, words in self._words]
         ranked = sorted((pair for pair in counts if pair[0]), key=lambda pair: -pair[0])
@@ -70,13 +70,13 @@ def _words(text: str) -> set[str]:
 
 
 def hit_rates(search: Search, asked: Sequence[Question]) -> dict[int, float]:
-    """Give for each of `DEPTHS` the share of questions with a tool that would do among the first so many."""
-    found = [[tool.name in question.wanted for tool in search(question.text, max(DEPTHS))] for question in asked]
+    """Return for each of `DEPTHS` the share of questions with a tool that fits among the first results."""
+    found = [[tool.name in question.expected for tool in search(question.text, max(DEPTHS))] for question in asked]
     return {depth: sum(any(hits[:depth]) for hits in found) / len(asked) for depth in DEPTHS}
 
 
 def compared(searches: Mapping[str, Search], asked: Sequence[Question]) -> dict[str, dict[int, float]]:
-    """Give the hit rates of each search, on all questions and on those that a model and a person would put so."""
+    """Return the hit rates of each search, on all questions, on those of models and on those of people."""
     rates = {}
     for kind in ("all", *sorted({question.asks for question in asked})):
         of_kind = [question for question in asked if kind in ("all", question.asks)]
@@ -86,24 +86,24 @@ def compared(searches: Mapping[str, Search], asked: Sequence[Question]) -> dict[
 
 
 def as_wire(tool: ToolSpec) -> dict[str, Any]:
-    """Give a tool as chat completions carry it."""
-    said = {"name": tool.name, "parameters": dict(tool.input_schema), "description": tool.description}
-    return {"type": "function", "function": said}
+    """Return a tool in the form of chat completions."""
+    function = {"name": tool.name, "parameters": dict(tool.input_schema), "description": tool.description}
+    return {"type": "function", "function": function}
 
 
 def tokens_of(offered: Iterable[ToolSpec]) -> int:
-    """Give a quarter of the bytes of the tools' JSON."""
+    """Return a quarter of the bytes of the tools' JSON."""
     return len(json.dumps([as_wire(tool) for tool in offered], ensure_ascii=False, separators=(",", ":")).encode()) // 4
 
 
 def tokens(search: Search, offered: Sequence[ToolSpec], asked: Sequence[Question]) -> Tokens:
-    """Compare offering every tool with offering a search and what it found."""
+    """Compare offering every tool with offering a search and its results."""
     found = [tokens_of([SEARCH_TOOL, *search(question.text, OFFERED)]) for question in asked]
     return Tokens(tokens_of(offered), statistics.mean(found))
 
 
 def milliseconds(offered: Sequence[ToolSpec], asked: Sequence[Question], repeat: int) -> tuple[float, float, float]:
-    """Give the median time of building an index, the median of a query's, and the longest query's."""
+    """Return the median time of building an index, the median of a query's, and the longest query's."""
     builds, queries = [], []
     for _ in range(repeat):
         began = time.perf_counter()
@@ -117,7 +117,7 @@ def milliseconds(offered: Sequence[ToolSpec], asked: Sequence[Question], repeat:
 
 
 def multiplied(offered: Sequence[ToolSpec], count: int) -> list[ToolSpec]:
-    """Give so many tools: the same ones over and over, on servers of other names."""
+    """Return `count` tools: the same tools again and again, on servers of other names."""
     return [
         replace(tool, name=f"{tool.name}_{at // len(offered)}", server=f"{tool.server}{at // len(offered)}")
         for at, tool in ((at, offered[at % len(offered)]) for at in range(count))
@@ -125,7 +125,7 @@ def multiplied(offered: Sequence[ToolSpec], count: int) -> list[ToolSpec]:
 
 
 def table(rates: Mapping[str, Mapping[int, float]]) -> str:
-    """Give the hit rates as plain text."""
+    """Return the hit rates as plain text."""
     heads = ["search".ljust(28), *(f"hit@{depth}".rjust(7) for depth in DEPTHS)]
     rows = ([name.ljust(28), *(f"{rate[depth]:7.0%}" for depth in DEPTHS)] for name, rate in rates.items())
     return "\n".join("".join(cells) for cells in (heads, *rows))
@@ -144,11 +144,11 @@ def main() -> None:
     searches: dict[str, Search] = {"keywords": KeywordSearch(offered).search, "SearchIndex": index.search}
     print(table(compared(searches, asked)), end="\n\n")
     if given.tuning:
-        missed = [q for q in asked if not q.wanted & {tool.name for tool in index.search(q.text, OFFERED)}]
+        missed = [q for q in asked if not q.expected & {tool.name for tool in index.search(q.text, OFFERED)}]
         print(*(f"missed: {question.text}" for question in missed), "", sep="\n")
-    said = tokens(index.search, offered, asked)
-    print(f"tokens: all tools {said.all_tools:,}; search and {OFFERED} found {said.found:,.0f} on average", end=" ")
-    print(f"({1 - said.found / said.all_tools:.1%} less)\n")
+    used = tokens(index.search, offered, asked)
+    print(f"tokens: all tools {used.all_tools:,}; search and {OFFERED} found {used.found:,.0f} on average", end=" ")
+    print(f"({1 - used.found / used.all_tools:.1%} less)\n")
     for many in (offered, multiplied(offered, MANY)):
         build, query, longest = milliseconds(many, asked, given.repeat)
         print(f"{len(many):>5} tools: build {build:6.1f} ms, query {query:5.2f} ms (longest {longest:.2f})")

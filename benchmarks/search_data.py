@@ -19,17 +19,17 @@ TYPES: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What somebody is after."""
+    """A search for a tool."""
 
     text: str
     asks: str
-    """Who puts it so: ``model`` (the words of a search) or ``person`` (a sentence)."""
-    wanted: frozenset[str]
-    """The offered names of the tools that would do."""
+    """The author: ``model`` (the words of a search) or ``person`` (a sentence)."""
+    expected: frozenset[str]
+    """The offered names of the tools that fit."""
 
 
 def tools() -> tuple[ToolSpec, ...]:
-    """Give the tools under the names they would be offered by."""
+    """Return the tools under the names they would be offered by."""
     found: dict[tuple[str, str], tuple[str, ...]] = {}
     server = ""
     for line in _lines("tools"):
@@ -39,19 +39,21 @@ def tools() -> tuple[ToolSpec, ...]:
         name, title = (part.strip() for part in (line.split("|")[0] + "=").split("=")[:2])
         found[server, name] = (title, *(part.strip() for part in line.split("|")[1:3]))
     names = offered_names(found)
-    return tuple(_tool(names[key], *key, *said) for key, said in sorted(found.items(), key=lambda item: names[item[0]]))
+    return tuple(
+        _tool(names[key], *key, *texts) for key, texts in sorted(found.items(), key=lambda item: names[item[0]])
+    )
 
 
 def questions(of: str) -> tuple[Question, ...]:
-    """Give the questions of a set, ``tuning`` or ``reported``."""
+    """Return the questions of a set, ``tuning`` or ``reported``."""
     offered = {f"{tool.server}/{tool.tool}": tool.name for tool in tools()}
     found, asks = [], ""
     for line in _lines(of):
         if line.startswith("["):
             asks = line.strip("[]")
             continue
-        text, wanted = line.rsplit("|", 1)
-        found.append(Question(text.strip(), asks, frozenset(offered[name] for name in wanted.split())))
+        text, expected = line.rsplit("|", 1)
+        found.append(Question(text.strip(), asks, frozenset(offered[name] for name in expected.split())))
     return tuple(found)
 
 

@@ -26,7 +26,7 @@ MOST = 1.3
 
 
 def real_servers(folder: Path) -> dict[str, Any]:
-    """Give the entries of those that are installed; `folder` is a git repository they may use."""
+    """Return the entries of those that are installed; `folder` is a git repository they may use."""
     commands: Mapping[str, list[str]] = {
         "time": ["mcp-server-time", "--local-timezone", "UTC"],
         "git": ["mcp-server-git", "--repository", str(folder)],
@@ -45,7 +45,7 @@ def real_servers(folder: Path) -> dict[str, Any]:
 
 
 async def connected(servers: dict[str, Any]) -> float:
-    """Give the seconds until all are ready; leaving is not counted."""
+    """Return the seconds until all are ready; leaving is not counted."""
     began = time.perf_counter()
     async with DialClient(servers) as dial:
         seconds = time.perf_counter() - began
@@ -55,7 +55,7 @@ async def connected(servers: dict[str, Any]) -> float:
 
 
 async def measured(servers: dict[str, Any], samples: int) -> dict[str, float]:
-    """Give, for each server and for all of them, the median of the seconds; the first sample warms up."""
+    """Return the median of the seconds for each server and for all of them; the first sample warms up."""
     asked = {name: {name: entry} for name, entry in servers.items()} | {"all": servers}
     seen: dict[str, list[float]] = {name: [] for name in asked}
     for number in range(samples + 1):

@@ -1,6 +1,7 @@
-"""On whose behalf a server is called: whose time stops while it asks a person, and who pays for what it asks for.
+"""The context of a tool call: the deadlines that stop while a person is asked, and the turn that pays for sampling.
 
-What a server asks may come to the host in the caller's task or in another one, so this travels beside the arguments.
+A server's request may reach the host in the caller's task or in another one, so the context travels beside the
+arguments.
 """
 
 from __future__ import annotations
@@ -15,43 +16,43 @@ from dial_client.deadline import Deadline
 from dial_client.messages import Usage
 
 Spend = Callable[[Usage, float | None], None]
-"""Is told the tokens that were used, and their price in US dollars where it is known."""
+"""Receives the tokens that were used, and their price in US dollars where it is known."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CallContext:
-    """One call, as its server's questions meet it."""
+    """One call, for the requests its server makes meanwhile."""
 
     turn: Deadline
-    """Of the whole turn; one turn has one."""
+    """The deadline of the whole turn; one turn has one."""
     call: Deadline
-    """Of this call."""
+    """The deadline of this call."""
     spend: Spend | None = None
     origin: Origin = Origin()  # noqa: RUF009 - frozen
     """The turn the call belongs to."""
 
     @property
     def clocks(self) -> tuple[Deadline, Deadline]:
-        """What stops while a person is being waited for."""
+        """The deadlines that stop while a person is asked."""
         return (self.turn, self.call)
 
 
 @contextmanager
-def waiting_for_a_person(errands: Iterable[CallContext]) -> Iterator[None]:
-    """Stop the clocks of these calls and of their turns for as long as this lasts."""
+def waiting_for_a_person(contexts: Iterable[CallContext]) -> Iterator[None]:
+    """Stop the deadlines of these calls and of their turns for as long as this lasts."""
     with ExitStack() as stopped:
-        for clock in {clock for one in errands for clock in one.clocks}:
+        for clock in {clock for context in contexts for clock in context.clocks}:
             stopped.enter_context(clock.waiting_for_a_person())
         yield
 
 
-_CURRENT: ContextVar[CallContext | None] = ContextVar("errand", default=None)
+_CURRENT: ContextVar[CallContext | None] = ContextVar("call_context", default=None)
 
 
 @contextmanager
-def on(errand: CallContext) -> Iterator[None]:
-    """Make the calls in here on this errand."""
-    token = _CURRENT.set(errand)
+def on(context: CallContext) -> Iterator[None]:
+    """Set the context of the calls in this block."""
+    token = _CURRENT.set(context)
     try:
         yield
     finally:
@@ -59,5 +60,5 @@ def on(errand: CallContext) -> Iterator[None]:
 
 
 def current() -> CallContext | None:
-    """Give the errand of the call that is being made; None for a call nobody has sent anybody on."""
+    """Return the context of the current call; None for a call without one."""
     return _CURRENT.get()

@@ -1,17 +1,17 @@
-"""What a turn says while it runs: one closed union, begin and end in pairs.
+"""The events of a turn: one closed union, begin and end in pairs.
 
     RoundStarted                        once a level
-      StatusChanged*                    what is going on, in a person's words; anew with the first text
+      StatusChanged*                    the current activity, as a sentence; again with the first text
       ReasoningDelta*  TextDelta*       as the model writes
       MessageCompleted                  the assistant's message is whole
       ToolCallStarted                   for each call
         ToolCallProgress*
-      ToolCallFinished                  always, whatever came of it
+      ToolCallFinished                  always, whatever the result
       MessageCompleted                  each call's result, in the order of the calls
     Finished                            last, with the `Turn`
 
-`ServerChanged` may come anywhere between, and so may `InputRequested` and `InputReceived`, which a program announces
-that embeds the client and asks a person in its own way.
+`ServerChanged` may come anywhere between. So may `InputRequested` and `InputReceived`, which come from a program that
+embeds the client and asks people in its own way.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class RoundStarted:
     """The model is about to be asked."""
 
     depth: int
-    """Rounds of tool calls that lie behind."""
+    """Rounds of tool calls before this one."""
 
 
 @dataclass(frozen=True, slots=True)
 class StatusChanged:
-    """What is going on, in a person's words."""
+    """The current activity, as a sentence for people."""
 
     text: str
 
@@ -49,21 +49,21 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True)
 class ReasoningDelta:
-    """More of what the model thinks aloud; not part of the answer."""
+    """More of the model's reasoning; not part of the answer."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class MessageCompleted:
-    """A message is whole and belongs to the conversation from now on."""
+    """A message is complete, and part of the conversation from now on."""
 
     message: Message
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCallStarted:
-    """A call is taken up; permission may still be asked for."""
+    """A call begins; it may still need approval."""
 
     call: ToolCallRequest
     server: str
@@ -74,7 +74,7 @@ class ToolCallStarted:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallProgress:
-    """A server says how far a call is."""
+    """A server reports the progress of a call."""
 
     id: str
     progress: float
@@ -94,7 +94,7 @@ class ToolCallFinished:
 
 @dataclass(frozen=True, slots=True)
 class ServerChanged:
-    """A server came up, died, failed or went away."""
+    """A server became ready, died, failed or was removed."""
 
     name: str
     status: str
@@ -103,24 +103,24 @@ class ServerChanged:
 
 @dataclass(frozen=True, slots=True)
 class InputRequested:
-    """A person has to say something before the turn goes on."""
+    """The turn waits for a person's input."""
 
     id: str
-    """Unlike that of any other question."""
+    """Unique among all requests for input."""
     kind: str
-    """``approval`` for a call, ``question`` for what a server wants to know."""
+    """``approval`` for a call, ``question`` for an elicitation."""
     about: Mapping[str, Any]
-    """All the person needs to know; JSON types only."""
+    """The details for the person; JSON types only."""
 
 
 @dataclass(frozen=True, slots=True)
 class InputReceived:
-    """A question to a person is over, whoever answered it, or nobody."""
+    """A request for input is over, with or without an answer."""
 
     id: str
     kind: str
     answer: str
-    """For an approval ``once``, ``session`` or ``deny``; for a question ``accept``, ``decline`` or ``cancel``."""
+    """``once``, ``session`` or ``deny`` for an approval; ``accept``, ``decline`` or ``cancel`` for a question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,16 +149,14 @@ Emit = Callable[[Event], Awaitable[None]]
 
 
 def type_name(event: Event) -> str:
-    """Give the event's name in snake case: ``text_delta``."""
+    """Return the event's name in snake case: ``text_delta``."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", type(event).__name__).lower()
 
 
 def to_dict(event: Event) -> dict[str, Any]:
-    """Give ``{"type": name, …fields}`` in JSON types only: one line of ``--output jsonl``."""
-    said: dict[str, Any] = {"type": type_name(event)}
-    for field in fields(event):
-        said[field.name] = _to_json(getattr(event, field.name))
-    return said
+    """Return ``{"type": name, …fields}`` in JSON types only: one line of ``--output jsonl``."""
+    values = {field.name: _to_json(getattr(event, field.name)) for field in fields(event)}
+    return {"type": type_name(event), **values}
 
 
 def _to_json(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""When a turn stops, and what is said then."""
+"""The limits of a turn, and the reasons for its end."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ class StopReason(StrEnum):
     REFUSED = "refused"
     CANCELLED = "cancelled"
     CLIENT_TOOL_CALLS = "client_tool_calls"
-    """The model called tools of the caller's own: it is for the caller to go on."""
+    """The model called tools of the caller, who answers them and starts the next turn."""
 
     @property
     def is_limit(self) -> bool:
-        """Whether one of the caller's `Limits` ended it."""
+        """True if one of the caller's `Limits` ended the turn."""
         return self is StopReason.TIMEOUT or self.ends_the_calls
 
     @property
     def ends_the_calls(self) -> bool:
-        """Whether it is a limit that leaves the model time for a last word."""
+        """True for a limit that leaves the model time for a last message."""
         return self in _ENDS_THE_CALLS
 
     @property
     def sentence(self) -> str:
-        """The reason in a person's words, without a full stop."""
+        """The reason as a sentence for people, without a full stop."""
         return _SENTENCES[self]
 
 
@@ -56,7 +56,7 @@ _SENTENCES = {
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one turn may take. Whatever is met, the turn ends in words.
+    """The limits of one turn. Whatever limit is met, the turn ends with a message.
 
     Raises:
         ValueError: a limit is not greater than 0, or `max_depth` is not from 0 to 100.
@@ -69,15 +69,15 @@ class Limits:
     max_repeats: int = 3
     """Rounds in which the same call (tool, arguments) was made with the same result, in a row or not."""
     max_calls_per_round: int = 32
-    """Calls of one reply that are run; the model is told that the rest was not."""
+    """Calls of one reply that are run; the model is told that the others were not."""
     max_tools: int = 40
-    """Tools on offer at once; where the servers have more, those that were searched for."""
+    """Tools on offer at once; if the servers have more, the model searches for them."""
     max_tokens_total: int | None = None
-    """Tokens of all requests of a turn, read and written; looked at between rounds. None for no budget."""
+    """Tokens of all requests of a turn, input and output; checked between rounds. None for no budget."""
     timeout: float = 120.0
     """Seconds for the whole turn; waiting for a person does not count."""
     tool_timeout: float = 60.0
-    """Seconds for one call; progress starts them anew."""
+    """Seconds for one call; progress restarts them."""
     tool_timeout_max: float = 600.0
     """Seconds for one call, whatever progress it reports."""
     max_parallel: int = 8
@@ -85,9 +85,9 @@ class Limits:
     max_result_chars: int = 50_000
     """Characters of one result that the model is given."""
     max_sampling_requests: int = 5
-    """Requests one server may make of the model in a turn, where it may at all."""
+    """Sampling requests of one server in a turn, where sampling is on."""
     max_sampling_tokens: int = 10_000
-    """Tokens of those requests, read and written."""
+    """Tokens of those requests, input and output."""
 
     def __post_init__(self) -> None:
         # The recursion is real: a level is a few frames of Python's stack, which ends at a thousand.

@@ -1,6 +1,6 @@
-"""What is said: roles, messages, the calls a model asks for, and what came of them.
+"""Conversations: roles, messages, the calls a model asks for, and their results.
 
-All of it is frozen and knows no provider: a provider turns it into its own wire form only when a request leaves.
+All of it is frozen and knows no provider: a provider converts it to its API's form when it sends a request.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dial_client.text.safe_text import one_line
 
 
 class Role(StrEnum):
-    """Who says it."""
+    """The author of a message."""
 
     SYSTEM = "system"
     USER = "user"
@@ -30,7 +30,7 @@ class TextPart:
 
     text: str
     foreign: bool = False
-    """A server wrote it, though it is in a message of the person's: a resource that goes along."""
+    """True for text of a server in a message of the user: an attached resource."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,27 +45,27 @@ class ImagePart:
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """A document: what a person hands over, or an MCP server embeds."""
+    """A document that a user attaches, or an MCP server embeds."""
 
     data: str
     """The bytes, in base64."""
     mime_type: str
     """For example ``application/pdf``."""
     name: str = ""
-    """What it is called, for the model and for people: ``report.pdf``; empty where nobody has said."""
+    """The file name, for the model and for people: ``report.pdf``; empty if unknown."""
 
 
 IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-"""The images every model takes that takes any."""
+"""The image types that every model with image input accepts."""
 PDF = "application/pdf"
-"""The document every model takes that takes any."""
+"""The document type that every model with document input accepts."""
 
 Part = TextPart | ImagePart | FilePart
 Content = str | tuple[Part, ...]
 
 
 class Failure(StrEnum):
-    """Why a call has no good result. Every one of them is told to the model, in words."""
+    """The kind of a failed call. The model is told of every failure, in words."""
 
     UNKNOWN_TOOL = "unknown_tool"
     BAD_ARGUMENTS = "bad_arguments"
@@ -77,7 +77,7 @@ class Failure(StrEnum):
 
 
 NOT_ALLOWED = "The user did not allow this call"
-"""What the result of a denied call begins with."""
+"""The beginning of the result of a denied call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,18 +87,18 @@ class ToolCallRequest:
     id: str
     name: str
     arguments: Mapping[str, Any]
-    """Always a JSON object; empty where the model's own text could not be read."""
+    """Always a JSON object; empty where the model's text could not be parsed."""
     unreadable: str | None = None
     """The model's text for the arguments, where it is not a JSON object."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Give ``{"id", "name", "arguments"}``, with ``unreadable`` where there is such text."""
-        said = {"id": self.id, "name": self.name, "arguments": dict(self.arguments)}
-        return said if self.unreadable is None else said | {"unreadable": self.unreadable}
+        """Return ``{"id", "name", "arguments"}``, with ``unreadable`` where there is such text."""
+        data = {"id": self.id, "name": self.name, "arguments": dict(self.arguments)}
+        return data if self.unreadable is None else data | {"unreadable": self.unreadable}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ToolCallRequest:
-        """Read what `to_dict` gave, or OpenAI's ``{"id", "function": {"name", "arguments"}}``.
+        """Read the form of `to_dict`, or OpenAI's ``{"id", "function": {"name", "arguments"}}``.
 
         Raises:
             ValueError: a part is missing or of the wrong type.
@@ -113,12 +113,12 @@ class ToolCallRequest:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallResult:
-    """What came of a call. A failure is a result too: the model reads `content` either way."""
+    """The result of a call. A failure is a result too: the model reads `content` either way."""
 
     tool_call_id: str
     success: bool
     content: Content
-    """What the model reads; for a failure what went wrong and what was expected."""
+    """The text for the model; for a failure the problem, and what was expected."""
     error: str | None = None
     """For a failure: the same in one line; None for a success."""
     failure: Failure | None = None
@@ -127,7 +127,7 @@ class ToolCallResult:
     """As `Message.taint`."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Give ``{"tool_call_id", "success", "content", "error"}``."""
+        """Return ``{"tool_call_id", "success", "content", "error"}``."""
         content = content_to_json(self.content)
         return {"tool_call_id": self.tool_call_id, "success": self.success, "content": content, "error": self.error}
 
@@ -139,7 +139,7 @@ class ToolCallResult:
 
 @dataclass(frozen=True, slots=True)
 class Echo:
-    """What a provider wants back as it was (signatures, reasoning items): opaque, and of use to that provider only."""
+    """Data that a provider needs back unchanged (signatures, reasoning items): opaque to everybody else."""
 
     provider: str
     data: Any
@@ -153,7 +153,7 @@ class Message:
     role: Role
     content: Content = ""
     tool_calls: tuple[ToolCallRequest, ...] = ()
-    """For an assistant: what it asks to be called, in its order."""
+    """For an assistant: the calls it asks for, in its order."""
     tool_call_id: str | None = None
     """For a tool: the call this is the result of."""
     name: str | None = None
@@ -162,7 +162,7 @@ class Message:
     """For a tool: the call failed."""
     echo: Echo | None = field(default=None, repr=False)
     taint: str = ""
-    """The untrusted source of what is in it, a tool or a server; empty where it has none. See `tools.taint`."""
+    """The untrusted source of the content, a tool or a server; empty for none. See `tools.taint`."""
 
     @classmethod
     def user(cls, text: str) -> Message:
@@ -191,25 +191,25 @@ class Message:
         return text_of(self.content)
 
     def without_echo(self) -> Message:
-        """Give the same message without what only its provider understands."""
+        """Return the same message without its echo."""
         return self if self.echo is None else replace(self, echo=None)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give JSON types only, leaving out what is empty; `from_dict` reads it back to an equal message."""
-        said: dict[str, Any] = {"role": self.role.value, "content": content_to_json(self.content)}
+        """Return JSON types only, without empty fields; `from_dict` reads them back to an equal message."""
+        data: dict[str, Any] = {"role": self.role.value, "content": content_to_json(self.content)}
         if self.tool_calls:
-            said["tool_calls"] = [call.to_dict() for call in self.tool_calls]
+            data["tool_calls"] = [call.to_dict() for call in self.tool_calls]
         named = {"tool_call_id": self.tool_call_id, "name": self.name, "taint": self.taint or None}
-        said |= {key: value for key, value in named.items() if value is not None}
+        data |= {key: value for key, value in named.items() if value is not None}
         if self.is_error:
-            said["is_error"] = True
+            data["is_error"] = True
         if self.echo is not None:
-            said["echo"] = {"provider": self.echo.provider, "data": self.echo.data}
-        return said
+            data["echo"] = {"provider": self.echo.provider, "data": self.echo.data}
+        return data
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Message:
-        """Read what `to_dict` gave; OpenAI's form of messages with text and tool calls is read as well.
+        """Read the form of `to_dict`, or OpenAI's form of messages with text and tool calls.
 
         Raises:
             ValueError: this is not a message.
@@ -232,7 +232,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """A tool as it is offered to the model, and where it came from."""
+    """A tool as it is offered to the model, and its origin."""
 
     name: str
     """The offered name: ``^[a-zA-Z0-9_-]{1,64}$``, unique among all servers."""
@@ -244,34 +244,34 @@ class ToolSpec:
     tool: str = ""
     """The tool's own name at that server."""
     title: str | None = None
-    """A name for people, where the server gives one."""
+    """A name for people, if the server has one."""
     original_schema: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """The schema as the server sent it: arguments are checked against this one."""
     output_schema: Mapping[str, Any] | None = field(default=None, repr=False)
-    """What the server promises of structured results."""
+    """The schema of structured results."""
     read_only: bool = False
-    """The server says that it changes nothing: a hint, not a proof."""
+    """The server claims that the tool changes nothing: a hint, not a proof."""
     idempotent: bool = False
-    """The server says that calling it twice does no more than calling it once: a hint, not a proof."""
+    """The server claims that a second call has no further effect: a hint, not a proof."""
     destructive: bool | None = None
-    """The server says whether it may destroy something; None where it does not, which is to be taken for a yes."""
+    """The server's claim whether the tool may destroy data; None without a claim, which counts as True."""
     open_world: bool | None = None
-    """The server says whether it reaches beyond it, the web for example; None where it does not say."""
+    """The server's claim whether the tool reaches other systems, such as the web; None without a claim."""
     icons: tuple[Icon, ...] = field(default=(), repr=False)
     removed_invisible: int = 0
-    """Characters nobody sees that were removed from the title and the description."""
+    """Invisible characters that were removed from the title and the description."""
     deferred: bool = False
-    """The endpoint, which searches among tools itself, need not show it to the model before it is found."""
+    """True if an endpoint that searches among tools shows the tool to the model only when it is found."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens, as the provider counted them; 0 where it did not say."""
+    """Tokens, as the provider counted them; 0 where it reports none."""
 
     input_tokens: int = 0
-    """All that was read, cached or not."""
+    """All tokens of the request, cached or not."""
     output_tokens: int = 0
-    """All that was written, reasoning included."""
+    """All tokens of the reply, reasoning included."""
     cached_tokens: int = 0
     """The part of `input_tokens` that came from the provider's cache."""
     reasoning_tokens: int = 0
@@ -279,17 +279,17 @@ class Usage:
     cache_write_tokens: int = 0
     """The part of `input_tokens` that was put into the provider's cache, at a price of its own."""
 
-    def __add__(self, other: Usage) -> Usage:
+    def __add__(self, usage: Usage) -> Usage:
         return Usage(
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            self.cached_tokens + other.cached_tokens,
-            self.reasoning_tokens + other.reasoning_tokens,
-            self.cache_write_tokens + other.cache_write_tokens,
+            self.input_tokens + usage.input_tokens,
+            self.output_tokens + usage.output_tokens,
+            self.cached_tokens + usage.cached_tokens,
+            self.reasoning_tokens + usage.reasoning_tokens,
+            self.cache_write_tokens + usage.cache_write_tokens,
         )
 
     def to_dict(self) -> dict[str, int]:
-        """Give the counts by their names; what was put into a cache only where something was."""
+        """Return the counts by their names; `cache_write_tokens` only if there are any."""
         counts = {
             "input_tokens": self.input_tokens,
             "output_tokens": self.output_tokens,
@@ -300,14 +300,14 @@ class Usage:
 
 
 def text_of(content: Content) -> str:
-    """Give the text of a content, without its other parts."""
+    """Return the text of a content, without its other parts."""
     if isinstance(content, str):
         return content
     return "\n".join(part.text for part in content if isinstance(part, TextPart))
 
 
 def media_type(mime_type: str) -> str:
-    """Give a MIME type without its parameters, in lower case (RFC 9110, 8.3.1): ``Image/PNG; q=1`` is ``image/png``.
+    """Return a MIME type without its parameters, in lower case (RFC 9110, 8.3.1): ``Image/PNG; q=1`` is ``image/png``.
 
     Two names that are in use without being registered become the registered ones.
     """
@@ -319,7 +319,7 @@ _REGISTERED: Mapping[str, str] = {"image/jpg": "image/jpeg", "application/x-pdf"
 
 
 def describe(part: ImagePart | FilePart) -> str:
-    """Give name, kind and size in a few words, for where the part itself cannot be shown."""
+    """Return name, type and size in a few words, for places that cannot show the part."""
     if isinstance(part, ImagePart):
         kind, name = one_line(part.mime_type, _MAX_WORD) or "an image", ""
     else:
@@ -334,7 +334,7 @@ _MAX_WORD = 120
 
 
 def content_to_json(content: Content) -> Any:
-    """Give a string as it is, and parts as a list of these.
+    """Return a string as it is, and parts as a list of objects.
 
     ``{"type": "text", "text"}`` (and ``"foreign": true`` where it is), ``{"type": "image", "data", "mime_type"}``,
     ``{"type": "file", "data", "mime_type", "name"}``.

@@ -1,4 +1,4 @@
-"""What one turn came to."""
+"""The result of a turn."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dial_client.messages import Failure, Message, ToolCallRequest, ToolCallResu
 
 @dataclass(frozen=True, slots=True)
 class ToolCallRecord:
-    """One call of a turn, with what came of it."""
+    """One call of a turn, with its result."""
 
     call: ToolCallRequest
     result: ToolCallResult
@@ -24,11 +24,11 @@ class ToolCallRecord:
 
     @property
     def denied(self) -> bool:
-        """Whether it was not run for want of permission."""
+        """True if the call was not allowed."""
         return self.result.failure is Failure.DENIED
 
     def to_dict(self) -> dict[str, Any]:
-        """Give JSON types only."""
+        """Return JSON types only."""
         return {
             "id": self.call.id,
             "name": self.call.name,
@@ -43,24 +43,24 @@ class ToolCallRecord:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One question and all that was done to answer it."""
+    """One turn: a message, and everything that was done to answer it."""
 
     message: Message
-    """The last word: an answer, or what was found so far and why it stopped."""
+    """The last message: an answer, or the findings so far and why the turn stopped."""
     messages: tuple[Message, ...]
-    """All that this turn added, in order: what to store. Behind the caller's messages it is a valid history."""
+    """All messages of this turn, in order, to be stored. Behind the caller's messages they are a valid history."""
     stop_reason: StopReason
     depth: int
     """Rounds of tool calls."""
     usage: Usage
-    """Of all requests to the model together."""
+    """The tokens of all requests to the model together."""
     tool_calls: tuple[ToolCallRecord, ...] = ()
     notes: tuple[str, ...] = ()
-    """What went otherwise than asked, in a person's words: servers that are missing, tools left out, results cut."""
+    """Deviations, as sentences for people: servers that are missing, tools left out, results cut."""
     request_usages: tuple[Usage, ...] = ()
-    """Of each request to the model, in their order."""
+    """The tokens of each request to the model, in their order."""
     cost_usd: float | None = None
-    """The price of all of them in US dollars; None where it is not known (see `prices`)."""
+    """The price of all requests in US dollars; None where it is not known (see `prices`)."""
     client_tool_calls: tuple[ToolCallRequest, ...] = ()
     """Calls of the caller's tools, for it to answer (`StopReason.CLIENT_TOOL_CALLS`); they are in `messages`."""
 
@@ -70,12 +70,12 @@ class Turn:
         return self.message.text
 
     def billed(self) -> dict[str, Any]:
-        """Give the counts of `usage`, those of each round, and ``cost_usd``, which is null where it is not known."""
+        """Return the counts of `usage` and of each request, and ``cost_usd``, which is null where it is not known."""
         rounds = [usage.to_dict() for usage in self.request_usages]
         return {**self.usage.to_dict(), "rounds": rounds, "cost_usd": self.cost_usd}
 
     def to_dict(self) -> dict[str, Any]:
-        """Give JSON types only: what ``dial-chat --output json`` prints."""
+        """Return JSON types only: the output of ``dial-chat --output json``."""
         client_tool_calls = [call.to_dict() for call in self.client_tool_calls]
         return {
             "text": self.text,

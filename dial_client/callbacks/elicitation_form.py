@@ -1,4 +1,4 @@
-"""A question for the person: its form, its address, and what is doubtful about either."""
+"""Elicitation requests: their forms, their URLs, and the doubts about either."""
 
 from __future__ import annotations
 
@@ -60,29 +60,30 @@ class Form:
     @property
     def defaults(self) -> dict[str, Any]:
         """The defaults of its fields, those that fit (SEP-1034)."""
-        found = {one.name: one.schema["default"] for one in self.fields if one.schema.get("default") is not None}
+        defaults = {field.name: field.schema.get("default") for field in self.fields}
+        found = {name: value for name, value in defaults.items() if value is not None}
         return {name: value for name, value in found.items() if not self.problems_with(name, value)}
 
     @property
     def secrets(self) -> tuple[str, ...]:
         """The fields that seem to ask for a secret, which no form may (MCP, "Elicitation", "Security")."""
-        return tuple(one.name for one in self.fields if _SECRET.search(f"{one.name} {one.title}"))
+        return tuple(field.name for field in self.fields if _SECRET.search(f"{field.name} {field.title}"))
 
     def filled(self, content: Mapping[str, Any]) -> dict[str, Any]:
-        """Give the content with the defaults for what is missing, and with harmless mismatches put right."""
-        said = {name: value for name, value in {**self.defaults, **content}.items() if value is not None}
-        return coerced(said, self._schema)
+        """Return the content with defaults for missing fields, and with harmless mismatches of types corrected."""
+        filled = {name: value for name, value in {**self.defaults, **content}.items() if value is not None}
+        return coerced(filled, self._schema)
 
     def problems(self, content: Mapping[str, Any]) -> list[str]:
-        """Give what is wrong with a filled form, each with its field; empty where nothing is."""
-        known = {one.name for one in self.fields}
-        strange = [f"{name}: the form has no such field" for name in content if name not in known]
-        return [*strange[:5], *self._check.problems(content)]
+        """Return the problems of a filled form, each with its field; empty if there are none."""
+        known = {field.name for field in self.fields}
+        unknown = [f"{name}: the form has no such field" for name in content if name not in known]
+        return [*unknown[:5], *self._check.problems(content)]
 
     def problems_with(self, name: str, value: Any) -> list[str]:
-        """Give what is wrong with the value of one field."""
-        about = next(one.schema for one in self.fields if one.name == name)
-        return ArgumentCheck({"properties": {name: about}}, formats=True).problems({name: value})
+        """Return the problems of the value of one field."""
+        schema = next(field.schema for field in self.fields if field.name == name)
+        return ArgumentCheck({"properties": {name: schema}}, formats=True).problems({name: value})
 
 
 def clean_schema(schema: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
@@ -124,11 +125,11 @@ def _field(name: str, about: Any, is_required: bool) -> FormField:  # noqa: FBT0
 
 
 def _choices(schema: Mapping[str, Any]) -> tuple[Choice, ...]:
-    """Give the values of an enumeration, in any of the four ways the revisions have for them."""
+    """Return the values of an enumeration, in any of the four forms of the protocol's revisions."""
     titled = next((schema[key] for key in ("oneOf", "anyOf") if isinstance(schema.get(key), list)), None)
     if titled is not None:
-        named = [one for one in titled if isinstance(one, Mapping) and isinstance(one.get("const"), str)]
-        return tuple(Choice(one["const"], str(one.get("title") or one["const"])) for one in named)
+        options = [option for option in titled if isinstance(option, Mapping) and isinstance(option.get("const"), str)]
+        return tuple(Choice(option["const"], str(option.get("title") or option["const"])) for option in options)
     values, titles = schema.get("enum"), schema.get("enumNames")
     texts = [value for value in values if isinstance(value, str)] if isinstance(values, list) else []
     if not isinstance(titles, list) or len(titles) != len(texts):
@@ -137,7 +138,7 @@ def _choices(schema: Mapping[str, Any]) -> tuple[Choice, ...]:
 
 
 def is_web_address(url: str) -> bool:
-    """Whether it is an http or https address of a host: no script, no file, and nothing in it that nobody sees."""
+    """True for an http or https URL with a host: no script, no file, and no invisible characters."""
     try:
         parts = urlsplit(url)
         parts.port  # noqa: B018 - raises where it is no number
@@ -148,17 +149,17 @@ def is_web_address(url: str) -> bool:
 
 
 def doubts_about(url: str) -> tuple[str, ...]:
-    """Say what of a web address may hide where it leads (MCP, "Elicitation", "Safe URL Handling"), a line each."""
+    """Return the parts of a URL that may hide its destination (MCP, "Elicitation", "Safe URL Handling")."""
     parts = urlsplit(url)
     host = parts.hostname or ""
-    said = [f"it leads to {host}"] if parts.username is not None or parts.password is not None else []
+    doubts = [f"it leads to {host}"] if parts.username is not None or parts.password is not None else []
     if not host.isascii() or any(label.startswith("xn--") for label in host.split(".")):
-        said.append("its host is written in letters that may only look like those of another")
+        doubts.append("its host is written in letters that may only look like those of another")
     if _is_this_machine_or_near(host):
-        said.append("it leads to this machine, or to one in its own network")
+        doubts.append("it leads to this machine, or to one in its own network")
     elif parts.scheme == "http":
-        said.append("it is not encrypted")
-    return tuple(said)
+        doubts.append("it is not encrypted")
+    return tuple(doubts)
 
 
 def _is_this_machine_or_near(host: str) -> bool:

@@ -1,4 +1,4 @@
-"""What logging in is, to the person who does it and to whoever asks them."""
+"""OAuth logins: the request for the user, and the callback that presents it."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class LoginRequest:
-    """A person is asked to log in, in a browser."""
+    """A request to log in with a browser."""
 
     server: str
-    """As in the configuration."""
+    """The server's name in the configuration."""
     url: str = field(repr=False)
-    """What to open, as it is: http or https, with nothing in it that a shell would act on."""
+    """The http or https URL to open, free of characters that a shell would act on."""
     host: str
-    """Where they will log in; may be none of the server's own."""
+    """The host of the authorization server; it may differ from the server's host."""
     scopes: tuple[str, ...] = ()
-    """The rights that are asked for, by the server's own names."""
+    """The requested scopes."""
     needs_issuer: bool = False
-    """The address they are sent back to says whom it is from (RFC 9207, `iss`): its code alone is not enough."""
+    """The redirect must name its issuer (RFC 9207, `iss`): the code alone is not enough."""
 
 
 class Login(Protocol):
-    """How a person logs in. Waiting for them has no end but the one it is given here."""
+    """Lets the user log in. The client sets no time limit for it: the callback has to."""
 
     redirect_uri: str
-    """Where the browser is sent back to."""
+    """The redirect URI."""
 
     async def __call__(self, request: LoginRequest) -> str:
-        """Let them open `LoginRequest.url`, and give the whole address they were sent back to.
+        """Let the user open `LoginRequest.url`, and return the whole URL of the redirect.
 
         Raises:
-            LoginFailed: they do not want to, or took too long.
+            LoginFailed: the user refuses, or takes too long.
         """
 
 
 def advice(server: str) -> str:
-    """Say how to log in."""
+    """Return a hint how to log in."""
     return f"run `dial-chat servers login {shlex.quote(server)}`"

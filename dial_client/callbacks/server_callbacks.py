@@ -1,7 +1,7 @@
-"""What servers ask of the host, and what it answers: a person's word, a model's, folders; and what they log.
+"""The requests of servers and their answers: elicitation, sampling, roots; and the log messages of servers.
 
-What is for people to read has no character that nobody sees (`safe_text`), but may have any number of lines; names and
-values that are sent back are as the server wrote them: whoever shows one cleans it first.
+Texts for people have no invisible characters (`safe_text`), but may have any number of lines. Names and values that are
+sent back are as the server wrote them: make them safe before they are shown.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ from dial_client.messages import Message
 
 @dataclass(frozen=True, slots=True)
 class Elicitation:
-    """A question of a server's for the person: a form to fill in, or an address to open (MCP, "Elicitation")."""
+    """A server's request for input from the user: a form to fill in, or a URL to open (MCP, "Elicitation")."""
 
     server: str
-    """The name in the configuration: show it, so that the person knows who asks."""
+    """The name in the configuration: show it, so that the user knows which server asks."""
     message: str
     schema: Mapping[str, Any] | None = None
-    """Of the form: a flat JSON Schema, its properties texts, numbers, booleans and choices. None for an address."""
+    """The form: a flat JSON Schema, its properties texts, numbers, booleans and choices. None for a URL."""
     url: str | None = None
-    """The whole http or https address; None for a form. Nothing opens it but the person, who sees all of it first."""
+    """The whole http or https URL; None for a form. Only the user opens it, and sees all of it first."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    """What the form says of itself for fields that are left alone."""
+    """The form's default values."""
     warnings: tuple[str, ...] = ()
-    """What is doubtful about it, a line each: a form that asks for a secret, an address that hides where it leads."""
+    """Doubts about the request, a line each: a form that asks for a secret, a URL that hides its destination."""
     tools: tuple[str, ...] = ()
-    """The server's own names of the tools it may be asking for; empty where it asks of its own accord."""
+    """The server's own names of the tools that may need the answer; empty for a request outside of calls."""
 
 
 class ElicitationAction(StrEnum):
-    """What a person can do about a question."""
+    """The user's reaction to an elicitation."""
 
     ACCEPT = "accept"
     DECLINE = "decline"
-    """Said no."""
+    """The user refused."""
     CANCEL = "cancel"
-    """Said nothing."""
+    """The user gave no answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,9 @@ class ElicitationAnswer:
     """``ElicitationAnswer("accept", {"age": 7})``, ``ElicitationAnswer("decline")``, ``ElicitationAnswer("cancel")``.
 
     Args:
-        action: what the person did.
-        content: the fields of an accepted form; the form's defaults stand for those that are missing, and None for a
-            field leaves it out. An accepted address has none: it means that the person agreed to open it.
+        action: the user's reaction.
+        content: the fields of an accepted form; missing fields get the form's defaults, and None leaves a field out.
+            For a URL it is empty: accepting means that the user agreed to open it.
 
     Raises:
         ValueError: the action is none of accept, decline, cancel.
@@ -68,12 +68,12 @@ class ElicitationAnswer:
 
 
 Elicit = Callable[[Elicitation], Awaitable[ElicitationAnswer]]
-"""Asks the person. What it raises goes to the log by its type only, and makes the server's question fail."""
+"""Asks the user. If it raises, the log gets the type of the error, and the server's request fails."""
 
 
 @dataclass(frozen=True, slots=True)
 class SamplingRequest:
-    """What a server wants a model to say (MCP, "Sampling"); deprecated in the protocol since 2026-07-28."""
+    """A server's request for a model's reply (MCP, "Sampling"); deprecated in the protocol since 2026-07-28."""
 
     server: str
     """The name in the configuration."""
@@ -88,29 +88,29 @@ class SamplingRequest:
     model_hints: tuple[str, ...] = ()
     """Names, or parts of names, of models the server would like best, the best one first."""
     tools: tuple[str, ...] = ()
-    """The server's own names of the tools it may be asking for; empty where it asks of its own accord."""
+    """The server's own names of the tools that may need the answer; empty for a request outside of calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class SamplingReply:
-    """What a model said to a server."""
+    """A model's reply for a server."""
 
     text: str
     model: str = "unknown"
-    """Its name, as the server is told."""
+    """The model's name for the server."""
     stop_reason: str = "endTurn"
     """``endTurn``, ``stopSequence`` or ``maxTokens``."""
 
 
 Sample = Callable[[SamplingRequest], Awaitable[SamplingReply | str | None]]
-"""Answers for a model; None refuses. What it raises goes to the log by its type only, and makes the request fail."""
+"""Returns a model's reply; None refuses. If it raises, the log gets the type of the error, and the request fails."""
 Sampler = Callable[[SamplingRequest, tuple[CallContext, ...]], Awaitable[SamplingReply | None]]
-"""The same, and knows for which calls."""
+"""Returns a model's reply on behalf of these calls; None refuses."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerLog:
-    """One log message of a server's, cleaned of what a terminal would act on, and cut where it is long."""
+    """One log message of a server, without terminal escapes, and cut where it is long."""
 
     server: str
     """The name in the configuration."""
@@ -118,16 +118,16 @@ class ServerLog:
     """``debug``, ``info``, ``notice``, ``warning``, ``error``, ``critical``, ``alert`` or ``emergency``."""
     text: str
     logger: str = ""
-    """Which part of the server says it; empty where it does not say."""
+    """The server's logger; empty for none."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Give JSON types only."""
+        """Return JSON types only."""
         return {"server": self.server, "level": self.level, "text": self.text, "logger": self.logger}
 
 
 LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 OnLog = Callable[[ServerLog], None]
-"""Is told of each log message of a server. What it raises is thrown away."""
+"""Receives each log message of a server. Its errors are ignored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

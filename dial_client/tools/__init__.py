@@ -1,7 +1,7 @@
-"""What a model is offered of the servers, who may call it, and what comes back.
+"""The tools that a model is offered, the decisions about their calls, and their results.
 
-`offering` chooses the tools of a round, where there are many by `index`, which knows `words` that mean the same;
-`approvals` decides; `results` and `shelf` make what a tool gave fit for a model. `prompts` and `resource_tools` are
-what servers have besides. The names of tools are given in `dial_client.tools.catalog`, their calls are carried out in
-`dial_client.tools.executor`.
+`catalog` names the tools of all servers, `tool_selection` chooses the tools of a round, with `search_index` where there
+are many. `executor` runs calls: `call_validation` checks them, `approval` decides about them by `policy`, `grants`,
+`session_grants` and `taint`. `result_content` and `result_store` adapt results to the model. `prompts` and
+`resource_tools` are the other features of servers.
 """

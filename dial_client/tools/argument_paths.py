@@ -138,7 +138,7 @@ def _absolute(path: str, bases: tuple[str, ...]) -> set[str]:
 def _places(path: str) -> set[str]:
     """Return where a path leads: as it is written, with its links resolved, and with ``..`` resolved first."""
     lexical = os.path.normpath(path)
-    resolved = {os.path.realpath(one) for one in (path, lexical) if len(one) <= MAX_PATH}
+    resolved = {os.path.realpath(written) for written in (path, lexical) if len(written) <= MAX_PATH}
     return {_plain(place) for place in (lexical, *resolved)}
 
 
@@ -159,25 +159,25 @@ def _plain(path: str) -> str:
 
 def _is_in(path: str, folder: str) -> bool:
     """Return whether a path is a folder or lies in it; both have no ``..``."""
-    parts, wanted = PurePath(path).parts, PurePath(folder).parts
-    return _is_matched(parts, wanted) if _GLOB.search(folder) else parts[: len(wanted)] == wanted
+    parts, pattern = PurePath(path).parts, PurePath(folder).parts
+    return _is_matched(parts, pattern) if _GLOB.search(folder) else parts[: len(pattern)] == pattern
 
 
-def _is_matched(parts: tuple[str, ...], wanted: tuple[str, ...]) -> bool:
+def _is_matched(parts: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
     """Return whether the beginning of a path matches a pattern, part for part."""
-    reached = _skipped({0}, wanted)
+    reached = _skipped({0}, pattern)
     for part in parts:
-        if len(wanted) in reached:
+        if len(pattern) in reached:
             return True
-        stays = {at for at in reached if wanted[at] == "**"}
-        ahead = {at + 1 for at in reached - stays if part == wanted[at] or fnmatchcase(part, wanted[at])}
-        reached = _skipped(stays | ahead, wanted)
-    return len(wanted) in reached
+        stays = {at for at in reached if pattern[at] == "**"}
+        ahead = {at + 1 for at in reached - stays if part == pattern[at] or fnmatchcase(part, pattern[at])}
+        reached = _skipped(stays | ahead, pattern)
+    return len(pattern) in reached
 
 
-def _skipped(reached: set[int], wanted: tuple[str, ...]) -> set[int]:
+def _skipped(reached: set[int], pattern: tuple[str, ...]) -> set[int]:
     """Add the places in a pattern that are reached where ``**`` stands for nothing."""
-    for at, part in enumerate(wanted):
+    for at, part in enumerate(pattern):
         if part == "**" and at in reached:
             reached.add(at + 1)
     return reached

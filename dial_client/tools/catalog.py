@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from mcp_types import CallToolResult, Tool
 
 MAX_NAME = 64
-"""Characters of an offered name: what OpenAI's APIs take; others take more."""
+"""Characters of an offered name: the limit of OpenAI's APIs; other APIs take more."""
 MAX_DESCRIPTION = 8_000
-"""Characters of a tool's description; what is beyond is a server trying to fill the model's context."""
+"""Characters of a tool's description: no server may fill the model's context."""
 
 READ_RESULT, SEARCH_TOOLS = "read_result", "search_tools"
 LIST_RESOURCES, READ_RESOURCE = "list_resources", "read_resource"
@@ -42,7 +42,7 @@ Key = tuple[str, str]
 
 
 class ToolBackend(Protocol):
-    """Who answers calls: the connection to a server, or the host itself."""
+    """Answers calls: the connection to a server, or the host itself."""
 
     @property
     def name(self) -> str:
@@ -51,7 +51,7 @@ class ToolBackend(Protocol):
 
     @property
     def settings(self) -> ServerSettings | None:
-        """What the configuration says of it."""
+        """The server's entry in the configuration; None without one."""
         ...
 
     async def call(self, tool: str, arguments: Mapping[str, Any], on_progress: OnProgress) -> CallToolResult:
@@ -61,7 +61,7 @@ class ToolBackend(Protocol):
 
 @dataclass(frozen=True)
 class Route:
-    """The way from an offered name to whoever answers it."""
+    """The route from an offered name to the backend that has the tool."""
 
     connection: ToolBackend
     spec: ToolSpec
@@ -73,7 +73,7 @@ class Route:
 
     @cached_property
     def output_check(self) -> ArgumentCheck:
-        """The check of structured results against what the server promises, compiled on first use."""
+        """The check of structured results against the output schema, compiled on first use."""
         return ArgumentCheck(self.spec.output_schema or {})
 
 
@@ -85,11 +85,11 @@ class Catalog:
     """Sorted by name, so that what is sent is the same from run to run and prompt caches hit."""
     routes: Mapping[str, Route] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    """Tools that were left out, and why."""
+    """The tools that were left out, and why."""
 
 
 def catalog_of(connections: Iterable[Connection]) -> Catalog:
-    """Collect the tools of all servers: named, made fit, filtered as the configuration says, sorted."""
+    """Return the catalog of all servers' enabled tools, with unique names and adapted schemas, sorted by name."""
     notes: list[str] = []
     found: dict[Key, tuple[Connection, Tool]] = {}
     for connection in connections:
@@ -112,19 +112,19 @@ def catalog_of(connections: Iterable[Connection]) -> Catalog:
 
 
 def is_enabled(tool: str, connection: Connection) -> bool:
-    """Whether the configuration leaves a server's tool in."""
+    """True if the configuration enables a server's tool."""
     settings = connection.settings
     if settings is None:
         return True
-    wanted = settings.enabled_tools is None or any(fnmatchcase(tool, name) for name in settings.enabled_tools)
-    return wanted and not any(fnmatchcase(tool, name) for name in settings.disabled_tools)
+    is_included = settings.enabled_tools is None or any(fnmatchcase(tool, name) for name in settings.enabled_tools)
+    return is_included and not any(fnmatchcase(tool, name) for name in settings.disabled_tools)
 
 
 def spec_of(name: str, server: str, tool: Tool) -> ToolSpec:
     """Return a server's tool as it is offered by this name.
 
     Raises:
-        Unfit: no provider would take its schema.
+        Unsupported: no provider would take its schema.
     """
     fit = provider_schema.fit(tool.input_schema)
     hints = tool.annotations
@@ -149,26 +149,26 @@ def spec_of(name: str, server: str, tool: Tool) -> ToolSpec:
 
 
 def offered_names(keys: Iterable[Key]) -> dict[Key, str]:
-    """Give each tool a name that matches ``^[a-zA-Z0-9_-]{1,64}$``, unique and the same from run to run.
+    """Return for each tool a name that matches ``^[a-zA-Z0-9_-]{1,64}$``, unique and the same from run to run.
 
-    A tool's own name if only one server has it, else ``server__tool``; what is too long or still collides is cut and
-    gets a short hash of where it comes from. Those names are given first: no server can take one by forging it.
+    A tool's own name if only one server has it, else ``server__tool``. A name that is too long, or not unique, is cut
+    and gets a short hash of server and tool. These names are chosen first: no server can take one by forging it.
     """
     keys = sorted(set(keys))
     plain = Counter(_clean(tool) for _, tool in keys)
-    wanted = {
+    preferred = {
         (server, tool): _clean(tool)
         if plain[_clean(tool)] == 1 and _clean(tool) not in RESERVED
         else _clean(f"{server}__{tool}")
         for server, tool in keys
     }
-    uses = Counter(wanted.values())
-    as_wanted = {key: uses[name] == 1 and len(name) <= MAX_NAME for key, name in wanted.items()}
+    uses = Counter(preferred.values())
+    is_unique = {key: uses[name] == 1 and len(name) <= MAX_NAME for key, name in preferred.items()}
     names: dict[Key, str] = {}
     taken: set[str] = set()
-    for key in sorted(keys, key=lambda key: (as_wanted[key], key)):
-        hashed = (_hashed(wanted[key], key, attempt) for attempt in count())
-        possible = chain((wanted[key],), hashed) if as_wanted[key] else hashed
+    for key in sorted(keys, key=lambda key: (is_unique[key], key)):
+        hashed = (_hashed(preferred[key], key, attempt) for attempt in count())
+        possible = chain((preferred[key],), hashed) if is_unique[key] else hashed
         names[key] = next(name for name in possible if name not in taken)
         taken.add(names[key])
     return names

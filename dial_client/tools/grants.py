@@ -58,7 +58,7 @@ class GrantStore:
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self._folder = Path(folder)
-        self._drawer = JsonCache(folder)
+        self._cache = JsonCache(folder)
 
     def find(self, entry: ServerSettings, tool: ToolSpec) -> Grant | None:
         """Return the grant of a tool as it is now; None where there is none, or the tool has changed since."""
@@ -75,7 +75,7 @@ class GrantStore:
         return difference(text if isinstance(text, str) else _UNSEEN, now)
 
     def add(self, entry: ServerSettings, tool: ToolSpec) -> bool:
-        """Grant a tool as it is now, in place of what was granted of it; return whether that could be written."""
+        """Grant a tool as it is now, in place of its earlier grant; return True if the grant could be written."""
         located, now = _located(entry), definition(tool)
         kept: dict[str, Any] = {
             "sha256": _hash(now),
@@ -84,12 +84,10 @@ class GrantStore:
             "cwd": located.cwd or "",
             "since": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        others = self._tools(identity(located))
-        if len(now) <= MAX_TEXT and self._drawer.write(
-            located, {"tools": {**others, tool.tool: {**kept, "text": now}}}
-        ):
+        tools = self._tools(identity(located))
+        if len(now) <= MAX_TEXT and self._cache.write(located, {"tools": {**tools, tool.tool: {**kept, "text": now}}}):
             return True
-        return self._drawer.write(located, {"tools": {**others, tool.tool: kept}})
+        return self._cache.write(located, {"tools": {**tools, tool.tool: kept}})
 
     def drop(self, entry: ServerSettings, tool: str) -> None:
         """Take back the grant of one tool, if there is one."""
@@ -113,15 +111,15 @@ class GrantStore:
         before = self._tools(key)
         after = {name: kept for name, kept in before.items() if name not in names}
         if len(after) < len(before):
-            self._drawer.rewrite(key, {"tools": after} if after else None)
+            self._cache.rewrite(key, {"tools": after} if after else None)
 
     def _keys(self) -> Iterator[str]:
-        return (key for key in self._drawer.keys() if _KEY.fullmatch(key))  # noqa: SIM118 - no mapping
+        return (key for key in self._cache.keys() if _KEY.fullmatch(key))  # noqa: SIM118 - no mapping
 
     def _tools(self, key: str) -> dict[str, dict[str, Any]]:
         if not all(_is_ours(path) for path in (self._folder, self._folder / f"{key}.json")):
             return {}
-        tools = self._drawer.read_key(key).get("tools")
+        tools = self._cache.read_key(key).get("tools")
         found = tools.items() if isinstance(tools, dict) else ()
         return {name: kept for name, kept in found if isinstance(kept, dict)}
 
@@ -132,7 +130,7 @@ def _located(entry: ServerSettings) -> ServerSettings:
 
 
 def _is_ours(path: Path) -> bool:
-    """Return whether a file or folder belongs to this user, and nobody else may write it; systems differ."""
+    """Return True if a file or folder belongs to this user, and nobody else may write it; on POSIX systems only."""
     if os.name != "posix":
         return True
     try:

@@ -1,4 +1,4 @@
-"""Prompts: what servers have to say for the user, who chooses one and fills it in (MCP, "Prompts")."""
+"""Prompts of servers, for the user to choose and to fill in (MCP, "Prompts")."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from dial_client.tools import result_content
 
 if TYPE_CHECKING:
     from mcp import Client
+    from mcp_types import Prompt as SDKPrompt
 
 
 @dataclass(frozen=True, slots=True)
 class PromptArgument:
-    """What a prompt is filled in with; always text."""
+    """An argument of a prompt; always text."""
 
     name: str
     title: str | None = None
@@ -29,9 +30,13 @@ class PromptArgument:
     required: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """Give JSON types only."""
-        said = {"name": self.name, "title": self.title, "description": self.description}
-        return said | {"required": self.required}
+        """Return JSON types only."""
+        return {
+            "name": self.name,
+            "title": self.title,
+            "description": self.description,
+            "required": self.required,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +46,14 @@ class Prompt:
     server: str
     """The server's name in the configuration."""
     name: str
-    """As the server writes it: what is shown of it has to be made safe."""
+    """As the server writes it: make it safe before it is shown."""
     title: str | None = None
     description: str = ""
     arguments: tuple[PromptArgument, ...] = ()
     icons: tuple[Icon, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Give JSON types only."""
+        """Return JSON types only."""
         return {
             "server": self.server,
             "name": self.name,
@@ -67,7 +72,7 @@ class Prompts:
         self._listed = ListCache(connections, Listing.PROMPTS, _read_prompts)
 
     async def list(self, server: str | None = None) -> tuple[Prompt, ...]:
-        """Give the prompts of a server; without one those of all. As `Resources.list`.
+        """Return the prompts of a server, or of all servers. As `Resources.list`.
 
         Raises:
             ServerError: there is no such server, or its list cannot be read.
@@ -75,12 +80,12 @@ class Prompts:
         return await self._listed.of(server)
 
     async def get(self, server: str, name: str, arguments: Mapping[str, str] | None = None) -> tuple[Message, ...]:
-        """Give a prompt, filled in: messages to begin a conversation with, or to go on with.
+        """Return a prompt that is filled in: messages to begin or to continue a conversation with.
 
         Args:
             server: whose prompt it is.
             name: the prompt's own name.
-            arguments: what it is filled in with.
+            arguments: the values of its arguments.
 
         Raises:
             ServerGone: the server is not available.
@@ -88,8 +93,8 @@ class Prompts:
         """
 
         async def request(client: Client) -> tuple[Message, ...]:
-            got = await client.get_prompt(name, dict(arguments or {}))
-            return tuple(replace(_message(one.role, one.content), taint=taint) for one in got.messages)
+            prompt = await client.get_prompt(name, dict(arguments or {}))
+            return tuple(replace(_message(message.role, message.content), taint=taint) for message in prompt.messages)
 
         connection = await ready(self._connections, server)
         taint = server if connection.settings is not None and connection.settings.untrusted else ""
@@ -98,7 +103,7 @@ class Prompts:
     async def complete(
         self, server: str, name: str, argument: str, typed: str = "", given: Mapping[str, str] | None = None
     ) -> tuple[str, ...]:
-        """Give what an argument of a prompt may be, at most a hundred values; none where the server offers none.
+        """Return values for an argument of a prompt, at most a hundred; none where the server offers none.
 
         Args:
             server: whose prompt it is.
@@ -128,25 +133,23 @@ def _message(role: str, block: Any) -> Message:
 async def _read_prompts(server: str, client: Client, note: Note) -> tuple[Prompt, ...]:
     async def page(cursor: str | None) -> tuple[Sequence[Prompt], str | None]:
         read = await client.list_prompts(cursor=cursor)
-        found = [
-            Prompt(
-                server=server,
-                name=one.name,
-                title=words(one.title) or None,
-                description=words(one.description),
-                arguments=tuple(
-                    PromptArgument(
-                        argument.name,
-                        words(argument.title) or None,
-                        words(argument.description),
-                        bool(argument.required),
-                    )
-                    for argument in one.arguments or ()
-                ),
-                icons=icons_of(one.icons),
-            )
-            for one in read.prompts
-        ]
-        return found, read.next_cursor
+        return [_to_prompt(server, prompt) for prompt in read.prompts], read.next_cursor
 
     return await all_pages("prompts", page, lambda prompt: prompt.name, note)
+
+
+def _to_prompt(server: str, prompt: SDKPrompt) -> Prompt:
+    arguments = (
+        PromptArgument(
+            argument.name, words(argument.title) or None, words(argument.description), bool(argument.required)
+        )
+        for argument in prompt.arguments or ()
+    )
+    return Prompt(
+        server=server,
+        name=prompt.name,
+        title=words(prompt.title) or None,
+        description=words(prompt.description),
+        arguments=tuple(arguments),
+        icons=icons_of(prompt.icons),
+    )

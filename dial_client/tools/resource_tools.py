@@ -1,4 +1,4 @@
-"""Two tools of the host's own, for models that may look for themselves into what servers have to read.
+"""Two tools of the host's own, for models that may list and read the resources of servers.
 
 They are on offer where the configuration says so of a server (``"resources": "tools"``): resources are for the user to
 choose, unless the user says otherwise. That is permission enough; a deny of one of their names takes it away.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mcp_types import CallToolResult, ContentBlock
 
 MAX_ABOUT = 200
-"""Characters of what is said about one resource."""
+"""Characters of the description of one resource."""
 
 
 class ResourceTools:
@@ -31,7 +31,7 @@ class ResourceTools:
     Args:
         resources: of all servers.
         connections: to them; their settings say which of them the model may look into.
-        for_all: it may look into all of them.
+        for_all: the model may look into all of them.
     """
 
     name = ""
@@ -43,19 +43,23 @@ class ResourceTools:
         self._for_all = for_all
 
     def routes(self) -> tuple[Route, ...]:
-        """Give the tools with the way to them; none where there is no server to look into."""
+        """Return the tools with their routes; none where there is no server to look into."""
         servers = sorted(self._servers())
         return tuple(Route(self, spec) for spec in _specs(servers)) if servers else ()
 
     def _servers(self) -> list[str]:
-        """Give the servers the model may look into."""
-        asked = (one for one in self._connections.values() if one.status.state is not ServerState.DISABLED)
-        return [one.name for one in asked if self._for_all or (one.settings and one.settings.resources == "tools")]
+        """Return the servers the model may look into."""
+        return [
+            server.name
+            for server in self._connections.values()
+            if server.status.state is not ServerState.DISABLED
+            and (self._for_all or (server.settings is not None and server.settings.resources == "tools"))
+        ]
 
     def untrusted(self, server: object = None) -> list[str]:
         """Return the servers that bring in untrusted content, among all that can be looked into or the one named."""
-        found = (name for name in self._servers() if server is None or name == server)
-        settings = {name: self._connections[name].settings for name in found}
+        names = (name for name in self._servers() if server is None or name == server)
+        settings = {name: self._connections[name].settings for name in names}
         return [name for name, entry in settings.items() if entry is not None and entry.untrusted]
 
     async def call(self, tool: str, arguments: Mapping[str, Any], on_progress: OnProgress) -> CallToolResult:  # noqa: ARG002
@@ -66,54 +70,57 @@ class ResourceTools:
         """
         from mcp_types import CallToolResult
 
-        asked = arguments.get("server")
-        if asked is not None and asked not in self._servers():
-            raise ServerError(str(asked), "there is no such server")
-        blocks = await (self._list(asked) if tool == LIST_RESOURCES else self._read(asked or "", arguments["uri"]))
+        server = arguments.get("server")
+        if server is not None and server not in self._servers():
+            raise ServerError(str(server), "there is no such server")
+        blocks = await (self._list(server) if tool == LIST_RESOURCES else self._read(server or "", arguments["uri"]))
         return CallToolResult(content=blocks)
 
     async def _list(self, server: str | None) -> list[ContentBlock]:
         from mcp_types import TextContent
 
-        chosen = {server} if server else set(self._servers())
-        # One of them: a server that fails is named. All: it must not spoil the others' lists.
-        resources = [one for one in await self._resources.list(server) if one.server in chosen]
-        templates = [one for one in await self._resources.templates(server) if one.server in chosen]
-        lines = [*map(_line, resources), *map(_line, templates)]
+        servers = {server} if server else set(self._servers())
+        # A single server that fails is an error. Among all servers it must not spoil the lists of the rest.
+        resources = [resource for resource in await self._resources.list(server) if resource.server in servers]
+        templates = [template for template in await self._resources.templates(server) if template.server in servers]
+        lines = [*map(_describe, resources), *map(_describe, templates)]
         return [TextContent(type="text", text="\n".join(lines) or "There are no resources.")]
 
     async def _read(self, server: str, uri: str) -> list[ContentBlock]:
         from mcp_types import BlobResourceContents, EmbeddedResource, TextResourceContents
 
         blocks: list[ContentBlock] = []
-        for one in await self._resources.read(server, uri):
-            if one.text is not None:
-                resource: Any = TextResourceContents(uri=one.uri, mime_type=one.mime_type, text=one.text)
+        for content in await self._resources.read(server, uri):
+            where: dict[str, Any] = {"uri": content.uri, "mime_type": content.mime_type}
+            resource: TextResourceContents | BlobResourceContents
+            if content.text is not None:
+                resource = TextResourceContents(**where, text=content.text)
             else:
-                resource = BlobResourceContents(uri=one.uri, mime_type=one.mime_type, blob=one.blob or "")
+                resource = BlobResourceContents(**where, blob=content.blob or "")
             blocks.append(EmbeddedResource(type="resource", resource=resource))
         return blocks
 
 
-def _line(one: Resource | ResourceTemplate) -> str:
-    """Say what there is. The URI is whole: the model has to write it."""
-    if isinstance(one, ResourceTemplate):
-        uri, extra = one.uri_template, f"put in {', '.join(one.variables)}" if one.variables else None
+def _describe(resource: Resource | ResourceTemplate) -> str:
+    """Return a line about a resource. The URI is whole: the model has to write it."""
+    if isinstance(resource, ResourceTemplate):
+        uri = resource.uri_template
+        extra = f"put in {', '.join(resource.variables)}" if resource.variables else None
     else:
-        uri, extra = one.uri, None if one.size is None else f"{one.size:,} bytes"
-    about = ", ".join(part for part in (one.title or one.name, one.mime_type, extra) if part)
-    more = f": {one.description}" if one.description else ""
-    return f"- {one.server}: {uri} ({one_line(about + more, MAX_ABOUT)})"
+        uri, extra = resource.uri, None if resource.size is None else f"{resource.size:,} bytes"
+    about = ", ".join(part for part in (resource.title or resource.name, resource.mime_type, extra) if part)
+    description = f": {resource.description}" if resource.description else ""
+    return f"- {resource.server}: {uri} ({one_line(about + description, MAX_ABOUT)})"
 
 
 def _specs(servers: list[str]) -> tuple[ToolSpec, ToolSpec]:
     server = {"type": "string", "enum": servers}
-    of_one = {"type": "object", "properties": {"server": server}}
+    of_server = {"type": "object", "properties": {"server": server}}
     uri = {"type": "string", "description": "As list_resources gives it, or a template of it filled in."}
-    one = {"type": "object", "properties": {"server": server, "uri": uri}, "required": ["server", "uri"]}
+    of_resource = {"type": "object", "properties": {"server": server, "uri": uri}, "required": ["server", "uri"]}
     return (
-        _spec(LIST_RESOURCES, "Lists what there is to read at the servers: files, records, documents.", of_one),
-        _spec(READ_RESOURCE, "Reads a resource of a server.", one),
+        _spec(LIST_RESOURCES, "Lists what there is to read at the servers: files, records, documents.", of_server),
+        _spec(READ_RESOURCE, "Reads a resource of a server.", of_resource),
     )
 
 

@@ -1,4 +1,4 @@
-"""What a tool gave back, as the model reads it."""
+"""The content of a tool result, as the model reads it."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def content_of(result: CallToolResult, remark: str = "") -> Content:
     (MCP 2026-07-28, server/tools: structured content SHOULD be mirrored as text).
 
     Args:
-        result: as the server gave it.
-        remark: what the model should know of it, behind everything else.
+        result: as the server sent it.
+        remark: a note for the model, behind everything else.
     """
     parts = [part_of(block) for block in result.content]
     has_text = any(isinstance(part, TextPart) and part.text.strip() for part in parts)
@@ -72,12 +72,12 @@ def resource_part(resource: Any) -> Part:
         return ImagePart(resource.blob, kind)
     if kind == PDF:
         return FilePart(resource.blob, kind, _name(str(resource.uri)))
-    said = resource.mime_type or "binary"
-    return TextPart(safe(f"[resource {resource.uri}, {said}, {_size(resource.blob)}: it cannot be shown here]"))
+    mime_type = resource.mime_type or "binary"
+    return TextPart(safe(f"[resource {resource.uri}, {mime_type}, {_size(resource.blob)}: it cannot be shown here]"))
 
 
 def _name(uri: str) -> str:
-    """Give the last part of a URI's path, which is what people call a file; the URI where there is no path."""
+    """Return the last part of a URI's path, the file name; the URI where there is no path."""
     try:
         path = urlsplit(uri).path
     except ValueError:  # what servers send need not be a URI

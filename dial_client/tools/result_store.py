@@ -1,4 +1,4 @@
-"""Whole results that were too long for the model: kept aside, read page by page or searched."""
+"""Stores whole results that were too long for the model, for it to read page by page or to search."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import secrets
 from collections import OrderedDict
 
 MAX_CHARS = 32_000_000
-"""Characters of all texts together; the one that was not read for longest goes first."""
+"""Characters of all texts together; beyond that the least recently read text is dropped."""
 MAX_MATCHES = 20
 _CONTEXT = 150
 """Characters shown on both sides of a match."""
 
 
 class ResultStore:
-    """Texts under ids nobody can guess: conversations that share a client cannot read each other's.
+    """Texts under random ids: conversations that share a client cannot read each other's.
 
-    Nothing is written to a disk, and all of it is gone with the client.
+    Nothing is written to a disk; the texts are lost when the client ends.
     """
 
     def __init__(self, max_chars: int = MAX_CHARS) -> None:
@@ -30,26 +30,26 @@ class ResultStore:
         return len(self._texts)
 
     def keep(self, text: str) -> str | None:
-        """Put a text on the shelf, and give its id; None for one that is longer than the whole shelf."""
+        """Store a text, and return its id; None if it is longer than the whole store may be."""
         if len(text) > self._max_chars:
             return None
         key = secrets.token_hex(6)
         self._texts[key] = text
         self._size += len(text)
         while self._size > self._max_chars:
-            _, gone = self._texts.popitem(last=False)
-            self._size -= len(gone)
+            _, dropped = self._texts.popitem(last=False)
+            self._size -= len(dropped)
         return key
 
     def page(self, key: str, offset: int, length: int) -> str | None:
-        """Give a page with a line that says which, and where the next begins; None for a text that is not here.
+        """Return a page, below a line with its place and that of the next page; None if the text is not stored.
 
         Args:
-            key: what `keep` gave.
+            key: the id that `keep` returned.
             offset: characters before the page; a negative one counts from the end.
             length: characters of the page.
         """
-        text = self._found(key)
+        text = self._find(key)
         if text is None:
             return None
         begin = max(0, len(text) + offset) if offset < 0 else min(offset, len(text))
@@ -57,24 +57,24 @@ class ResultStore:
         next_page = f"; the next page begins at offset {end}" if end < len(text) else "; this is the end"
         return f"[characters {begin:,} to {end:,} of {len(text):,}{next_page}]\n{text[begin:end]}"
 
-    def matches(self, key: str, wanted: str, length: int) -> str | None:
-        """Give where some words stand, whatever their case, with what is around them; None for a text not here.
+    def matches(self, key: str, words: str, length: int) -> str | None:
+        """Return the places of some words, in any case, each with the text around it; None if the text is not stored.
 
         Args:
-            key: what `keep` gave.
-            wanted: words as they stand in the text; no pattern.
+            key: the id that `keep` returned.
+            words: as they stand in the text; no pattern.
             length: characters of all that is shown.
         """
-        text = self._found(key)
+        text = self._find(key)
         if text is None:
             return None
-        places = _places(text, wanted)
+        places = _find_places(text, words)
         if not places:
-            return f"[{wanted!r} is not in these {len(text):,} characters]"
+            return f"[{words!r} is not in these {len(text):,} characters]"
         shown: list[str] = []
         room = length
         for at in places[:MAX_MATCHES]:
-            around = text[max(0, at - _CONTEXT) : at + len(wanted) + _CONTEXT]
+            around = text[max(0, at - _CONTEXT) : at + len(words) + _CONTEXT]
             shown.append(f"[offset {at}] …{' '.join(around.split())}…")
             room -= len(shown[-1])
             if room <= 0:
@@ -82,18 +82,18 @@ class ResultStore:
         more = f", the first {len(shown)} of them" if len(shown) < len(places) else ""
         return "\n".join([f"[{len(places):,} places{more}]", *shown])[:length]
 
-    def _found(self, key: str) -> str | None:
+    def _find(self, key: str) -> str | None:
         text = self._texts.get(key)
         if text is not None:
             self._texts.move_to_end(key)
         return text
 
 
-def _places(text: str, wanted: str) -> list[int]:
-    """Find all places, those that overlap counted once. Lower case may be longer: then case matters."""
-    lowered, looked_for = text.lower(), wanted.lower()
+def _find_places(text: str, words: str) -> list[int]:
+    """Return the offsets of all places; of overlapping places the first. Case counts if lower case is longer."""
+    lowered, looked_for = text.lower(), words.lower()
     if len(lowered) != len(text):
-        lowered, looked_for = text, wanted
+        lowered, looked_for = text, words
     places: list[int] = []
     at = lowered.find(looked_for) if looked_for else -1
     while at >= 0:

@@ -1,4 +1,4 @@
-"""Which of many tools fit a few words: what a search tool looks its answers up in.
+"""A search index of tools, for the search tool that models call.
 
 BM25 (Robertson and Zaragoza, "The Probabilistic Relevance Framework", 2009) over weighted fields. Words are compared by
 their stems; a few that mean the same in this field stand for one another, for less than themselves; a word that no tool
@@ -41,7 +41,7 @@ MAX_ALIKE = 5
 MAX_TEXT = 2_000
 """Characters of one text of a tool that are read."""
 MAX_DETAIL = 300
-"""Characters of what is said about one parameter that are read."""
+"""Characters of the description of one parameter that are read."""
 MAX_SCHEMAS = 80
 """Parts of one tool's schema that are read, itself included."""
 MAX_VALUES = 40
@@ -59,15 +59,15 @@ _DETAILS: _Field = (0.3, 20.0, 0.4)
 _SATURATION = 4.0
 """BM25's k1: from here on, more of the same word says little more."""
 _SYNONYM = 0.7
-"""What a word counts that was not said but means the same."""
+"""The share of a word that the query does not have but that means the same as one of its words."""
 _PARTICLE = 0.3
-"""What a word counts that may be part of a verb ("turn on") or say nothing ("on Monday")."""
+"""The share of a word that may be part of a verb ("turn on") or mean nothing ("on Monday")."""
 _ASKED = 0.5
-"""What it counts that a tool gets, lists or finds, where the query is a question."""
+"""The share of words such as get, list or find, if the query is a question."""
 _LIKENESS = 0.55
 """The least two words' spellings have in common (Dice's coefficient of their pairs of letters) to be taken as one."""
 _NAMED = 1_000.0
-"""What the mention of a tool's own name adds: more than any words can."""
+"""The score for a tool's own name: more than any words can reach."""
 
 _NAME_LIKE = re.compile(r"[\w.-]+")
 
@@ -76,10 +76,10 @@ _INNER = dict.fromkeys((*_BY_NAME, "items", "anyOf", "oneOf", "allOf")).keys()
 
 
 class SearchIndex:
-    """An index of a catalogue's tools, made anew when the catalogue changes.
+    """An index of a catalog's tools, made anew when the catalog changes.
 
     Args:
-        tools: what is searched. Of two with the same offered name the first one counts.
+        tools: the tools to search. Of two with the same offered name the first one counts.
     """
 
     def __init__(self, tools: Sequence[ToolSpec]) -> None:
@@ -87,11 +87,11 @@ class SearchIndex:
         self._tools = tuple(first[name] for name in sorted(first))
         self._weights: defaultdict[str, dict[int, float]] = defaultdict(dict)
         self._named: defaultdict[str, list[int]] = defaultdict(list)
-        read = _Reading()
+        read = _Stems()
         for at, tool in enumerate(self._tools):
             for name in {tool.name.casefold(), tool.tool.casefold()} - {""}:
                 self._named[name].append(at)
-            for word, weight in _weighed(tool, read).items():
+            for word, weight in _weigh(tool, read).items():
                 self._weights[word][at] = weight
         self._spelled: defaultdict[str, list[str]] = defaultdict(list)
         for word in self._weights:
@@ -99,36 +99,36 @@ class SearchIndex:
                 self._spelled[pair].append(word)
 
     def search(self, query: str, limit: int = 5) -> tuple[ToolSpec, ...]:
-        """Give the tools that fit best, the best first; those that fit equally well by their names.
+        """Return the tools that fit best, the best first; tools that fit equally well are sorted by name.
 
         Args:
             query: words, a question or a tool's name; only its first `MAX_QUERY` characters are read.
-            limit: the most that is given. There may be fewer, and none where nothing fits.
+            limit: of the tools. There may be fewer, and none if nothing fits.
         """
         query = query[:MAX_QUERY]
         scores: defaultdict[int, float] = defaultdict(float)
         for alternatives in self._terms(query):
             best: dict[int, float] = {}
-            rarity = self._rarity(alternatives)
+            idf = self._idf(alternatives)
             for word, part in alternatives.items():
-                value = part * rarity
+                value = part * idf
                 for at, weight in self._weights.get(word, {}).items():
                     if (score := value * weight / (_SATURATION + weight)) > best.get(at, 0.0):
                         best[at] = score
             for at, value in best.items():
                 scores[at] += value
-        for at in self._mentioned(query):
+        for at in self._find_names(query):
             scores[at] += _NAMED
         ranked = sorted(scores, key=lambda at: (-scores[at], at))
         return tuple(self._tools[at] for at in ranked[: max(limit, 0)])
 
-    def _rarity(self, alternatives: Iterable[str]) -> float:
-        """Give how much is learned from a word (BM25's idf), those that stand in its place counted with it."""
+    def _idf(self, alternatives: Iterable[str]) -> float:
+        """Return the inverse document frequency (BM25's idf) of a word together with its alternatives."""
         found = len(set().union(*(self._weights.get(word, ()) for word in alternatives)))
         return math.log(1 + (len(self._tools) - found + 0.5) / (found + 0.5))
 
     def _terms(self, query: str) -> Iterator[dict[str, float]]:
-        """Give for each word of a query what may stand in its place, and for how much."""
+        """Yield for each word of a query the words that may stand in its place, with their shares."""
         unknown = 0
         if QUESTIONS.intersection(WORD.findall(query.casefold())[:1]):
             yield dict.fromkeys(("get", "list", "search", "find", "read"), _ASKED)
@@ -137,29 +137,29 @@ class SearchIndex:
             alternatives[word] = _PARTICLE if word in PARTICLES else 1.0
             if self._weights.keys().isdisjoint(alternatives) and unknown < MAX_UNKNOWN:
                 unknown += 1
-                alternatives |= self._spelled_like(word)
+                alternatives |= self._find_similar(word)
             yield alternatives
 
     def _words(self, query: str) -> list[str]:
-        """Give the different stems of a query, and those of what its phrases mean."""
-        said = [meaning(word) for chunk in WORD.findall(query) for word in self._split(chunk)]
-        said = [word for word in said if word and not word.isdigit()]
-        words = dict.fromkeys(said)
-        for word in said:
+        """Return the different stems of a query, and the stems of synonyms of its phrases."""
+        stems = [meaning(word) for chunk in WORD.findall(query) for word in self._split(chunk)]
+        stems = [stem for stem in stems if stem and not stem.isdigit()]
+        words = dict.fromkeys(stems)
+        for word in stems:
             words |= dict.fromkeys(SAME_AS.get((word,), ()))
-        for pair in pairwise(said):
+        for pair in pairwise(stems):
             words |= dict.fromkeys(SAME_AS.get(pair, ()))
             if (joined := "".join(pair)) in self._weights:
                 words[joined] = None
         return list(words)
 
     def _split(self, chunk: str) -> list[str]:
-        """Give ``GitHub`` as one word where tools have it as one, else its parts."""
+        """Return ``GitHub`` as one word if tools have it as one, else its parts."""
         whole = plain(chunk)
         return [whole] if meaning(whole) in self._weights else [plain(part) for part in HUMP.split(chunk)]
 
-    def _spelled_like(self, word: str) -> dict[str, float]:
-        """Give the known words that look most like an unknown one: it may be misspelled, or inflected otherwise."""
+    def _find_similar(self, word: str) -> dict[str, float]:
+        """Return the known words most like an unknown word, which may be misspelled or inflected."""
         if len(word) < 5:
             return {}
         shared: Counter[str] = Counter()
@@ -170,24 +170,24 @@ class SearchIndex:
         alike = sorted((-value, known) for known, value in likeness.items() if value >= _LIKENESS)
         return {known: value**2 for value, known in alike[:MAX_ALIKE]}
 
-    def _mentioned(self, query: str) -> set[int]:
-        """Give the tools called by their names. A name of one plain word must be all that is said."""
-        said = (name.strip(".-") for name in _NAME_LIKE.findall(query))
-        names = {name for name in said if not name.isalpha() or HUMP.search(name)} | {query.strip()}
+    def _find_names(self, query: str) -> set[int]:
+        """Return the tools whose names are in a query. A name of one plain word must be the whole query."""
+        candidates = (name.strip(".-") for name in _NAME_LIKE.findall(query))
+        names = {name for name in candidates if not name.isalpha() or HUMP.search(name)} | {query.strip()}
         return {at for name in names for at in self._named.get(name.casefold(), ())}
 
 
-class _Reading:
-    """What was read while an index is made: the same words and names are in many tools."""
+class _Stems:
+    """Stems that were computed while an index is made: many tools share words and names."""
 
     def __init__(self) -> None:
         self.meaning = cache(meaning)
         self.name = cache(name_words)
 
 
-def _weighed(tool: ToolSpec, read: _Reading) -> dict[str, float]:
-    """Give each word of a tool, and how much it is in it."""
-    parameters, details = _said_in(tool.input_schema)
+def _weigh(tool: ToolSpec, read: _Stems) -> dict[str, float]:
+    """Return the words of a tool with their weights."""
+    parameters, details = _parameter_texts(tool.input_schema)
     own = read.name(tool.name)
     weights: defaultdict[str, float] = defaultdict(float)
     for (weight, usual, shortened), words in (
@@ -205,8 +205,8 @@ def _weighed(tool: ToolSpec, read: _Reading) -> dict[str, float]:
     return weights
 
 
-def _said_in(schema: Any) -> tuple[list[str], list[str]]:
-    """Give the names of a schema's properties, and what is said about them: descriptions, values to choose of."""
+def _parameter_texts(schema: Any) -> tuple[list[str], list[str]]:
+    """Return the names of a schema's properties, and their descriptions and enum values."""
     names: list[str] = []
     details: list[Any] = []
     waiting: list[Any] = [dict(schema)] if isinstance(schema, Mapping) else []
@@ -218,7 +218,7 @@ def _said_in(schema: Any) -> tuple[list[str], list[str]]:
             names += map(str, islice(properties, MAX_SCHEMAS))
         if not _INNER.isdisjoint(part):
             inner = _inner_schemas(part)
-            waiting += islice((one for one in inner if isinstance(one, dict)), max(0, MAX_SCHEMAS - len(waiting)))
+            waiting += islice((part for part in inner if isinstance(part, dict)), max(0, MAX_SCHEMAS - len(waiting)))
     return names[:MAX_SCHEMAS], [text[:MAX_DETAIL] for text in details if isinstance(text, str)]
 
 

@@ -1,4 +1,4 @@
-"""What one turn offers the model: the servers' tools, all or those that were searched for, and the host's own."""
+"""The tools a turn offers the model: the servers' tools, all or those that were found, and the host's own."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from mcp_types import CallToolResult
 
 Keep = Callable[[str], str | None]
-"""Puts a text aside that is too long for the model, and gives the id it can be read by."""
+"""Stores a text that is too long for the model, and returns its id."""
 
 MAX_OFFERED = 128
-"""Tools in one request: more than that OpenAI's chat completions refuse."""
+"""Tools in one request: the limit of OpenAI's chat completions."""
 MAX_DEFERRED = 1_000
-"""Tools left to an endpoint's own search; of more than that the host lets the model search."""
+"""Tools that are left to an endpoint's own search; above that the host searches."""
 FOUND_AT_ONCE = 5
 _HEAD_CHARS = 300
-"""Characters of a page kept free for the line that says which it is."""
+"""Characters of a page that are kept free for the line with its place."""
 _WINDOW_SHARE = 4
-"""Tools may take a quarter of the context window; where they take more, they have to be searched for."""
+"""Tools may take a quarter of the context window; if they take more, the model searches for them."""
 _BYTES_PER_TOKEN = 3
 
 _KEPT = re.compile(r'read_result\(id="([0-9a-f]{12})"')
@@ -55,11 +55,11 @@ _QUERY = {
 }
 
 
-def _own(name: str, about: str, schema: Mapping[str, Any]) -> ToolSpec:
-    return ToolSpec(name, about, schema, tool=name, original_schema=schema, read_only=True)
+def _own_tool(name: str, description: str, schema: Mapping[str, Any]) -> ToolSpec:
+    return ToolSpec(name, description, schema, tool=name, original_schema=schema, read_only=True)
 
 
-_READ = _own(
+_READ = _own_tool(
     READ_RESULT,
     "Reads on in a tool result that was too long to be shown whole: a page, or the places of some words.",
     _PAGE,
@@ -68,7 +68,7 @@ _READ = _own(
 
 @dataclass(frozen=True, eq=False)
 class ToolSnapshot:
-    """The servers' tools at one moment, with the way to find one of them; made once for each `Catalog`."""
+    """The servers' tools at one moment, with an index to search; made once for each `Catalog`."""
 
     catalog: Catalog = Catalog()  # noqa: RUF009 - frozen
     pinned: frozenset[str] = frozenset()
@@ -77,14 +77,14 @@ class ToolSnapshot:
     """Tools of the host's own that are always on offer, besides those of the turn itself."""
 
     def is_long(self, most: int, window: int | None) -> bool:
-        """Whether it is too long to be offered whole: more than `most` tools, or too much of a window (tokens)."""
+        """True for too many tools to offer all: more than `most`, or too large for a context window in tokens."""
         if len(self.catalog.tools) > most:
             return True
         return window is not None and self._bytes > window * _BYTES_PER_TOKEN // _WINDOW_SHARE
 
     @cached_property
     def index(self) -> SearchIndex:
-        """The tools by what they do."""
+        """The index for searches."""
         return SearchIndex(self.catalog.tools)
 
     @cached_property
@@ -93,7 +93,7 @@ class ToolSnapshot:
         return tuple(tool for tool in self.catalog.tools if tool.server in self.pinned)
 
     def deferred(self, shown: frozenset[str]) -> tuple[ToolSpec, ...]:
-        """Give all tools for an endpoint that searches among them itself.
+        """Return all tools for an endpoint that searches among them itself.
 
         Args:
             shown: names of tools, besides those of pinned servers, that the model is to see at once.
@@ -105,13 +105,13 @@ class ToolSnapshot:
 
     @cached_property
     def search(self) -> ToolSpec:
-        """The tool that finds the others."""
+        """The tool that searches for tools."""
         counts: dict[str, int] = {}
         for tool in self.catalog.tools:
             counts[tool.server] = counts.get(tool.server, 0) + 1
         servers = ", ".join(f"{name} ({count})" for name, count in sorted(counts.items()))
-        about = f"Finds tools by what they do; what it finds can be called from then on. There are: {servers}."
-        return _own(SEARCH_TOOLS, about, _QUERY)
+        description = f"Finds tools by what they do; what it finds can be called from then on. There are: {servers}."
+        return _own_tool(SEARCH_TOOLS, description, _QUERY)
 
     @cached_property
     def _bytes(self) -> int:
@@ -148,15 +148,15 @@ class ToolSnapshots:
 
 
 class TurnTools:
-    """What is on offer in one turn. It also answers the host's own tools, as a connection answers a server's.
+    """The tools on offer in one turn. It also answers the host's own tools, as a connection answers a server's.
 
     Args:
-        menu: gives the servers' tools of the moment: what a server adds is on offer in the next round.
-        shelf: where results are that were too long.
+        snapshot: returns the servers' tools of the moment: a tool that a server adds is on offer in the next round.
+        results: stores results that were too long.
         limits: of the turn.
         history: the conversation before it; tools it has called stay on offer.
-        window: the model's context window in tokens; None where it is not known.
-        is_searched: whether the endpoint searches among tools itself: then all are offered, and it shows what it finds.
+        window: the model's context window in tokens; None if unknown.
+        is_searched: returns True if the endpoint searches among tools itself: then all tools are offered to it.
     """
 
     name = ""
@@ -164,121 +164,139 @@ class TurnTools:
 
     def __init__(
         self,
-        menu: Callable[[], ToolSnapshot],
-        shelf: ResultStore,
+        snapshot: Callable[[], ToolSnapshot],
+        results: ResultStore,
         limits: Limits,
         history: Sequence[Message] = (),
         window: int | None = None,
         is_searched: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._menu = menu
-        self._shelf = shelf
+        self._snapshot = snapshot
+        self._results = results
         self._limits = limits
         self._window = window
         self._is_searched = is_searched
-        # What it has found before it finds in its own words again; they are lost where another model answered.
-        self._shown = frozenset(_called(message for message in history if message.echo is None))
-        self._found = dict.fromkeys(_called(history))
-        self._can_read_on = len(shelf) > 0 and any(key in shelf for key in _kept_in(history))
-        self._offered: tuple[Any, tuple[ToolSpec, ...], Catalog] = (None, (), Catalog())
-        self._said: tuple[ToolSpec, ...] = ()
-        self._meant: dict[str, Key] = {}
-        """What the names meant when the model was last told of them: servers that come and go may change names."""
+        # An endpoint that searches remembers its findings in its echoes; another model's findings are lost to it.
+        self._shown = frozenset(_called_names(message for message in history if message.echo is None))
+        self._found = dict.fromkeys(_called_names(history))
+        self._can_read_results = any(key in results for key in _result_ids(history))
+        self._current = _Offer()
+        self._last_tools: tuple[ToolSpec, ...] = ()
+        """The tools the model was told of last."""
+        self._meanings: dict[str, Key] = {}
+        """The tools that the names meant when the model was told of them: servers that come and go may change names."""
 
     def tools(self) -> tuple[ToolSpec, ...]:
-        """Give what is on offer: the very same tuple for as long as nothing changes, and in a stable order."""
-        key, tools = self._menu_key(), self._now()[0]
-        if tools is not self._said:
-            self._said = tools
-            self._meant.update({tool.name: (tool.server, tool.tool) for tool in tools if tool.server})
-            self._offered = (key, tools, self._whole(key[0], tools))
-        return tools
+        """Return the tools on offer: the same tuple for as long as nothing changes, in a stable order."""
+        offer = self._offer()
+        if offer.tools is not self._last_tools:
+            self._last_tools = offer.tools
+            self._meanings.update({tool.name: (tool.server, tool.tool) for tool in offer.tools if tool.server})
+            self._current = replace(offer, catalog=self._catalog_for(self._snapshot(), offer.tools))
+        return self._last_tools
 
     def catalog(self) -> Catalog:
-        """Give the way home for every name: those on offer, those that have to be searched for, the host's own."""
-        return self._now()[1]
-
-    def _now(self) -> tuple[tuple[ToolSpec, ...], Catalog]:
-        key = self._menu_key()
-        if self._offered[0] != key:
-            tools = self._chosen(key[0])
-            self._offered = (key, tools, self._whole(key[0], tools))
-        return self._offered[1], self._offered[2]
-
-    def _menu_key(self) -> tuple[ToolSnapshot, tuple[str, ...], bool, bool]:
-        return (self._menu(), tuple(self._found), self._can_read_on, self._is_searched())
-
-    def _whole(self, menu: ToolSnapshot, tools: tuple[ToolSpec, ...]) -> Catalog:
-        """Give all routes. A name leads where it led when the model was told of it, or nowhere; never elsewhere."""
-        routes = dict(menu.catalog.routes)
-        here = {(route.spec.server, route.spec.tool): route for route in menu.catalog.routes.values()}
-        for name, key in self._meant.items():
-            if key in here:
-                routes[name] = here[key]
-            else:
-                routes.pop(name, None)
-        own = {route.spec.name: route for route in menu.own}
-        own |= {spec.name: Route(self, spec) for spec in tools if spec is _READ or spec is menu.search}
-        return Catalog(menu.catalog.tools, {**routes, **own}, menu.catalog.notes)
+        """Return the routes of all names: tools on offer, tools that have to be searched for, the host's own."""
+        return self._offer().catalog
 
     def keep(self, text: str) -> str | None:
-        """Put a result aside that is too long, and give its id; None where it cannot be kept."""
-        key = self._shelf.keep(text)
-        self._can_read_on = self._can_read_on or key is not None
+        """Store a result that is too long, and return its id; None if it cannot be stored."""
+        key = self._results.keep(text)
+        self._can_read_results = self._can_read_results or key is not None
         return key
 
     async def call(self, tool: str, arguments: Mapping[str, Any], on_progress: OnProgress) -> CallToolResult:  # noqa: ARG002
         """Answer a call of one of the host's own tools, as `Connection.call` does for a server's."""
         from mcp_types import CallToolResult, TextContent
 
-        said = self._search(arguments["query"]) if tool == SEARCH_TOOLS else self._read(arguments)
-        text, is_error = said if isinstance(said, tuple) else (said, False)
+        text = self._search(arguments["query"]) if tool == SEARCH_TOOLS else self._read_result(arguments)
+        is_error = text is None
+        if text is None:
+            text = f"There is no result {arguments['id'][:40]!r} any more: call the tool again."
         return CallToolResult(content=[TextContent(type="text", text=text)], is_error=is_error)
 
-    def _chosen(self, menu: ToolSnapshot) -> tuple[ToolSpec, ...]:
-        own = (*(route.spec for route in menu.own), *((_READ,) if self._can_read_on else ()))
-        most = self._limits.max_tools
-        if not menu.is_long(most, self._window):
-            return (*menu.catalog.tools, *own) if own else menu.catalog.tools
-        if self._is_searched() and len(menu.catalog.tools) <= MAX_DEFERRED:
-            return (*menu.deferred(self._shown), *own)
-        fixed = (menu.search, *own, *menu.always)[:MAX_OFFERED]
-        routes = menu.catalog.routes
-        found = [routes[name].spec for name in self._found if name in routes and routes[name].spec not in menu.always]
-        room = max(FOUND_AT_ONCE, most - len(fixed))
+    def _offer(self) -> _Offer:
+        """Return the offer of the moment, made anew if something has changed."""
+        snapshot = self._snapshot()
+        state = (snapshot, tuple(self._found), self._can_read_results, self._is_searched())
+        if self._current.state != state:
+            tools = self._select(snapshot)
+            self._current = _Offer(state, tools, self._catalog_for(snapshot, tools))
+        return self._current
+
+    def _select(self, snapshot: ToolSnapshot) -> tuple[ToolSpec, ...]:
+        """Return the tools to offer: all, all to an endpoint that searches, or those that were found."""
+        own = (*(route.spec for route in snapshot.own), *((_READ,) if self._can_read_results else ()))
+        tools = snapshot.catalog.tools
+        if not snapshot.is_long(self._limits.max_tools, self._window):
+            return (*tools, *own) if own else tools
+        if self._is_searched() and len(tools) <= MAX_DEFERRED:
+            return (*snapshot.deferred(self._shown), *own)
+        fixed = (snapshot.search, *own, *snapshot.always)[:MAX_OFFERED]
+        routes = snapshot.catalog.routes
+        found = [routes[name].spec for name in self._found if name in routes]
+        found = [tool for tool in found if tool not in snapshot.always]
+        room = max(FOUND_AT_ONCE, self._limits.max_tools - len(fixed))
         return (*fixed, *found[-room:])[:MAX_OFFERED]
 
+    def _catalog_for(self, snapshot: ToolSnapshot, tools: tuple[ToolSpec, ...]) -> Catalog:
+        """Return the catalog with the host's own tools.
+
+        A name leads to the tool the model was told of, or nowhere; never to another tool.
+        """
+        routes = dict(snapshot.catalog.routes)
+        by_key = {(route.spec.server, route.spec.tool): route for route in snapshot.catalog.routes.values()}
+        for name, key in self._meanings.items():
+            if key in by_key:
+                routes[name] = by_key[key]
+            else:
+                routes.pop(name, None)
+        own = {route.spec.name: route for route in snapshot.own}
+        own |= {spec.name: Route(self, spec) for spec in tools if spec is _READ or spec is snapshot.search}
+        return Catalog(snapshot.catalog.tools, {**routes, **own}, snapshot.catalog.notes)
+
     def _search(self, query: str) -> str:
-        found = self._menu().index.search(query, FOUND_AT_ONCE)
-        if not found:
-            servers = ", ".join(sorted({tool.server for tool in self._menu().catalog.tools}))
+        """Put the tools that fit on offer, and return a list of them."""
+        snapshot = self._snapshot()
+        tools = snapshot.index.search(query, FOUND_AT_ONCE)
+        if not tools:
+            servers = ", ".join(sorted({tool.server for tool in snapshot.catalog.tools}))
             return f"No tool was found for {query[:100]!r}. Use other words for what it should do. Servers: {servers}."
-        for tool in found:
+        for tool in tools:
             self._found.pop(tool.name, None)
             self._found[tool.name] = None
-        lines = (f"- {tool.name}: {' '.join(tool.description.split())[:200]}" for tool in found)
+        lines = (f"- {tool.name}: {' '.join(tool.description.split())[:200]}" for tool in tools)
         return "\n".join(["These tools can be called now:", *lines])
 
-    def _read(self, arguments: Mapping[str, Any]) -> str | tuple[str, bool]:
+    def _read_result(self, arguments: Mapping[str, Any]) -> str | None:
+        """Return a page or matches of a stored result; None if it is not stored any more."""
         key, length = arguments["id"], max(_HEAD_CHARS, self._limits.max_result_chars - _HEAD_CHARS)
-        if wanted := arguments.get("search"):
-            found = self._shelf.matches(key, wanted, length)
-        else:
-            found = self._shelf.page(key, arguments.get("offset") or 0, length)
-        return (f"There is no result {key[:40]!r} any more: call the tool again.", True) if found is None else found
+        if words := arguments.get("search"):
+            return self._results.matches(key, words, length)
+        return self._results.page(key, arguments.get("offset") or 0, length)
 
 
-def _called(messages: Iterable[Message]) -> Iterable[str]:
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    """The tools on offer in one state of the turn."""
+
+    state: object = None
+    """Everything the offer depends on; equal states have equal offers."""
+    tools: tuple[ToolSpec, ...] = ()
+    catalog: Catalog = Catalog()  # noqa: RUF009 - frozen
+
+
+def _called_names(messages: Iterable[Message]) -> Iterable[str]:
     return (call.name for message in messages for call in message.tool_calls)
 
 
 def shortened(content: Content, max_chars: int, keep: Keep | None) -> Content:
-    """Cut what is too long for the model to a head and a tail, and say how it can read on.
+    """Return content that is cut to a head and a tail if it is too long, with a hint how to read on.
 
     Args:
-        content: what the model is to read.
+        content: for the model.
         max_chars: characters of its text that are kept.
-        keep: puts the whole text aside; None where nobody could read it.
+        keep: stores the whole text; None if nobody could read it.
     """
     text = text_of(content)
     key = keep(text) if len(text) > max_chars and keep is not None else None
@@ -286,7 +304,7 @@ def shortened(content: Content, max_chars: int, keep: Keep | None) -> Content:
     return result_content.cut(content, max_chars, more)
 
 
-def _kept_in(messages: Iterable[Message]) -> Iterable[str]:
+def _result_ids(messages: Iterable[Message]) -> Iterable[str]:
     for message in messages:
         if message.role in (Role.TOOL, Role.USER):  # what a person attaches may be too long as well
             yield from _KEPT.findall(message.text)

@@ -225,8 +225,8 @@ def test_of_two_tools_with_one_name_the_first_counts() -> None:
 
 def test_the_order_is_the_same_in_every_process() -> None:
     program = (
-        "from benchmarks.search_data import questions, tools; from dial_client.tools.search_index import ToolIndex; "
-        "index = ToolIndex(tools()); "
+        "from benchmarks.search_data import questions, tools; from dial_client.tools.search_index import SearchIndex; "
+        "index = SearchIndex(tools()); "
         "print([tool.name for q in questions('tuning') for tool in index.search(q.text.replace('e', 'a'), 9)])"
     )
     printed = {
@@ -315,6 +315,6 @@ def test_the_benchmark_prints_its_tables() -> None:
     command = [sys.executable, "-m", "benchmarks.search", "--repeat", "1"]
     printed = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT, timeout=110).stdout
     assert printed.startswith("50 questions (reported set), 300 tools of 10 servers")
-    assert "ToolIndex, model (25)" in printed
+    assert "SearchIndex, model (25)" in printed
     assert "tokens: all tools" in printed
     assert " 2000 tools: build" in printed

@@ -164,7 +164,10 @@ WRONG: list[tuple[str, str]] = [
     ('{"policy": [{}]}', "1:13: policy[0]: expected one of allow, ask and deny"),
     ('{"policy": [{"allow": "a/b", "deny": "a/b"}]}', "1:13: policy[0]: expected one of allow, ask and deny"),
     ('{"policy": [{"allow": "now"}]}', '(write "SERVER/now" with the name of a server)'),
-    ('{"policy": [{"allow": ["a/b", "now"]}]}', "1:31: policy[0].allow[1]: what allows a tool names its server"),
+    (
+        '{"policy": [{"allow": ["a/b", "now"]}]}',
+        "1:31: policy[0].allow[1]: a pattern that allows a tool must name its server",
+    ),
     ('{"policy": [{"deny": []}]}', "1:22: policy[0].deny: expected a pattern of tools"),
     ('{"policy": [{"deny": "a/b", "argument": {}}]}', "has no 'argument' (did you mean \"arguments\"?)"),
     ('{"policy": [{"deny": "a/b", "arguments": {}}]}', "policy[0].arguments: expected at least one argument"),
