@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from dial_client.schema.argument_check import ArgumentCheck
-from dial_client.schema.tool_arguments import coerced
+from dial_client.schema.tool_arguments import coerce
 from dial_client.text.safe_text import clean, safe
 
 _SECRET = re.compile(r"passw|secret|token|api.?key|credential|card.?number|\bpin\b|\bcvv\b|\bssn\b", re.IGNORECASE)
@@ -72,7 +72,7 @@ class Form:
     def filled(self, content: Mapping[str, Any]) -> dict[str, Any]:
         """Return the content with defaults for missing fields, and with harmless mismatches of types corrected."""
         filled = {name: value for name, value in {**self.defaults, **content}.items() if value is not None}
-        return coerced(filled, self._schema)
+        return coerce(filled, self._schema)
 
     def problems(self, content: Mapping[str, Any]) -> list[str]:
         """Return the problems of a filled form, each with its field; empty if there are none."""

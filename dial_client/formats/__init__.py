@@ -1,4 +1,4 @@
-"""How calls ride: as the wire's own tool calls, or as text."""
+"""Tool formats: how tools and calls go with a request and a reply, as the API's own tool calls or as text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["NativeFormatHandler", "ReActFormatHandler", "XMLFormatHandler", "han
 
 
 def handler_for(format: ToolFormat) -> ToolFormatHandler:  # noqa: A002 - the field's own name for it
-    """Make the handler of a format."""
+    """Return the handler of a format."""
     match format:
         case ToolFormat.NATIVE:
             return NativeFormatHandler()

@@ -1,20 +1,22 @@
-"""Replies that are nothing but calls, without any marker: JSON, bare or in a fence, or calls as in Python."""
+"""Replies that are nothing but calls, without markers: JSON, bare or in a code fence, or calls as in Python."""
 
 from __future__ import annotations
 
 import re
 from itertools import product
 
-from dial_client.formats.json_calls import Found, whole_in_json
-from dial_client.formats.non_json_calls import pythonic
-from dial_client.formats.stream_buffer import StepResult
+from dial_client.formats.json_calls import FoundCalls, parse_only_json_calls
+from dial_client.formats.non_json_calls import parse_python
+from dial_client.formats.stream_buffer import Lookahead
 from dial_client.formats.tool_matching import OfferedTools
 from dial_client.schema.json_repair import Unreadable
 
 _LANGUAGES = ("", "json", "python", "tool_call", "tool_code", "xml")
 _WRAPPERS = ("", "functools", "<tool_call>", "<tool_calls>")
-_BEFORES = tuple(fence + wrapper for fence, wrapper in product(("", *(f"```{name}" for name in _LANGUAGES)), _WRAPPERS))
-_LONGEST_FIRST = tuple(sorted(_BEFORES, key=len, reverse=True))
+_PREFIXES = tuple(
+    fence + wrapper for fence, wrapper in product(("", *(f"```{name}" for name in _LANGUAGES)), _WRAPPERS)
+)
+_LONGEST_FIRST = tuple(sorted(_PREFIXES, key=len, reverse=True))
 _KEYS = (
     '"arguments":',
     '"parameters":',
@@ -33,46 +35,50 @@ _START = re.compile(r"(?:```[\w-]{0,32}+\s*+)?(?:functools)?")
 _PYTHON = re.compile(r"\s*+\[\s*+[^\s{\[\"']")
 
 
-def may_begin(text: str, offer: OfferedTools, *, is_asked: bool = False) -> StepResult:
-    """Whether a reply that begins like this may be calls and nothing else; None where more must be seen.
+def may_begin(text: str, offer: OfferedTools, *, is_asked: bool = False) -> Lookahead:
+    """Return whether a reply that begins with this text may be calls and nothing else; None where more must be seen.
 
-    What is said of a text holds for every longer one, so it does not matter in which pieces the reply comes. Where
-    calls in text were asked for, an object with a name may be one, whatever the name.
+    The answer for a text holds for every longer one, so it does not matter in which pieces the reply comes.
+
+    Args:
+        text: the beginning of the reply.
+        offer: the tools on offer.
+        is_asked: the model was asked to write calls as text: then an object with any name may be a call.
     """
     squeezed = "".join(text.split())
     if not squeezed:
         return None
     if not offer or squeezed[0] not in "{[`f":
         return False
-    before = next(one for one in _LONGEST_FIRST if squeezed.startswith(one))
-    verdict = _is_opening(squeezed[len(before) :], offer, is_asked=is_asked)
-    is_part = any(one.startswith(squeezed) for one in _BEFORES)
-    return None if verdict is False and is_part else verdict
+    before = next(prefix for prefix in _LONGEST_FIRST if squeezed.startswith(prefix))
+    answer = _is_opening(squeezed[len(before) :], offer, is_asked=is_asked)
+    is_part = any(prefix.startswith(squeezed) for prefix in _PREFIXES)
+    return None if answer is False and is_part else answer
 
 
-def _is_opening(squeezed: str, offer: OfferedTools, *, is_asked: bool) -> StepResult:
+def _is_opening(squeezed: str, offer: OfferedTools, *, is_asked: bool) -> Lookahead:
     if squeezed.startswith(_ANY_CALL) or (is_asked and squeezed.startswith(_NAMED_CALL)):
         return True
-    for beginning in _NAMED_CALL:
-        if squeezed.startswith(beginning):
-            return offer.begins_with_name(squeezed[len(beginning) :])
-    if any(one.startswith(squeezed) for one in (*_ANY_CALL, *_NAMED_CALL)):
+    for opening in _NAMED_CALL:
+        if squeezed.startswith(opening):
+            return offer.begins_with_name(squeezed[len(opening) :])
+    if any(opening.startswith(squeezed) for opening in (*_ANY_CALL, *_NAMED_CALL)):
         return None
     return offer.begins_with_name(squeezed[1:]) if squeezed[0] == "[" else False
 
 
-def read(text: str) -> Found:
-    """Read such a reply.
+def read(text: str) -> FoundCalls:
+    """Return the calls of a reply that is nothing but calls.
 
     Raises:
-        Unreadable: it is anything else.
+        Unreadable: it has anything else.
     """
     text = text.strip()
     start = _START.match(text)
     inner = text[start.end() :] if start else text
     if not _PYTHON.match(inner):
-        return whole_in_json(inner)
-    found = pythonic(inner)
+        return parse_only_json_calls(inner)
+    found = parse_python(inner)
     if found.rest.replace("```", "").strip():
         raise Unreadable("there is more than calls")
-    return Found(found.calls)
+    return FoundCalls(found.calls)

@@ -1,4 +1,4 @@
-"""Which format is spoken with one model, and the change to text where its endpoint turns out to have no tools."""
+"""The tool format in use with a model, and the fallback to text where its endpoint has no tools."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dial_client.model import ToolFormat, ToolFormatHandler
 
 
 class ActiveFormat:
-    """The format of one model; shared by all its turns, so that what was found out once is not found out again.
+    """The format in use with one model; shared by all its turns, so that a fallback happens once.
 
     Args:
         handler: the format to begin with.
-        automatic: it may be given up for text; False where the user asked for this one and no other.
+        automatic: a fallback to text is allowed; False where the user has chosen the format.
     """
 
     def __init__(self, handler: ToolFormatHandler, *, automatic: bool = False) -> None:
@@ -19,7 +19,7 @@ class ActiveFormat:
         self._automatic = automatic
 
     def fall_back(self) -> bool:
-        """Change to text, because the endpoint has no tools of its own; whether there was anything to change."""
+        """Change to text, because the endpoint has no tools of its own; return False where that is not possible."""
         if not self._automatic or self.handler.format is not ToolFormat.NATIVE:
             return False
         self.handler = ReActFormatHandler()

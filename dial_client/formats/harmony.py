@@ -1,7 +1,7 @@
-"""What stands at the beginning of a turn: who speaks; in harmony, the format of gpt-oss, on which channel, to whom.
+"""The beginning of a turn: its role; in harmony, the format of gpt-oss, also its channel and recipient.
 
-A message is ``<|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json<|message|>{…}<|call|>``; what is
-said on the channel ``analysis`` is reasoning.
+A message is ``<|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json<|message|>{…}<|call|>``; the
+channel ``analysis`` is for reasoning.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from dial_client.formats.stream_buffer import StepResult
+from dial_client.formats.stream_buffer import Lookahead
 
 _WORDS = (
     "analysis", "commentary", "final",
@@ -23,17 +23,17 @@ _RECIPIENT = re.compile(r"\bto=([\w.-]{1,128})")
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What stands before a message."""
+    """The header of a message."""
 
     channel: str
     recipient: str
-    """The tool that is called; empty where people are spoken to."""
+    """The tool that is called; empty for a message to the user."""
     is_reply: bool
-    """The model speaks for itself."""
+    """The role is the model's own."""
 
 
-def may_begin(text: str) -> StepResult:
-    """Whether a header stands here, whole; None where more of it must be seen."""
+def may_begin(text: str) -> Lookahead:
+    """Return whether the text begins with a whole header; None where more of it must be seen."""
     if not text.startswith(_WORDS):
         return None if any(word.startswith(text) for word in _WORDS) else False
     found = _FILLING.match(text)
@@ -46,8 +46,8 @@ def may_begin(text: str) -> StepResult:
 _ROLES = ("assistant", "model", "user", "system", "tool", "ipython", "developer")
 
 
-def role_may_begin(text: str) -> StepResult:
-    """Whether the name of a role stands here, with a line or a header to itself; None where more must be seen."""
+def role_may_begin(text: str) -> Lookahead:
+    """Return whether the text begins with a role and the end of its line or header; None where more must be seen."""
     for role in _ROLES:
         if role.startswith(text):
             return None
@@ -58,12 +58,12 @@ def role_may_begin(text: str) -> StepResult:
 
 
 def is_model(role: str) -> bool:
-    """Whether a role is the model's own."""
+    """Return whether a role is the model's own."""
     return role.strip() in ("assistant", "model")
 
 
-def header_of(text: str) -> Header:
-    """Read a header, without the tokens around it."""
+def parse_header(text: str) -> Header:
+    """Return a header; `text` is without the tokens around it."""
     words = re.split(r"<\|(?:channel|constrain)\|>|\s", text)
     channel = next((word for word in words if word in _WORDS[:3]), "")
     recipient = _RECIPIENT.search(text)

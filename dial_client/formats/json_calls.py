@@ -1,4 +1,4 @@
-"""Calls as JSON: what one looks like, and how it is read from the beginning of a text."""
+"""Calls in text as JSON: their forms, and how they are parsed from the beginning of a text."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dial_client.schema.json_repair import Literals, Unreadable
-from dial_client.schema.tool_arguments import MAX_LENIENT_CHARS, is_shallow, refuse
+from dial_client.schema.json_repair import LiteralParser, Unreadable
+from dial_client.schema.tool_arguments import MAX_LENIENT_CHARS, is_shallow, refuse_constant
 
 MAX_CALLS = 16
 """Calls taken from one reply."""
@@ -21,27 +21,27 @@ _WRAPPER_KEYS = frozenset({"function", "id", "call_id", "tool_call_id", "index",
 _FENCE = re.compile(r"```[\w-]{0,32}+")
 _FILLING = re.compile(r"(?:[\s;,]|```[\w-]{0,32}+|<[|\uff5c][^\s<>|\uff5c]{1,64}[|\uff5c]>|</?tool_calls?>)*+")
 _STRINGS = re.compile(r'[^"]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^"]*+)*+', re.DOTALL)
-_DECODER = json.JSONDecoder(parse_constant=refuse, strict=False)
+_DECODER = json.JSONDecoder(parse_constant=refuse_constant, strict=False)
 
 
 @dataclass(frozen=True, slots=True)
 class JsonCall:
-    """One call as it stands in the text."""
+    """One call as the text has it."""
 
     name: str
     arguments: Any
-    """An object, or the text of one; None where nothing stands there."""
+    """An object, or the text of an object; None where there are none."""
     are_texts: bool = False
-    """The dialect has no types: every value is a text."""
+    """The syntax has no types: every value is a text."""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundCalls:
     """The calls at the beginning of a text."""
 
     calls: list[JsonCall] = field(default_factory=list)
     rest: str = ""
-    """The text behind them."""
+    """The text behind the calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +51,17 @@ class Decoded:
     value: dict[str, Any] | list[Any] | None = None
     """An object or an array; None where there is neither."""
     rest: str = ""
-    """The text behind it."""
+    """The text behind the value."""
     open_string: bool = False
-    """There is no value, because the text ends inside one of its strings."""
+    """There is no value, because the text ends within a string."""
 
 
 def decode(text: str, *, lenient: bool = True) -> Decoded:
-    """Read the object or the array a text begins with; a fence before it does not matter.
+    """Return the object or the array a text begins with; a code fence before it is skipped.
 
     Args:
-        text: what is read.
-        lenient: a short text may be Python's, or JSON almost.
+        text: to parse.
+        lenient: accept Python literals and almost-JSON in short texts.
     """
     text = text.lstrip()
     if fence := _FENCE.match(text):
@@ -78,25 +78,25 @@ def decode(text: str, *, lenient: bool = True) -> Decoded:
 
 
 def _lenient(text: str) -> Decoded:
-    source = Literals(text)
+    source = LiteralParser(text)
     try:
         value = source.value()
     except (Unreadable, RecursionError, MemoryError):
         return Decoded()
-    return Decoded(value, text[source.at :].removeprefix("\n```"))
+    return Decoded(value, text[source.position :].removeprefix("\n```"))
 
 
 def ends_in_string(text: str) -> bool:
-    """Whether a text with JSON in it ends inside a string of it: then what looks like a marker is a part of that."""
+    """Return whether a text ends within a JSON string: then a marker behind it is part of the string."""
     found = _STRINGS.match(text)
     return found is None or found.end() < len(text)
 
 
-def in_json(text: str) -> Found:
-    """Read calls as JSON: objects, or arrays of them, one behind the other.
+def parse_json_calls(text: str) -> FoundCalls:
+    """Return the calls a text begins with: JSON objects, or arrays of objects, one behind the other.
 
     Raises:
-        Unreadable: one of them is none.
+        Unreadable: one of the values is no call, or there is none.
     """
     calls: list[JsonCall] = []
     rest = text
@@ -104,7 +104,7 @@ def in_json(text: str) -> Found:
         decoded = decode(rest)
         if decoded.value is None:
             break
-        calls += of_value(decoded.value)
+        calls += to_calls(decoded.value)
         rest = decoded.rest
         behind = _FILLING.match(rest)
         following = rest[behind.end() :] if behind else rest
@@ -113,37 +113,37 @@ def in_json(text: str) -> Found:
         rest = following
     if not calls:
         raise Unreadable("no call")
-    return Found(calls, rest)
+    return FoundCalls(calls, rest)
 
 
-def whole_in_json(text: str) -> Found:
-    """Read a text that is nothing but calls as JSON, fences and control tokens around them apart.
+def parse_only_json_calls(text: str) -> FoundCalls:
+    """Return the calls of a text that has nothing but calls as JSON, code fences and control tokens.
 
     Raises:
-        Unreadable: it is anything else.
+        Unreadable: it has anything else.
     """
     before = _FILLING.match(text)
-    found = in_json(text[before.end() :] if before else text)
+    found = parse_json_calls(text[before.end() :] if before else text)
     behind = _FILLING.match(found.rest)
     if behind is None or behind.end() < len(found.rest):
         raise Unreadable("there is more than calls")
-    return Found(found.calls)
+    return FoundCalls(found.calls)
 
 
-def of_value(value: Any) -> list[JsonCall]:
-    """Give the calls a JSON value stands for.
+def to_calls(value: Any) -> list[JsonCall]:
+    """Return the calls of a JSON value.
 
     Raises:
-        Unreadable: it stands for something else.
+        Unreadable: the value is something else.
     """
     if isinstance(value, list):
-        return [_call(one) for one in value[: MAX_CALLS + 1]]
+        return [_to_call(item) for item in value[: MAX_CALLS + 1]]
     if isinstance(value, Mapping) and isinstance(value.get("tool_calls"), list) and len(value) == 1:
-        return of_value(value["tool_calls"])
-    return [_call(value)]
+        return to_calls(value["tool_calls"])
+    return [_to_call(value)]
 
 
-def _call(value: Any) -> JsonCall:
+def _to_call(value: Any) -> JsonCall:
     if not isinstance(value, Mapping):
         raise Unreadable("no object")
     if isinstance(inner := value.get("function"), Mapping):

@@ -1,4 +1,4 @@
-"""The wire's own tool calls, with an eye on models that print a call as text all the same."""
+"""The tool calls of the API itself; calls that a model writes as text all the same are found too."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ from dial_client.model import ModelRequest, ReplyReader, ToolFormat
 
 
 class NativeFormatHandler:
-    """Tools and calls ride as the wire has them; a call in the text counts if it names an offered tool and fits it.
+    """Tools and calls as the API has them; a call in the text counts if it names an offered tool and satisfies it.
 
-    Its readers leave text as it is, but for reasoning, calls and a template's own tokens; code they leave alone.
+    Its readers remove reasoning, calls and a template's own tokens from the text, but not from code.
     """
 
     format = ToolFormat.NATIVE
 
     def request(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ModelRequest:
-        """Pass both on; a tuple of tools is passed on as the same object."""
+        """Return a request with messages and tools as they are; a tuple of tools stays the same object."""
         return ModelRequest(tuple(messages), tuple(tools))
 
-    def system_prompt(self, tools: Sequence[ToolSpec]) -> str:  # noqa: ARG002 - another format needs them
-        """Give nothing: the wire tells the model."""
+    def system_prompt(self, tools: Sequence[ToolSpec]) -> str:  # noqa: ARG002 - other formats need them
+        """Return nothing: the API sends the tools."""
         return ""
 
     def stop_sequences(self) -> tuple[str, ...]:
-        """Give none."""
+        """Return none."""
         return ()
 
     def parse_response(self, text: str) -> tuple[tuple[ToolCallRequest, ...], str]:
-        """Give the text for people, and no calls: without knowing what is on offer, none in the text can be trusted."""
+        """Return the text for the user, and no calls: without known tools no call in the text can be trusted."""
         return (), read_reply(ReplyParser(None, careful=True), text)[1]
 
     def format_result(self, call: ToolCallRequest, result: ToolCallResult) -> str:  # noqa: ARG002 - as above
-        """Give the text as it is: the wire keeps it apart."""
+        """Return the text as it is: the API keeps results apart."""
         return text_of(result.content)
 
     def sanitize_response(self, text: str) -> str:
-        """Give the text without printed calls and thoughts."""
+        """Return the text without calls and reasoning."""
         return self.parse_response(text)[1].strip()
 
     def reader(self, tools: Sequence[ToolSpec]) -> ReplyReader:
-        """Make a reader that rescues calls of these tools."""
+        """Return a reader that finds calls of these tools in the text."""
         return ReplyParser(tools, careful=True)

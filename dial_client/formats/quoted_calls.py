@@ -1,4 +1,4 @@
-"""Calls a model prints because it was shown them: that a page says what to call is no reason to call it."""
+"""Calls that a model only quotes: a call that stands in a result must not run when the model repeats it."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from collections.abc import Iterable, Sequence
 from dial_client.formats.stream_parser import ReplyParser, read_reply
 from dial_client.messages import Message, Role, TextPart, ToolCallRequest, ToolSpec
 
-_FENCE = "`"
+_BACKTICK = "`"
 
 
 def drop_quoted_calls(
-    found: Sequence[ToolCallRequest], messages: Sequence[Message], tools: Sequence[ToolSpec]
+    calls: Sequence[ToolCallRequest], messages: Sequence[Message], tools: Sequence[ToolSpec]
 ) -> list[ToolCallRequest]:
-    """Give the printed calls that stand, in whatever dialect, in none of the results and resources the model has read.
+    """Return the calls that are, in whatever syntax, in none of the results and resources the model has read.
 
     Args:
-        found: calls that were found in a reply's text; the wire's own are not doubted.
-        messages: what the model was asked with.
-        tools: what was on offer.
+        calls: found in the text of a reply; calls of the API itself need no such check.
+        messages: of the request.
+        tools: on offer in the request.
     """
-    if not found:
+    if not calls:
         return []
-    shown = {_key(call) for text in _foreign(messages) for call in _printed_in(text, tools)}
-    return [call for call in found if _key(call) not in shown]
+    quotable = {_key(call) for text in _foreign_texts(messages) for call in _calls_in(text, tools)}
+    return [call for call in calls if _key(call) not in quotable]
 
 
-def _foreign(messages: Sequence[Message]) -> Iterable[str]:
-    """Give the texts that servers wrote."""
+def _foreign_texts(messages: Sequence[Message]) -> Iterable[str]:
+    """Yield the texts that servers wrote."""
     for message in messages:
         if message.role is Role.TOOL:
             yield message.text
@@ -36,10 +36,10 @@ def _foreign(messages: Sequence[Message]) -> Iterable[str]:
             yield from (part.text for part in message.content if isinstance(part, TextPart) and part.foreign)
 
 
-def _printed_in(text: str, tools: Sequence[ToolSpec]) -> Iterable[ToolCallRequest]:
-    """Read a text as if the model had said it: as it stands, and without the marks that make code of it."""
-    for said in dict.fromkeys((text, text.replace(_FENCE, ""))):
-        yield from read_reply(ReplyParser(tools, careful=True), said)[0]
+def _calls_in(text: str, tools: Sequence[ToolSpec]) -> Iterable[ToolCallRequest]:
+    """Yield the calls of a text as if the model had written it: as it is, and without the marks of code."""
+    for reply in dict.fromkeys((text, text.replace(_BACKTICK, ""))):
+        yield from read_reply(ReplyParser(tools, careful=True), reply)[0]
 
 
 def _key(call: ToolCallRequest) -> tuple[str, str]:

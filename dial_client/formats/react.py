@@ -1,7 +1,7 @@
 """Thought, Action, Action Input, Observation, Final Answer: for models without tool calls of their own.
 
-What people see is the text of the final answer, and a reply without any of these labels as it is. Thoughts are
-reasoning. The first action ends the reply: what a model writes behind it is an observation of its own invention.
+The user sees the final answer, or the whole of a reply without labels. Thoughts are reasoning. The first action ends
+the reply: text behind it is an observation the model makes up.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Any
 
 from dial_client.formats.call_syntaxes import TAGS
 from dial_client.formats.special_tokens import Markers
-from dial_client.formats.stream_buffer import Pieces, StepResult, Steps
+from dial_client.formats.stream_buffer import BoundedText, Lookahead, MarkerSearch, Parsing
 from dial_client.formats.stream_parser import ReplyParser, read_reply
 from dial_client.formats.text_history import (
-    Instructions,
+    ToolText,
     arguments_text,
     as_text,
-    compact,
-    definition,
-    request_in_text,
+    build_text_request,
     result_text,
+    to_definition,
+    to_json_line,
     tool_lines,
 )
 from dial_client.messages import Message, ToolCallRequest, ToolCallResult, ToolSpec
@@ -83,52 +83,53 @@ class ReActFormatHandler:
     format = ToolFormat.REACT
 
     def __init__(self) -> None:
-        self._instructions = Instructions(self.system_prompt)
-        self._grammar = Instructions(_grammar)
+        self._prompt = ToolText(self.system_prompt)
+        self._grammar = ToolText(_grammar)
         self._schema: tuple[Sequence[ToolSpec], dict[str, Any]] = ((), {})
 
     def request(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ModelRequest:
-        """Make everything text; where nothing is on offer there are no instructions, and nothing stops the reply."""
-        told = as_text(messages, _said if tools else _said_plainly, self.format_result)
-        request = request_in_text(told, self._instructions.on(tools), self.stop_sequences())
+        """Return a request in which all is text; without tools it has no instructions and no stop sequences."""
+        format_reply = _format_labelled_reply if tools else _format_reply
+        conversation = as_text(messages, format_reply, self.format_result)
+        request = build_text_request(conversation, self._prompt.for_tools(tools), self.stop_sequences())
         if not tools:
             return request
         if tools is not self._schema[0]:
             self._schema = (tools, _schema(tools))
-        return replace(request, grammar=self._grammar.on(tools), schema=self._schema[1])
+        return replace(request, grammar=self._grammar.for_tools(tools), schema=self._schema[1])
 
     def system_prompt(self, tools: Sequence[ToolSpec]) -> str:
-        """Give the instructions: the tools, the form, the rules, an example; empty without tools."""
+        """Return the instructions: the tools, the form, the rules, an example; empty without tools."""
         names = ", ".join(tool.name for tool in tools)
-        return _PROMPT.format(tools=tool_lines(tools, definition), names=names) if tools else ""
+        return _PROMPT.format(tools=tool_lines(tools, to_definition), names=names) if tools else ""
 
     def stop_sequences(self) -> tuple[str, ...]:
-        """Give what keeps the model from making up its own observation."""
+        """Return the label that begins an observation, which the model would make up."""
         return STOP
 
     def parse_response(self, text: str) -> tuple[tuple[ToolCallRequest, ...], str]:
-        """Find the call in a whole reply, and the text for people: the final answer, or a reply without labels."""
-        return read_reply(_ReActReading(None, one_call=True), text)
+        """Return the call of a whole reply, and the text for the user: the final answer, or a reply without labels."""
+        return read_reply(_ReActParser(None, one_call=True), text)
 
     def format_result(self, call: ToolCallRequest, result: ToolCallResult) -> str:  # noqa: ARG002 - one at a time
-        """Give the result as an observation, with nothing in it that could pass for another turn."""
+        """Return the result as an observation; nothing in it can pass for another turn."""
         return f"Observation: {result_text(result)}"
 
     def sanitize_response(self, text: str) -> str:
-        """Give the text for people, without thoughts, actions and labels."""
+        """Return the text for the user, without thoughts, actions and labels."""
         return self.parse_response(text)[1].strip()
 
     def reader(self, tools: Sequence[ToolSpec]) -> ReplyReader:
-        """Make a reader for the next reply, which may call one of these tools."""
-        return _ReActReading(tools, one_call=True)
+        """Return a reader for the next reply, which may call one of these tools."""
+        return _ReActParser(tools, one_call=True)
 
 
 def _grammar(tools: Sequence[ToolSpec]) -> str:
-    """Give what a reply may be where it can be held to that: a thought, then a call that fits or an answer."""
+    """Return the grammar of a reply: a thought, then a valid call or an answer."""
     rules = Grammar()
     calls = [
-        f"{literal(f'{tool.name}{_TO_INPUT}')} {rules.object(tool.input_schema, f't{at}')}"
-        for at, tool in enumerate(tools)
+        f"{literal(f'{tool.name}{_TO_INPUT}')} {rules.object(tool.input_schema, f't{index}')}"
+        for index, tool in enumerate(tools)
     ]
     line = r"[^\n] [^\n]*"
     call = f'"Action: " ( {" | ".join(calls)} )'
@@ -140,32 +141,32 @@ _TO_INPUT = "\nAction Input: "
 
 
 def _schema(tools: Sequence[ToolSpec]) -> dict[str, Any]:
-    """Give the same as a JSON Schema, whose objects have the labels as keys."""
+    """Return a JSON Schema for the same replies, with the labels as keys."""
     text = {"type": "string"}
-    calls = [{"Thought": text, "Action": {"enum": [tool.name]}, "Action Input": _input(tool)} for tool in tools]
-    return {"anyOf": [_object(**one) for one in (*calls, {"Thought": text, "Final Answer": text})]}
+    calls = [{"Thought": text, "Action": {"enum": [tool.name]}, "Action Input": _input_schema(tool)} for tool in tools]
+    return {"anyOf": [_object(**properties) for properties in (*calls, {"Thought": text, "Final Answer": text})]}
 
 
 def _object(**properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
-def _input(tool: ToolSpec) -> Any:
-    """Give a tool's schema, unless it refers to places in itself: inside another one those lie elsewhere."""
-    return {"type": "object"} if '"$ref"' in compact(dict(tool.input_schema)) else tool.input_schema
+def _input_schema(tool: ToolSpec) -> Any:
+    """Return a tool's schema; any object where it has references, which do not resolve within another schema."""
+    return {"type": "object"} if '"$ref"' in to_json_line(dict(tool.input_schema)) else tool.input_schema
 
 
-def _said(message: Message) -> str:
+def _format_labelled_reply(message: Message) -> str:
     if message.tool_calls or not message.text.strip():
-        return _said_plainly(message)
+        return _format_reply(message)
     return f"Final Answer: {message.text}"
 
 
-def _said_plainly(message: Message) -> str:
-    return "\n".join(filter(None, (message.text, *map(_call, message.tool_calls))))
+def _format_reply(message: Message) -> str:
+    return "\n".join(filter(None, (message.text, *map(_format_call, message.tool_calls))))
 
 
-def _call(call: ToolCallRequest) -> str:
+def _format_call(call: ToolCallRequest) -> str:
     return f"Action: {' '.join(call.name.split())}\nAction Input: {arguments_text(call)}"
 
 
@@ -185,8 +186,8 @@ class _Labels:
         self._begun = rf"{decoration}(?:{_ANY_PART}|(?:{_ANY_NAME})[ \t*]{{0,4}})?\Z"
 
     @cached_property
-    def first(self) -> Callable[[str], object]:
-        """Say whether a text has any character with which a marker could begin."""
+    def has_lead(self) -> Callable[[str], object]:
+        """A function that returns None for a text without any character that could begin a marker."""
         return re.compile(f"[\n{re.escape(self._markers.leads if self._markers else '')}]").search
 
     @cached_property
@@ -206,18 +207,18 @@ class _Labels:
     def _first_part(self) -> Callable[[str, int], re.Match[str] | None]:
         return re.compile(self._begun, re.IGNORECASE).match
 
-    def search(self, text: str, at: int, *, fresh: bool) -> re.Match[str] | None:
-        """Find the first whole marker from `at` on."""
-        return (self._match(text, at) if fresh else None) or self._search(text, at)
+    def search(self, text: str, start: int, *, at_line_start: bool) -> re.Match[str] | None:
+        """Return the first whole marker from `start` on."""
+        return (self._match(text, start) if at_line_start else None) or self._search(text, start)
 
-    def held(self, text: str, at: int, *, fresh: bool) -> int:
-        """Give how many characters at the end of the text, from `at` on, may be the beginning of a marker."""
+    def count_partial(self, text: str, start: int, *, at_line_start: bool) -> int:
+        """Return how many characters at the end of the text, from `start` on, may be the beginning of a marker."""
         size = len(text)
-        if fresh and size - at <= _LONGEST and self._first_part(text, at):
-            return size - at
-        line = text.rfind("\n", max(at, size - _LONGEST))
-        held = size - line if line >= 0 and self._part(text, line) else 0
-        return max(held, self._markers.held(text, at)) if self._markers else held
+        if at_line_start and size - start <= _LONGEST and self._first_part(text, start):
+            return size - start
+        line = text.rfind("\n", max(start, size - _LONGEST))
+        partial = size - line if line >= 0 and self._part(text, line) else 0
+        return max(partial, self._markers.count_partial(text, start)) if self._markers else partial
 
 
 _BEFORE_LABELS = _Labels(Markers(*TAGS, "Action:", tokens=True))
@@ -228,95 +229,95 @@ _BEHIND_INPUT = _Labels(None)
 
 
 _SENTENCE_END = re.compile(r"(?:\A|\n)[^>\n][^\n]{0,70}[.!?:][ \t]{1,4}\Z")
-"""A short line of the model's own, not one it quotes: there a neutralize label may stand."""
+"""A short line that is no quotation: in quotations a neutralized label may stand."""
 
 _NO_TOOL = frozenset({"", "none", "n/a", "null"})
 
 
-class _ReActReading(ReplyParser):
-    """Goes from label to label, up to the first action or to the end of the answer."""
+class _ReActParser(ReplyParser):
+    """Parses label by label, up to the first action or to the end of the answer."""
 
-    def _reply(self) -> Steps:
-        self._marked = True
-        yield from self._whole()
-        marker = yield from self._words()
-        thought = Pieces()
+    def _parse(self) -> Parsing:
+        self._output.note_marker()
+        yield from self._parse_bare_calls()
+        marker = yield from self._parse_before_labels()
+        thought = BoundedText()
         while marker:
-            match _label(marker):
+            match _label_of(marker):
                 case "observation":
-                    return ""
+                    return
                 case "action":
-                    marker = yield from self._action()
+                    marker = yield from self._parse_action()
                     if not marker:
-                        return ""
+                        return
                 case "final answer":
-                    return (yield from self._answer(is_bold="*" in marker))
+                    yield from self._parse_answer(is_bold="*" in marker)
+                    return
                 case _:
-                    thought = Pieces()
-                    marker = yield from self._thought(thought)
-        if not (self._begun or self._calls or thought.is_too_long):
-            self._show(thought.text.strip(" \t\r\n*"))  # an answer that its label was forgotten of
-        return ""
+                    thought = BoundedText()
+                    marker = yield from self._parse_thought(thought)
+        if not (self._output.has_begun or self._calls.calls or thought.is_too_long):
+            self._output.add_text(thought.text.strip(" \t\r\n*"))  # an answer without its label
 
-    def _words(self) -> Steps:
-        """Show what stands before the first label; an action within a line is one if it names an offered tool."""
-        marker = yield from self._through_tags(_BEFORE_LABELS, self._show)
-        while marker == "Action:" and self._tail and not self._tail.endswith("\n"):
-            if _SENTENCE_END.search(self._tail) and (yield from self._incoming.look(self._may_name_tool)):
+    def _parse_before_labels(self) -> MarkerSearch:
+        """Show the text before the first label; an action within a line counts if it names an offered tool."""
+        marker = yield from self._parse_text(_BEFORE_LABELS, self._output.add_text)
+        while marker == "Action:" and self._output.tail and not self._output.tail.endswith("\n"):
+            is_at_sentence_end = _SENTENCE_END.search(self._output.tail)
+            if is_at_sentence_end and (yield from self._buffer.look_ahead(self._begins_with_tool)):
                 break
-            self._show(marker)
-            marker = yield from self._through_tags(_BEFORE_LABELS, self._show)
+            self._output.add_text(marker)
+            marker = yield from self._parse_text(_BEFORE_LABELS, self._output.add_text)
         return marker
 
-    def _may_name_tool(self, text: str) -> StepResult:
+    def _begins_with_tool(self, text: str) -> Lookahead:
         name = text.lstrip(" \t*`'\"")
         return self._offer.begins_with_name(name) if name else None
 
-    def _thought(self, kept: Pieces) -> Steps:
-        def take(text: str) -> None:
-            self._think(text)
-            kept.add(text)
+    def _parse_thought(self, thought: BoundedText) -> MarkerSearch:
+        def add(text: str) -> None:
+            self._output.add_reasoning(text)
+            thought.add(text)
 
-        return (yield from self._through_tags(_IN_THOUGHT, take))
+        return (yield from self._parse_text(_IN_THOUGHT, add))
 
-    def _answer(self, *, is_bold: bool) -> Steps:
-        """Show the answer; another label behind it ends it, for then the model goes on talking to itself."""
-        if self._begun:
-            self._visible.append("\n")
-        self._begun = False
-        self._unshown = " \t\r\n*" if is_bold else None
-        yield from self._through_tags(_IN_ANSWER, self._show)
-        return ""
+    def _parse_answer(self, *, is_bold: bool) -> Parsing:
+        """Show the answer; another label behind it ends it, because there the model talks to itself."""
+        self._output.begin_answer(" \t\r\n*" if is_bold else None)
+        yield from self._parse_text(_IN_ANSWER, self._output.add_text)
 
-    def _action(self) -> Steps:
-        """Read a call; without an input it is one only if it names an offered tool, else it is a thought."""
-        said, given = Pieces(), Pieces()
-        marker = label = yield from self._incoming.until(_BEHIND_ACTION, said.add)
-        has_input = _label(label) == "action input"
+    def _parse_action(self) -> MarkerSearch:
+        """Parse a call, and return an empty marker; where it is none, return the next label.
+
+        Without an input it is a call only if it names an offered tool, else it is a thought.
+        """
+        action, arguments = BoundedText(), BoundedText()
+        marker = label = yield from self._buffer.read_until(_BEHIND_ACTION, action.add)
+        has_input = _label_of(label) == "action input"
         if has_input:
-            marker = yield from self._incoming.until(_BEHIND_INPUT, given.add)
-        if given.is_too_long or said.is_too_long:
+            marker = yield from self._buffer.read_until(_BEHIND_INPUT, arguments.add)
+        if arguments.is_too_long or action.is_too_long:
             return marker
-        name, text = _tool_name(said.text), given.text
-        if not has_input and self._offer.offered((apart := _tool_and_input(said.text))[0]):
-            name, text = apart
-        if name.casefold() in _NO_TOOL or not (has_input or self._offer.offered(name)):
+        name, text = _first_line(action.text), arguments.text
+        if not has_input and self._offer.find_name((split := _split_action(action.text))[0]):
+            name, text = split
+        if name.casefold() in _NO_TOOL or not (has_input or self._offer.find_name(name)):
             return marker
-        self._found([self._offer.request(name, text.lstrip(" \t\r\n*") if "*" in label else text)])
+        self._calls.add([self._offer.to_request(name, text.lstrip(" \t\r\n*") if "*" in label else text)])
         return ""
 
 
-def _label(marker: str) -> str:
+def _label_of(marker: str) -> str:
     name = marker.strip("\n\t *#:").replace("_", " ").casefold()
     return "action input" if name == "actioninput" else name
 
 
-def _tool_name(said: str) -> str:
-    lines = said.strip().splitlines()
+def _first_line(action: str) -> str:
+    lines = action.strip().splitlines()
     return lines[0].strip(" \t`'\"*[]()") if lines else ""
 
 
-def _tool_and_input(said: str) -> tuple[str, str]:
-    """Part a tool from an input without a label of its own: ``f {…}``, ``f({…})``, or the input in the next line."""
-    name, opening, rest = said.partition("{")
+def _split_action(action: str) -> tuple[str, str]:
+    """Return tool and input of an action without a label between: ``f {…}``, ``f({…})``, or the input on a new line."""
+    name, opening, rest = action.partition("{")
     return name.strip(" \t\r\n`'\"*[(:"), opening + rest.rstrip(" \t\r\n`*)")

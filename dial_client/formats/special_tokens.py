@@ -1,4 +1,4 @@
-"""Strings that mean something to a model's template, and where the next of them is."""
+"""Markers: strings with a meaning in a model's chat template, and where the next of them is in a text."""
 
 from __future__ import annotations
 
@@ -8,36 +8,42 @@ from functools import cached_property
 from typing import Protocol
 
 CONTROL = r"<[|\uff5c][^\s<>|\uff5c]{1,64}[|\uff5c]>"
-"""A template's own token, such as ``<|im_end|>``: never a part of what people read."""
+"""A template's own token, such as ``<|im_end|>``; never shown to the user."""
 
 _TOKEN_PART = re.compile(r"`?(?:<(?:[|\uff5c][^\s<>|\uff5c]{0,64}+[|\uff5c]?)?)?\Z")
 _LONGEST_TOKEN = 69
 
 
-class Marked(Protocol):
-    """Says where in a text the next marker is."""
+class MarkerMatcher(Protocol):
+    """Finds the next marker in a text."""
 
     @property
-    def first(self) -> Callable[[str], object]:
-        """Say whether a text has any character with which a marker could begin."""
+    def has_lead(self) -> Callable[[str], object]:
+        """A function that returns None for a text without any character that could begin a marker."""
         ...
 
-    def search(self, text: str, at: int, *, fresh: bool) -> re.Match[str] | None:
-        """Find the first whole marker from `at` on; `fresh`: there a line begins, whatever stands before it."""
+    def search(self, text: str, start: int, *, at_line_start: bool) -> re.Match[str] | None:
+        """Return the first whole marker from `start` on.
+
+        Args:
+            text: to search in.
+            start: the index to search from.
+            at_line_start: a line begins there, whatever stands before it.
+        """
         ...
 
-    def held(self, text: str, at: int, *, fresh: bool) -> int:
-        """Give how many characters at the end of the text, from `at` on, may be the beginning of a marker."""
+    def count_partial(self, text: str, start: int, *, at_line_start: bool) -> int:
+        """Return how many characters at the end of the text, from `start` on, may be the beginning of a marker."""
         ...
 
 
 class Markers:
-    """Markers that are plain strings, none of them the beginning of another; what finds them is made when it is needed.
+    """Markers that are plain strings, none of them the beginning of another; patterns are compiled on first use.
 
     Args:
-        markers: the strings; the first character of one stands only at the beginning of it, perhaps several times.
+        markers: the strings; the first character of a marker occurs only at its beginning, perhaps several times.
         tokens: a template's own tokens are markers too, known or not.
-        in_code: each marker is another one with a backtick before it.
+        in_code: each marker with a backtick before it is another marker.
     """
 
     def __init__(self, *markers: str, tokens: bool = False, in_code: bool = False) -> None:
@@ -52,7 +58,7 @@ class Markers:
 
     @cached_property
     def pattern(self) -> str:
-        """All of them, as a regular expression."""
+        """A regular expression for all markers."""
         parts = [_alternatives(self._known)]
         if self._tokens:
             parts.append(f"`?{CONTROL}" if self._in_code else CONTROL)
@@ -60,13 +66,13 @@ class Markers:
 
     @cached_property
     def leads(self) -> str:
-        """The characters with which they begin."""
+        """The characters with which markers begin."""
         more = ("<" if self._tokens else "") + ("`" if self._in_code else "")
         return "".join(sorted({marker[0] for marker in self._known} | set(more)))
 
     @cached_property
-    def first(self) -> Callable[[str], object]:
-        """Say whether a text has any character with which a marker could begin."""
+    def has_lead(self) -> Callable[[str], object]:
+        """A function that returns None for a text without any character that could begin a marker."""
         return re.compile(f"[{re.escape(self.leads)}]").search
 
     @cached_property
@@ -81,28 +87,34 @@ class Markers:
     def _longest(self) -> int:
         return max([_LONGEST_TOKEN if self._tokens else 0, *map(len, self._known)])
 
-    def search(self, text: str, at: int, *, fresh: bool = False) -> re.Match[str] | None:  # noqa: ARG002 - see `Marked`
-        """Find the first whole marker from `at` on."""
-        return self._search(text, at)
+    def search(
+        self,
+        text: str,
+        start: int,
+        *,
+        at_line_start: bool = False,  # noqa: ARG002 - of `MarkerMatcher`
+    ) -> re.Match[str] | None:
+        """Return the first whole marker from `start` on."""
+        return self._search(text, start)
 
-    def held(self, text: str, at: int, *, fresh: bool = False) -> int:  # noqa: ARG002 - see `Marked`
-        """Give how many characters at the end of the text, from `at` on, may be the beginning of a marker."""
+    def count_partial(self, text: str, start: int, *, at_line_start: bool = False) -> int:  # noqa: ARG002 - as above
+        """Return how many characters at the end of the text, from `start` on, may be the beginning of a marker."""
         size = len(text)
-        begin = max(at, size - self._longest)
-        held = 0
+        begin = max(start, size - self._longest)
+        partial = 0
         for lead in self.leads:
-            place = text.rfind(lead, begin)
-            while place >= begin and self._may_begin(text, place):
-                held = max(held, size - place)
-                place = place - 1 if text[place - 1 : place] == lead else -1
-        return held
+            index = text.rfind(lead, begin)
+            while index >= begin and self._may_begin(text, index):
+                partial = max(partial, size - index)
+                index = index - 1 if text[index - 1 : index] == lead else -1
+        return partial
 
-    def _may_begin(self, text: str, place: int) -> bool:
-        return text[place:] in self._beginnings or (self._tokens and _TOKEN_PART.match(text, place) is not None)
+    def _may_begin(self, text: str, index: int) -> bool:
+        return text[index:] in self._beginnings or (self._tokens and _TOKEN_PART.match(text, index) is not None)
 
 
 def _alternatives(strings: Iterable[str]) -> str:
-    """Write a pattern for any of the strings that looks at no character twice."""
+    """Return a pattern for any of the strings that reads no character twice."""
     tails: dict[str, set[str]] = {}
     for string in strings:
         tails.setdefault(string[:1], set()).add(string[1:])

@@ -1,4 +1,4 @@
-"""A conversation as a model reads it that has no tool calls of its own: everything is text."""
+"""A conversation as plain text, for models without tool calls of their own."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ _TAG = (
     rf"|<(?=\s{{0,4}}/?\s{{0,4}}(?:{_NAMES})\b|<SYS>>|</SYS>>)"
     r"|\[(?=/?(?:INST|TOOL_CALLS|TOOL_RESULTS|AVAILABLE_TOOLS|THINK)\])"
 )
-_WRITTEN = {"<": "&lt;", "[": "&#91;", "\u25c1": "&#9665;"}
+_ENTITIES = {"<": "&lt;", "[": "&#91;", "\u25c1": "&#9665;"}
 
 
 def neutralize(text: str) -> str:
-    """Make what a server wrote harmless in a conversation that is text: it can neither end its turn nor begin another.
+    """Return a server's text with its labels and tags escaped: it can neither end its turn nor begin another.
 
-    Labels at the beginning of a line are quoted (``> Observation:``), and of tags and a template's own tokens the
-    bracket is written as an entity (``&lt;tool_call>``), so what was there can still be read.
+    Labels at the beginning of a line are quoted (``> Observation:``). The bracket of a tag and of a template's own
+    token becomes an entity (``&lt;tool_call>``), so the text stays readable.
     """
-    return _tags().sub(lambda found: _WRITTEN[found.group()], _LABEL.sub("> ", text))
+    return _tags().sub(lambda found: _ENTITIES[found.group()], _LABEL.sub("> ", text))
 
 
 @cache
@@ -52,29 +52,28 @@ def _tags() -> re.Pattern[str]:
 
 def as_text(
     messages: Sequence[Message],
-    said: Callable[[Message], str],
+    format_reply: Callable[[Message], str],
     format_result: Callable[[ToolCallRequest, ToolCallResult], str],
 ) -> Iterator[Message]:
-    """Give the messages without tool calls and results: the results of a round are one message of the user's.
+    """Yield the messages with calls and results as text; the results of a round are one user message.
 
     Args:
-        messages: the conversation; a result without a call is left out, a call without a result is said to have none.
-        said: gives what the model said in a message of its own, calls included.
-        format_result: gives a result as the model reads it.
+        messages: the conversation; a result without a call is left out, a call without a result gets a line.
+        format_reply: returns an assistant's message as text, with its calls.
+        format_result: returns a result as text.
     """
-    for at, message in enumerate(messages, 1):
+    for index, message in enumerate(messages, 1):
         if message.role is Role.ASSISTANT:
-            yield Message.assistant(said(message))
+            yield Message.assistant(format_reply(message))
             if message.tool_calls:
-                answers = takewhile(lambda later: later.role is Role.TOOL, islice(messages, at, None))
-                results = _results(message.tool_calls, answers)
+                following = takewhile(lambda later: later.role is Role.TOOL, islice(messages, index, None))
+                results = _match_results(message.tool_calls, following)
                 yield Message.user("\n".join(format_result(*pair) for pair in results))
         elif message.role is not Role.TOOL:
-            yield _harmless(message)
+            yield _neutralize_foreign_parts(message)
 
 
-def _harmless(message: Message) -> Message:
-    """Make harmless what servers wrote of a message."""
+def _neutralize_foreign_parts(message: Message) -> Message:
     if isinstance(message.content, str):
         return message
     parts = (
@@ -84,22 +83,23 @@ def _harmless(message: Message) -> Message:
     return replace(message, content=tuple(parts))
 
 
-def _results(
-    calls: Sequence[ToolCallRequest], answers: Iterator[Message]
+def _match_results(
+    calls: Sequence[ToolCallRequest], messages: Iterator[Message]
 ) -> Iterator[tuple[ToolCallRequest, ToolCallResult]]:
-    waiting: defaultdict[str | None, list[Message]] = defaultdict(list)
-    for answer in answers:
-        waiting[answer.tool_call_id].append(answer)
+    """Yield each call with its result from the messages behind it."""
+    by_call: defaultdict[str | None, list[Message]] = defaultdict(list)
+    for message in messages:
+        by_call[message.tool_call_id].append(message)
     for call in calls:
-        if waiting[call.id]:
-            answer = waiting[call.id].pop(0)
-            yield call, ToolCallResult(call.id, success=not answer.is_error, content=answer.content)
+        if by_call[call.id]:
+            message = by_call[call.id].pop(0)
+            yield call, ToolCallResult(call.id, success=not message.is_error, content=message.content)
         else:
             yield call, ToolCallResult(call.id, success=False, content=NO_RESULT)
 
 
 def result_text(result: ToolCallResult) -> str:
-    """Give a result in harmless words, marked where it is an error; a line stands for each image and document."""
+    """Return a result as escaped text, marked where it is an error; a line stands for each image and document."""
     if isinstance(result.content, str):
         text = result.content
     else:
@@ -111,45 +111,49 @@ def result_text(result: ToolCallResult) -> str:
     return text if result.success or text.lower().startswith("error") else f"ERROR: {text}"
 
 
-def request_in_text(messages: Iterable[Message], instructions: str, stop: tuple[str, ...]) -> ModelRequest:
-    """Ask with messages that are text; without instructions nothing is on offer, and nothing stops the reply."""
+def build_text_request(messages: Iterable[Message], instructions: str, stop: tuple[str, ...]) -> ModelRequest:
+    """Return a request whose messages are text; without instructions there are no tools, and no stop sequences."""
     if not instructions:
         return ModelRequest(tuple(messages))
     instruction = Instruction(InstructionSource.TOOL_FORMAT, instructions)
     return ModelRequest(tuple(messages), instructions=(instruction,), stop=stop)
 
 
-class Instructions:
-    """What `write` tells about the tools on offer, written once for each tuple of them."""
+class ToolText:
+    """A text about the tools on offer, written once for each tuple of tools.
+
+    Args:
+        write: returns the text for some tools.
+    """
 
     def __init__(self, write: Callable[[Sequence[ToolSpec]], str]) -> None:
         self._write = write
-        self._last: tuple[Sequence[ToolSpec], str] = ((), "")
+        self._latest: tuple[Sequence[ToolSpec], str] = ((), "")
 
-    def on(self, tools: Sequence[ToolSpec]) -> str:
-        """Give the instructions on these tools; empty for none."""
+    def for_tools(self, tools: Sequence[ToolSpec]) -> str:
+        """Return the text for these tools; empty for no tools."""
         if not tools:
             return ""
-        if tools is not self._last[0] or not isinstance(tools, tuple):
-            self._last = (tools, self._write(tools))
-        return self._last[1]
+        if tools is not self._latest[0] or not isinstance(tools, tuple):
+            self._latest = (tools, self._write(tools))
+        return self._latest[1]
 
 
 def tool_lines(tools: Iterable[ToolSpec], as_json: Callable[[ToolSpec], dict[str, Any]]) -> str:
-    """Give each tool as a line of JSON; what servers wrote in it is harmless."""
-    return "\n".join(neutralize(compact(as_json(tool))) for tool in tools)
+    """Return a line of JSON for each tool; the servers' texts in it are escaped."""
+    return "\n".join(neutralize(to_json_line(as_json(tool))) for tool in tools)
 
 
-def definition(tool: ToolSpec) -> dict[str, Any]:
-    """Give ``{"name", "description", "parameters"}``."""
+def to_definition(tool: ToolSpec) -> dict[str, Any]:
+    """Return ``{"name", "description", "parameters"}``."""
     return {"name": tool.name, "description": tool.description, "parameters": tool.input_schema}
 
 
-def compact(value: Any) -> str:
-    """Write JSON in one line, as a model reads it best: other languages' letters are not escaped."""
+def to_json_line(value: Any) -> str:
+    """Return JSON on one line; letters of other languages are not escaped, as models read them better."""
     return json.dumps(value, ensure_ascii=False)
 
 
 def arguments_text(call: ToolCallRequest) -> str:
-    """Give the arguments as the model wrote them, or would have."""
-    return compact(dict(call.arguments)) if call.unreadable is None else call.unreadable
+    """Return the arguments of a call as JSON, or as the model wrote them where they are unreadable."""
+    return to_json_line(dict(call.arguments)) if call.unreadable is None else call.unreadable

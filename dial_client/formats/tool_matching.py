@@ -1,4 +1,4 @@
-"""What is on offer for one reply, and whether what a model wrote as text may be taken for a call of it."""
+"""Matches calls in text with the tools on offer: what the model wrote becomes a request, or stays text."""
 
 from __future__ import annotations
 
@@ -10,21 +10,20 @@ from typing import Any
 
 from dial_client.formats.json_calls import MAX_CALLS, JsonCall, decode
 from dial_client.messages import ToolCallRequest, ToolSpec
-from dial_client.schema import tool_arguments as said_arguments
+from dial_client.schema import tool_arguments
 from dial_client.schema.argument_check import ArgumentCheck
-from dial_client.schema.tool_arguments import coerced
 
 MAX_NAME_CHARS = 128
-"""Characters of a name that nobody offers; those on offer have 64 at most."""
+"""Characters of a name that no tool has; names of tools on offer have 64 at most."""
 
-_NAMED = re.compile(r"[\w.-]*+")
+_NAME = re.compile(r"[\w.-]*+")
 
 
 class OfferedTools:
-    """The tools on offer for one reply, and how what the model wrote becomes a call of one of them.
+    """The tools on offer for one reply.
 
     Args:
-        tools: None where it is not known what is on offer: then every name will do.
+        tools: None where they are not known: then every name is accepted.
     """
 
     def __init__(self, tools: Sequence[ToolSpec] | None) -> None:
@@ -35,100 +34,106 @@ class OfferedTools:
     def __bool__(self) -> bool:
         return bool(self._tools) or not self._is_known
 
-    def offered(self, said: str) -> str | None:
-        """Give the offered name the model means; None where no such tool is on offer."""
-        said = said.strip()
-        plain = said if said in self._tools else said.removeprefix("functions.")
-        return plain if plain in self._tools or (plain and not self._is_known) else None
+    def find_name(self, written: str) -> str | None:
+        """Return the name of the tool that the model has written; None where no such tool is on offer."""
+        written = written.strip()
+        name = written if written in self._tools else written.removeprefix("functions.")
+        return name if name in self._tools or (name and not self._is_known) else None
 
     def begins_with_name(self, text: str) -> bool | None:
-        """Whether a text begins with an offered name; None where more of it must be seen."""
+        """Return whether a text begins with the name of a tool; None where more of it must be seen."""
         if not self:
             return False
-        found = _NAMED.match(text)
+        found = _NAME.match(text)
         name = found.group() if found else ""
         if len(name) < len(text):
-            return self.offered(name) is not None
+            return self.find_name(name) is not None
         return None if len(name) <= MAX_NAME_CHARS else False
 
-    def request(self, name: str, arguments: Any) -> ToolCallRequest:
-        """Make a call; arguments that are no object are kept as `unreadable`, a name nobody offers as it is."""
-        value = _object(arguments)
+    def to_request(self, name: str, arguments: Any) -> ToolCallRequest:
+        """Return a call; arguments that are no object go into `unreadable`, and an unknown name stays as it is."""
+        value = _to_object(arguments)
         if value is not None:
-            return ToolCallRequest(_new_id(), self._said(name), value)
-        return self._unreadable(
-            name, arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-        )
+            return ToolCallRequest(_new_id(), self._known_name(name), value)
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+        return self._to_unreadable(name, text)
 
-    def _unreadable(self, name: str, text: str) -> ToolCallRequest:
-        return ToolCallRequest(_new_id(), self._said(name), {}, unreadable=text.strip())
+    def to_requests(self, value: dict[str, Any] | list[Any]) -> list[ToolCallRequest]:
+        """Return the calls of a JSON value the model was asked for, whatever is wrong with them.
 
-    def _said(self, name: str) -> str:
-        return self.offered(name) or name.strip()[:MAX_NAME_CHARS]
+        The executor tells the model what is wrong.
+        """
+        items = value[:MAX_CALLS] if isinstance(value, list) else [value]
+        return [self._item_to_request(item) for item in items]
 
-    def take(self, value: dict[str, Any] | list[Any]) -> list[ToolCallRequest]:
-        """Read calls where the model was asked for them: whatever is wrong with one, the executor tells the model."""
-        return [self._take(one) for one in (value[:MAX_CALLS] if isinstance(value, list) else [value])]
-
-    def _take(self, value: Any) -> ToolCallRequest:
-        if not isinstance(value, Mapping):
-            return self.request("", value)
-        name = value.get("name")
-        arguments = next((value[key] for key in ("arguments", "parameters") if key in value), None)
-        return self.request(name if isinstance(name, str) else "", arguments)
-
-    def take_broken(self, text: str) -> ToolCallRequest:
-        """Read what can be read of a call whose JSON is broken: its name, and its arguments as they stand there."""
-        name = _behind(text, "name") or ""
+    def to_broken_request(self, text: str) -> ToolCallRequest:
+        """Return the call of a broken JSON text: its name, and its arguments as they are written."""
+        name = _text_behind_key(text, "name") or ""
         name = name[1:].partition('"')[0] if name.startswith('"') else _first_word(text)
-        arguments = _behind(text, "arguments") or _behind(text, "parameters")
+        arguments = _text_behind_key(text, "arguments") or _text_behind_key(text, "parameters")
         if arguments is None:
-            return self._unreadable(name, text)
+            return self._to_unreadable(name, text)
         decoded = decode(arguments)
         if isinstance(decoded.value, dict) and not decoded.rest.strip("} \t\r\n"):
-            return self.request(name, decoded.value)
+            return self.to_request(name, decoded.value)
         if arguments.endswith("}") and arguments.count("}") > arguments.count("{"):
             arguments = arguments[:-1]
-        return self.request(name, arguments)
+        return self.to_request(name, arguments)
 
-    def rescue(self, printed: Sequence[JsonCall]) -> list[ToolCallRequest]:
-        """Read calls where none were asked for: all of them must name an offered tool and fit it, or there are none."""
-        calls = []
-        for one in printed[:MAX_CALLS]:
-            call = self._rescued(one)
-            if call is None:
-                return []
-            calls.append(call)
-        return calls
+    def match_calls(self, calls: Sequence[JsonCall]) -> list[ToolCallRequest]:
+        """Return calls the model was not asked to write as text.
 
-    def meant(self, printed: Sequence[JsonCall]) -> list[ToolCallRequest]:
-        """Read calls where they were asked for in another form: the executor tells the model what is wrong with them.
-
-        There are none where one of them has no object for its arguments, or is the definition of a tool.
+        All must name a tool on offer and satisfy its schema; else none is returned.
         """
-        values = [_object(one.arguments) for one in printed[:MAX_CALLS]]
+        requests = [self._match(call) for call in calls[:MAX_CALLS]]
+        matched = [request for request in requests if request is not None]
+        return matched if len(matched) == len(requests) else []
+
+    def accept_calls(self, calls: Sequence[JsonCall]) -> list[ToolCallRequest]:
+        """Return calls the model was asked to write in another form, whatever is wrong with them.
+
+        None is returned where the arguments of one are no object, or where one is the definition of a tool.
+        """
+        values = [_to_object(call.arguments) for call in calls[:MAX_CALLS]]
         if not all(value is not None and "properties" not in value for value in values):
             return []
-        return [self.request(one.name, value) for one, value in zip(printed, values, strict=False)]
+        return [self.to_request(call.name, value) for call, value in zip(calls, values, strict=False)]
 
-    def _rescued(self, printed: JsonCall) -> ToolCallRequest | None:
-        name = self.offered(printed.name)
-        value = _object(printed.arguments)
+    def _known_name(self, name: str) -> str:
+        return self.find_name(name) or name.strip()[:MAX_NAME_CHARS]
+
+    def _to_unreadable(self, name: str, text: str) -> ToolCallRequest:
+        return ToolCallRequest(_new_id(), self._known_name(name), {}, unreadable=text.strip())
+
+    def _item_to_request(self, item: Any) -> ToolCallRequest:
+        if not isinstance(item, Mapping):
+            return self.to_request("", item)
+        name = item.get("name")
+        arguments = next((item[key] for key in ("arguments", "parameters") if key in item), None)
+        return self.to_request(name if isinstance(name, str) else "", arguments)
+
+    def _match(self, call: JsonCall) -> ToolCallRequest | None:
+        """Return a call that names a tool and satisfies its schema, perhaps with its types corrected."""
+        name = self.find_name(call.name)
+        value = _to_object(call.arguments)
         if name is None or value is None:
             return None
-        if printed.are_texts and printed.arguments is None and not self._is_known:
-            return None  # a bare word between tags: only knowing the tools tells that it is one
-        if tool := self._tools.get(name):
-            if _is_definition(value, tool.input_schema):
+        is_bare_word = call.are_texts and call.arguments is None
+        if is_bare_word and not self._is_known:
+            return None
+        tool = self._tools.get(name)
+        if tool is None:
+            return self.to_request(name, value)
+        if _is_definition(value, tool.input_schema):
+            return None
+        if not self._is_valid(value, tool):
+            schema = tool.original_schema or tool.input_schema
+            value = tool_arguments.coerce(value, schema, are_texts=call.are_texts)
+            if not self._is_valid(value, tool):
                 return None
-            if not self._fits(value, tool):
-                schema = tool.original_schema or tool.input_schema
-                value = coerced(value, schema, are_texts=printed.are_texts)
-                if not self._fits(value, tool):
-                    return None
-        return self.request(name, value)
+        return self.to_request(name, value)
 
-    def _fits(self, arguments: Mapping[str, Any], tool: ToolSpec) -> bool:
+    def _is_valid(self, arguments: Mapping[str, Any], tool: ToolSpec) -> bool:
         check = self._checks.get(tool.name)
         if check is None:
             check = self._checks[tool.name] = ArgumentCheck(tool.original_schema or tool.input_schema)
@@ -141,14 +146,14 @@ def _new_id() -> str:
     return f"call_{uuid.uuid4().hex}"
 
 
-def _object(arguments: Any) -> dict[str, Any] | None:
-    """Read a call's arguments; none at all are an empty object, and a text may go on behind its JSON."""
+def _to_object(arguments: Any) -> dict[str, Any] | None:
+    """Return the arguments of a call; none at all are an empty object, and a text may continue behind its JSON."""
     if isinstance(arguments, str):
         text = arguments.strip()
         if text in ("", "null"):
             return {}
         if text[0] == '"':
-            return said_arguments.read(text)
+            return tool_arguments.parse_arguments(text)
         value = decode(text).value
         return value if isinstance(value, dict) else None
     if arguments is None:
@@ -157,14 +162,14 @@ def _object(arguments: Any) -> dict[str, Any] | None:
 
 
 def _is_definition(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> bool:
-    """Whether this is a schema: asked what a tool is, a model prints ``{"name", "parameters": the schema}``."""
-    known = schema.get("properties") or {}
-    is_typed = arguments.get("type") == "object" and "type" not in known
-    return is_typed or ("properties" in arguments and "properties" not in known)
+    """Return whether the arguments are a schema: asked about a tool, a model writes its definition."""
+    properties = schema.get("properties") or {}
+    is_typed = arguments.get("type") == "object" and "type" not in properties
+    return is_typed or ("properties" in arguments and "properties" not in properties)
 
 
-def _behind(text: str, key: str) -> str | None:
-    """Give the text behind ``"key":``."""
+def _text_behind_key(text: str, key: str) -> str | None:
+    """Return the text behind ``"key":``; None where there is no such key."""
     _, found, rest = text.partition(f'"{key}"')
     rest = rest.lstrip()
     return rest[1:].strip() if found and rest.startswith(":") else None

@@ -1,4 +1,4 @@
-"""Calls as tags in the text: ``<tool_call>{"name": …, "arguments": …}</tool_call>``, as Hermes and Qwen have them."""
+"""Calls as tags in text: ``<tool_call>{"name": …, "arguments": …}</tool_call>``, as Hermes and Qwen write them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 from dial_client.formats.stream_parser import ReplyParser, read_reply
 from dial_client.formats.text_history import (
-    Instructions,
+    ToolText,
     arguments_text,
     as_text,
-    compact,
-    definition,
-    request_in_text,
+    build_text_request,
     result_text,
+    to_definition,
+    to_json_line,
     tool_lines,
 )
 from dial_client.logs import get_logger
@@ -51,90 +51,94 @@ and, after the result 3, with: There are 3 copies of "Dune" left."""
 
 
 class XMLFormatHandler:
-    """Tools in the instructions, calls in tags. A legacy: a model with tool calls of its own does better with those."""
+    """Tools in the instructions, calls in tags. A legacy format: models with native tool calls do better with those."""
 
     format = ToolFormat.XML
 
     def __init__(self) -> None:
-        _say_that_it_is_legacy()
-        self._instructions = Instructions(self.system_prompt)
-        self._grammar = Instructions(partial(_grammar, bare=True))
-        self._grammar_behind_results = Instructions(partial(_grammar, bare=False))
+        _log_legacy_format()
+        self._prompt = ToolText(self.system_prompt)
+        self._grammar = ToolText(partial(_grammar, bare=True))
+        self._grammar_after_results = ToolText(partial(_grammar, bare=False))
 
     def request(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ModelRequest:
-        """Make everything text; where nothing is on offer there are no instructions, and nothing stops the reply."""
-        told = as_text(messages, _said, self.format_result)
-        request = request_in_text(told, self._instructions.on(tools), self.stop_sequences())
+        """Return a request in which all is text; without tools it has no instructions and no stop sequences."""
+        conversation = as_text(messages, _format_reply, self.format_result)
+        request = build_text_request(conversation, self._prompt.for_tools(tools), self.stop_sequences())
         if not tools:
             return request
-        is_behind_results = bool(messages) and messages[-1].role is Role.TOOL
-        grammar = self._grammar_behind_results if is_behind_results else self._grammar
-        return replace(request, grammar=grammar.on(tools))
+        ends_with_result = bool(messages) and messages[-1].role is Role.TOOL
+        grammar = self._grammar_after_results if ends_with_result else self._grammar
+        return replace(request, grammar=grammar.for_tools(tools))
 
     def system_prompt(self, tools: Sequence[ToolSpec]) -> str:
-        """Give the instructions: the tools, the tags, an example; empty without tools."""
-        return _PROMPT.format(tools=tool_lines(tools, _function)) if tools else ""
+        """Return the instructions: the tools, the tags, an example; empty without tools."""
+        return _PROMPT.format(tools=tool_lines(tools, _to_function)) if tools else ""
 
     def stop_sequences(self) -> tuple[str, ...]:
-        """Give what a model writes that makes up the result of its own call."""
+        """Return the tag with which a model begins to make up the result of its own call."""
         return ("<tool_response>",)
 
     def parse_response(self, text: str) -> tuple[tuple[ToolCallRequest, ...], str]:
-        """Find the calls in a whole reply; broken ones too, with what could not be read of them."""
+        """Return the calls of a whole reply, broken ones too, and the text for the user."""
         return read_reply(ReplyParser(None), text)
 
     def format_result(self, call: ToolCallRequest, result: ToolCallResult) -> str:  # noqa: ARG002 - the order says which
-        """Give the result in tags, with nothing in it that could end them."""
+        """Return the result in tags; nothing in it can end them."""
         return f"<tool_response>\n{result_text(result)}\n</tool_response>"
 
     def sanitize_response(self, text: str) -> str:
-        """Give the text around calls and thoughts."""
+        """Return the text without calls and reasoning."""
         return self.parse_response(text)[1].strip()
 
     def reader(self, tools: Sequence[ToolSpec]) -> ReplyReader:
-        """Make a reader for the next reply, which may call these tools."""
+        """Return a reader for the next reply, which may call these tools."""
         return ReplyParser(tools)
 
 
 def _grammar(tools: Sequence[ToolSpec], *, bare: bool) -> str:
-    """Give what a reply may be where it can be held to that: calls that fit, or words and perhaps calls behind them.
+    """Return the grammar of a reply: valid calls, or text and perhaps calls behind it.
 
-    A small model leaves the tags out and, where it must not, answers in words instead: so a call may stand `bare`.
-    Behind results it would go on calling. Words do not begin as JSON or a tag does, and no other tag in them begins as
-    that of a call does.
+    Text does not begin as JSON or a tag does, and no tag in it begins as that of a call does.
+
+    Args:
+        tools: the tools on offer.
+        bare: allow a call without tags. Small models leave the tags out; where they must not, they answer in text
+            instead. Behind results they would go on calling.
     """
     rules = Grammar()
     inputs = [
-        f"{literal(_opening(tool.name))} {rules.object(tool.input_schema, f't{at}')}" for at, tool in enumerate(tools)
+        f"{literal(_opening(tool.name))} {rules.object(tool.input_schema, f't{index}')}"
+        for index, tool in enumerate(tools)
     ]
     object_ = f'( {" | ".join(inputs)} ) "}}"'
     call = rf'"<tool_call>\n" {object_} "\n</tool_call>"'
     calls = rf'{call} ( "\n" {call} )*'
-    words = rf'[^{_NO_WORD}] ( [^<] | "<" [^t] | "<t" [^o] )*'
-    replies = [calls, f"{words} ( {calls} )?", *([object_] if bare else [])]
+    text = rf'[^{_NOT_TEXT}] ( [^<] | "<" [^t] | "<t" [^o] )*'
+    replies = [calls, f"{text} ( {calls} )?", *([object_] if bare else [])]
     return rules.text(" | ".join(replies))
 
 
-_NO_WORD = r"<>{}()\[\]`,;:=/|&^%@!+~\\ \t\n"
-"""Characters with which no answer begins, but what is left of a call when its first character was not allowed."""
+_NOT_TEXT = r"<>{}()\[\]`,;:=/|&^%@!+~\\ \t\n"
+"""Characters with which no answer begins, but the rest of a call whose first character was not allowed."""
 
 
 def _opening(name: str) -> str:
-    return f'{{"name": {compact(name)}, "arguments": '
+    return f'{{"name": {to_json_line(name)}, "arguments": '
 
 
-def _function(tool: ToolSpec) -> dict[str, Any]:
-    return {"type": "function", "function": definition(tool)}
+def _to_function(tool: ToolSpec) -> dict[str, Any]:
+    return {"type": "function", "function": to_definition(tool)}
 
 
-def _said(message: Message) -> str:
-    return "\n".join(filter(None, (message.text, *map(_call, message.tool_calls))))
+def _format_reply(message: Message) -> str:
+    return "\n".join(filter(None, (message.text, *map(_format_call, message.tool_calls))))
 
 
-def _call(call: ToolCallRequest) -> str:
+def _format_call(call: ToolCallRequest) -> str:
     return f"<tool_call>\n{_opening(call.name)}{arguments_text(call)}}}\n</tool_call>"
 
 
 @cache
-def _say_that_it_is_legacy() -> None:
+def _log_legacy_format() -> None:
     log.info("legacy_tool_format", format=ToolFormat.XML.value)

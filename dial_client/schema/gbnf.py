@@ -1,8 +1,8 @@
-"""JSON Schemas as GBNF, llama.cpp's notation for what a model may write: here a value that fits a schema.
+"""JSON Schemas as GBNF, llama.cpp's notation for grammars: here of values that satisfy a schema.
 
-https://github.com/ggml-org/llama.cpp/blob/master/grammars/README.md has the notation. A grammar says the form only:
-lengths, ranges, patterns and what hangs on other values are checked before a call, as ever. JSON is written as models
-write it, with one space behind ``:`` and ``,``.
+https://github.com/ggml-org/llama.cpp/blob/master/grammars/README.md has the notation. A grammar describes the form
+only: lengths, ranges, patterns and dependencies between values are checked before a call. JSON has one space behind
+``:`` and ``,``, as models write it.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 MAX_OPTIONAL = 12
-"""Properties of one object that may be left out; further ones cannot be written."""
+"""Optional properties of one object; further ones are not in the grammar."""
 MAX_LEVELS = 6
-"""Levels of objects and arrays that are spelled out; what lies deeper is any JSON."""
+"""Levels of objects and arrays with rules of their own; deeper values are any JSON."""
 
 _DIGITS = " ".join(["[0-9]?"] * 15)
 _COMMON = {
@@ -31,14 +31,14 @@ _COMMON = {
 
 
 def literal(text: str) -> str:
-    """Give a text as a terminal."""
-    return '"' + "".join(_ESCAPES.get(letter) or _escaped(letter) for letter in text) + '"'
+    """Return a text as a terminal."""
+    return '"' + "".join(_ESCAPES.get(letter) or _escape(letter) for letter in text) + '"'
 
 
 _ESCAPES = {'"': r"\"", "\\": r"\\", "\n": r"\n", "\r": r"\r", "\t": r"\t"}
 
 
-def _escaped(letter: str) -> str:
+def _escape(letter: str) -> str:
     return letter if letter.isprintable() else rf"\U{ord(letter):08X}"
 
 
@@ -47,18 +47,18 @@ def _json(value: Any) -> str:
 
 
 class Grammar:
-    """A grammar under way: schemas are added as rules, and then the whole is written."""
+    """Builds a grammar: schemas are added as rules, then `text` returns the whole."""
 
     def __init__(self) -> None:
         self._rules: dict[str, str] = {}
 
     def text(self, root: str) -> str:
-        """Write the grammar; `root` is what is written in all."""
+        """Return the grammar; `root` is the body of its root rule."""
         rules = {"root": root, **self._rules, **_COMMON}
         return "".join(f"{name} ::= {body}\n" for name, body in rules.items())
 
     def object(self, schema: Mapping[str, Any], name: str) -> str:
-        """Add a rule for objects that fit a schema, and give its name; `name` is one of letters and digits."""
+        """Add a rule for objects that satisfy a schema, and return its name; `name` has letters and digits only."""
         return self._add(name, self._object(schema, name, 0))
 
     def _add(self, name: str, body: str) -> str:
@@ -72,10 +72,10 @@ class Grammar:
         required = [key for key in properties if key in schema.get("required", ())]
         optional = [key for key in properties if key not in required][:MAX_OPTIONAL]
         pairs = [
-            f"{literal(_json(key) + ': ')} {self._value(properties[key], f'{name}-{at}', level)}"
-            for at, key in enumerate([*required, *optional])
+            f"{literal(_json(key) + ': ')} {self._value(properties[key], f'{name}-{index}', level)}"
+            for index, key in enumerate([*required, *optional])
         ]
-        return f'"{{" {_separated(pairs, len(required))} "}}"'
+        return f'"{{" {_with_commas(pairs, len(required))} "}}"'
 
     def _value(self, schema: Any, name: str, level: int) -> str:
         if not isinstance(schema, Mapping) or level >= MAX_LEVELS:
@@ -83,17 +83,17 @@ class Grammar:
         if "const" in schema:
             return literal(_json(schema["const"]))
         if isinstance(schema.get("enum"), list) and schema["enum"]:
-            return self._add(name, " | ".join(literal(_json(one)) for one in schema["enum"]))
+            return self._add(name, " | ".join(literal(_json(value)) for value in schema["enum"]))
         choices = schema.get("anyOf") or schema.get("oneOf")
         if isinstance(choices, list) and choices:
-            return self._add(name, self._either(choices, name, level))
+            return self._add(name, self._any_of(choices, name, level))
         kind = schema.get("type")
         if isinstance(kind, list) and kind:
-            return self._add(name, self._either([{**schema, "type": one} for one in kind], name, level))
+            return self._add(name, self._any_of([{**schema, "type": name} for name in kind], name, level))
         return self._of_type(kind, schema, name, level)
 
-    def _either(self, choices: Iterable[Any], name: str, level: int) -> str:
-        rules = (self._value(choice, f"{name}-{at}", level + 1) for at, choice in enumerate(choices))
+    def _any_of(self, choices: Iterable[Any], name: str, level: int) -> str:
+        rules = (self._value(choice, f"{name}-{index}", level + 1) for index, choice in enumerate(choices))
         return " | ".join(dict.fromkeys(rules))
 
     def _of_type(self, kind: Any, schema: Mapping[str, Any], name: str, level: int) -> str:
@@ -109,10 +109,10 @@ class Grammar:
         return "value"
 
 
-def _separated(pairs: Sequence[str], required: int) -> str:
-    """Give pairs with commas between them; those behind the `required` ones may be left out, each for itself."""
+def _with_commas(pairs: Sequence[str], required: int) -> str:
+    """Return pairs with commas between them; each pair behind the `required` ones is optional."""
     optional = [f'( ", " {pair} )?' for pair in pairs[required:]]
     if required:
         return " ".join([' ", " '.join(pairs[:required]), *optional])
-    beginnings = (" ".join((pair, *optional[at + 1 :])) for at, pair in enumerate(pairs))
+    beginnings = (" ".join((pair, *optional[index + 1 :])) for index, pair in enumerate(pairs))
     return f"( {' | '.join(beginnings)} )?" if pairs else ""

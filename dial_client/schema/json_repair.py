@@ -1,7 +1,7 @@
-"""Reads values the way models write them that never learned JSON well.
+"""Parses almost-JSON, as models write it.
 
-Python's literals, single quotes, bare keys, commas too many, line breaks in strings. Nothing is guessed or completed: a
-text that ends too early has no value here either. Every character is read once.
+Python literals, single quotes, bare keys, superfluous commas and line breaks in strings are accepted. Nothing is
+guessed or completed: a text that ends early has no value here either. Every character is read once.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from typing import Any
 
 MAX_DEPTH = 32
-"""Levels of nesting; a call by hand has two or three."""
+"""Levels of nesting; a usual call has two or three."""
 
 _SPACE = re.compile(r"\s*+")
 _DOUBLE = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
@@ -29,111 +29,111 @@ _CLOSING = {"[": "]", "(": ")", "{": "}"}
 
 
 class Unreadable(ValueError):
-    """There is no whole value here."""
+    """The text has no whole value."""
 
 
-class Literals:
-    """Goes through a text value by value.
+class LiteralParser:
+    """Parses a text value by value.
 
     Args:
-        text: what is read.
-        at: where to begin, in characters.
-        quote: what stands around strings in this dialect besides quotation marks; nothing within is escaped.
+        text: to parse.
+        position: the index to begin at.
+        quote: a delimiter of strings besides quotation marks; there are no escapes between two of them.
     """
 
-    def __init__(self, text: str, at: int = 0, quote: str = "") -> None:
+    def __init__(self, text: str, position: int = 0, quote: str = "") -> None:
         self.text = text
-        self.at = at
+        self.position = position
         self._quote = quote
 
     def value(self, depth: int = MAX_DEPTH) -> Any:
-        """Read one value; a tuple is read as a list.
+        """Parse and return a value; a tuple becomes a list.
 
         Raises:
-            Unreadable: there is none, or it is not whole.
+            Unreadable: there is no value, or it is not whole.
         """
         first = self.peek()
         if depth <= 0:
             raise Unreadable("nested too deeply")
         if first == "{":
-            return dict(self._inside(self._pair, depth))
+            return dict(self._parse_items(self._pair, depth))
         if first and first in "[(":
-            return self._inside(self.value, depth)
+            return self._parse_items(self.value, depth)
         if (first and first in "\"'") or self._at_quote():
             return self.string()
         return self._plain()
 
     def string(self) -> str:
-        """Read a string.
+        """Parse and return a string.
 
         Raises:
-            Unreadable: there is none, or it is not whole.
+            Unreadable: there is no value, or it is not whole.
         """
         self.peek()
         if self._at_quote():
-            begin = self.at + len(self._quote)
+            begin = self.position + len(self._quote)
             end = self.text.find(self._quote, begin)
             if end < 0:
                 raise Unreadable("a string without an end")
-            self.at = end + len(self._quote)
+            self.position = end + len(self._quote)
             return self.text[begin:end]
-        found = _DOUBLE.match(self.text, self.at) or _SINGLE.match(self.text, self.at)
+        found = _DOUBLE.match(self.text, self.position) or _SINGLE.match(self.text, self.position)
         if found is None:
             raise Unreadable("no string")
-        self.at = found.end()
-        said = found.group(1)
-        return _joined(_ESCAPE.sub(_unescaped, said)) if "\\" in said else said
+        self.position = found.end()
+        text = found.group(1)
+        return _join_surrogates(_ESCAPE.sub(_unescape, text)) if "\\" in text else text
 
     def word(self) -> str:
-        """Read a name; empty where there is none."""
+        """Parse and return a name; empty where there is none."""
         self.peek()
-        found = _WORD.match(self.text, self.at)
+        found = _WORD.match(self.text, self.position)
         if found is None:
             return ""
-        self.at = found.end()
+        self.position = found.end()
         return found.group()
 
     def peek(self) -> str:
-        """Give the next character that is no white space, without reading it; empty at the end."""
-        space = _SPACE.match(self.text, self.at)
-        self.at = space.end() if space else self.at
-        return self.text[self.at : self.at + 1]
+        """Return the next character that is no white space, without reading it; empty at the end."""
+        space = _SPACE.match(self.text, self.position)
+        self.position = space.end() if space else self.position
+        return self.text[self.position : self.position + 1]
 
-    def takes(self, mark: str) -> bool:
-        """Read this one character, if it is the next."""
-        if self.peek() != mark:
+    def skip(self, char: str) -> bool:
+        """Read the next character if it is `char`; return whether it was."""
+        if self.peek() != char:
             return False
-        self.at += 1
+        self.position += 1
         return True
 
     def _at_quote(self) -> bool:
-        return bool(self._quote) and self.text.startswith(self._quote, self.at)
+        return bool(self._quote) and self.text.startswith(self._quote, self.position)
 
-    def _inside(self, one: Any, depth: int) -> list[Any]:
-        closing = _CLOSING[self.text[self.at]]
-        self.at += 1
+    def _parse_items(self, parse_item: Any, depth: int) -> list[Any]:
+        closing = _CLOSING[self.text[self.position]]
+        self.position += 1
         values: list[Any] = []
         while self.peek() != closing:
-            values.append(one(depth - 1))
+            values.append(parse_item(depth - 1))
             following = self.peek()
             if following == ",":
-                self.at += 1
+                self.position += 1
             elif following != closing:
                 raise Unreadable("something is missing between two values")
-        self.at += 1
+        self.position += 1
         return values
 
     def _pair(self, depth: int) -> tuple[str, Any]:
         is_quoted = self.peek() in ("'", '"') or self._at_quote()
         key = self.string() if is_quoted else self.word()
-        if not (is_quoted or key) or not self.takes(":"):
+        if not (is_quoted or key) or not self.skip(":"):
             raise Unreadable("no key")
         return key, self.value(depth)
 
     def _plain(self) -> Any:
-        number = _NUMBER.match(self.text, self.at)
+        number = _NUMBER.match(self.text, self.position)
         if number and (number.group(1) or len(number.group(2) or "") > 1):
-            self.at = number.end()
+            self.position = number.end()
             if number.group(2) is None and number.group(3) is None:
                 return int(number.group())
             value = float(number.group())
@@ -146,11 +146,11 @@ class Literals:
         return _CONSTANTS[word]
 
 
-def _unescaped(found: re.Match[str]) -> str:
+def _unescape(found: re.Match[str]) -> str:
     code = found.group(1) or found.group(2) or found.group(3)
     return chr(int(code, 16)) if code else _PLAIN.get(found.group(4), found.group())
 
 
-def _joined(text: str) -> str:
-    """Put pairs of surrogates together; half a pair becomes U+FFFD."""
+def _join_surrogates(text: str) -> str:
+    """Return the text with pairs of surrogates joined; half a pair becomes U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if _SURROGATE.search(text) else text

@@ -1,6 +1,6 @@
-"""What a model wrote as the arguments of a call: its text read, and small mismatches with the tool's schema put right.
+"""The arguments of a call as a model wrote them: parsed, with small mismatches with the tool's schema corrected.
 
-Nothing is repaired that may have been cut off, and nothing is invented: whoever runs a call runs what the model said.
+Nothing is repaired that may have been cut off, and nothing is invented: a call runs with the values the model wrote.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
-from dial_client.schema.json_repair import Literals, Unreadable
+from dial_client.schema.json_repair import LiteralParser, Unreadable
 
 MAX_LENIENT_CHARS = 8 * 1024
-"""Characters of a text that is read although it is no JSON."""
+"""Characters of a text that is parsed although it is not JSON."""
 MAX_DEPTH = 100
-"""Levels of nesting; nobody means more, and whoever reads it later could exhaust its stack."""
+"""Levels of nesting; deeper values could exhaust the stack of later code."""
 MAX_SCHEMA_DEPTH = 32
-"""Levels down to which arguments are put right."""
+"""Levels down to which arguments are corrected."""
 
 _NULLS = ("null", "None")
 _FENCE = re.compile(r"```[\w-]{0,32}+")
@@ -26,53 +26,53 @@ _INTEGER = re.compile(r"([-+]?\d{1,18})(?:\.0{1,18})?\Z")
 _DECIMAL = re.compile(r"[-+]?(?:\d{1,18}(?:\.\d{1,30})?|\.\d{1,30})(?:[eE][-+]?\d{1,3})?\Z")
 
 
-def read(text: str) -> dict[str, Any] | None:
-    """Read a model's text for the arguments of one call; None where it is no whole object.
+def parse_arguments(text: str) -> dict[str, Any] | None:
+    """Return the arguments of one call; None where the text is no whole object.
 
-    JSON of any length; up to `MAX_LENIENT_CHARS` also Python's literals, single quotes, bare keys, commas too many, a
-    code fence around it, and a JSON text in a JSON string. A text that ends too early is never completed.
+    JSON is accepted at any length. Up to `MAX_LENIENT_CHARS`, Python literals, single quotes, bare keys, superfluous
+    commas, a code fence and a JSON text in a JSON string are accepted too. A text that ends early is never completed.
     """
-    value = value_of(text)
+    value = parse_value(text)
     if isinstance(value, str):
-        value = value_of(value)
+        value = parse_value(value)
     return value if isinstance(value, dict) else None
 
 
-def value_of(text: str) -> Any:
-    """Read one value of any type, as `read` does; None where there is none."""
+def parse_value(text: str) -> Any:
+    """Return a value of any type, parsed as `parse_arguments` does; None where there is none."""
     text = text.strip()
     try:
         value = _DECODER.decode(text)
     except (ValueError, RecursionError, MemoryError):
-        value = _lenient(text) if len(text) <= MAX_LENIENT_CHARS else None
+        value = _parse_leniently(text) if len(text) <= MAX_LENIENT_CHARS else None
     return value if is_shallow(value) else None
 
 
-def unfenced(text: str) -> str:
-    """Give the text without the white space around it, and without the code fence, if it has one."""
+def strip_fence(text: str) -> str:
+    """Return the text without the white space and the code fence around it."""
     text = text.strip()
     fence = _FENCE.match(text)
     return text[fence.end() :].removesuffix("```").strip() if fence else text
 
 
 def is_shallow(value: Any) -> bool:
-    """Whether a value is nested no deeper than `MAX_DEPTH`."""
+    """Return whether a value is nested no deeper than `MAX_DEPTH`."""
     level = [value]
     for _ in range(MAX_DEPTH + 1):
-        level = [part for one in level for part in _within(one)]
+        level = [part for nested in level for part in _parts_of(nested)]
         if not level:
             return True
     return False
 
 
-def _within(value: Any) -> list[Any]:
+def _parts_of(value: Any) -> list[Any]:
     if isinstance(value, Mapping):
         return list(value.values())
     return value if isinstance(value, list) else []
 
 
-def _lenient(text: str) -> Any:
-    source = Literals(unfenced(text))
+def _parse_leniently(text: str) -> Any:
+    source = LiteralParser(strip_fence(text))
     try:
         value = source.value()
     except (Unreadable, RecursionError, MemoryError):
@@ -80,29 +80,28 @@ def _lenient(text: str) -> Any:
     return None if source.peek() else value
 
 
-def refuse(constant: str) -> NoReturn:
-    """Refuse what Python takes for JSON: NaN and the infinities."""
+def refuse_constant(constant: str) -> NoReturn:
+    """Raise for NaN and the infinities, which Python accepts as JSON."""
     raise ValueError(f"{constant} is not JSON")
 
 
-# A line break within a string is no JSON, but what it means is plain.
-_DECODER = json.JSONDecoder(parse_constant=refuse, strict=False)
+# A line break within a string is not JSON, but its meaning is clear: hence `strict=False`.
+_DECODER = json.JSONDecoder(parse_constant=refuse_constant, strict=False)
 
 
-def coerced(arguments: Mapping[str, Any], schema: Mapping[str, Any], *, are_texts: bool = False) -> dict[str, Any]:
-    """Give the arguments with harmless mismatches put right.
+def coerce(arguments: Mapping[str, Any], schema: Mapping[str, Any], *, are_texts: bool = False) -> dict[str, Any]:
+    """Return the arguments with harmless mismatches corrected.
 
-    ``"17"`` (and ``"17.0"``) where an integer is asked for, ``"1.5"`` where a number, ``"true"`` where a boolean, a
-    number where a string, the text of an object or of an array where one is asked for, one value where an array of such
-    values, null for a property that is neither required nor nullable. What fits is left as it is, and so is everything
-    else.
+    ``"17"`` (and ``"17.0"``) for an integer, ``"1.5"`` for a number, ``"true"`` for a boolean, a number for a string,
+    the text of an object or of an array for these, one value for an array of such values, null for a property that is
+    neither required nor nullable. Everything else is left as it is.
 
     Args:
         arguments: as the model wrote them.
-        schema: the tool's JSON Schema; only references within it are followed.
+        schema: the tool's JSON Schema; only local references are followed.
         are_texts: the model wrote every value as a text, null too.
     """
-    return _Coercion(schema, are_texts=are_texts).top(arguments)
+    return _Coercion(schema, are_texts=are_texts).coerce_top(arguments)
 
 
 class _Coercion:
@@ -110,46 +109,47 @@ class _Coercion:
         self._root = root
         self._are_texts = are_texts
 
-    def top(self, said: Mapping[str, Any]) -> dict[str, Any]:
-        shapes = list(self._branches(self._root, 8))
-        return self.properties(said, shapes[0] if len(shapes) == 1 else self._root, MAX_SCHEMA_DEPTH)
+    def coerce_top(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        branches = list(self._branches(self._root, 8))
+        schema = branches[0] if len(branches) == 1 else self._root
+        return self._coerce_properties(arguments, schema, MAX_SCHEMA_DEPTH)
 
-    def properties(self, said: Mapping[str, Any], schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
+    def _coerce_properties(self, values: Mapping[str, Any], schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
         known = schema.get("properties")
         known = known if isinstance(known, Mapping) else {}
-        others = schema.get("additionalProperties")
+        additional = schema.get("additionalProperties")
         required = schema.get("required")
         required = required if isinstance(required, list) else []
-        right = {}
-        for name, value in said.items():
-            about = known.get(name, others if name not in known else None)
-            kinds = self._kinds(about, depth)
+        coerced = {}
+        for name, value in values.items():
+            property_schema = known.get(name, additional if name not in known else None)
+            kinds = self._kinds(property_schema, depth)
             if self._are_texts and value in _NULLS and kinds and "string" not in kinds:
                 value = None  # noqa: PLW2901 - the text of a null
             if value is None and name in known and name not in required and kinds and "null" not in kinds:
                 continue
-            right[name] = self._value(value, about, depth)
-        return right
+            coerced[name] = self._coerce(value, property_schema, depth)
+        return coerced
 
-    def _value(self, value: Any, schema: Any, depth: int) -> Any:
+    def _coerce(self, value: Any, schema: Any, depth: int) -> Any:
         kinds = self._kinds(schema, depth)
         if not kinds or depth <= 0:
             return value
         if _kind(value) not in kinds and not (_kind(value) == "integer" and "number" in kinds):
-            value = self._changed(value, kinds, schema, depth)
+            value = self._convert(value, kinds, schema, depth)
         if isinstance(value, Mapping):
-            shapes = [one for one in self._alternatives(schema, depth) if "object" in _own_kinds(one)]
-            return self.properties(value, shapes[0], depth - 1) if len(shapes) == 1 else value
+            objects = [branch for branch in self._alternatives(schema, depth) if "object" in _own_kinds(branch)]
+            return self._coerce_properties(value, objects[0], depth - 1) if len(objects) == 1 else value
         if isinstance(value, list):
             items = self._items(schema, depth)
-            return [self._value(one, items, depth - 1) for one in value]
+            return [self._coerce(item, items, depth - 1) for item in value]
         return value
 
-    def _changed(self, value: Any, kinds: set[str], schema: Any, depth: int) -> Any:
+    def _convert(self, value: Any, kinds: set[str], schema: Any, depth: int) -> Any:
         if isinstance(value, str):
             for kind in ("boolean", "integer", "number", "object", "array"):
-                if kind in kinds and (read_as := _READ_AS[kind](value)) is not None:
-                    return read_as
+                if kind in kinds and (parsed := _PARSERS[kind](value)) is not None:
+                    return parsed
         elif _kind(value) in ("integer", "number") and "string" in kinds:
             return json.dumps(value)
         is_broken = isinstance(value, str) and value.lstrip()[:1] == "["
@@ -158,16 +158,17 @@ class _Coercion:
         return value
 
     def _items(self, schema: Any, depth: int) -> Any:
-        found = [one.get("items") for one in self._alternatives(schema, depth) if "array" in _own_kinds(one)]
-        return found[0] if len(found) == 1 else None
+        branches = self._alternatives(schema, depth)
+        items = [branch.get("items") for branch in branches if "array" in _own_kinds(branch)]
+        return items[0] if len(items) == 1 else None
 
     def _kinds(self, schema: Any, depth: int) -> set[str]:
-        return {kind for one in self._alternatives(schema, depth) for kind in _own_kinds(one)}
+        return {kind for branch in self._alternatives(schema, depth) for kind in _own_kinds(branch)}
 
     def _alternatives(self, schema: Any, depth: int) -> list[Mapping[str, Any]]:
-        """Give the schemas one of which a value has to fit; none where that cannot be told by their types."""
-        found = list(self._branches(schema, min(depth, 8)))
-        return found if all(_own_kinds(one) for one in found) and len(found) <= 32 else []
+        """Return the schemas of which a value must satisfy one; none where their types do not tell."""
+        branches = list(self._branches(schema, min(depth, 8)))
+        return branches if all(_own_kinds(branch) for branch in branches) and len(branches) <= 32 else []
 
     def _branches(self, schema: Any, depth: int) -> Iterator[Mapping[str, Any]]:
         for _ in range(8):
@@ -202,11 +203,11 @@ def _own_kinds(schema: Mapping[str, Any]) -> set[str]:
     kind = schema.get("type")
     if kind is None and isinstance(values := schema.get("enum"), list):
         return {_kind(value) for value in values}
-    return {one for one in (kind if isinstance(kind, list) else [kind]) if isinstance(one, str)}
+    return {name for name in (kind if isinstance(kind, list) else [kind]) if isinstance(name, str)}
 
 
 def _kind(value: Any) -> str:
-    """Give the type JSON Schema has for a value; a number without a fraction is an integer, however it is written."""
+    """Return the JSON Schema type of a value; a number without a fraction is an integer, however it is written."""
     match value:
         case None:
             return "null"
@@ -224,37 +225,37 @@ def _kind(value: Any) -> str:
             return "array"
 
 
-def _as_boolean(text: str) -> bool | None:
+def _parse_boolean(text: str) -> bool | None:
     return {"true": True, "false": False}.get(text.strip().lower())
 
 
-def _as_integer(text: str) -> int | None:
+def _parse_integer(text: str) -> int | None:
     found = _INTEGER.match(text.strip())
     return int(found.group(1)) if found else None
 
 
-def _as_number(text: str) -> int | float | None:
-    whole = _as_integer(text)
+def _parse_number(text: str) -> int | float | None:
+    whole = _parse_integer(text)
     if whole is not None or not _DECIMAL.match(text.strip()):
         return whole
     number = float(text)
     return number if math.isfinite(number) else None
 
 
-def _as_object(text: str) -> dict[str, Any] | None:
-    value = value_of(text) if text.lstrip()[:1] == "{" else None
+def _parse_object(text: str) -> dict[str, Any] | None:
+    value = parse_value(text) if text.lstrip()[:1] == "{" else None
     return value if isinstance(value, dict) else None
 
 
-def _as_array(text: str) -> list[Any] | None:
-    value = value_of(text) if text.lstrip()[:1] == "[" else None
+def _parse_array(text: str) -> list[Any] | None:
+    value = parse_value(text) if text.lstrip()[:1] == "[" else None
     return value if isinstance(value, list) else None
 
 
-_READ_AS: Mapping[str, Any] = {
-    "boolean": _as_boolean,
-    "integer": _as_integer,
-    "number": _as_number,
-    "object": _as_object,
-    "array": _as_array,
+_PARSERS: Mapping[str, Any] = {
+    "boolean": _parse_boolean,
+    "integer": _parse_integer,
+    "number": _parse_number,
+    "object": _parse_object,
+    "array": _parse_array,
 }

@@ -118,7 +118,7 @@ def _parse_tool(function: Mapping[str, Any], path: str) -> ToolSpec:
         raise _invalid(f"{path}.function.description", "must be a string")
     parameters = function.get("parameters") or {}
     try:
-        fit = provider_schema.fit(parameters)
+        fit = provider_schema.adapt(parameters)
     except provider_schema.Unsupported as error:
         raise _invalid(f"{path}.function.parameters", f"cannot be offered: {error}") from None
     description = "\n\n".join([description, *fit.hints]).strip()

@@ -21,13 +21,13 @@ def normalize_arguments(call: ToolCallRequest, route: Route) -> ToolCallRequest:
     A call that still does not fit is returned as it is: `find_problem` reports it.
     """
     if call.unreadable is not None:
-        parsed = tool_arguments.read(call.unreadable)
+        parsed = tool_arguments.parse_arguments(call.unreadable)
         if parsed is None:
             return call
         call = replace(call, arguments=parsed, unreadable=None)
     if not route.check.problems(call.arguments):
         return call
-    coerced = tool_arguments.coerced(call.arguments, route.spec.original_schema or route.spec.input_schema)
+    coerced = tool_arguments.coerce(call.arguments, route.spec.original_schema or route.spec.input_schema)
     return call if route.check.problems(coerced) else replace(call, arguments=coerced)
 
 

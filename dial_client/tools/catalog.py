@@ -126,7 +126,7 @@ def spec_of(name: str, server: str, tool: Tool) -> ToolSpec:
     Raises:
         Unsupported: no provider would take its schema.
     """
-    fit = provider_schema.fit(tool.input_schema)
+    fit = provider_schema.adapt(tool.input_schema)
     hints = tool.annotations
     description = clean("\n\n".join([(tool.description or "")[:MAX_DESCRIPTION], *fit.hints]))
     title = clean(tool.title or (hints.title if hints else None) or "")

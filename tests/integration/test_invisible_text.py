@@ -16,7 +16,7 @@ from dial_client.callbacks.server_callbacks import Callbacks
 from dial_client.events import ReasoningDelta, TextDelta, ToolCallProgress
 from dial_client.messages import FilePart, ToolCallRequest
 from dial_client.model import CallChunk, Completion, FinishReason, ModelRequest, ReasoningChunk, TextChunk
-from dial_client.schema.provider_schema import fit
+from dial_client.schema.provider_schema import adapt
 from dial_client.servers.sdk_mapping import sampling_request
 from dial_client.text.safe_text import count_unseen, one_line
 from dial_client.tools import result_content
@@ -75,7 +75,7 @@ def test_a_schema_has_none_in_any_text() -> None:
             },
         },
     }
-    fitted = fit(schema)
+    fitted = adapt(schema)
     assert [text for text in texts_of([fitted.schema, list(fitted.hints)]) if count_unseen(text)] == []
     properties = fitted.schema["properties"]
     assert properties["level"]["enum"] == ["low", "abc"]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dial_client.messages import ToolSpec
 from dial_client.providers.schema_dialects import to_dialect
 from dial_client.schema import provider_schema
-from dial_client.schema.tool_arguments import coerced
+from dial_client.schema.tool_arguments import coerce
 from tests.support.model_endpoint import Say, hear, model_endpoint, provider_of
 
 GEMINI_FORMATS = {"date-time", "enum", "int32", "int64", "float", "double"}
@@ -27,7 +27,7 @@ OPENAI_LOST = {"allOf", "oneOf", "not", "if", "then", "else", "patternProperties
 
 
 def tool_of(schema: Mapping[str, Any], description: str = "Does it") -> ToolSpec:
-    return ToolSpec("do", description, provider_schema.fit(schema).schema, original_schema=schema)
+    return ToolSpec("do", description, provider_schema.adapt(schema).schema, original_schema=schema)
 
 
 def said(property_: Any, dialect: str = "gemini", defs: Any = None) -> Any:
@@ -239,7 +239,7 @@ def test_in_strict_mode_what_may_be_left_out_may_be_null(schema: Any, expected: 
     assert told["additionalProperties"] is False
     given = {"p": None, "q": "x"}
     if expected and "const" not in schema and "null" not in schema.get("type", ()):
-        assert coerced(given, tool.original_schema) == {"q": "x"}
+        assert coerce(given, tool.original_schema) == {"q": "x"}
 
 
 def test_in_full_a_schema_is_sent_as_it_is() -> None:

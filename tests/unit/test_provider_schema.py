@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dial_client.schema.provider_schema import MAX_DEPTH, AdaptedSchema, Unsupported, fit
+from dial_client.schema.provider_schema import MAX_DEPTH, AdaptedSchema, Unsupported, adapt
 from tests.support.fakes import unhurried
 
 COMBINATORS = {"anyOf", "oneOf", "allOf", "not", "if", "then", "else", "enum", "const", "$ref"}
@@ -106,13 +106,13 @@ def check_it_is_fit(schema: dict[str, Any]) -> None:
 def test_whatever_a_server_sends_is_made_fit_or_left_out(schema: Any) -> None:
     before = json.dumps(schema)
     try:
-        fitted = fit(schema)
+        fitted = adapt(schema)
     except Unsupported as reason:
         assert str(reason)
         return
     assert isinstance(fitted, AdaptedSchema)
     check_it_is_fit(fitted.schema)
-    assert fit(fitted.schema) == AdaptedSchema(fitted.schema), "what is fit is left as it is"
+    assert adapt(fitted.schema) == AdaptedSchema(fitted.schema), "what is fit is left as it is"
     assert json.dumps(schema) == before, "the server's own schema is not changed"
 
 
@@ -164,7 +164,7 @@ AS_THEY_ARE: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize("schema", [schema for _, schema in AS_THEY_ARE], ids=[name for name, _ in AS_THEY_ARE])
 def test_what_every_provider_takes_is_left_as_it_is(schema: dict[str, Any]) -> None:
-    assert fit(schema) == AdaptedSchema(schema)
+    assert adapt(schema) == AdaptedSchema(schema)
 
 
 MADE_FIT: list[tuple[str, Any, dict[str, Any]]] = [
@@ -228,7 +228,7 @@ MADE_FIT: list[tuple[str, Any, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("schema", "fitted"), [case[1:] for case in MADE_FIT], ids=[case[0] for case in MADE_FIT])
 def test_what_a_provider_refuses_is_put_right(schema: Any, fitted: dict[str, Any]) -> None:
-    assert fit(schema) == AdaptedSchema(fitted)
+    assert adapt(schema) == AdaptedSchema(fitted)
 
 
 LEFT_OUT: list[tuple[str, Any, str]] = [
@@ -249,14 +249,14 @@ LEFT_OUT: list[tuple[str, Any, str]] = [
 @pytest.mark.parametrize(("schema", "why"), [case[1:] for case in LEFT_OUT], ids=[case[0] for case in LEFT_OUT])
 def test_what_cannot_be_put_right_is_left_out_with_the_reason(schema: Any, why: str) -> None:
     with pytest.raises(Unsupported, match=why):
-        fit(schema)
+        adapt(schema)
 
 
 def test_as_deep_as_anybody_means_is_not_too_deep() -> None:
     schema: dict[str, Any] = {}
     for _ in range(MAX_DEPTH - 2):
         schema = {"type": "array", "items": schema}
-    assert fit({"type": "object", "properties": {"a": schema}}).hints == ()
+    assert adapt({"type": "object", "properties": {"a": schema}}).hints == ()
 
 
 IN_WORDS: list[tuple[str, dict[str, Any], list[str]]] = [
@@ -288,13 +288,13 @@ IN_WORDS: list[tuple[str, dict[str, Any], list[str]]] = [
 
 @pytest.mark.parametrize(("schema", "words"), [case[1:] for case in IN_WORDS], ids=[case[0] for case in IN_WORDS])
 def test_what_cannot_stay_in_the_schema_is_said_in_words(schema: dict[str, Any], words: list[str]) -> None:
-    hints = "\n".join(fit(schema).hints)
+    hints = "\n".join(adapt(schema).hints)
     assert [word for word in words if word not in hints] == []
 
 
 @pytest.mark.parametrize("branches", [[{"type": "object"}, {"type": "null"}], [{"type": "object", "description": "x"}]])
 def test_alternatives_that_say_nothing_are_not_told(branches: list[Any]) -> None:
-    assert fit({"anyOf": branches}) == AdaptedSchema({"type": "object", "properties": {}})
+    assert adapt({"anyOf": branches}) == AdaptedSchema({"type": "object", "properties": {}})
 
 
 def test_alternatives_offer_the_properties_of_all_and_require_what_all_require() -> None:
@@ -306,7 +306,7 @@ def test_alternatives_offer_the_properties_of_all_and_require_what_all_require()
         ],
         "$defs": {"S": shared},
     }
-    fitted = fit(schema)
+    fitted = adapt(schema)
     assert fitted.schema["properties"].keys() == {"kind", "a", "b"}
     assert fitted.schema["required"] == ["kind"]
 
@@ -317,7 +317,7 @@ def test_words_about_a_schema_have_an_end() -> None:
         "properties": {f"ä{at}" + "x" * 1000: {} for at in range(1000)},
         "allOf": [{"not": {"const": at}} for at in range(1000)],
     }
-    assert sum(len(hint) for hint in fit(schema).hints) < 20_000
+    assert sum(len(hint) for hint in adapt(schema).hints) < 20_000
 
 
 # --- time: calls of functions are counted, the clock is not looked at -----------------------------
@@ -359,8 +359,8 @@ def chain(n: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("make", [wide, alternatives, odd_names, chain])
 def test_twice_the_schema_is_about_twice_the_work(make: Callable[[int], dict[str, Any]]) -> None:
-    fit({})
-    small, large = work(lambda: fit(make(400))), work(lambda: fit(make(800)))
+    adapt({})
+    small, large = work(lambda: adapt(make(400))), work(lambda: adapt(make(800)))
     assert large < 2.5 * small
 
 
@@ -372,4 +372,4 @@ def laughs(key: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("key", ["allOf", "anyOf", "oneOf"])
 def test_a_schema_that_grows_without_end_when_it_is_unfolded_is_not(key: str) -> None:
-    assert work(lambda: check_it_is_fit(fit(laughs(key)).schema)) < 1_000_000
+    assert work(lambda: check_it_is_fit(adapt(laughs(key)).schema)) < 1_000_000

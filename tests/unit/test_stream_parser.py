@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dial_client.formats import handler_for
-from dial_client.formats.call_syntaxes import DIALECTS, HIDDEN, TAGS, THOUGHT_ENDS
+from dial_client.formats.call_syntaxes import CALL_SYNTAXES, HIDDEN, REASONING_ENDS, TAGS
 from dial_client.formats.json_calls import MAX_CALLS
 from dial_client.formats.stream_buffer import MAX_CALL_CHARS
 from dial_client.formats.stream_parser import read_reply
@@ -69,7 +69,7 @@ def in_pieces(text: str, cuts: list[int]) -> list[str]:
 @example(reply="Hm.\nObservation", cuts=[4])
 @example(reply='```json\n{"name": "get_time", "arguments": {"tz": "UTC"}}\n```<tool_call>', cuts=[1, 2, 60])
 def test_it_makes_no_difference_where_the_pieces_end(format_: ToolFormat, reply: str, cuts: list[int]) -> None:
-    if any(end in reply for end in THOUGHT_ENDS):
+    if any(end in reply for end in REASONING_ENDS):
         reply = f"<think></think>{reply}"  # else what was given out before the end of a thought cannot be taken back
     reader = handler_for(format_).reader(TOOLS)
     shown = [reader.feed(piece) for piece in in_pieces(reply, cuts)]
@@ -108,7 +108,7 @@ def test_what_a_handler_writes_into_the_history_it_can_read(format_: ToolFormat,
 
 
 UNITS = [
-    *DIALECTS,
+    *CALL_SYNTAXES,
     *("</tool_call>", "</think>", "<think>", "[THINK]", "<tool_response>", "<|im_end|>", "<|channel|>", "<|start|>"),
     *("<tool_call>{", '<tool_call>{"', '<tool_call>{"</tool_call>', f"<tool_call>{ALL_JSON}</tool_call>"),
     *("<think></think>", "`<tool_call>", "`", "```", "{", "[", "{}", '{"name":"list_all",', '"', "\\", "<", "<|", " "),

@@ -14,7 +14,7 @@ from dial_client.events import ToolCallStarted
 from dial_client.limits import Limits
 from dial_client.messages import Failure, ToolCallRequest, ToolCallResult
 from dial_client.schema.argument_check import ArgumentCheck
-from dial_client.schema.tool_arguments import MAX_DEPTH, MAX_LENIENT_CHARS, coerced, read
+from dial_client.schema.tool_arguments import MAX_DEPTH, MAX_LENIENT_CHARS, coerce, parse_arguments
 from dial_client.tools.approval import ApprovalChecker, PolicyRules
 from dial_client.tools.catalog import catalog_of
 from dial_client.tools.executor import ToolExecutor
@@ -53,46 +53,46 @@ UNREADABLE = [
 
 @pytest.mark.parametrize(("text", "value"), READABLE.values(), ids=READABLE)
 def test_a_text_whose_meaning_is_plain_is_read(text: str, value: dict[str, Any]) -> None:
-    assert read(text) == value
+    assert parse_arguments(text) == value
 
 
 @pytest.mark.parametrize("text", UNREADABLE, ids=lambda text: text[:20])
 def test_a_text_that_may_be_cut_off_or_mean_anything_else_is_not(text: str) -> None:
-    assert read(text) is None
+    assert parse_arguments(text) is None
 
 
 @unhurried
 @given(OBJECTS)
 def test_json_is_read_as_json_has_it(value: dict[str, Any]) -> None:
-    assert read(json.dumps(value)) == value
-    assert read(json.dumps(value, ensure_ascii=False, indent=1)) == value
+    assert parse_arguments(json.dumps(value)) == value
+    assert parse_arguments(json.dumps(value, ensure_ascii=False, indent=1)) == value
 
 
 @unhurried
 @given(OBJECTS)
 def test_pythons_own_writing_is_read(value: dict[str, Any]) -> None:
-    assert read(repr(value)) == value
+    assert parse_arguments(repr(value)) == value
 
 
 @unhurried
 @given(OBJECTS, st.integers(0, 1000))
 def test_a_part_of_a_text_is_never_taken_for_the_whole(value: dict[str, Any], cut: int) -> None:
     for text in (json.dumps(value), repr(value)):
-        assert read(text[: cut % len(text)]) is None
+        assert parse_arguments(text[: cut % len(text)]) is None
 
 
 @unhurried
 @given(st.text())
 @example("\\")
 def test_any_text_at_all_does_no_harm(text: str) -> None:
-    assert read(text) is None or isinstance(read(text), dict)
-    assert read("{" + text + "}") is None or isinstance(read("{" + text + "}"), dict)
+    assert parse_arguments(text) is None or isinstance(parse_arguments(text), dict)
+    assert parse_arguments("{" + text + "}") is None or isinstance(parse_arguments("{" + text + "}"), dict)
 
 
 def test_a_long_text_is_read_as_json_or_not_at_all() -> None:
     long = "x" * MAX_LENIENT_CHARS
-    assert read(json.dumps({"a": long})) == {"a": long}
-    assert read(repr({"a": long})) is None
+    assert parse_arguments(json.dumps({"a": long})) == {"a": long}
+    assert parse_arguments(repr({"a": long})) is None
 
 
 SCHEMA: dict[str, Any] = {
@@ -151,13 +151,13 @@ LEFT: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize(("said", "meant"), HARMLESS, ids=str)
 def test_a_harmless_mismatch_is_put_right(said: dict[str, Any], meant: dict[str, Any]) -> None:
-    assert coerced(said, SCHEMA) == meant
+    assert coerce(said, SCHEMA) == meant
     assert ArgumentCheck(SCHEMA).problems({"count": 1} | meant) == []
 
 
 @pytest.mark.parametrize("said", LEFT, ids=str)
 def test_everything_else_is_left_as_it_is(said: dict[str, Any]) -> None:
-    assert coerced(said, SCHEMA) == said
+    assert coerce(said, SCHEMA) == said
 
 
 KINDS = st.sampled_from(["string", "integer", "number", "boolean", "null"])
@@ -179,7 +179,7 @@ SAID = st.dictionaries(st.sampled_from("abc"), VALUES | TEXTS | st.lists(TEXTS, 
 def test_what_fits_is_never_changed(properties: dict[str, Any], said: dict[str, Any]) -> None:
     schema = {"type": "object", "properties": properties}
     if not ArgumentCheck(schema).problems(said):
-        assert coerced(said, schema) == said
+        assert coerce(said, schema) == said
 
 
 def test_a_schema_that_never_ends_does_no_harm() -> None:
@@ -187,10 +187,10 @@ def test_a_schema_that_never_ends_does_no_harm() -> None:
     said: dict[str, Any] = {"n": "1"}
     for _ in range(60):
         said = {"n": "1", "next": said}
-    right = coerced(said, node)
+    right = coerce(said, node)
     assert right["next"]["next"]["n"] == 1
     both = {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}
-    assert coerced({"a": "1"}, both) == {"a": "1"}
+    assert coerce({"a": "1"}, both) == {"a": "1"}
 
 
 def test_odd_schemas_do_no_harm() -> None:
@@ -202,7 +202,7 @@ def test_odd_schemas_do_no_harm() -> None:
         {"$ref": 3},
         {"type": 1},
     ):
-        assert coerced({"a": "1"}, schema) == {"a": "1"}
+        assert coerce({"a": "1"}, schema) == {"a": "1"}
 
 
 COUNTER = tool_named("count", input_schema=SCHEMA | {"additionalProperties": False})
