@@ -1,8 +1,8 @@
-"""The servers: one task owns each (`connection`), from opening a transport to leaving nothing behind.
+"""MCP servers: how they are started, restarted, called, and asked for what they have.
 
-`life` is what becomes of a server over time, `supervision` when it is started again, `session` the SDK's client,
-`host_side` and `requests` what a server may ask of the host; `listing`, `lists` and `resources` read what it has,
-`news` hears when that changes. `memory` and `pinning` keep in a `drawer` what is known of it from run to run. How
-bytes get there is in `transports`, how the host is let in, in `oauth`. `server_manager` holds them all
-together.
+`server_manager` has the connections of a client, a `connection` the status and the calls of one server. Its
+`supervisor` runs one `session` after the other, as the `restart_policy` decides. `server_requests` answers the requests
+of a server; `tool_listing`, `list_cache` and `resources` read what it offers, and `notifications` tells of changes.
+`server_cache` and `tool_pins` keep in a `json_cache` what was known of it. `transports` carries the messages, `oauth`
+authorizes them.
 """

@@ -1,4 +1,4 @@
-"""What the servers of one client meet on the host's side: the same for all of them."""
+"""What a client does for its servers: the same for all of them."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from dial_client.settings.config_types import ServerSettings
 
 @dataclass(frozen=True, slots=True)
 class ClientCapabilities:
-    """Given to every connection of a client."""
+    """What a client does for each of its servers."""
 
     on_change: OnChange | None = None
     """Is told of each change of a server's state or tools."""
-    memory: JsonCache | None = None
-    """What servers were like the last time; None where nothing is remembered."""
-    callbacks: ClientFeatures = ClientFeatures()  # noqa: RUF009 - frozen
-    """What is done for servers that ask for it."""
+    cache: JsonCache | None = None
+    """What servers were like when the program last ran; None if nothing is cached."""
+    features: ClientFeatures = ClientFeatures()  # noqa: RUF009 - frozen
+    """Elicitation, sampling, roots and logging."""
 
-    def callbacks_for(self, server: ServerSettings | None, logs: MutableSequence[ServerLog]) -> ClientFeatures:
-        """Give what is done for one server: it is told its own folders, if it has any, and its `logs` are kept."""
-        own, on_log = server.roots if server is not None else None, self.callbacks.on_log
+    def features_for(self, server: ServerSettings | None, logs: MutableSequence[ServerLog]) -> ClientFeatures:
+        """Return the features for one server: with its own roots, if any, and its log messages added to `logs`."""
+        roots, on_log = server.roots if server is not None else None, self.features.on_log
 
-        def logged(message: ServerLog) -> None:
+        def log_message(message: ServerLog) -> None:
             logs.append(message)
             if on_log is not None:
                 on_log(message)
 
-        return replace(self.callbacks, roots=self.callbacks.roots if own is None else own, on_log=logged)
+        return replace(self.features, roots=self.features.roots if roots is None else roots, on_log=log_message)

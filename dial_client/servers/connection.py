@@ -61,9 +61,9 @@ class Connection:
         """The changes of resources and prompts that the server announces."""
         is_enabled = self.settings is None or self.settings.enabled
         self._status = ObservableStatus(name, capabilities.on_change, is_enabled=is_enabled)
-        callbacks = capabilities.callbacks_for(self.settings, self._status.logs)
-        cache = ServerCache(self.settings, capabilities.memory)
-        self._supervisor = Supervisor(ServerContext(target, self._status, self.notifications, callbacks, cache))
+        features = capabilities.features_for(self.settings, self._status.logs)
+        cache = ServerCache(self.settings, capabilities.cache)
+        self._supervisor = Supervisor(ServerContext(target, self._status, self.notifications, features, cache))
         self._is_started = False
 
     @property
@@ -86,10 +86,10 @@ class Connection:
         """True if `run` has returned."""
         return self._supervisor.has_ended
 
-    def start(self, nursery: BackgroundTasks) -> None:
+    def start(self, tasks: BackgroundTasks) -> None:
         """Start the task that owns the server."""
         self._is_started = True
-        nursery.start_soon(self.run)
+        tasks.start_soon(self.run)
 
     async def run(self) -> None:
         """Own the server, from its first start to its end. Raises nothing but cancellation.

@@ -1,4 +1,4 @@
-"""The SDK's client as this host wants it: quiet, without a cache, and no judge of results."""
+"""The SDK's client with the options of this package: quiet, without a cache, and without validation of results."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from mcp_types import CallToolResult
 
 LOG_SECONDS = 10.0
-"""Seconds for a server to say that it will send log messages."""
+"""Seconds for a server to confirm the log level."""
 
 OnMessage = Callable[[object], Awaitable[None]]
 
 
 def create_client(target: Any, protocol: Protocol, on_message: OnMessage, requests: ServerRequests) -> Client:
-    """Make the client of one connection; it is not entered yet.
+    """Create the client of one session; it is not entered yet.
 
     Args:
         target: a transport, or a server object of the SDK in this process.
-        protocol: the era to speak.
-        on_message: is given what the server says of its own accord.
-        requests: answers what the server asks for; what the host does not do for servers is not offered to it.
+        protocol: the protocol to open with.
+        on_message: is given the notifications of the server.
+        requests: answers the requests of the server; features the client lacks are not declared.
     """
     from mcp import Client
     from mcp_types import Implementation
@@ -44,17 +44,17 @@ def create_client(target: Any, protocol: Protocol, on_message: OnMessage, reques
         mode=cast("Any", protocol.value),
         client_info=Implementation(name="dial-client", version=__version__),
         message_handler=cast("Any", on_message),
-        elicitation_callback=requests.elicitation if requests.offers("elicitation") else None,
-        sampling_callback=requests.sampling if requests.offers("sampling") else None,
-        list_roots_callback=requests.roots if requests.offers("roots") else None,
-        logging_callback=requests.logging,
-        log_level=cast("Any", requests.callbacks.log_level),
+        elicitation_callback=requests.answer_elicitation if requests.has_feature("elicitation") else None,
+        sampling_callback=requests.answer_sampling if requests.has_feature("sampling") else None,
+        list_roots_callback=requests.answer_roots if requests.has_feature("roots") else None,
+        logging_callback=requests.handle_log,
+        log_level=cast("Any", requests.features.log_level),
         cache=None,
     )
 
 
 async def set_log_level(client: Client, level: str) -> None:
-    """Ask a server of the older protocol for its log messages; whether it listens is its affair."""
+    """Set the log level of a server of the older protocol; an error is ignored."""
     from mcp import MCPError
     from mcp_types import EmptyResult, SetLevelRequest, SetLevelRequestParams
 
@@ -65,24 +65,24 @@ async def set_log_level(client: Client, level: str) -> None:
 
 
 def accept_results_unchecked(client: Client) -> None:
-    """Keep the SDK from throwing away a result whose structured part is not as promised, after listing all tools."""
-    client.session.validate_tool_result = _taken_as_it_is  # type: ignore[method-assign]
+    """Stop the SDK from rejecting results that do not match the output schema, for which it would list all tools."""
+    client.session.validate_tool_result = _accept  # type: ignore[method-assign]
 
 
 def _silence_sdk() -> None:
-    """Keep the SDK quiet where the user set no level: it logs tracebacks of what it recovers from, and arguments."""
+    """Silence the SDK where the user set no level: it logs arguments, and tracebacks of errors it recovers from."""
     for name in ("mcp.client", "mcp.shared"):
         logger = logging.getLogger(name)
         if logger.level == logging.NOTSET:
             logger.setLevel(logging.CRITICAL)
-    # The SDK's session logs under a name that may be the user's own.
-    logging.getLogger("client").addFilter(_is_not_the_sdks)
-    logging.getLogger("httpx2").addFilter(mask_log_record)  # which names the whole address of each request
+    # The SDK's session logs under a name that the user's program may have, too.
+    logging.getLogger("client").addFilter(_is_not_from_sdk)
+    logging.getLogger("httpx2").addFilter(mask_log_record)  # which logs the whole URL of each request
 
 
-def _is_not_the_sdks(record: logging.LogRecord) -> bool:
+def _is_not_from_sdk(record: logging.LogRecord) -> bool:
     return "mcp" not in Path(record.pathname).parts
 
 
-async def _taken_as_it_is(name: str, result: CallToolResult) -> None:
-    """Judge no result: whoever reads it says what is wrong with it, and keeps the rest."""
+async def _accept(name: str, result: CallToolResult) -> None:
+    """Accept any result: what reads it reports what is wrong, and uses the rest."""

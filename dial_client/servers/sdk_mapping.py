@@ -1,4 +1,4 @@
-"""What servers ask for, from the SDK's terms into the host's, and the answers back."""
+"""The requests of servers, mapped from the SDK's types to this package's, and the results back."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ MAX_LOG_CHARS = 2_000
 """Characters of one log message that are kept."""
 
 
-def sampling_request(server: str, params: CreateMessageRequestParams, tools: tuple[str, ...]) -> SamplingRequest:
-    """Read a request for a model's words; what asks for context of other servers is not looked at."""
+def map_sampling_request(server: str, params: CreateMessageRequestParams, tools: tuple[str, ...]) -> SamplingRequest:
+    """Map a sampling request; the inclusion of context from servers is ignored."""
     hints = params.model_preferences.hints if params.model_preferences else None
     return SamplingRequest(
         server,
-        tuple(_message(message.role, message.content) for message in params.messages),
+        tuple(_to_message(message.role, message.content) for message in params.messages),
         params.max_tokens,
         safe(params.system_prompt or ""),
         params.temperature,
@@ -38,15 +38,15 @@ def sampling_request(server: str, params: CreateMessageRequestParams, tools: tup
     )
 
 
-def _message(role: str, content: Any) -> Message:
+def _to_message(role: str, content: Any) -> Message:
     blocks = content if isinstance(content, list) else [content]
-    parts = tuple(_part(block) for block in blocks)
+    parts = tuple(_to_part(block) for block in blocks)
     is_text = all(isinstance(part, TextPart) for part in parts)
     text = "\n".join(part.text for part in parts if isinstance(part, TextPart))
     return Message(Role.ASSISTANT if role == "assistant" else Role.USER, text if is_text else parts)
 
 
-def _part(block: Any) -> TextPart | ImagePart:
+def _to_part(block: Any) -> TextPart | ImagePart:
     match block.type:
         case "text":
             return TextPart(safe(block.text))
@@ -56,30 +56,30 @@ def _part(block: Any) -> TextPart | ImagePart:
             return TextPart(f"[{kind}, which cannot be passed on]")
 
 
-def sampling_result(reply: SamplingReply) -> CreateMessageResult:
-    """Say what the model said."""
+def map_sampling_reply(reply: SamplingReply) -> CreateMessageResult:
+    """Map the reply of a model."""
     from mcp_types import CreateMessageResult, TextContent
 
     content = TextContent(type="text", text=reply.text)
     return CreateMessageResult(role="assistant", content=content, model=reply.model, stop_reason=reply.stop_reason)
 
 
-def root_uri(folder: str) -> str:
-    """Give the URI of a folder; one of a file URI is itself."""
+def to_root_uri(folder: str) -> str:
+    """Return the URI of a folder; a file URI is returned as it is."""
     return folder if folder.startswith("file://") else Path(folder).absolute().as_uri()
 
 
-def roots_result(roots: Iterable[str]) -> ListRootsResult:
-    """Name the folders a server may use."""
+def map_roots(roots: Iterable[str]) -> ListRootsResult:
+    """Map the folders a server may use."""
     from mcp_types import ListRootsResult, Root
     from pydantic import FileUrl
 
-    named = ((uri, uri.rstrip("/").rpartition("/")[2]) for uri in map(root_uri, roots))
-    return ListRootsResult(roots=[Root(uri=FileUrl(uri), name=name or None) for uri, name in named])
+    entries = ((uri, uri.rstrip("/").rpartition("/")[2]) for uri in map(to_root_uri, roots))
+    return ListRootsResult(roots=[Root(uri=FileUrl(uri), name=name or None) for uri, name in entries])
 
 
-def log_of(server: str, params: LoggingMessageNotificationParams) -> ServerLog:
-    """Read a log message, cleaned and cut."""
+def map_log(server: str, params: LoggingMessageNotificationParams) -> ServerLog:
+    """Map a log message, cleaned and cut."""
     text = params.data if isinstance(params.data, str) else json.dumps(params.data, ensure_ascii=False, default=str)
     cut = text if len(text) <= MAX_LOG_CHARS else f"{text[:MAX_LOG_CHARS]}…"
     return ServerLog(server, params.level, safe(cut), safe((params.logger or "")[:200]))

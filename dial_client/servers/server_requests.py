@@ -1,7 +1,7 @@
-"""What one server asks of the host, in both eras of the protocol, on behalf of the calls that are under way.
+"""The requests of one server to the client, in every protocol version, on behalf of the calls in flight.
 
-Up to 2025-11-25 a server sends requests of its own; from 2026-07-28 on it answers a call with what it needs to know,
-and the SDK makes the call again with the answer. Both come here; what goes wrong here is an error for that server.
+Up to 2025-11-25 a server sends requests of its own; from 2026-07-28 on it answers a call with the input it requires,
+and the SDK repeats the call with that input. Both are answered here; a failure here is an error for that server.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from dial_client.callbacks.server_callbacks import ClientFeatures, Elicitation, 
 from dial_client.errors import ServerError
 from dial_client.logs import get_logger
 from dial_client.servers import sdk_mapping
+from dial_client.servers.observable import Observable
 from dial_client.text.safe_text import clean, one_line, removed_note
 
 if TYPE_CHECKING:
@@ -42,38 +43,40 @@ log = get_logger(__name__)
 
 Result = TypeVar("Result")
 
-MAX_QUESTIONS = 20
-"""Requests of a server's while one call of it is under way, and while none is; pushed ones have no other bound."""
+MAX_REQUESTS = 20
+"""Requests of a server during one call, and outside of calls; requests it sends itself have no other bound."""
+MAX_COMPLETED = 1_000
+"""Completed URL elicitations that are remembered."""
 BROWSER_SECONDS = 120.0
-"""Seconds a call waits for a server to say that the person has done, at an address it gave, what it wants."""
-_UNANSWERED = {
-    "elicitation": "it wants to ask the user something, and nobody is there to be asked",
-    "sampling": "it wants to ask a model something, and none is offered to it",
-    "roots": "it wants to know which folders it may use, and none are named",
+"""Seconds a call waits for a server to confirm that the person has completed a URL elicitation."""
+_MISSING_FEATURES = {
+    "elicitation": "it asks the user a question, and there is nobody to answer",
+    "sampling": "it asks for a model's reply, and sampling is not enabled",
+    "roots": "it asks which folders it may use, and no roots are configured",
 }
-_NAMES = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
-_NO_WAY_BACK = re.compile(
-    r"(?:Cannot send '(?P<before>[\w/]{1,40})': this transport context has no back-channel"
-    r"|Server-to-client requests are not available on protocol revision [\w.-]{1,40}: '(?P<behind>[\w/]{1,40})')"
+_FEATURES = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
+_NO_BACK_CHANNEL = re.compile(
+    r"(?:Cannot send '(?P<python>[\w/]{1,40})': this transport context has no back-channel"
+    r"|Server-to-client requests are not available on protocol revision [\w.-]{1,40}: '(?P<typescript>[\w/]{1,40})')"
 )
-"""What the SDKs of Python (2.3) and TypeScript (2.4) say, the one as an error, the other as a failed result."""
+"""The message of the SDKs of Python (2.3), as an error, and of TypeScript (2.4), as a failed result."""
 
 
 class NeedsOlderProtocol(Exception):
-    """A call failed because the server pushes its questions, which 2026-07-28 does not have."""
+    """A call failed because the server sends requests of its own, which 2026-07-28 does not have."""
 
 
 class _Call:
-    """A call under way."""
+    """A call in flight."""
 
-    def __init__(self, tool: str, on: CallContext | None) -> None:
+    def __init__(self, tool: str, context: CallContext | None) -> None:
         self.tool = tool
-        self.errand = on
-        self.questions = 0
+        self.context = context
+        self.requests = 0
 
 
-class _Question:
-    """A request of the server's that is being answered."""
+class _Request:
+    """A request of the server that is being answered."""
 
     def __init__(self, scope: anyio.CancelScope, calls: Iterable[_Call]) -> None:
         self.scope = scope
@@ -81,62 +84,61 @@ class _Question:
 
 
 class ServerRequests:
-    """Answers what one server asks for as long as one connection to it lasts.
+    """Answers the requests of one server during one session.
 
     Args:
         server: its name in the configuration.
-        callbacks: what the host does for its servers.
+        features: what the client does for its servers.
     """
 
-    def __init__(self, server: str, callbacks: ClientFeatures) -> None:
-        self.callbacks = callbacks
+    def __init__(self, server: str, features: ClientFeatures) -> None:
+        self.features = features
         self.can_be_reopened = False
-        """Whether there is an older protocol to try, in which servers may push their questions."""
+        """True if there is an older protocol to try, in which servers may send requests."""
         self._server = server
         self._calls: set[_Call] = set()
-        # Where an answer is made within its call's task, it is known which call that is.
-        self._mine: ContextVar[_Call | None] = ContextVar("call", default=None)
-        self._questions: set[_Question] = set()
-        self._unbidden = 0
-        self._completed: set[str] = set()
-        self._news = anyio.Event()
+        # Known where a request is answered in the task of its call.
+        self._own_call: ContextVar[_Call | None] = ContextVar("call", default=None)
+        self._requests: set[_Request] = set()
+        self._requests_without_call = 0
+        self._completed: Observable[frozenset[str]] = Observable(frozenset())
 
-    async def carried_out(self, tool: str, call: Callable[[], Awaitable[Result]]) -> Result:
-        """Make a call, and answer what is asked for it.
+    async def run_call(self, tool: str, call: Callable[[], Awaitable[Result]]) -> Result:
+        """Make a call, and answer the requests it leads to.
 
-        Where it is refused until the person has been at some address (-32042), they are asked, and it is made again.
+        A call that requires a URL elicitation (-32042) is repeated after the person was asked.
 
         Raises:
             mcp.MCPError, pydantic.ValidationError: as the call does.
-            ServerError: nobody has agreed to go there, or the host has no answer to what is asked.
-            NeedsOlderProtocol: it failed because the server could not ask.
+            ServerError: the person did not agree to open the URL, or the client lacks a feature.
+            NeedsOlderProtocol: it failed because the server could not send a request.
         """
         from mcp import MCPError
 
-        with self._under_way(tool):
+        with self._in_flight(tool):
             agreed: set[str] = set()
             for is_last in (False, False, True):
                 try:
                     result = await call()
                 except MCPError as error:
-                    self._look_for_missing_answer(error)
-                    if is_last or not await self._has_been_there(error, agreed):
+                    self._check_error(error)
+                    if is_last or not await self._complete_url_elicitations(error, agreed):
                         raise
                 else:
-                    self._look_for_unasked_question(result)
+                    self._check_result(result)
                     return result
         raise AssertionError("unreachable")
 
-    async def elicitation(
+    async def answer_elicitation(
         self, context: object, params: ElicitRequestFormParams | ElicitRequestURLParams
     ) -> ElicitResult | Any:
         """Answer ``elicitation/create``."""
-        del context  # which knows the request, but not which call it is for
+        del context  # which has the request, but not the call it belongs to
 
         async def answer(calls: tuple[_Call, ...]) -> ElicitResult:
             action = "cancelled"
             try:
-                result = await self._elicited(params, calls)
+                result = await self._elicit(params, calls)
                 action = result.action
             except Exception:
                 action = "failed"
@@ -145,227 +147,226 @@ class ServerRequests:
                 self._record_elicitation(action, calls)
             return result
 
-        return await self._answered("elicitation", answer)
+        return await self._answer("elicitation", answer)
 
-    async def sampling(self, context: object, params: CreateMessageRequestParams) -> CreateMessageResult | Any:
+    async def answer_sampling(self, context: object, params: CreateMessageRequestParams) -> CreateMessageResult | Any:
         """Answer ``sampling/createMessage``."""
         del context
-        sample = self.callbacks.sample
+        sample = self.features.sample
         assert sample is not None
 
         async def answer(calls: tuple[_Call, ...]) -> CreateMessageResult | ErrorData:
             from mcp_types import ErrorData
 
-            reply = await sample(sdk_mapping.sampling_request(self._server, params, _tools(calls)), _errands(calls))
+            reply = await sample(
+                sdk_mapping.map_sampling_request(self._server, params, _tools(calls)), _contexts(calls)
+            )
             if reply is None:
                 # The code is the specification's ("Sampling", "Error Handling").
                 return ErrorData(code=-1, message="User rejected sampling request")
-            return sdk_mapping.sampling_result(reply)
+            return sdk_mapping.map_sampling_reply(reply)
 
-        return await self._answered("sampling", answer)
+        return await self._answer("sampling", answer)
 
-    async def roots(self, context: object) -> ListRootsResult | Any:
+    async def answer_roots(self, context: object) -> ListRootsResult | Any:
         """Answer ``roots/list``."""
         del context
 
         async def answer(calls: tuple[_Call, ...]) -> ListRootsResult:
             del calls
-            return sdk_mapping.roots_result(self.callbacks.roots)
+            return sdk_mapping.map_roots(self.features.roots)
 
-        return await self._answered("roots", answer)
+        return await self._answer("roots", answer)
 
-    async def logging(self, params: LoggingMessageNotificationParams) -> None:
-        """Take a log message."""
-        if self.callbacks.on_log is None:
+    async def handle_log(self, params: LoggingMessageNotificationParams) -> None:
+        """Handle a log message."""
+        if self.features.on_log is None:
             return
         try:
-            self.callbacks.on_log(sdk_mapping.log_of(self._server, params))
+            self.features.on_log(sdk_mapping.map_log(self._server, params))
         except Exception as error:  # noqa: BLE001 - whatever the embedding program raises
             log.warning("callback_failed", server=self._server, callback="on_log", error=type(error).__name__)
 
-    def completed(self, elicitation_id: str) -> None:
-        """Take note that the person has done what an address was for (2025-11-25)."""
-        if len(self._completed) < 1000:
-            self._completed.add(elicitation_id)
-        self._news.set()
-        self._news = anyio.Event()
+    def complete_elicitation(self, elicitation_id: str) -> None:
+        """Record that the person has completed a URL elicitation (2025-11-25)."""
+        if len(self._completed.value) < MAX_COMPLETED:
+            self._completed.set(self._completed.value | {elicitation_id})
 
-    def _look_for_unasked_question(self, result: object) -> None:
+    def _check_result(self, result: object) -> None:
         if getattr(result, "is_error", False):
             text = " ".join(getattr(block, "text", "") for block in getattr(result, "content", ()))
-            self._judge(text)
+            self._check_message(text)
 
-    def _look_for_missing_answer(self, error: MCPError) -> None:
+    def _check_error(self, error: MCPError) -> None:
         from mcp_types import MISSING_REQUIRED_CLIENT_CAPABILITY
 
         if error.code == MISSING_REQUIRED_CLIENT_CAPABILITY and isinstance(error.data, dict):
             for name in error.data.get("requiredCapabilities") or ():
-                if name in _UNANSWERED:
-                    raise ServerError(self._server, _UNANSWERED[name])
-        self._judge(error.message)
+                if name in _MISSING_FEATURES:
+                    raise ServerError(self._server, _MISSING_FEATURES[name])
+        self._check_message(error.message)
 
-    def _judge(self, words: str) -> None:
-        """Find out what follows where a call failed because the server could not ask."""
-        if not (said := _NO_WAY_BACK.search(words)):
+    def _check_message(self, message: str) -> None:
+        """Raise what follows if a call failed because the server could not send a request."""
+        if not (found := _NO_BACK_CHANNEL.search(message)):
             return
-        name = _NAMES.get(said["before"] or said["behind"] or "", "")
-        if name and not self.offers(name):
-            raise ServerError(self._server, _UNANSWERED[name])
+        name = _FEATURES.get(found["python"] or found["typescript"] or "", "")
+        if name and not self.has_feature(name):
+            raise ServerError(self._server, _MISSING_FEATURES[name])
         if self.can_be_reopened:
             raise NeedsOlderProtocol
 
-    def offers(self, name: str) -> bool:
-        """Whether the host does this for its servers: ``elicitation``, ``sampling`` or ``roots``."""
-        done = self.callbacks
-        return bool({"elicitation": done.elicit, "sampling": done.sample, "roots": done.roots}[name])
+    def has_feature(self, name: str) -> bool:
+        """True if the client has this feature: ``elicitation``, ``sampling`` or ``roots``."""
+        features = self.features
+        return bool({"elicitation": features.elicit, "sampling": features.sample, "roots": features.roots}[name])
 
     @contextmanager
-    def _under_way(self, tool: str) -> Iterator[None]:
+    def _in_flight(self, tool: str) -> Iterator[None]:
         call = _Call(tool, call_context.current())
         self._calls.add(call)
-        token = self._mine.set(call)
+        token = self._own_call.set(call)
         try:
             yield
         finally:
-            self._mine.reset(token)
+            self._own_call.reset(token)
             self._calls.discard(call)
-            for question in self._questions:
-                question.calls.discard(call)
-                if not question.calls:
-                    question.scope.cancel()  # nobody waits for the answer any more
+            for request in self._requests:
+                request.calls.discard(call)
+                if not request.calls:
+                    request.scope.cancel()  # no call waits for the answer
 
-    async def _answered(self, what: str, answer: Callable[[tuple[_Call, ...]], Awaitable[Any]]) -> Any:
-        """Give an answer, or an error that tells the server nothing of this program."""
+    async def _answer(self, feature: str, answer: Callable[[tuple[_Call, ...]], Awaitable[Any]]) -> Any:
+        """Return an answer, or an error that tells the server nothing about this program."""
         from mcp_types import INTERNAL_ERROR, INVALID_REQUEST, ErrorData
 
-        mine = self._mine.get()
-        calls = tuple(self._calls) if mine is None else (mine,)
-        if not self._may_ask(calls):
+        own_call = self._own_call.get()
+        calls = tuple(self._calls) if own_call is None else (own_call,)
+        if not self._count_request(calls):
             return ErrorData(code=INVALID_REQUEST, message="The host answers no more requests for this call")
         with anyio.CancelScope() as scope:
-            question = _Question(scope, calls)
-            self._questions.add(question)
+            request = _Request(scope, calls)
+            self._requests.add(request)
             try:
                 return await answer(calls)
-            except _Misfit as misfit:
-                log.warning("answer_does_not_fit", server=self._server, fields=misfit.fields)
+            except _InvalidAnswer as invalid:
+                log.warning("answer_does_not_fit", server=self._server, fields=invalid.fields)
                 return ErrorData(code=INTERNAL_ERROR, message="The host's answer does not fit the form")
             except Exception as error:  # noqa: BLE001 - whatever the embedding program raises
-                log.warning("callback_failed", server=self._server, callback=what, error=type(error).__name__)
+                log.warning("callback_failed", server=self._server, callback=feature, error=type(error).__name__)
                 return ErrorData(code=INTERNAL_ERROR, message="The host could not answer")
             finally:
-                self._questions.discard(question)
+                self._requests.discard(request)
         return ErrorData(code=INVALID_REQUEST, message="The call this was asked for is over")
 
-    def _may_ask(self, calls: tuple[_Call, ...]) -> bool:
-        """Count a request against every call it may be for; while one of them may still ask, it is taken for its."""
+    def _count_request(self, calls: tuple[_Call, ...]) -> bool:
+        """Count a request for every call it may belong to; True while one of them is below the limit."""
         if not calls:
-            self._unbidden += 1
-            return self._unbidden <= MAX_QUESTIONS
+            self._requests_without_call += 1
+            return self._requests_without_call <= MAX_REQUESTS
         for call in calls:
-            call.questions += 1
-        return any(call.questions <= MAX_QUESTIONS for call in calls)
+            call.requests += 1
+        return any(call.requests <= MAX_REQUESTS for call in calls)
 
-    async def _elicited(
+    async def _elicit(
         self, params: ElicitRequestFormParams | ElicitRequestURLParams, calls: tuple[_Call, ...]
     ) -> ElicitResult:
         from mcp_types import ElicitResult
 
         tools = _tools(calls)
         if params.mode == "url":
-            answer = await self._asked_to_go(params.message, params.url, tools, calls)
+            answer = await self._ask_to_open(params.message, params.url, tools, calls)
             return ElicitResult(action=ElicitationAction(answer.action).value)
         message = clean(params.message)
         schema, removed = clean_schema(params.requested_schema)
         form = Form(schema)
         warnings = tuple(f"it asks for what seems to be a secret: {one_line(name, 100)}" for name in form.secrets)
-        warnings += _removed(message.removed + removed)
+        warnings += _removal_warning(message.removed + removed)
         question = Elicitation(self._server, message.text, schema, None, form.defaults, warnings, tools)
-        answer = await self._person(question, calls)
+        answer = await self._ask_person(question, calls)
         if answer.action != ElicitationAction.ACCEPT:
             return ElicitResult(action=ElicitationAction(answer.action).value)
         content = form.filled(answer.content)
         if form.problems(content):
-            raise _Misfit(form, content)
+            raise _InvalidAnswer(form, content)
         return ElicitResult(action="accept", content=content)
 
     def _record_elicitation(self, action: str, calls: tuple[_Call, ...]) -> None:
-        """Record what was answered; its content is for the server alone."""
+        """Record the action of an answer, without its content."""
         entry = AuditEntry(
             event="elicitation",
             id=new_id(),
-            origin=common_origin(errand.origin for errand in _errands(calls)),
+            origin=common_origin(context.origin for context in _contexts(calls)),
             server=self._server,
             tool=", ".join(_tools(calls)),
             decision=action,
             decided_by="elicit callback",
         )
-        record(self.callbacks.audit.recorder, entry)
+        record(self.features.audit.recorder, entry)
 
-    async def _asked_to_go(
+    async def _ask_to_open(
         self, message: str, url: str, tools: tuple[str, ...], calls: tuple[_Call, ...]
     ) -> ElicitationAnswer:
-        """Ask the person to open an address; what is none of the web's is declined unasked."""
+        """Ask the person to open a URL; a URL that is not http(s) is declined without asking."""
         if not is_web_address(url):
-            log.warning("address_refused", server=self._server)
+            log.warning("url_refused", server=self._server)
             return ElicitationAnswer(ElicitationAction.DECLINE)
         text = clean(message)
-        warnings = doubts_about(url) + _removed(text.removed)
+        warnings = doubts_about(url) + _removal_warning(text.removed)
         question = Elicitation(self._server, text.text, None, url, {}, warnings, tools)
-        return await self._person(question, calls)
+        return await self._ask_person(question, calls)
 
-    async def _person(self, question: Elicitation, calls: tuple[_Call, ...]) -> ElicitationAnswer:
-        assert self.callbacks.elicit is not None
-        with call_context.waiting_for_a_person(_errands(calls)):
-            # What the embedding program gives nobody has checked: it may be anything.
-            answer: object = await self.callbacks.elicit(question)
+    async def _ask_person(self, question: Elicitation, calls: tuple[_Call, ...]) -> ElicitationAnswer:
+        assert self.features.elicit is not None
+        with call_context.waiting_for_a_person(_contexts(calls)):
+            # The answer of the embedding program is unchecked: it may be anything.
+            answer: object = await self.features.elicit(question)
         if not isinstance(answer, ElicitationAnswer):
             raise TypeError("no ElicitationAnswer")
         return answer
 
-    async def _has_been_there(self, error: MCPError, agreed: set[str]) -> bool:
-        """Whether a call that was refused for it may be made again: the person was asked to open some addresses."""
+    async def _complete_url_elicitations(self, error: MCPError, agreed: set[str]) -> bool:
+        """Ask the person to open the URLs an error requires; True if the call may be repeated."""
         from mcp import UrlElicitationRequiredError
         from mcp_types import URL_ELICITATION_REQUIRED
 
         if error.code != URL_ELICITATION_REQUIRED:
             return False
-        wanted = UrlElicitationRequiredError.from_error(error.error).elicitations
-        call = self._mine.get()
+        elicitations = UrlElicitationRequiredError.from_error(error.error).elicitations
+        call = self._own_call.get()
         calls = () if call is None else (call,)
-        if self.callbacks.elicit is None:
-            raise ServerError(self._server, "the user has to open an address first, and nobody is there to be asked")
-        ids = {one.elicitation_id or one.url for one in wanted}
+        if self.features.elicit is None:
+            raise ServerError(self._server, "the user has to open a URL first, and there is nobody to ask")
+        ids = {params.elicitation_id or params.url for params in elicitations}
         if ids <= agreed:
-            with call_context.waiting_for_a_person(_errands(calls)), anyio.move_on_after(BROWSER_SECONDS):
-                while not ids <= self._completed:
-                    await self._news.wait()
+            with call_context.waiting_for_a_person(_contexts(calls)), anyio.move_on_after(BROWSER_SECONDS):
+                await self._completed.wait_until(lambda completed: ids <= completed)
             return True
-        for one in wanted:
-            result = await self.elicitation(None, one)
+        for params in elicitations:
+            result = await self.answer_elicitation(None, params)
             if getattr(result, "action", None) != ElicitationAction.ACCEPT.value:
-                raise ServerError(self._server, "the user has to open an address first, and did not agree to")
+                raise ServerError(self._server, "the user has to open a URL first, and did not agree to")
         agreed |= ids
-        return bool(wanted)
+        return bool(elicitations)
 
 
-class _Misfit(Exception):
-    """An answer that does not fit the form. Names its fields: what is in them is for nobody else."""
+class _InvalidAnswer(Exception):
+    """An answer that does not match the form. Names the fields, and not their content."""
 
     def __init__(self, form: Form, content: dict[str, Any]) -> None:
         super().__init__()
-        known = {one.name: one for one in form.fields}
-        missing = [name for name, one in known.items() if one.is_required and name not in content]
-        wrong = [name for name in content if name not in known or form.problems_with(name, content[name])]
+        fields = {field.name: field for field in form.fields}
+        missing = [name for name, field in fields.items() if field.is_required and name not in content]
+        wrong = [name for name in content if name not in fields or form.problems_with(name, content[name])]
         self.fields = missing + wrong
 
 
-def _removed(count: int) -> tuple[str, ...]:
+def _removal_warning(count: int) -> tuple[str, ...]:
     return (f"{removed_note(count)} from what it says",) if count else ()
 
 
-def _errands(calls: Iterable[_Call]) -> tuple[CallContext, ...]:
-    return tuple(call.errand for call in calls if call.errand is not None)
+def _contexts(calls: Iterable[_Call]) -> tuple[CallContext, ...]:
+    return tuple(call.context for call in calls if call.context is not None)
 
 
 def _tools(calls: Iterable[_Call]) -> tuple[str, ...]:

@@ -66,7 +66,7 @@ class ServerContext:
     """Is told of tools, of oddities, and that a session is ready."""
     notifications: Notifications
     """Is told of changes of resources and prompts."""
-    callbacks: ClientFeatures
+    features: ClientFeatures
     """What the client does for the server."""
     cache: ServerCache
     """Keeps what the server is like for the next run of the program."""
@@ -89,7 +89,7 @@ class ServerSession:
         self._context = context
         self._choice = choice
         self._mask = SecretMask() if context.settings is None else SecretMask.of(context.settings)
-        self._requests = ServerRequests(context.status.name, context.callbacks)
+        self._requests = ServerRequests(context.status.name, context.features)
         self._tool_watch = ToolWatch(context.status.add_note, context.notifications)
         self._transport: TransportFactory | None = None
         self._refusal: str | None = None
@@ -187,7 +187,7 @@ class ServerSession:
         settings = self._context.settings
         if settings is None:
             return iter((InProcessTransportFactory(self._context.target),))
-        return transports_for(settings, self._requests.callbacks.login, self._mask)
+        return transports_for(settings, self._context.features.login, self._mask)
 
     async def _serve(self, transport: TransportFactory) -> None:
         async with self._create_client(transport) as client, anyio.create_task_group() as group:
@@ -195,7 +195,7 @@ class ServerSession:
                 group.start_soon(self._tool_watch.listen, client)
             self._become_ready(client, transport, await self._tool_watch.read(client))
             group.start_soon(self._tool_watch.refresh, client, self._set_tools)
-            if self._state.value.is_legacy and (level := self._requests.callbacks.log_level):
+            if self._state.value.is_legacy and (level := self._context.features.log_level):
                 group.start_soon(sdk_client.set_log_level, client, level)
             group.start_soon(self._context.notifications.follow, client)
             await self._state.wait_until(lambda state: state.ending is not None)
@@ -271,7 +271,7 @@ class ServerSession:
 
         self._tool_watch.on_message(message)
         if isinstance(message, ElicitCompleteNotification):
-            self._requests.completed(message.params.elicitation_id)
+            self._requests.complete_elicitation(message.params.elicitation_id)
         if isinstance(message, ResourceUpdatedNotification) and self._state.value.is_legacy:
             self._context.notifications.mark_updated(message.params.uri)
 

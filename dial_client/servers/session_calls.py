@@ -82,7 +82,7 @@ class SessionCalls:
         with anyio.CancelScope() as scope:
             self._in_flight.set(self._in_flight.value | {scope})
             try:
-                return await self._requests.carried_out(tool, partial(request, client))
+                return await self._requests.run_call(tool, partial(request, client))
             except Exception as error:  # noqa: BLE001 (whatever it is, it is reported in words)
                 problem = error
             finally:

@@ -161,7 +161,7 @@ async def test_without_a_callback_the_call_fails_in_words_and_the_server_goes_on
         result = await call(dial, tool)
         assert (await call(dial, "plain")).content == "plain"
         assert dial.servers["shop"].protocol_version == ERAS[era]
-    unasked = "The call failed: it wants to ask the user something, and nobody is there to be asked"
+    unasked = "The call failed: it asks the user a question, and there is nobody to answer"
     refused = "The call failed: the server answered with an error: Elicitation not supported (-32600)"
     assert result.error == (refused if (era, tool) == ("legacy", "pushes") else unasked)
 
@@ -203,7 +203,7 @@ async def test_a_server_gets_so_many_answers_a_call_and_no_more() -> None:
     person = Person(ACCEPT)
     async with DialClient({"shop": questions.make()}, callbacks=Callbacks(elicit=person)) as dial:
         result = await call(dial, "many", times=100)
-        assert len(person.asked) == server_requests.MAX_QUESTIONS
+        assert len(person.asked) == server_requests.MAX_REQUESTS
         again = await call(dial, "many", times=1)
     assert result.content == "100 asked, at last: The host answers no more requests for this call"
     assert again.content == "1 asked, at last: accept"
@@ -336,7 +336,7 @@ async def test_a_call_whose_address_is_not_agreed_to_fails_in_words() -> None:
     async with DialClient({"shop": questions.make()}, callbacks=Callbacks(elicit=person)) as dial:
         await legacy(dial)
         result = await call(dial, "behind_a_page")
-    assert result.error == "The call failed: the user has to open an address first, and did not agree to"
+    assert result.error == "The call failed: the user has to open a URL first, and did not agree to"
 
 
 async def test_a_form_that_asks_for_a_secret_comes_with_a_warning() -> None:

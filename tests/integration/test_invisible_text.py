@@ -17,7 +17,7 @@ from dial_client.events import ReasoningDelta, TextDelta, ToolCallProgress
 from dial_client.messages import FilePart, ToolCallRequest
 from dial_client.model import CallChunk, Completion, FinishReason, ModelRequest, ReasoningChunk, TextChunk
 from dial_client.schema.provider_schema import adapt
-from dial_client.servers.sdk_mapping import sampling_request
+from dial_client.servers.sdk_mapping import map_sampling_request
 from dial_client.text.safe_text import count_unseen, one_line
 from dial_client.tools import result_content
 from dial_client.tools.catalog import catalog_of
@@ -129,7 +129,7 @@ def test_what_a_server_asks_a_model_has_none() -> None:
         system_prompt=HIDDEN,
         max_tokens=10,
     )
-    request = sampling_request("raw", params, ())
+    request = map_sampling_request("raw", params, ())
     assert (request.messages[0].text, request.system) == ("abc", "abc")
 
 

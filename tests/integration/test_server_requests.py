@@ -87,7 +87,7 @@ async def test_nothing_is_sampled_unless_it_is_switched_on(tool: str) -> None:
     async with DialClient({"shop": questions.make()}, model) as dial:
         said = await called(dial, tool)
         assert await called(dial, "plain") == "plain"
-    assert said == "The call failed: it wants to ask a model something, and none is offered to it"
+    assert said == "The call failed: it asks for a model's reply, and sampling is not enabled"
     assert model.requests == []
 
 
@@ -177,7 +177,7 @@ async def test_a_server_is_told_the_folders_it_may_use(tmp_path: Path) -> None:
 async def test_no_folder_is_told_unasked() -> None:
     async with DialClient({"shop": questions.make()}) as dial:
         said = await called(dial, "roots")
-    assert said == "The call failed: it wants to know which folders it may use, and none are named"
+    assert said == "The call failed: it asks which folders it may use, and no roots are configured"
 
 
 @pytest.mark.parametrize("protocol", ["auto", "legacy"])
