@@ -1,8 +1,8 @@
-"""What is kept of servers from one run to the next: a folder of small JSON files, one for each server.
+"""A cache of what is known of servers from run to run: a folder of small JSON files, one for each server.
 
-A server is known by how it is reached, not by its name in a configuration. A file is written whole or not at all, and
-readable by its owner only; several programs may use a folder at once, and the last to write a file is right. What
-cannot be read or written is as if it had never been kept: a drawer is never the reason why something does not work.
+A server is identified by how it is reached, not by its name in a configuration. A file is written atomically, and is
+readable by its owner only; several programs may use a folder at once, and the last to write a file wins. What cannot be
+read or written counts as missing: a cache is never the reason for a failure.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ from dial_client.settings.config_types import ServerSettings
 log = get_logger(__name__)
 
 MAX_FILES = 200
-"""Servers in a drawer; the one that was written longest ago goes first."""
+"""Servers in a cache; the file that was written longest ago is removed first."""
 MAX_BYTES = 2 * 1024 * 1024
-"""Of one file; what is larger is neither written nor read."""
+"""Bytes of one file; a larger file is neither written nor read."""
 FORM = 1
-"""The form of the files; what has another is not read."""
+"""The version of the files; a file with another version is not read."""
 
 
 def identity(server: ServerSettings) -> str:
-    """Give what a server is known by: a hash of how it is reached, without the values of variables and headers."""
-    said = [server.command, *server.args], server.cwd, server.url, sorted(server.env), sorted(server.headers)
-    return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:32]
+    """Return the identity of a server: a hash of how it is reached, without the values of variables and headers."""
+    parts = [server.command, *server.args], server.cwd, server.url, sorted(server.env), sorted(server.headers)
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
 class JsonCache:
-    """One folder; it is made when something is first written."""
+    """One folder; it is created when a file is first written."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self._folder = Path(folder)
 
     def read(self, server: ServerSettings) -> dict[str, Any]:
-        """Give what was written of a server; empty where there is nothing, or nothing that can be read."""
+        """Return what is stored of a server; empty if there is nothing that can be read."""
         return self.read_key(identity(server))
 
     def read_key(self, key: str) -> dict[str, Any]:
-        """Return what was written of the server with this identity, as `read` does."""
+        """Return what is stored of the server with this identity, as `read` does."""
         try:
             with self._path(key).open("rb") as file:
                 data = file.read(MAX_BYTES + 1)
@@ -56,11 +56,11 @@ class JsonCache:
         return value if isinstance(value, dict) and value.get("form") == FORM else {}
 
     def write(self, server: ServerSettings, value: Mapping[str, Any]) -> bool:
-        """Write all that is to be known of a server, in place of what was there; say whether that could be done."""
+        """Replace what is stored of a server; False if it could not be written."""
         return self._write(identity(server), value)
 
     def rewrite(self, key: str, value: Mapping[str, Any] | None) -> bool:
-        """Write what is to be known of the server with this identity; None for nothing at all. Returns as `write`."""
+        """Replace what is stored of the server with this identity; None removes it. Returns as `write` does."""
         if value is not None:
             return self._write(key, value)
         with suppress(OSError):
@@ -68,7 +68,7 @@ class JsonCache:
         return not self._path(key).exists()
 
     def keys(self) -> tuple[str, ...]:
-        """Return the identities of all servers of which something was written."""
+        """Return the identities of all servers of which something is stored."""
         try:
             return tuple(sorted(path.stem for path in self._folder.glob("*.json")))
         except OSError:
@@ -81,14 +81,14 @@ class JsonCache:
                 return False
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._replace(self._path(key), data)
-            self._tidy()
+            self._remove_oldest()
         except (OSError, ValueError, TypeError, RecursionError) as error:
-            log.debug("not_kept", error=type(error).__name__)
+            log.debug("cache_not_written", error=type(error).__name__)
             return False
         return True
 
     def forget(self, server: ServerSettings) -> None:
-        """Throw away what was written of a server."""
+        """Remove what is stored of a server."""
         with suppress(OSError):
             self._path(identity(server)).unlink(missing_ok=True)
 
@@ -106,8 +106,8 @@ class JsonCache:
                 Path(name).unlink()
             raise
 
-    def _tidy(self) -> None:
-        """Keep the folder within its bound; what others throw away at the same time is gone all the same."""
+    def _remove_oldest(self) -> None:
+        """Remove the oldest files beyond `MAX_FILES`; another program may remove them at the same time."""
         ages: list[tuple[float, Path]] = []
         for path in self._folder.iterdir():
             with suppress(OSError):

@@ -1,4 +1,4 @@
-"""What servers list beside their tools, kept until they say that it changed; a server that fails costs its own only."""
+"""Cached lists of resources and prompts, read again when a server announces a change."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ log = get_logger(__name__)
 
 Item = TypeVar("Item")
 
-KEPT_SECONDS = 60.0
-"""Seconds for which a list is taken to be still true, where its server does not tell changes."""
-MAX_WORDS = 8_000
+CACHE_SECONDS = 60.0
+"""Seconds for which a list is valid if its server does not announce changes."""
+MAX_DESCRIPTION = 8_000
 """Characters of a description that are kept."""
 
 
-def connection_to(connections: Mapping[str, Connection], server: str) -> Connection:
-    """Give the connection to a server.
+def find_connection(connections: Mapping[str, Connection], server: str) -> Connection:
+    """Return the connection to a server.
 
     Raises:
         ServerError: there is no such server.
@@ -39,37 +39,37 @@ def connection_to(connections: Mapping[str, Connection], server: str) -> Connect
     return connection
 
 
-async def ready(connections: Mapping[str, Connection], server: str) -> Connection:
-    """Give the connection to a server, once it is known whether it can be used.
+async def wait_for_connection(connections: Mapping[str, Connection], server: str) -> Connection:
+    """Return the connection to a server, once it is known whether it can be used.
 
     Raises:
         ServerError: there is no such server.
     """
-    connection = connection_to(connections, server)
+    connection = find_connection(connections, server)
     await connection.wait_settled()
     return connection
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept(Generic[Item]):
+class _CachedList(Generic[Item]):
     connection: Connection
-    """To a server that was removed another one may have the name of."""
+    """A removed server and a later one may have the same name."""
     items: tuple[Item, ...]
     revision: int
     until: float
 
-    def is_of(self, connection: Connection, revision: int) -> bool:
-        """Whether it is the list of this server as it is now."""
+    def is_valid_for(self, connection: Connection, revision: int) -> bool:
+        """True if this is still the list of the server."""
         return self.connection is connection and self.revision == revision and anyio.current_time() < self.until
 
 
 class ListCache(Generic[Item]):
-    """One kind of list of all servers. Each is read when it is first asked for, and again when it may have changed.
+    """One kind of list of all servers. Each is read when it is first needed, and again when it may have changed.
 
     Args:
         connections: to the servers.
-        listing: what is listed, as servers announce it.
-        read: reads a server's whole list; it is given the server's name, the SDK's client, and what hears of oddities.
+        listing: the kind of list.
+        read: reads a server's whole list, from the server's name, the SDK's client, and a callback for notes.
     """
 
     def __init__(
@@ -81,48 +81,48 @@ class ListCache(Generic[Item]):
         self._connections = connections
         self._listing = listing
         self._read = read
-        self._kept: dict[str, _Kept[Item]] = {}
+        self._cached: dict[str, _CachedList[Item]] = {}
 
-    async def of(self, server: str | None) -> tuple[Item, ...]:
-        """Give the list of one server, or those of all, of which a server that fails is left out.
+    async def get(self, server: str | None) -> tuple[Item, ...]:
+        """Return the list of one server, or of all servers without those that fail.
 
         Raises:
             ServerError: there is no such server, or its list cannot be read.
         """
         if server is not None:
-            return await self._of(await ready(self._connections, server))
-        found: dict[str, tuple[Item, ...]] = {}
+            return await self._get(await wait_for_connection(self._connections, server))
+        lists: dict[str, tuple[Item, ...]] = {}
 
         async def add(connection: Connection) -> None:
             try:
                 await connection.wait_settled()
-                found[connection.name] = await self._of(connection)
+                lists[connection.name] = await self._get(connection)
             except ServerError as error:
                 log.debug("not_listed", server=connection.name, what=self._listing.value, error=error.problem)
 
         async with anyio.create_task_group() as group:
             for connection in tuple(self._connections.values()):
                 group.start_soon(add, connection)
-        return tuple(item for name in self._connections for item in found.get(name, ()))
+        return tuple(item for name in self._connections for item in lists.get(name, ()))
 
-    async def _of(self, connection: Connection) -> tuple[Item, ...]:
+    async def _get(self, connection: Connection) -> tuple[Item, ...]:
         revision = connection.notifications.lists[self._listing]
-        kept = self._kept.get(connection.name)
-        if kept is not None and kept.is_of(connection, revision):
-            return kept.items
-        is_told = False
+        cached = self._cached.get(connection.name)
+        if cached is not None and cached.is_valid_for(connection, revision):
+            return cached.items
+        has_announcements = False
 
         async def request(client: Client) -> tuple[Item, ...]:
-            nonlocal is_told
+            nonlocal has_announcements
             has = client.server_capabilities
             capability = getattr(has, self._listing.value)
-            # A server whose capabilities nobody has asked for (a pinned protocol) may have all of them.
-            if capability is None and any(one is not None for one in (has.tools, has.resources, has.prompts)):
+            # A server whose capabilities were not requested (a fixed protocol) may have all of them.
+            if capability is None and any(known is not None for known in (has.tools, has.resources, has.prompts)):
                 return ()
-            is_told = bool(capability is not None and capability.list_changed)
+            has_announcements = bool(capability is not None and capability.list_changed)
             return await self._read(connection.name, client, connection.add_note)
 
         items = await connection.ask(request, LIST_SECONDS)
-        until = float("inf") if is_told else anyio.current_time() + KEPT_SECONDS
-        self._kept[connection.name] = _Kept(connection, items, revision, until)
+        until = float("inf") if has_announcements else anyio.current_time() + CACHE_SECONDS
+        self._cached[connection.name] = _CachedList(connection, items, revision, until)
         return items

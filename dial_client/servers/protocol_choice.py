@@ -47,7 +47,7 @@ class ProtocolChooser:
 
     def _is_known_as_legacy(self) -> bool:
         if self._last_exit is None:
-            return self._cache.guess()
+            return self._cache.guess_legacy()
         version = self._last_exit.protocol_version
         return bool(self._sends_requests) or (version is not None and not is_modern(version))
 
@@ -55,7 +55,7 @@ class ProtocolChooser:
         """Learn from the end of a session; True if the next one is to be opened at once in another protocol."""
         self._last_exit = session_exit
         self._protocol_version = session_exit.protocol_version or self._protocol_version
-        if session_exit.kind is ExitKind.DIED and self._cache.was_wrong(self._startup_timeout):
+        if session_exit.kind is ExitKind.DIED and self._cache.reject_guess(self._startup_timeout):
             return True
         if session_exit.kind is ExitKind.REOPENED:
             self._sends_requests = True

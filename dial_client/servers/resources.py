@@ -1,4 +1,4 @@
-"""Resources: what servers have to read. They are for the user to choose from, not for the model (MCP, "Resources")."""
+"""Resources of servers. The user chooses among them, not the model (MCP, "Resources")."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dial_client.icons import Icon, icons_of
 from dial_client.servers.connection import Connection
-from dial_client.servers.list_cache import MAX_WORDS, ListCache, connection_to, ready
+from dial_client.servers.list_cache import MAX_DESCRIPTION, ListCache, find_connection, wait_for_connection
 from dial_client.servers.notifications import Listing, Subscription
 from dial_client.servers.tool_listing import Note, all_pages
 from dial_client.text.safe_text import safe
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 READ_SECONDS = 60.0
 """For a server whose own ``toolTimeout`` is not set."""
 COMPLETE_SECONDS = 10.0
-"""Completions are for somebody who types: later they are of no use."""
+"""Completions are for a person who types: later they are of no use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +30,17 @@ class Resource:
     server: str
     """The server's name in the configuration."""
     uri: str
-    """As the server writes it: what is shown of it has to be made safe."""
+    """As the server wrote it: it has to be made safe before it is shown."""
     name: str
     title: str | None = None
     description: str = ""
     mime_type: str | None = None
     size: int | None = None
-    """Bytes, where the server says."""
+    """Bytes, if the server says."""
     icons: tuple[Icon, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Give JSON types only."""
+        """Return the fields as JSON types."""
         return {
             "server": self.server,
             "uri": self.uri,
@@ -59,7 +59,7 @@ class ResourceTemplate:
 
     server: str
     uri_template: str
-    """As the server writes it."""
+    """As the server wrote it."""
     name: str
     title: str | None = None
     description: str = ""
@@ -68,22 +68,22 @@ class ResourceTemplate:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """What has to be put in; none where the template cannot be understood."""
-        template = self._parsed()
+        """The variables of the template; none if it cannot be parsed."""
+        template = self._parse()
         return tuple(template.variable_names) if template is not None else ()
 
     def expand(self, values: Mapping[str, str | Sequence[str]]) -> str:
-        """Give the URI with these values put in; what is not given is left out (RFC 6570, 3.2.1).
+        """Return the URI for these values; a missing value is left out (RFC 6570, 3.2.1).
 
         Raises:
-            ValueError: the template cannot be understood.
+            ValueError: the template cannot be parsed.
         """
-        template = self._parsed()
+        template = self._parse()
         if template is None:
-            raise ValueError(f"not a URI template that can be understood: {self.uri_template!r}")
+            raise ValueError(f"not a valid URI template: {self.uri_template!r}")
         return str(template.expand(values))
 
-    def _parsed(self) -> Any:
+    def _parse(self) -> Any:
         from mcp.shared.uri_template import UriTemplate
 
         try:
@@ -92,7 +92,7 @@ class ResourceTemplate:
             return None
 
     def to_dict(self) -> dict[str, Any]:
-        """Give JSON types only."""
+        """Return the fields as JSON types."""
         return {
             "server": self.server,
             "uri_template": self.uri_template,
@@ -107,14 +107,14 @@ class ResourceTemplate:
 
 @dataclass(frozen=True, slots=True)
 class ResourceContent:
-    """What was read: text, or bytes. Reading one resource may give several, those in a folder for example."""
+    """The content of a resource: text, or bytes. Reading one resource may return several, as for a folder."""
 
     uri: str
     mime_type: str | None = None
     text: str | None = None
-    """As the server gave it: what is shown of it has to be made safe."""
+    """As the server sent it: it has to be made safe before it is shown."""
     blob: str | None = None
-    """The bytes in base64, where it is no text."""
+    """The bytes in base64, if it is not text."""
 
 
 class Resources:
@@ -122,66 +122,63 @@ class Resources:
 
     def __init__(self, connections: Mapping[str, Connection]) -> None:
         self._connections = connections
-        self._listed = ListCache(connections, Listing.RESOURCES, _read_resources)
+        self._resources = ListCache(connections, Listing.RESOURCES, _read_resources)
         self._templates = ListCache(connections, Listing.RESOURCES, _read_templates)
 
     async def list(self, server: str | None = None) -> tuple[Resource, ...]:
-        """Give the resources of a server; without one those of all, of which one that fails is left out.
+        """Return the resources of a server, or of all servers without those that fail.
 
-        A server that has none, or does not know what resources are, has an empty list. A list is read once, and again
-        when the server says that it changed; a minute later where it would not say so.
+        A server without resources has an empty list. A list is read once, and again when the server announces a change;
+        after a minute if it announces none.
 
         Raises:
             ServerError: there is no such server, or its list cannot be read.
         """
-        return await self._listed.of(server)
+        return await self._resources.get(server)
 
     async def templates(self, server: str | None = None) -> tuple[ResourceTemplate, ...]:
-        """Give the templates of a server, or of all; as `list`."""
-        return await self._templates.of(server)
+        """Return the templates of a server, or of all, as `list` does."""
+        return await self._templates.get(server)
 
     async def read(self, server: str, uri: str) -> tuple[ResourceContent, ...]:
         """Read a resource, listed or not.
 
         Raises:
             ServerGone: the server is not available.
-            ServerError: there is no such server or resource, or it was not there in time.
+            ServerError: there is no such server or resource, or no answer in time.
         """
 
         async def request(client: Client) -> tuple[ResourceContent, ...]:
             read = await client.read_resource(uri)
-            return tuple(
-                ResourceContent(one.uri, one.mime_type, getattr(one, "text", None), getattr(one, "blob", None))
-                for one in read.contents
-            )
+            return tuple(_to_content(content) for content in read.contents)
 
-        connection = await ready(self._connections, server)
-        return await connection.ask(request, seconds_for(connection))
+        connection = await wait_for_connection(self._connections, server)
+        return await connection.ask(request, read_timeout_of(connection))
 
     def is_untrusted(self, server: str) -> bool:
-        """Return whether what a server has to read is marked as untrusted content."""
+        """True if the resources of a server are marked as untrusted content."""
         connection = self._connections.get(server)
         settings = connection.settings if connection is not None else None
         return settings is not None and bool(settings.untrusted)
 
     def subscribe(self, server: str, uri: str) -> Subscription:
-        """Hear of changes of a resource: ``async with … as changes``, then ``async for uri in changes``.
+        """Return a subscription to a resource: ``async with … as changes``, then ``async for uri in changes``.
 
-        `Subscription` says what it gives and raises.
+        `Subscription` says what it yields and raises.
 
         Raises:
             ServerError: there is no such server.
         """
-        connection = connection_to(self._connections, server)
+        connection = find_connection(self._connections, server)
         return Subscription(server, uri, connection.notifications, connection.open_session)
 
     async def complete(
         self, server: str, template: str, variable: str, typed: str = "", given: Mapping[str, str] | None = None
     ) -> tuple[str, ...]:
-        """Give what a variable of a template may be, at most a hundred values; none where the server offers none.
+        """Return completions of a variable of a template, at most a hundred; none if the server offers none.
 
         Args:
-            server: whose template it is.
+            server: that has the template.
             template: the template itself (`ResourceTemplate.uri_template`).
             variable: to be completed.
             typed: the beginning of its value.
@@ -193,7 +190,7 @@ class Resources:
         from mcp_types import ResourceTemplateReference
 
         reference = ResourceTemplateReference(type="ref/resource", uri=template)
-        connection = await ready(self._connections, server)
+        connection = await wait_for_connection(self._connections, server)
         return await completions(connection, reference, variable, typed, given)
 
 
@@ -204,10 +201,10 @@ async def completions(
     typed: str,
     given: Mapping[str, str] | None,
 ) -> tuple[str, ...]:
-    """Ask for the values of an argument; none where the server does not complete.
+    """Return completions of an argument; none if the server offers none.
 
     Raises:
-        ServerError: it refused, or gave no answer in time.
+        ServerError: the server refused, or did not answer in time.
     """
 
     async def request(client: Client) -> tuple[str, ...]:
@@ -225,15 +222,23 @@ async def completions(
     return await connection.ask(request, COMPLETE_SECONDS)
 
 
-def seconds_for(connection: Connection) -> float:
-    """Give the seconds in which a server has to have a resource or a prompt ready."""
+def read_timeout_of(connection: Connection) -> float:
+    """Return the seconds in which a server has to return a resource or a prompt."""
     own = connection.settings.tool_timeout if connection.settings is not None else None
     return READ_SECONDS if own is None else own
 
 
-def words(text: str | None) -> str:
-    """Give what a server says about something of its own: safe, and bounded."""
-    return safe((text or "")[:MAX_WORDS]).strip()
+def clean_text(text: str | None) -> str:
+    """Return a text of a server's, made safe and cut."""
+    return safe((text or "")[:MAX_DESCRIPTION]).strip()
+
+
+def _to_content(content: mcp_types.TextResourceContents | mcp_types.BlobResourceContents) -> ResourceContent:
+    from mcp_types import TextResourceContents
+
+    if isinstance(content, TextResourceContents):
+        return ResourceContent(content.uri, content.mime_type, text=content.text)
+    return ResourceContent(content.uri, content.mime_type, blob=content.blob)
 
 
 async def _read_resources(server: str, client: Client, note: Note) -> tuple[Resource, ...]:
@@ -242,15 +247,15 @@ async def _read_resources(server: str, client: Client, note: Note) -> tuple[Reso
         found = [
             Resource(
                 server=server,
-                uri=one.uri,
-                name=words(one.name),
-                title=words(one.title) or None,
-                description=words(one.description),
-                mime_type=words(one.mime_type) or None,
-                size=one.size,
-                icons=icons_of(one.icons),
+                uri=resource.uri,
+                name=clean_text(resource.name),
+                title=clean_text(resource.title) or None,
+                description=clean_text(resource.description),
+                mime_type=clean_text(resource.mime_type) or None,
+                size=resource.size,
+                icons=icons_of(resource.icons),
             )
-            for one in read.resources
+            for resource in read.resources
         ]
         return found, read.next_cursor
 
@@ -263,14 +268,14 @@ async def _read_templates(server: str, client: Client, note: Note) -> tuple[Reso
         found = [
             ResourceTemplate(
                 server=server,
-                uri_template=one.uri_template,
-                name=words(one.name),
-                title=words(one.title) or None,
-                description=words(one.description),
-                mime_type=words(one.mime_type) or None,
-                icons=icons_of(one.icons),
+                uri_template=template.uri_template,
+                name=clean_text(template.name),
+                title=clean_text(template.title) or None,
+                description=clean_text(template.description),
+                mime_type=clean_text(template.mime_type) or None,
+                icons=icons_of(template.icons),
             )
-            for one in read.resource_templates
+            for template in read.resource_templates
         ]
         return found, read.next_cursor
 

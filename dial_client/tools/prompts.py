@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from dial_client.icons import Icon, icons_of
 from dial_client.messages import Message, Role, TextPart, describe
 from dial_client.servers.connection import Connection
-from dial_client.servers.list_cache import ListCache, ready
+from dial_client.servers.list_cache import ListCache, wait_for_connection
 from dial_client.servers.notifications import Listing
-from dial_client.servers.resources import completions, seconds_for, words
+from dial_client.servers.resources import completions, read_timeout_of, clean_text
 from dial_client.servers.tool_listing import Note, all_pages
 from dial_client.tools import result_content
 
@@ -77,7 +77,7 @@ class Prompts:
         Raises:
             ServerError: there is no such server, or its list cannot be read.
         """
-        return await self._listed.of(server)
+        return await self._listed.get(server)
 
     async def get(self, server: str, name: str, arguments: Mapping[str, str] | None = None) -> tuple[Message, ...]:
         """Return a prompt that is filled in: messages to begin or to continue a conversation with.
@@ -96,9 +96,9 @@ class Prompts:
             prompt = await client.get_prompt(name, dict(arguments or {}))
             return tuple(replace(_message(message.role, message.content), taint=taint) for message in prompt.messages)
 
-        connection = await ready(self._connections, server)
+        connection = await wait_for_connection(self._connections, server)
         taint = server if connection.settings is not None and connection.settings.untrusted else ""
-        return await connection.ask(request, seconds_for(connection))
+        return await connection.ask(request, read_timeout_of(connection))
 
     async def complete(
         self, server: str, name: str, argument: str, typed: str = "", given: Mapping[str, str] | None = None
@@ -118,7 +118,7 @@ class Prompts:
         from mcp_types import PromptReference
 
         reference = PromptReference(type="ref/prompt", name=name)
-        connection = await ready(self._connections, server)
+        connection = await wait_for_connection(self._connections, server)
         return await completions(connection, reference, argument, typed, given)
 
 
@@ -141,15 +141,15 @@ async def _read_prompts(server: str, client: Client, note: Note) -> tuple[Prompt
 def _to_prompt(server: str, prompt: SDKPrompt) -> Prompt:
     arguments = (
         PromptArgument(
-            argument.name, words(argument.title) or None, words(argument.description), bool(argument.required)
+            argument.name, clean_text(argument.title) or None, clean_text(argument.description), bool(argument.required)
         )
         for argument in prompt.arguments or ()
     )
     return Prompt(
         server=server,
         name=prompt.name,
-        title=words(prompt.title) or None,
-        description=words(prompt.description),
+        title=clean_text(prompt.title) or None,
+        description=clean_text(prompt.description),
         arguments=tuple(arguments),
         icons=icons_of(prompt.icons),
     )

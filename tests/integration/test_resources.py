@@ -13,7 +13,7 @@ from mcp.server.lowlevel import Server
 
 from dial_client import DialClient, Resource, ResourceContent, ServerError, ServerGone, ServerState
 from dial_client.servers import notifications as following
-from dial_client.servers.list_cache import KEPT_SECONDS
+from dial_client.servers.list_cache import CACHE_SECONDS
 from dial_client.settings.configuration import Protocol
 from tests.support.fakes import virtual_time
 from tests.support.servers.launch import LONG as PATIENCE
@@ -128,7 +128,7 @@ async def test_where_changes_are_not_told_a_list_is_not_kept_for_long() -> None:
         for _ in range(2):
             await dial.resources.list()
         read_once = len(it.requests)
-        await anyio.sleep(KEPT_SECONDS + 1)
+        await anyio.sleep(CACHE_SECONDS + 1)
         await dial.resources.list()
     assert (read_once, len(it.requests)) == (3, 6)
 

@@ -134,8 +134,8 @@ def test_a_disk_that_cannot_be_written_harms_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     known = memory(tmp_path / "file" / "below")
     known.save(TOOLS, version="1", is_legacy=True)
-    assert not known.guess()
-    assert not known.was_wrong(LONG)
+    assert not known.guess_legacy()
+    assert not known.reject_guess(LONG)
     assert (known.is_legacy(), known.tools()) == (False, None)
 
 
@@ -220,16 +220,16 @@ async def era_of(server: ServerSettings, folder: Path | None) -> str | None:
 def test_a_guess_that_was_wrong_is_made_once(tmp_path: Path) -> None:
     memory(tmp_path).save(TOOLS, version="1", is_legacy=True)
     known = memory(tmp_path)
-    assert (known.guess(), known.was_wrong(LONG), known.was_wrong(LONG)) == (True, True, False)
-    assert not memory(tmp_path).guess()
+    assert (known.guess_legacy(), known.reject_guess(LONG), known.reject_guess(LONG)) == (True, True, False)
+    assert not memory(tmp_path).guess_legacy()
     assert memory(tmp_path).tools() == TOOLS, "its tools are remembered all the same"
 
 
 def test_a_guess_that_used_up_the_time_to_start_is_made_good_the_next_time(tmp_path: Path) -> None:
     memory(tmp_path).save(TOOLS, version="1", is_legacy=True)
     known = memory(tmp_path)
-    assert (known.guess(), known.was_wrong(0.0)) == (True, False)
-    assert not memory(tmp_path).guess()
+    assert (known.guess_legacy(), known.reject_guess(0.0)) == (True, False)
+    assert not memory(tmp_path).guess_legacy()
 
 
 @pytest.mark.anyio
