@@ -106,7 +106,7 @@ class ListCache(Generic[Item]):
         return tuple(item for name in self._connections for item in lists.get(name, ()))
 
     async def _get(self, connection: Connection) -> tuple[Item, ...]:
-        revision = connection.notifications.lists[self._listing]
+        revision = connection.notifications.revisions[self._listing]
         cached = self._cached.get(connection.name)
         if cached is not None and cached.is_valid_for(connection, revision):
             return cached.items

@@ -1,11 +1,11 @@
-"""What a server says of its own accord about its resources and prompts, and who wants to hear it, in both eras of MCP.
+"""The notifications of a server about its resources and prompts, and the subscriptions to them, in every MCP version.
 
-News.lists      grows with each change of a list, so that whoever keeps a copy knows when it is old
-News.follow     in a life of the server: what is subscribed to is subscribed to there as well
-Subscription    tells somebody of the changes of one resource, for as long as it is entered
+Notifications.revisions   grow with each change of a list, which tells when a cached list is stale
+Notifications.follow      subscribes, in each session, to the resources that are subscribed to
+Subscription              yields the changes of one resource
 
-Up to 2025-11-25 a resource is subscribed to with ``resources/subscribe``, and the news comes among all other messages;
-from 2026-07-28 on each has a stream of its own (``subscriptions/listen``).
+Up to 2025-11-25 a resource is subscribed to with ``resources/subscribe``, and its updates come among all other
+notifications; from 2026-07-28 on each subscription has a stream of its own (``subscriptions/listen``).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -21,6 +22,7 @@ import anyio
 
 from dial_client.errors import ServerError, ServerGone
 from dial_client.logs import get_logger
+from dial_client.servers.observable import Observable
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -28,19 +30,19 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 SUBSCRIBE_SECONDS = 30.0
-"""Seconds for a server to agree to a subscription."""
+"""Seconds for a server to confirm a subscription."""
 UNSUBSCRIBE_SECONDS = 2.0
 REOPEN_PAUSE = 1.0
-"""Seconds before a lost stream of changes is opened again; doubled up to `REOPEN_PAUSE_MAX`."""
+"""Seconds before a lost stream of notifications is opened again; doubled up to `REOPEN_PAUSE_MAX`."""
 REOPEN_PAUSE_MAX = 60.0
 MAX_SUBSCRIPTIONS = 100
 """Resources of one server: on 2026-07-28 over HTTP each holds a connection open."""
 MAX_PENDING = 1000
-"""Changes that wait to be read; what is beyond is told as a change of the resource subscribed to."""
+"""Changes that wait to be read; further ones are reported as a change of the resource itself."""
 
 
 class Listing(StrEnum):
-    """What a server lists, and says the changes of."""
+    """The kinds of lists of a server."""
 
     TOOLS = "tools"
     RESOURCES = "resources"
@@ -48,12 +50,12 @@ class Listing(StrEnum):
     PROMPTS = "prompts"
 
 
-def changed_list(message: object) -> Listing | None:
-    """Give the list that a message of either era says has changed; None for any other message."""
-    return _LISTS.get(type(message).__name__)
+def find_changed_list(message: object) -> Listing | None:
+    """Return the list that a message announces a change of; None for any other message."""
+    return _LIST_CHANGES.get(type(message).__name__)
 
 
-_LISTS = {
+_LIST_CHANGES = {
     "ToolListChangedNotification": Listing.TOOLS,
     "ResourceListChangedNotification": Listing.RESOURCES,
     "PromptListChangedNotification": Listing.PROMPTS,
@@ -64,175 +66,184 @@ _LISTS = {
 """The SDK's notifications (up to 2025-11-25) and events (since 2026-07-28)."""
 
 
+@dataclass(frozen=True, slots=True)
+class _SubscriptionState:
+    is_confirmed: bool = False
+    """True if the server announces changes of the resource."""
+    changed: tuple[str, ...] = ()
+    """The URIs that changed and were not yet read."""
+    error: ServerError | None = None
+    """Why there will be no more changes."""
+
+
 class Subscription:
     """Changes of one resource: ``async with subscription: async for uri in subscription: …``.
 
-    Each URI it gives was changed since it was last given, however often: that of the resource itself, or of one below
-    it. After the server was started again, or its stream of changes was lost, the resource itself is given, since
-    nobody tells what changed meanwhile. Entering it, and waiting for a change, raise `ServerError` where the server
-    does not tell changes, and `ServerGone` where it is gone for good.
+    Each URI it yields has changed since it was last yielded, however often: that of the resource itself, or of one
+    below it. After a restart of the server, or the loss of its stream of notifications, the resource itself is yielded,
+    as changes may have been missed. Entering it, and waiting for a change, raise `ServerError` if the server announces
+    no changes, and `ServerGone` if it was stopped or given up.
     """
 
-    def __init__(self, server: str, uri: str, news: Notifications, up: Callable[[], Awaitable[object]]) -> None:
+    def __init__(
+        self, server: str, uri: str, notifications: Notifications, wait_ready: Callable[[], Awaitable[object]]
+    ) -> None:
         self.server = server
         self.uri = uri
-        self.is_agreed = False
-        """The server tells its changes."""
-        self._news = news
-        self._up = up
-        self._changed: dict[str, None] = {}
-        self._over: ServerError | None = None
-        self._moved = anyio.Event()
+        self._notifications = notifications
+        self._wait_ready = wait_ready
+        self._state = Observable(_SubscriptionState())
+
+    @property
+    def is_confirmed(self) -> bool:
+        """True if the server announces changes of the resource."""
+        return self._state.value.is_confirmed
 
     async def __aenter__(self) -> Self:
-        """Wait until the server is up, and has agreed, at most `SUBSCRIBE_SECONDS`."""
-        await self._up()
-        self._news.add(self)
+        """Wait until the server is ready, and has confirmed the subscription, at most `SUBSCRIBE_SECONDS`."""
+        await self._wait_ready()
+        self._notifications.add(self)
         try:
-            await self._agreement()
+            await self._wait_confirmed()
         except BaseException:
-            self._news.drop(self)
+            self._notifications.remove(self)
             raise
         return self
 
-    async def _agreement(self) -> None:
+    async def _wait_confirmed(self) -> None:
         with anyio.move_on_after(SUBSCRIBE_SECONDS):
-            while not self.is_agreed and self._over is None:
-                await self._moved.wait()
-        if self._over is not None:
-            raise self._over
-        if not self.is_agreed:
-            raise ServerError(self.server, f"it did not agree to a subscription within {SUBSCRIBE_SECONDS:g} seconds")
+            await self._state.wait_until(lambda state: state.is_confirmed or state.error is not None)
+        if self._state.value.error is not None:
+            raise self._state.value.error
+        if not self.is_confirmed:
+            raise ServerError(self.server, f"it did not confirm the subscription within {SUBSCRIBE_SECONDS:g} seconds")
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._news.drop(self)
+        self._notifications.remove(self)
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> str:
         """Wait for the next change."""
-        while not self._changed:
-            if self._over is not None:
-                raise self._over
-            await self._moved.wait()
-        uri = next(iter(self._changed))
-        del self._changed[uri]
+        state = await self._state.wait_until(lambda state: bool(state.changed) or state.error is not None)
+        if not state.changed:
+            assert state.error is not None
+            raise state.error
+        uri, *rest = state.changed
+        self._state.set(replace(state, changed=tuple(rest)))
         return uri
 
-    def agreed(self) -> None:
-        """The server tells changes from now on."""
-        if self.is_agreed:
-            self.changed(self.uri)
-        self.is_agreed = True
-        self._move()
+    def confirm(self) -> None:
+        """Record that the server announces changes from now on."""
+        if self.is_confirmed:
+            self.mark_changed(self.uri)
+        self._state.set(replace(self._state.value, is_confirmed=True))
 
-    def changed(self, uri: str) -> None:
-        """A resource has changed: this one, one below it, or one that is none of its business."""
-        own = self.uri.rstrip("/")
-        if uri.rstrip("/") == own:
+    def mark_changed(self, uri: str) -> None:
+        """Record that a resource has changed: this one, one below it, or an unrelated one, which is ignored."""
+        root = self.uri.rstrip("/")
+        if uri.rstrip("/") == root:
             uri = self.uri
-        elif not uri.startswith(f"{own}/"):
+        elif not uri.startswith(f"{root}/"):
             return
-        self._changed[uri if len(self._changed) < MAX_PENDING else self.uri] = None
-        self._move()
+        state = self._state.value
+        uri = uri if len(state.changed) < MAX_PENDING else self.uri
+        if uri not in state.changed:
+            self._state.set(replace(state, changed=(*state.changed, uri)))
 
     def end(self, error: ServerError) -> None:
-        """There will be no more changes."""
-        self._over = self._over or error
-        self._move()
-
-    def _move(self) -> None:
-        self._moved.set()
-        self._moved = anyio.Event()
+        """Record that there will be no more changes."""
+        state = self._state.value
+        self._state.set(replace(state, error=state.error or error))
 
 
 class Notifications:
-    """What is known of one server's changes, over all its lives."""
+    """The announced changes of one server, over all its sessions."""
 
     def __init__(self, server: str) -> None:
-        self.lists: Counter[Listing] = Counter()
+        self.revisions: Counter[Listing] = Counter()
         """For each list a number that grows when it has changed, or may have."""
         self._server = server
         self._subscriptions: list[Subscription] = []
-        self._wish = anyio.Event()
+        self._uris: Observable[frozenset[str]] = Observable(frozenset())
 
     def mark_changed(self, *lists: Listing) -> None:
-        """Take note that lists have changed, or may have."""
-        self.lists.update(lists)
+        """Record that lists have changed, or may have."""
+        self.revisions.update(lists)
 
     def mark_updated(self, uri: str) -> None:
-        """Take note that a resource has changed."""
+        """Record that a resource has changed."""
         for subscription in tuple(self._subscriptions):
-            subscription.changed(uri)
+            subscription.mark_changed(uri)
 
-    def end(self, why: str) -> None:
-        """Take note that the server is gone for good."""
+    def end(self, reason: str) -> None:
+        """End all subscriptions: the server was stopped or given up."""
         for subscription in tuple(self._subscriptions):
-            subscription.end(ServerGone(self._server, why))
+            subscription.end(ServerGone(self._server, reason))
 
     def add(self, subscription: Subscription) -> None:
-        """Begin to want the changes of a resource.
+        """Add a subscription.
 
         Raises:
-            ServerError: too many are wanted already.
+            ServerError: there are too many.
         """
-        if len(self._uris() | {subscription.uri}) > MAX_SUBSCRIPTIONS:
+        if len(self._uris.value | {subscription.uri}) > MAX_SUBSCRIPTIONS:
             raise ServerError(self._server, f"more than {MAX_SUBSCRIPTIONS} of its resources are subscribed to")
-        known = next((one for one in self._subscriptions if one.uri == subscription.uri), None)
+        is_confirmed = any(known.is_confirmed for known in self._to(subscription.uri))
         self._subscriptions.append(subscription)
-        if known is not None and known.is_agreed:
-            subscription.agreed()
-        self._wish.set()
+        if is_confirmed:
+            subscription.confirm()
+        self._update_uris()
 
-    def drop(self, subscription: Subscription) -> None:
-        """Want them no longer."""
+    def remove(self, subscription: Subscription) -> None:
+        """Remove a subscription; nothing happens if it was removed before."""
         if subscription in self._subscriptions:
             self._subscriptions.remove(subscription)
-            self._wish.set()
+            self._update_uris()
+
+    def _update_uris(self) -> None:
+        self._uris.set(frozenset(subscription.uri for subscription in self._subscriptions))
+
+    def _to(self, uri: str) -> list[Subscription]:
+        return [subscription for subscription in self._subscriptions if subscription.uri == uri]
 
     async def follow(self, client: Client) -> None:
-        """Have the server tell what is wanted, and nothing else. Runs until it is cancelled."""
-        told: dict[str, anyio.CancelScope] = {}
+        """Subscribe to the resources there are subscriptions to, and to no others. Runs until it is cancelled."""
+        scopes: dict[str, anyio.CancelScope] = {}
         async with anyio.create_task_group() as group:
             while True:
-                self._wish = anyio.Event()
-                wanted = self._uris()
-                for uri in told.keys() - wanted:
-                    told.pop(uri).cancel()
-                for uri in wanted - told.keys():
-                    told[uri] = anyio.CancelScope()
-                    group.start_soon(self._follow_one, client, uri, told[uri])
-                await self._wish.wait()
+                uris = await self._uris.wait_until(lambda uris: uris != scopes.keys())
+                for uri in scopes.keys() - uris:
+                    scopes.pop(uri).cancel()
+                for uri in uris - scopes.keys():
+                    scopes[uri] = anyio.CancelScope()
+                    group.start_soon(self._follow_resource, client, uri, scopes[uri])
 
-    def _uris(self) -> set[str]:
-        return {subscription.uri for subscription in self._subscriptions}
-
-    async def _follow_one(self, client: Client, uri: str, scope: anyio.CancelScope) -> None:
+    async def _follow_resource(self, client: Client, uri: str, scope: anyio.CancelScope) -> None:
         from mcp.client.subscriptions import ListenNotSupportedError
 
-        def of_it() -> list[Subscription]:
-            return [one for one in self._subscriptions if one.uri == uri]
-
-        def agreed() -> None:
-            for subscription in of_it():
-                subscription.agreed()
+        def confirm() -> None:
+            for subscription in self._to(uri):
+                subscription.confirm()
 
         with scope:
             try:
                 try:
-                    await self._listen(client, uri, agreed)
+                    await self._listen(client, uri, confirm)
                 except ListenNotSupportedError:
-                    await _subscribe(client, uri, agreed, scope)
-            except Exception as error:  # noqa: BLE001 (whatever it is, it ends this subscription and no life)
+                    await _subscribe(client, uri, confirm, scope)
+            except Exception as error:  # noqa: BLE001 (whatever it is, it ends this subscription and not the session)
                 log.debug("subscription_refused", server=self._server, error=type(error).__name__)
-                for subscription in of_it():
-                    subscription.end(ServerError(self._server, f"it tells no changes of {uri!r}: {error}"))
+                for subscription in self._to(uri):
+                    subscription.end(ServerError(self._server, f"it announces no changes of {uri!r}: {error}"))
 
-    async def _listen(self, client: Client, uri: str, agreed: Callable[[], None]) -> None:
-        """Hold a stream of changes open; raises only where the server will have none."""
+    async def _listen(self, client: Client, uri: str, confirm: Callable[[], None]) -> None:
+        """Hold a stream of notifications open; raises only if the server refuses it."""
+        from mcp.shared.subscriptions import ResourceUpdated
+
         pause, opened = REOPEN_PAUSE, False
         while True:
             try:
@@ -240,10 +251,10 @@ class Notifications:
                     if not changes.honored.resource_subscriptions:
                         break
                     opened = True
-                    agreed()
+                    confirm()
                     async for event in changes:
                         pause = REOPEN_PAUSE
-                        self.mark_updated(getattr(event, "uri", uri))
+                        self.mark_updated(event.uri if isinstance(event, ResourceUpdated) else uri)
             except Exception as error:
                 if not opened:
                     raise
@@ -253,16 +264,16 @@ class Notifications:
         raise ServerError(self._server, "the server does not offer that")
 
 
-async def _subscribe(client: Client, uri: str, agreed: Callable[[], None], scope: anyio.CancelScope) -> None:
+async def _subscribe(client: Client, uri: str, confirm: Callable[[], None], scope: anyio.CancelScope) -> None:
     import mcp_types as wire
 
-    # The client's own methods warn that they are deprecated, whatever the era.
-    ask = client.session.send_request
-    await ask(wire.SubscribeRequest(params=wire.SubscribeRequestParams(uri=uri)), wire.EmptyResult)
-    agreed()
+    # The client's own methods warn that they are deprecated, whatever the protocol version.
+    send = client.session.send_request
+    await send(wire.SubscribeRequest(params=wire.SubscribeRequestParams(uri=uri)), wire.EmptyResult)
+    confirm()
     try:
         await anyio.sleep_forever()
     finally:
-        if scope.cancel_called:  # else the life is over, and there is nobody to be told
+        if scope.cancel_called:  # else the session is over, and the server cannot be told
             with anyio.move_on_after(UNSUBSCRIBE_SECONDS, shield=True), suppress(Exception):
-                await ask(wire.UnsubscribeRequest(params=wire.UnsubscribeRequestParams(uri=uri)), wire.EmptyResult)
+                await send(wire.UnsubscribeRequest(params=wire.UnsubscribeRequestParams(uri=uri)), wire.EmptyResult)

@@ -10,7 +10,7 @@ from dial_client.icons import Icon, icons_of
 from dial_client.servers.connection import Connection
 from dial_client.servers.list_cache import MAX_DESCRIPTION, ListCache, find_connection, wait_for_connection
 from dial_client.servers.notifications import Listing, Subscription
-from dial_client.servers.tool_listing import Note, all_pages
+from dial_client.servers.tool_listing import Note, read_all_pages
 from dial_client.text.safe_text import safe
 
 if TYPE_CHECKING:
@@ -259,7 +259,7 @@ async def _read_resources(server: str, client: Client, note: Note) -> tuple[Reso
         ]
         return found, read.next_cursor
 
-    return await all_pages("resources", page, lambda resource: resource.uri, note)
+    return await read_all_pages("resources", page, lambda resource: resource.uri, note)
 
 
 async def _read_templates(server: str, client: Client, note: Note) -> tuple[ResourceTemplate, ...]:
@@ -279,4 +279,4 @@ async def _read_templates(server: str, client: Client, note: Note) -> tuple[Reso
         ]
         return found, read.next_cursor
 
-    return await all_pages("resource templates", page, lambda template: template.uri_template, note)
+    return await read_all_pages("resource templates", page, lambda template: template.uri_template, note)

@@ -1,7 +1,7 @@
 """Which parts of a server's settings are secrets.
 
-Variables, headers and options whose name says so (key, token, password, …) hold one. Of the other values those are
-taken for secrets that are none of the things a setting usually is: a word, a number, a path, a host, an address.
+The values of variables, headers and options with a telling name (key, token, password, …) are secrets. Of the other
+values those are taken for secrets that are none of the usual settings: a word, a number, a path, a host, a URL.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from dial_client.settings.config_types import OAuthSettings, ServerSettings
 
 MIN_NAMED = 4
-"""Characters of a secret whose name says that it is one."""
+"""Characters of a secret with a telling name."""
 MIN_UNNAMED = 8
 _MIN_RANDOM, _MIN_RANDOM_ARGUMENT = 16, 20
-"""Characters of a part of an address, and of an argument, that is a secret if it is made of no words."""
+"""Characters of a part of a URL, and of an argument, that is a secret if it is not made of words."""
 
 _SECRET_WORDS = frozenset(
     (
@@ -60,7 +60,7 @@ _ABOUT_SECRETS = frozenset(
         ),
     )
 )
-"""A name that ends so says something about a secret, and holds none: ``AUTH_TYPE``, ``TOKEN_FILE``."""
+"""A name that ends so is about a secret, and its value is none: ``AUTH_TYPE``, ``TOKEN_FILE``."""
 _PUBLIC_NAMES = frozenset(
     (
         *(
@@ -94,7 +94,7 @@ _KNOWN_FORMS = re.compile(
     r"|eyJ[\w-]{5,}\.[\w-]{5,}\.[\w-]{5,}"
     r")"
 )
-"""What the vendors' own tokens look like."""
+"""The formats of vendors' tokens."""
 _WORDS_OF_NAME = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _SCHEME = re.compile(r"(?i:bearer|basic|token|apikey|api-key|key|digest|negotiate)\s+(?=\S)")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'<>]+")
@@ -110,7 +110,7 @@ _PATH = re.compile(r"~|\.{0,2}[/\\]|[A-Za-z]:[/\\]")
 
 
 def find_secrets(settings: ServerSettings) -> frozenset[str]:
-    """Return what is secret in a server's variables, headers, address, arguments and OAuth settings."""
+    """Return the secrets in a server's variables, headers, URL, arguments and OAuth settings."""
     found = {*_in_variables(settings.env.items()), *_in_variables(settings.headers.items())}
     found.update(_in_arguments(settings.args))
     if settings.url is not None:
@@ -121,7 +121,7 @@ def find_secrets(settings: ServerSettings) -> frozenset[str]:
 
 
 def lines_of(secret: str) -> Iterator[str]:
-    """Return a secret, and where it has several lines (a key in PEM), each that tells something."""
+    """Yield a secret and, if it has several lines (a key in PEM), each line that is worth masking."""
     yield secret
     lines = secret.splitlines()
     if len(lines) > 1:
@@ -170,7 +170,7 @@ def _names_secret(name: str) -> bool:
 
 
 def _named(name: str, value: str) -> Iterator[str]:
-    """Return the secrets of a value whose name says that it is one."""
+    """Yield the secrets of a value with a telling name."""
     value = _SCHEME.sub("", value.strip(), count=1) if _SCHEME.match(value.strip()) else value.strip()
     if value.lower() in _NO_SECRETS or (_PATH.match(value) and _is_plain(value)):
         return
@@ -182,7 +182,7 @@ def _named(name: str, value: str) -> Iterator[str]:
 
 
 def _password_of_basic(value: str) -> Iterator[str]:
-    """Return the password in ``user:password`` in base64 (RFC 7617)."""
+    """Yield the password of ``user:password`` in base64 (RFC 7617)."""
     try:
         decoded = base64.b64decode(value, validate=True).decode()
     except (binascii.Error, ValueError):
@@ -193,7 +193,7 @@ def _password_of_basic(value: str) -> Iterator[str]:
 
 
 def _inside(text: str) -> Iterator[str]:
-    """Return the secrets that are only a part of a text, or of the JSON it is."""
+    """Yield the secrets inside a text, or inside the JSON it contains."""
     yield from _KNOWN_FORMS.findall(text)
     for url in _URL.findall(text):
         yield from _in_url(url)
@@ -223,7 +223,7 @@ def _in_json(name: str, value: Any) -> Iterator[str]:
 
 
 def _in_url(url: str) -> Iterator[str]:
-    """Return the password, what the query names as secret, and the parts of path and query that are no words."""
+    """Yield the password, the query parameters with a telling name, and random parts of path and query."""
     try:
         parts = urlsplit(url)
         user, password = unquote(parts.username or ""), unquote(parts.password or "")
@@ -242,17 +242,17 @@ def _in_url(url: str) -> Iterator[str]:
 
 
 def _is_public(name: str, value: str) -> bool:
-    """Whether a value is none of those a secret is likely to be; what is secret inside of it is looked for apart."""
+    """True if a whole value is not likely to be a secret; secrets inside of it are searched for separately."""
     words = _WORDS_OF_NAME.findall(name)
     if words and words[-1].lower() in _PUBLIC_NAMES:
         return True
     has_structure = bool(_URL.match(value)) or value.lstrip()[:1] in ("{", "[") or any(map(str.isspace, value.strip()))
-    is_place = _PATH.match(value) or _HOST.fullmatch(value) or _EMAIL.fullmatch(value)
-    return has_structure or bool(is_place) or _is_plain(value)
+    is_location = _PATH.match(value) or _HOST.fullmatch(value) or _EMAIL.fullmatch(value)
+    return has_structure or bool(is_location) or _is_plain(value)
 
 
 def _is_plain(value: str) -> bool:
-    """Whether a text is made of words and numbers: ``Europe/Berlin``, ``us-east-1``, ``--max-size=4096``."""
+    """True if a text is made of words and numbers: ``Europe/Berlin``, ``us-east-1``, ``--max-size=4096``."""
     words = _BETWEEN_WORDS.split(value)
     return all(word.isdecimal() or (len(word) <= _MAX_WORD and _PLAIN_WORD.fullmatch(word)) for word in words if word)
 

@@ -1,8 +1,8 @@
-"""Masks a server's own secrets in what it says, before a model, a person, a store or a log has it.
+"""Masks a server's own secrets in what it sends, before a model, a person, a store or a log gets it.
 
-Servers quote their keys: an error carries the address that was asked, a log the headers. One `SecretMask` a server is
-applied where its messages and its standard error enter (`transports.repair`, `transports.tail`), and to the sentences
-about it that are made of errors.
+Servers quote their keys: an error contains the requested URL, a log the headers. One `SecretMask` for each server is
+applied to its messages and its standard error (`transports.response_repair`, `transports.stderr_tail`), and to the
+sentences that are made of errors.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dial_client.servers.secret_detection import MIN_NAMED, MIN_UNNAMED, find_se
 from dial_client.settings.config_types import ServerSettings
 
 MAX_TOKENS = 50
-"""Tokens of logins that are kept in mind; older ones are forgotten."""
+"""Tokens of logins that are masked; older ones are forgotten."""
 _STRUCTURE = frozenset(
     (
         *("type", "role", "mimeType", "method", "mode", "level", "resultType", "protocolVersion", "cacheScope"),
@@ -37,17 +37,17 @@ _STRUCTURE = frozenset(
         ),
     )
 )
-"""Members that are the protocol's own, are given back to the server as they came, or are binary."""
+"""Members that belong to the protocol, are sent back to the server unchanged, or are binary."""
 _FREE = frozenset(("structuredContent", "data"))
-"""Members in which all names are the server's own: of a result, and of a log message."""
+"""Members in which all names belong to the server: of a result, and of a log message."""
 
 
 class SecretMask:
-    """The secrets of one server, and what stands in their place.
+    """Replaces the secrets of one server.
 
     Args:
         server: its name in the configuration.
-        secrets: texts that nobody is to see; those of fewer than `MIN_NAMED` characters are left alone.
+        secrets: texts to mask; those of fewer than `MIN_NAMED` characters are not masked.
     """
 
     def __init__(self, server: str = "", *secrets: str) -> None:
@@ -61,30 +61,30 @@ class SecretMask:
 
     @classmethod
     def of(cls, settings: ServerSettings) -> SecretMask:
-        """Make the mask for a server's settings."""
+        """Return the mask for a server's settings."""
         return cls(settings.name, *sorted(find_secrets(settings)))
 
     def add_tokens(self, *tokens: Any) -> None:
-        """Mask tokens of a login from now on; what is no text is left out."""
+        """Mask tokens of a login from now on; values that are no text are ignored."""
         self._add(self._tokens, *(token for token in tokens if isinstance(token, str)))
 
     def add_login(self, *parts: Mapping[str, Any] | None) -> None:
         """Mask the secrets in OAuth's answers: tokens, and a client that was registered."""
         for part in parts:
-            said = part or {}
+            fields = part or {}
             names = ("access_token", "refresh_token", "id_token", "client_secret", "registration_access_token")
-            self.add_tokens(*(said.get(name) for name in names))
+            self.add_tokens(*(fields.get(name) for name in names))
 
     def text(self, text: str) -> str:
         """Return a text without the secrets, as they are or as they are encoded in addresses, JSON and base64."""
         if not any(form in text for form in self._forms):
             return text
-        if self._pattern is None:  # not before it is of use: servers start
+        if self._pattern is None:  # not before it is needed: compiling it delays the start of servers
             self._pattern = re.compile("|".join(map(_as_pattern, self._forms)))
         return self._pattern.sub(lambda _: self._replacement, text)
 
     def cut_text(self, text: str) -> str:
-        """Return a text that was cut somewhere: without the secrets, and without the beginning of one at its end."""
+        """Return a text that was cut, without the secrets and without the beginning of a secret at its end."""
         masked = self.text(text)
         for secret in (*self._secrets, *self._tokens):
             size = min(len(secret) - 1, len(masked))
@@ -106,22 +106,22 @@ class SecretMask:
             error.data = self._masked(error.data)
 
     def data(self, root: dict[str, Any] | list[Any], *, is_free: bool = False) -> None:
-        """Mask what a message holds, in place: linear in its size, however deep it is.
+        """Mask parsed JSON, in place, in time linear in its size, however deep it is.
 
         Args:
-            root: parsed JSON that belongs to nobody else.
-            is_free: it is the server's own data, in which no name means anything to the protocol.
+            root: the JSON, which is changed.
+            is_free: it is data of the server, in which no name has a meaning in the protocol.
         """
         if not self._forms:
             return
         pending: list[tuple[Any, bool]] = [(root, is_free)]
         while pending:
             node, is_free = pending.pop()
-            kept = frozenset() if is_free or isinstance(node, list) else _kept_in(node)
+            unmasked = frozenset() if is_free or isinstance(node, list) else _unmasked_members(node)
             for key, value in tuple(node.items()) if isinstance(node, dict) else enumerate(node):
                 if isinstance(value, dict | list):
                     pending.append((value, is_free or key in _FREE))
-                elif isinstance(value, str) and key not in kept:
+                elif isinstance(value, str) and key not in unmasked:
                     node[key] = self.text(value)
                 if is_free and isinstance(key, str) and (masked := self.text(key)) != key:
                     node[masked] = node.pop(key)
@@ -133,10 +133,10 @@ class SecretMask:
             self.data(value)
         return value
 
-    def _add(self, kept: dict[str, None], *secrets: str) -> None:
-        known = len(kept)
-        kept.update((line, None) for secret in secrets for line in lines_of(secret) if len(line) >= MIN_NAMED)
-        if len(kept) == known:
+    def _add(self, known: dict[str, None], *secrets: str) -> None:
+        before = len(known)
+        known.update((line, None) for secret in secrets for line in lines_of(secret) if len(line) >= MIN_NAMED)
+        if len(known) == before:
             return
         while len(self._tokens) > MAX_TOKENS:
             del self._tokens[next(iter(self._tokens))]
@@ -144,16 +144,16 @@ class SecretMask:
         self._forms, self._pattern = tuple(sorted(forms, key=len, reverse=True)), None
 
 
-def _kept_in(node: dict[str, Any]) -> frozenset[str]:
+def _unmasked_members(node: dict[str, Any]) -> frozenset[str]:
     """Return the members of an object in a message that are not masked."""
-    kept = _STRUCTURE
+    names = _STRUCTURE
     if node.get("type") in ("image", "audio"):
-        kept |= {"data"}
-    if node.get("mode") == "url":  # a person is to open it as it is, or not at all
-        kept |= {"url"}
-    if not node.keys() & {"uri", "uriTemplate", "version"}:  # tools and prompts are asked for by it
-        kept |= {"name"}
-    return kept
+        names |= {"data"}
+    if node.get("mode") == "url":  # a person opens it as it is, or not at all
+        names |= {"url"}
+    if not node.keys() & {"uri", "uriTemplate", "version"}:  # tools and prompts are identified by it
+        names |= {"name"}
+    return names
 
 
 def _forms(secret: str) -> Iterator[str]:
@@ -167,7 +167,7 @@ def _forms(secret: str) -> Iterator[str]:
 
 
 def _in_base64(secret: bytes) -> Iterator[str]:
-    """Return how bytes read in base64 wherever they stand among others: without the letters they share with those."""
+    """Yield bytes in base64 at any position in other bytes: without the characters shared with those."""
     for before in range(3):
         text = base64.b64encode(bytes(before) + secret).decode().rstrip("=")
         end = len(text) if (before + len(secret)) % 3 == 0 else -1
@@ -177,7 +177,7 @@ def _in_base64(secret: bytes) -> Iterator[str]:
 
 
 def _as_pattern(form: str) -> str:
-    # A short one is masked only where it stands alone: the letters of "pass" are in many words.
+    # A short secret is masked only as a word of its own: the letters of "pass" are in many words.
     return re.escape(form) if len(form) >= MIN_UNNAMED else rf"(?<![A-Za-z0-9]){re.escape(form)}(?![A-Za-z0-9])"
 
 
@@ -185,7 +185,7 @@ _masks: WeakSet[SecretMask] = WeakSet()
 
 
 def mask_log_record(record: logging.LogRecord) -> bool:
-    """Mask the secrets of all servers in a log record of somebody else's, in place; to be used as a filter."""
+    """Mask the secrets of all servers in a log record of another package, in place; used as a logging filter."""
     message = masked = record.getMessage()
     for mask in tuple(_masks):
         masked = mask.text(masked)

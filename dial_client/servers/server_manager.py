@@ -1,4 +1,4 @@
-"""All servers of a client: started side by side, each by the task that owns it, and leaving nothing behind."""
+"""All servers of a client: started side by side, each by its own task, and stopped together."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dial_client.servers.session_calls import FRESH_SECONDS
 from dial_client.servers.status import ServerState, ServerStatus
 
 Connect = Callable[[str, Target, ClientCapabilities], Connection]
-"""Makes the connection to one server; it is not started yet."""
+"""Creates the connection to one server; it is not started yet."""
 
 
 class ServerManager(Mapping[str, Connection]):
@@ -24,16 +24,16 @@ class ServerManager(Mapping[str, Connection]):
     def __init__(
         self,
         targets: Mapping[str, Target],
-        host: ClientCapabilities = ClientCapabilities(),  # noqa: B008 - frozen
+        capabilities: ClientCapabilities = ClientCapabilities(),  # noqa: B008 - frozen
         connect: Connect = Connection,
     ) -> None:
         self.targets = dict(targets)
         """How each server is reached."""
-        self._host = host
+        self._capabilities = capabilities
         self._connect = connect
-        self._connections = {name: connect(name, target, host) for name, target in targets.items()}
-        self._nursery: BackgroundTasks | None = None
-        self._comings_and_goings = 0
+        self._connections = {name: connect(name, target, capabilities) for name, target in targets.items()}
+        self._tasks: BackgroundTasks | None = None
+        self._changes = 0
 
     def __getitem__(self, name: str) -> Connection:
         return self._connections[name]
@@ -44,57 +44,57 @@ class ServerManager(Mapping[str, Connection]):
     def __len__(self) -> int:
         return len(self._connections)
 
-    def start(self, nursery: BackgroundTasks) -> None:
+    def start(self, tasks: BackgroundTasks) -> None:
         """Start all servers side by side, without waiting for any."""
-        self._nursery = nursery
+        self._tasks = tasks
         for connection in self.values():
-            connection.start(nursery)
+            connection.start(tasks)
 
     @property
     def revision(self) -> tuple[int, ...]:
-        """Another one after each change of what servers there are, and of the tools of any."""
-        return (self._comings_and_goings, *(connection.revision for connection in self.values()))
+        """A value that differs after each change of the servers, and of the tools of any."""
+        return (self._changes, *(connection.revision for connection in self.values()))
 
     async def add(self, name: str, target: Target) -> ServerStatus:
-        """Start one more server, and wait until it is known whether it can be used. Being cancelled takes it back.
+        """Add a server, start it, and wait until it is known whether it can be used. Cancellation removes it again.
 
         Raises:
-            ConfigError: there is one of this name already.
+            ConfigError: there is a server of this name already.
         """
         if name in self._connections:
-            raise ConfigError(f"there is a server {name!r} already", hint="remove that one, or restart it")
-        return await self._begin(name, target)
+            raise ConfigError(f"there is a server {name!r} already", hint="remove that server, or restart it")
+        return await self._connect_and_start(name, target)
 
     async def remove(self, name: str) -> None:
-        """Take a server away: calls in flight fail, and nothing of it is left behind.
+        """Stop and remove a server: calls in flight fail.
 
         Raises:
-            ConfigError: there is none of this name.
+            ConfigError: there is no server of this name.
         """
-        connection = self._known(name)
+        connection = self._find(name)
         del self._connections[name], self.targets[name]
-        self._comings_and_goings += 1
-        await _end(connection)
+        self._changes += 1
+        await _stop(connection)
 
     async def restart(self, name: str) -> ServerStatus:
-        """Stop a server and start it anew, whatever state it is in, and wait until it is known whether it can be used.
+        """Stop a server and start it again, in whatever state it is, and wait until it is known whether it can be used.
 
         Raises:
-            ConfigError: there is none of this name.
+            ConfigError: there is no server of this name.
         """
-        before = self._known(name)
-        return await self._begin(name, self.targets[name], before)
+        before = self._find(name)
+        return await self._connect_and_start(name, self.targets[name], before)
 
-    async def _begin(self, name: str, target: Target, before: Connection | None = None) -> ServerStatus:
-        """Put a connection in its place at once, so that nobody takes the name meanwhile, and start it."""
-        connection = self._connect(name, target, self._host)
+    async def _connect_and_start(self, name: str, target: Target, before: Connection | None = None) -> ServerStatus:
+        """Register a connection at once, so that the name is taken meanwhile, and start it."""
+        connection = self._connect(name, target, self._capabilities)
         self._connections[name], self.targets[name] = connection, target
-        self._comings_and_goings += 1
+        self._changes += 1
         try:
             if before is not None:
-                await _end(before)
-            if self._nursery is not None:
-                connection.start(self._nursery)
+                await _stop(before)
+            if self._tasks is not None:
+                connection.start(self._tasks)
                 await connection.wait_settled()
                 if before is not None:
                     await connection.wake()
@@ -104,21 +104,21 @@ class ServerManager(Mapping[str, Connection]):
             raise
         return connection.status
 
-    def _known(self, name: str) -> Connection:
+    def _find(self, name: str) -> Connection:
         if name not in self._connections:
             raise ConfigError(f"there is no server {name!r}", hint=f"there are: {', '.join(self)}" if self else "")
         return self._connections[name]
 
     async def wait_settled(self) -> None:
-        """Wait until of every server it is known whether it can be used."""
+        """Wait until it is known of every server whether it can be used."""
         for connection in tuple(self.values()):
             await connection.wait_settled()
 
     def require(self) -> None:
-        """Insist on the servers without which there is no conversation.
+        """Check the servers that are marked ``required``.
 
         Raises:
-            ServerStartError: one of them did not start.
+            ServerStartError: a required server did not start.
         """
         for connection in self.values():
             settings, status = connection.settings, connection.status
@@ -126,37 +126,40 @@ class ServerManager(Mapping[str, Connection]):
                 raise ServerStartError(connection.name, status.error or "it did not start")
 
     async def wait_for_tools(self) -> None:
-        """Wait until announced changes of tools are in, at most `FRESH_SECONDS`: good to do before a round."""
+        """Wait until announced changes of tools are read, at most `FRESH_SECONDS`; to be called before a round."""
         with anyio.move_on_after(FRESH_SECONDS):
             for connection in tuple(self.values()):
                 await connection.wait_for_tools()
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is not as it should be, a line each: why a server is not there, what is odd about one."""
-        said: list[str] = []
+        """What is wrong, a line each: why a server is not available, and the oddities of servers."""
+        lines: list[str] = []
         for status in (connection.status for connection in self.values()):
             if status.state is ServerState.FAILED:
-                said.append(f"server {status.name!r} is not available: {status.error}")
+                lines.append(f"server {status.name!r} is not available: {status.error}")
             elif status.state is ServerState.RESTARTING:
-                said.append(f"server {status.name!r} is being restarted: {status.error}")
-            said += [f"server {status.name!r}: {note}" for note in status.notes]
-        return tuple(said)
+                lines.append(f"server {status.name!r} is being restarted: {status.error}")
+            lines += [f"server {status.name!r}: {note}" for note in status.notes]
+        return tuple(lines)
 
     @property
     def restarts(self) -> Mapping[str, int]:
-        """How often each server was started again."""
+        """How often each server was restarted."""
         return {name: connection.status.restarts for name, connection in self.items()}
 
     def notes_since(self, restarts: Mapping[str, int]) -> tuple[str, ...]:
-        """Say, a line each, which servers have died since there were so many `restarts`, and are up again."""
-        now = (connection.status for connection in self.values())
-        back = (s for s in now if s.state is ServerState.READY and s.restarts > restarts.get(s.name, 0))
-        return tuple(f"server {s.name!r} died and was started again: {s.error}" for s in back)
+        """Return, a line each, which servers have died and were restarted since there were so many `restarts`."""
+        statuses = (connection.status for connection in self.values())
+        return tuple(
+            f"server {status.name!r} died and was restarted: {status.error}"
+            for status in statuses
+            if status.state is ServerState.READY and status.restarts > restarts.get(status.name, 0)
+        )
 
     async def aclose(self) -> None:
-        """Stop all servers side by side, and wait until nothing of them is left. May be called twice, from any task."""
-        self._nursery = None
+        """Stop all servers side by side, and wait until they have ended. May be called twice, from any task."""
+        self._tasks = None
         for connection in self.values():
             connection.stop()
         with anyio.CancelScope(shield=True):
@@ -165,7 +168,7 @@ class ServerManager(Mapping[str, Connection]):
 
 
 class AutoApproved(Mapping[str, tuple[str, ...]]):
-    """For each server, with or without any, the patterns of its tools that its configuration approves."""
+    """For each server, the patterns of tools that its configuration approves; possibly none."""
 
     def __init__(self, servers: Mapping[str, Connection]) -> None:
         self._servers = servers
@@ -181,7 +184,7 @@ class AutoApproved(Mapping[str, tuple[str, ...]]):
         return len(self._servers)
 
 
-async def _end(connection: Connection) -> None:
+async def _stop(connection: Connection) -> None:
     connection.stop()
     with anyio.CancelScope(shield=True):
         await connection.wait_ended()

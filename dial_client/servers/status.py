@@ -1,4 +1,4 @@
-"""What is known of a server."""
+"""The status of a server."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ MAX_REASON_CHARS = 400
 
 
 class ServerState(StrEnum):
-    """Where a server is in its life."""
+    """The state of a server."""
 
     STARTING = "starting"
     SLEEPING = "sleeping"
-    """Not started yet: its tools are those of the last time, and the first call starts it."""
+    """Not started yet: its tools are those of the last run, and the first call starts it."""
     READY = "ready"
     RESTARTING = "restarting"
-    """It was ready and has died; its tools stay on offer, and calls wait for it."""
+    """It was ready and has died; its tools stay on offer, and calls wait."""
     FAILED = "failed"
     STOPPED = "stopped"
     DISABLED = "disabled"
@@ -29,7 +29,7 @@ class ServerState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ServerStatus:
-    """What is known of a server at one moment. Its own words are as it wrote them, but bounded in length."""
+    """The status of a server at one moment. Texts of the server are as it wrote them, but bounded in length."""
 
     name: str
     """As in the configuration."""
@@ -39,19 +39,19 @@ class ServerStatus:
     tools: tuple[str, ...] = ()
     """By the server's own names."""
     error: str | None = None
-    """Why it failed or, where it was started again, why it last died: one line a person can act on."""
+    """Why it failed or, if it was restarted, why it last died: one line a person can act on."""
     restarts: int = 0
-    """How often it was started again, whether it came up or not."""
+    """How often it was restarted, successfully or not."""
     notes: tuple[str, ...] = ()
-    """What is odd about it but harms nothing."""
+    """Oddities that harm nothing."""
     stderr: tuple[str, ...] = ()
-    """Its last lines on standard error."""
+    """The last lines of its standard error."""
     logs: tuple[ServerLog, ...] = ()
     """Its last log messages."""
     instructions: str | None = None
-    """What it wants a model to know."""
+    """Its instructions for the model."""
     server_name: str | None = None
-    """What it calls itself; not unique."""
+    """Its own name; not unique."""
     server_version: str | None = None
 
     @property
@@ -86,4 +86,4 @@ class ServerStatus:
 
 
 OnChange = Callable[[str, ServerStatus], None]
-"""Told the name and the status after every change of the state or of the tools."""
+"""Is called with the name and the status after every change of the state or of the tools."""

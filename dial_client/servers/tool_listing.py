@@ -1,4 +1,4 @@
-"""All a server lists, however many pages it fills; its tools again whenever the server says that they changed."""
+"""The complete lists of a server, page by page; its tools again whenever it announces a change."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, TypeVar
 import anyio
 
 from dial_client.logs import get_logger
-from dial_client.servers.notifications import Listing, Notifications, changed_list
+from dial_client.servers.notifications import Listing, Notifications, find_changed_list
+from dial_client.servers.observable import Observable
 from dial_client.servers.protocol_versions import is_modern
 
 if TYPE_CHECKING:
@@ -21,12 +22,12 @@ log = get_logger(__name__)
 MAX_PAGES = 100
 MAX_ITEMS = 10_000
 DEBOUNCE = 0.1
-"""Seconds between the news of a change and reading the tools anew; doubled while the news does not stop."""
+"""Seconds between an announced change and reading the tools again; doubled while announcements do not stop."""
 DEBOUNCE_MAX = 10.0
 LIST_SECONDS = 30.0
-"""Seconds for reading all pages anew."""
+"""Seconds for reading all pages again."""
 LISTEN_PAUSE = 1.0
-"""Seconds before a lost stream of changes is opened again; doubled up to `LISTEN_PAUSE_MAX`."""
+"""Seconds before a lost stream of notifications is opened again; doubled up to `LISTEN_PAUSE_MAX`."""
 LISTEN_PAUSE_MAX = 60.0
 
 Note = Callable[[str], None]
@@ -34,31 +35,31 @@ Item = TypeVar("Item")
 
 
 async def list_tools(client: Client, note: Note) -> tuple[Tool, ...]:
-    """Read every page of ``tools/list``; as `all_pages`."""
+    """Read every page of ``tools/list``, as `read_all_pages` does."""
 
     async def page(cursor: str | None) -> tuple[Sequence[Tool], str | None]:
         read = await client.list_tools(cursor=cursor)
         return read.tools, read.next_cursor
 
-    return await all_pages("tools", page, lambda tool: tool.name, note)
+    return await read_all_pages("tools", page, lambda tool: tool.name, note)
 
 
-async def all_pages(
-    what: str,
-    page: Callable[[str | None], Awaitable[tuple[Sequence[Item], str | None]]],
+async def read_all_pages(
+    kind: str,
+    read_page: Callable[[str | None], Awaitable[tuple[Sequence[Item], str | None]]],
     key: Callable[[Item], str],
     note: Note,
 ) -> tuple[Item, ...]:
-    """Read every page of a list, in the server's order; none where a server has no such list.
+    """Read every page of a list, in the server's order; empty if the server has no such list.
 
     A cursor that repeats, too many pages or items, and a page that fails end the list, with a note; what was read is
-    kept.
+    returned.
 
     Args:
-        what: is listed, in the plural.
-        page: reads the page of a cursor, and gives the next cursor with it.
-        key: what an item is known by; of those with the same one the first page's count.
-        note: hears what is odd.
+        kind: of the items, in the plural.
+        read_page: returns the page of a cursor, and the next cursor.
+        key: identifies an item; of items with the same key the first page's count.
+        note: is told of oddities.
 
     Raises:
         mcp.MCPError, pydantic.ValidationError: the first page cannot be read.
@@ -74,10 +75,10 @@ async def all_pages(
     while cursor not in cursors and len(cursors) < MAX_PAGES and len(items) < MAX_ITEMS:
         cursors.add(cursor)
         try:
-            more, following = await page(cursor)
+            more, following = await read_page(cursor)
         except (MCPError, ValidationError) as error:
             if cursor is not None:
-                note(f"not all pages of its {what} can be read")
+                note(f"not all pages of its {kind} can be read")
                 return tuple(items)
             if isinstance(error, MCPError) and error.code == METHOD_NOT_FOUND:
                 return ()
@@ -87,85 +88,86 @@ async def all_pages(
         known.update(map(key, new))
         cursor = following or None
         if len(items) > MAX_ITEMS:
-            note(f"it has more than {MAX_ITEMS:,} {what}; the rest is left out")
+            note(f"it has more than {MAX_ITEMS:,} {kind}; the rest is left out")
             return tuple(items[:MAX_ITEMS])
         if cursor is None:
             return tuple(items)
-    note(f"its list of {what} has no end; {len(cursors)} pages were read")
+    note(f"its list of {kind} has no end; {len(cursors)} pages were read")
     return tuple(items)
 
 
 class ToolWatch:
-    """Reads a server's tools anew when there is news of a change, in both eras of the protocol.
+    """Reads a server's tools again when it announces a change, in every protocol version.
 
-    Up to 2025-11-25 the news comes by itself; from 2026-07-28 on it has to be listened for. That of other lists is
-    passed on.
+    Up to 2025-11-25 announcements come by themselves; from 2026-07-28 on they come on a stream. Changes of other lists
+    are recorded in `notifications`.
     """
 
-    def __init__(self, note: Note, news: Notifications) -> None:
+    def __init__(self, note: Note, notifications: Notifications) -> None:
         self._note = note
-        self._others = news
-        self._was_read = False
-        self._news = anyio.Event()
-        self._settled = anyio.Event()
-        self._settled.set()
-        self._news_at = -math.inf
+        self._notifications = notifications
+        self._has_read = False
+        self._announced = Observable(0)
+        """How many changes were announced."""
+        self._read = Observable(0)
+        """How many of them the tools that are known include."""
+        self._announced_at = -math.inf
 
     async def read(self, client: Client) -> tuple[Tool, ...]:
-        """Read the tools; raises as `list_tools`."""
+        """Read the tools; raises as `list_tools` does."""
         tools = await list_tools(client, self._note)
-        self._was_read = True
+        self._has_read = True
         return tools
 
-    def news(self) -> None:
-        """Take note that the tools changed, or may have."""
-        self._news.set()
-        if self._settled.is_set():
-            self._settled = anyio.Event()
-            self._news_at = anyio.current_time()
+    def mark_changed(self) -> None:
+        """Record that the tools changed, or may have."""
+        if self._read.value == self._announced.value:
+            self._announced_at = anyio.current_time()
+        self._announced.set(self._announced.value + 1)
 
     def on_message(self, message: object) -> None:
-        """Take note of a message, of either era, that may be news of a list."""
-        match changed_list(message):
+        """Record the change that a message, of any protocol version, may announce."""
+        match find_changed_list(message):
             case Listing.TOOLS:
-                self.news()
-            case Listing() as other:
-                self._others.mark_changed(other)
+                self.mark_changed()
+            case Listing() as listing:
+                self._notifications.mark_changed(listing)
 
     async def wait_until_read(self, within: float) -> None:
-        """Wait until the tools that are known are those the server last gave news of.
+        """Wait until the tools that are known include every announced change.
 
-        Ends at the latest `within` seconds behind the news: a server that does not answer must not hold up every round.
+        Ends at the latest `within` seconds after the announcement: a server that does not answer must not delay every
+        round.
         """
-        with anyio.CancelScope(deadline=self._news_at + within):
-            await self._settled.wait()
+        with anyio.CancelScope(deadline=self._announced_at + within):
+            await self._read.wait_until(lambda count: count == self._announced.value)
 
-    async def refresh(self, client: Client, offer: Callable[[tuple[Tool, ...]], None]) -> None:
-        """Read the tools anew whenever there is news, and give them to `offer`. Runs until it is cancelled."""
+    async def refresh(self, client: Client, set_tools: Callable[[tuple[Tool, ...]], None]) -> None:
+        """Read the tools again after each announcement, and pass them to `set_tools`. Runs until it is cancelled."""
         pause, last = DEBOUNCE, -math.inf
         while True:
-            await self._news.wait()
-            calm = anyio.current_time() - last > DEBOUNCE_MAX
+            await self._announced.wait_until(lambda count: count > self._read.value)
+            is_calm = anyio.current_time() - last > DEBOUNCE_MAX
             # A server that announces a change whenever it is asked for its tools must not keep us busy.
-            pause = DEBOUNCE if calm else min(2 * pause, DEBOUNCE_MAX)
+            pause = DEBOUNCE if is_calm else min(2 * pause, DEBOUNCE_MAX)
             await anyio.sleep(pause)
-            self._news = anyio.Event()
+            count = self._announced.value
             last = anyio.current_time()
             with anyio.move_on_after(LIST_SECONDS):
-                await self._read_anew(client, offer)
-            if not self._news.is_set():
-                self._settled.set()
+                await self._read_again(client, set_tools)
+            if self._announced.value == count:
+                self._read.set(count)
 
-    async def _read_anew(self, client: Client, offer: Callable[[tuple[Tool, ...]], None]) -> None:
+    async def _read_again(self, client: Client, set_tools: Callable[[tuple[Tool, ...]], None]) -> None:
         from mcp import MCPError
 
         try:
-            offer(await self.read(client))
+            set_tools(await self.read(client))
         except (MCPError, ValueError, RuntimeError) as error:
             log.debug("tools_not_refreshed", error=type(error).__name__)
 
     async def listen(self, client: Client) -> None:
-        """Hold the stream of changes open, where the server has one. Runs until it is cancelled or refused."""
+        """Hold the stream of announcements open, if the server has one. Runs until it is cancelled or refused."""
         from mcp import MCPError
 
         pause = LISTEN_PAUSE
@@ -175,13 +177,15 @@ class ToolWatch:
                 async with client.listen(
                     tools_list_changed=True, prompts_list_changed=True, resources_list_changed=True
                 ) as changes:
-                    told = changes.honored
-                    if not (told.tools_list_changed or told.prompts_list_changed or told.resources_list_changed):
+                    honored = changes.honored
+                    if not (
+                        honored.tools_list_changed or honored.prompts_list_changed or honored.resources_list_changed
+                    ):
                         return
-                    # Nobody tells what changed between the reading and now.
-                    self._others.mark_changed(Listing.RESOURCES, Listing.PROMPTS)
-                    if self._was_read and told.tools_list_changed:
-                        self.news()
+                    # What changed between reading the list and now is not announced.
+                    self._notifications.mark_changed(Listing.RESOURCES, Listing.PROMPTS)
+                    if self._has_read and honored.tools_list_changed:
+                        self.mark_changed()
                     opened = True
                     async for event in changes:
                         pause = LISTEN_PAUSE
@@ -194,7 +198,8 @@ class ToolWatch:
 
 
 def has_list_changes(client: Client) -> bool:
-    """Whether to listen for changes: a server of 2026-07-28 that does not say that it has none to tell."""
+    """True if a server of 2026-07-28 or later may announce changes."""
     has = client.server_capabilities
-    told = any(one is not None and one.list_changed for one in (has.tools, has.resources, has.prompts))
-    return is_modern(client.protocol_version) and (has.tools is None or told)
+    lists = (has.tools, has.resources, has.prompts)
+    announces = any(capability is not None and capability.list_changed for capability in lists)
+    return is_modern(client.protocol_version) and (has.tools is None or announces)

@@ -11,8 +11,8 @@ from dial_client.messages import Message, Role, TextPart, describe
 from dial_client.servers.connection import Connection
 from dial_client.servers.list_cache import ListCache, wait_for_connection
 from dial_client.servers.notifications import Listing
-from dial_client.servers.resources import completions, read_timeout_of, clean_text
-from dial_client.servers.tool_listing import Note, all_pages
+from dial_client.servers.resources import clean_text, completions, read_timeout_of
+from dial_client.servers.tool_listing import Note, read_all_pages
 from dial_client.tools import result_content
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ async def _read_prompts(server: str, client: Client, note: Note) -> tuple[Prompt
         read = await client.list_prompts(cursor=cursor)
         return [_to_prompt(server, prompt) for prompt in read.prompts], read.next_cursor
 
-    return await all_pages("prompts", page, lambda prompt: prompt.name, note)
+    return await read_all_pages("prompts", page, lambda prompt: prompt.name, note)
 
 
 def _to_prompt(server: str, prompt: SDKPrompt) -> Prompt:

@@ -153,7 +153,7 @@ def test_a_flood_of_lines_leaves_the_last() -> None:
 @pytest.mark.anyio
 async def test_news_that_is_never_followed_holds_up_one_round_and_no_more() -> None:
     watch = ToolWatch(lambda _: None, Notifications("it"))
-    watch.news()
+    watch.mark_changed()
     began = anyio.current_time()
     for _ in range(3):
         await watch.wait_until_read(2.0)

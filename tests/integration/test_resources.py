@@ -235,10 +235,10 @@ async def test_a_change_of_what_lies_below_is_told_as_that(way: str) -> None:
     async with books(way) as dial:
         with anyio.fail_after(PATIENCE):
             async with dial.resources.subscribe("books", "book://2") as changes:
-                changes.changed("book://2/page/1")
-                changes.changed("book://22")
+                changes.mark_changed("book://2/page/1")
+                changes.mark_changed("book://22")
                 assert await anext(changes) == "book://2/page/1"
-                changes.changed("book://2/")
+                changes.mark_changed("book://2/")
                 assert await anext(changes) == "book://2"
 
 
@@ -294,7 +294,7 @@ async def test_a_subscription_outlives_its_server_and_says_that_something_may_ha
 async def test_a_subscription_that_is_refused_or_not_possible_says_so() -> None:
     async with DialClient({"bare": raw(), "modern": Server("bare"), "gone": raw("ExitsAtOnce")}) as dial:
         for server in ("bare", "modern"):
-            with pytest.raises(ServerError, match="it tells no changes of 'book://1'"):
+            with pytest.raises(ServerError, match="it announces no changes of 'book://1'"):
                 async with dial.resources.subscribe(server, "book://1"):
                     raise AssertionError
         with pytest.raises(ServerGone, match="the database is missing"):
@@ -316,7 +316,7 @@ async def test_subscriptions_and_pending_changes_are_bounded(monkeypatch: pytest
     monkeypatch.setattr(following, "MAX_PENDING", 2)
     async with books("here") as dial, dial.resources.subscribe("books", "book://1") as changes:
         for number in range(100):
-            changes.changed(f"book://1/{number}")
+            changes.mark_changed(f"book://1/{number}")
         assert [await anext(changes) for _ in range(3)] == ["book://1/0", "book://1/1", "book://1"]
         with pytest.raises(ServerError, match="more than 1 of its resources"):
             async with dial.resources.subscribe("books", "book://2"):

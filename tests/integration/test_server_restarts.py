@@ -179,7 +179,7 @@ async def test_what_a_server_comes_back_with_is_on_offer_in_the_next_round(
     async with DialClient(servers, ScriptedProvider([call, again, "Done."])) as dial:
         turn = await dial.run([Message.user("Go on.")])
         assert dial.servers["it"].restarts == 1
-    assert [note for note in turn.notes if "'it' died and was started again: the server ended by SIGKILL" in note]
+    assert [note for note in turn.notes if "'it' died and was restarted: the server ended by SIGKILL" in note]
     first, second = (done.result for done in turn.tool_calls)
     assert "the call was lost" in (first.error or "")
     assert (second.success, second.content) == (True, '{"a": 1}')
