@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import anyio
 import httpx2
 
-from dial_client.local.answer_prompt import answer_messages
+from dial_client.local.answer_prompt import SYSTEM, answer_messages
 from dial_client.messages import Message, ToolSpec
 from dial_client.model import ModelRequest, TextChunk
 from dial_client.providers.http.endpoint import Endpoint
@@ -61,7 +61,8 @@ async def _through_host(provider: LocalProvider, question: str, tools: tuple[Too
 
 
 async def _bare(endpoint: Endpoint, question: str) -> AsyncIterator[str]:
-    messages = [{"role": m.role.value, "content": m.text} for m in answer_messages([Message.user(question)])]
+    conversation = (Message.system(SYSTEM), *answer_messages([Message.user(question)]))
+    messages = [{"role": message.role.value, "content": message.text} for message in conversation]
     body = {"messages": messages, "temperature": 0, "max_tokens": MAX_TOKENS, "stream": True}
     async with (
         httpx2.AsyncClient(timeout=600.0, headers=dict(endpoint.headers)) as http,

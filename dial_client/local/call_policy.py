@@ -28,8 +28,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dial_client.local import fixed_replies, json_prompt_format
+from dial_client.local.call_score import DecisionScore
+from dial_client.local.follow_up import find_follow_up
 from dial_client.local.provenance import has_strange_digits, is_made_up, is_said, spelt
-from dial_client.local.vocabulary import ASKING, GENERIC, acts, is_english, kinds, words, words_of
+from dial_client.local.vocabulary import ASKING, GENERIC, acts, kinds, words, words_of
 from dial_client.messages import NOT_ALLOWED, Message, Role, ToolCallRequest, ToolSpec
 from dial_client.model import ModelRequest, ToolChoice
 
@@ -89,15 +91,15 @@ class CallPolicy:
         """The tool to be called behind `call`."""
         self._question_back = ""
         self._is_unknown = False
+        self._is_forced = self._is_narrowed = False
         self._request = request
         self._tools = {tool.name: tool for tool in request.tools}
         self._done = _done(request.messages, name)
         self._question = next((one.text for one in reversed(request.messages) if one.role is Role.USER), "")
         texts = [one.text for one in request.messages if one.role is not Role.ASSISTANT]
         self._said = "\n".join((*(instruction.text for instruction in request.instructions), *texts))
-        about = (words(self._question) - GENERIC) | kinds(self._question)
+        about = (words(self._question) - GENERIC).union(*kinds(self._question))
         self._near = {tool.name for tool in request.tools if not about.isdisjoint(words_of(tool))}
-        self._is_english = is_english(self._question)
         self._first: ToolCallRequest | None = None
         self._put_off = 0
         self.step: Step | None = self._begin()
@@ -108,7 +110,9 @@ class CallPolicy:
         if self.step is not None or self.call is not None:
             return ""
         if self._question_back:
-            return self._question_back
+            return fixed_replies.with_results(
+                self._question_back, [entry.result for entry in self._done if not entry.failed]
+            )
         if self._done and (self._done[-1].failed or self._done[-1].denied):
             return self._told_failure()
         if self._is_unknown:
@@ -147,27 +151,31 @@ class CallPolicy:
     def take_unknown(self) -> None:
         """Take the decision that the reply cannot be known.
 
-        Beside tools that have nothing to do with the question it is made too easily: there it is asked for once more,
-        as if there were none.
+        A tool near the question is tried first. Beside other tools the decision is made too easily: there it is made
+        once more, as if there were none.
         """
         step, self.step = self.step, None
-        near = tuple(tool for tool in step.tools if tool.name in self._near) if step is not None else ()
-        if step is None:
+        if step is None or not step.tools:
+            self._is_unknown = step is not None
             return
-        if near and not self._is_unknown:
+        near = tuple(tool for tool in step.tools if tool.name in self._near)
+        if near and not self._is_forced:
+            self._is_forced = True
             self.step = replace(step, tools=near, may_answer=False)
-        elif step.tools and step.may_answer:
+        else:
             self.step = Step()
-            return
-        self._is_unknown = True
 
-    def take(self, tool: str, call: ToolCallRequest | None) -> None:
-        """Take what the model wrote in this step.
+    def take(self, tool: str, call: ToolCallRequest | None, score: DecisionScore | None = None) -> None:
+        """Take the decision for a call or an answer.
 
         Args:
             tool: the tool it calls or began to call; empty for an answer.
             call: the call, if it came to its end.
+            score: how likely the call was; None if that is not known.
         """
+        if score is not None and not score.is_call and self._may_decline():
+            self._decline(tool, score)
+            return
         step, self.step = self.step, None
         if step is None or not tool:
             return
@@ -182,8 +190,6 @@ class CallPolicy:
             return
         others = self._nearest(other for other in step.tools if other.name != tool)
         if not (self._put_off or step.anew):
-            if call is not None and self._is_stray(call):
-                return
             self._first = None if call is None or self._is_made(call) else call
             is_wanted = tool in self._near and (call is None or self._is_made_up(call))
             step = replace(step, may_answer=False, then=tool if is_wanted else "")
@@ -192,6 +198,23 @@ class CallPolicy:
             self.step = replace(step, tools=others)
         elif self._first is not None:
             self._make(self._first)
+
+    def _may_decline(self) -> bool:
+        """Return whether the step leaves open if a tool is called."""
+        return self.step is not None and (self.step.may_answer or (self._is_forced and not self._put_off))
+
+    def _decline(self, tool: str, score: DecisionScore) -> None:
+        """Go on without an unlikely call: with the tools near the question, if the call was of another one."""
+        step = self.step
+        assert step is not None
+        near = tuple(near for near in step.tools if near.name in self._near)
+        if tool and tool not in self._near and near and not self._is_narrowed:
+            self._is_narrowed = True
+            self.step = replace(step, tools=near)
+        elif score.is_unknown or not step.may_answer:
+            self.take_unknown()
+        else:
+            self.step = None
 
     def _make(self, call: ToolCallRequest) -> None:
         """Make a call, or ask for what it lacks."""
@@ -220,7 +243,15 @@ class CallPolicy:
         succeeded = {one.call.name for one in done if not one.failed}
         unmet = (name for name in failed if name in self._near and name not in succeeded)
         wanted = done[-1].then or next(unmet, "")
-        return Step((self._tools[wanted],), may_answer=False) if wanted in self._tools else None
+        if wanted in self._tools:
+            return Step((self._tools[wanted],), may_answer=False)
+        return self._follow_up([entry for entry in done if not entry.failed])
+
+    def _follow_up(self, good: Sequence[_Done]) -> Step | None:
+        """Return the step for the call that has to follow the good ones, if any."""
+        called, results = [entry.call.name for entry in good], [entry.result for entry in good]
+        follow_up = find_follow_up(self._question, self._request.tools, called, results)
+        return Step((follow_up.tool,), may_answer=False, values=follow_up.values) if follow_up is not None else None
 
     def _is_good(self, step: Step, call: ToolCallRequest) -> bool:
         if self._is_made(call):
@@ -228,7 +259,7 @@ class CallPolicy:
         if self._put_off or step.anew:
             return bool(self._required(call)) and self._is_grounded(call)
         is_far = call.name not in self._near and any(tool.name in self._near for tool in step.tools)
-        return not (is_far or self._is_made_up(call) or self._is_stray(call))
+        return not (is_far or self._is_made_up(call))
 
     def _is_made(self, call: ToolCallRequest) -> bool:
         """Whether this very call was made in this turn."""
@@ -238,14 +269,6 @@ class CallPolicy:
         """Whether something in the call comes from nowhere."""
         properties = self._tools[call.name].input_schema.get("properties", {}) if call.name in self._tools else {}
         return any(is_made_up(value, properties.get(name), self._said) for name, value in call.arguments.items())
-
-    def _is_stray(self, call: ToolCallRequest) -> bool:
-        """Whether the question has nothing to do with any tool, nor names what this one is to be called with."""
-        values = [str(call.arguments.get(name, "")).strip().lower() for name in self._required(call)]
-        own = str((call.name, self._tools[call.name].input_schema)).lower() if call.name in self._tools else ""
-        said = self._said.lower()
-        names_something = any(v not in own and re.search(rf"(?<!\w){re.escape(v)}(?!\w)", said) for v in values)
-        return self._is_english and not self._near and not (names_something and self._is_grounded(call))
 
     def _is_grounded(self, call: ToolCallRequest) -> bool:
         """Whether all that the call must have stands in the conversation."""

@@ -39,15 +39,17 @@ def call_failed(name: str, error: str, found: Iterable[str] = ()) -> str:
         found: what other calls of the turn returned.
     """
     reason = _shortened(_PREFACE.sub("", error.strip()), MAX_ERROR_CHARS)
-    reply = f"I could not find that out: the call of {name} failed. It says: {reason or 'nothing'}"
-    results = "\n".join(_shortened(text.strip(), MAX_RESULT_CHARS) for text in found if text.strip())
-    return f"{reply}\n\nWhat was found before that:\n{results}" if results else reply
+    return with_results(f"I could not find that out: the call of {name} failed. It says: {reason or 'nothing'}", found)
 
 
 def not_allowed(name: str, found: Iterable[str] = ()) -> str:
     """Compose the reply after a call that was not allowed."""
+    return with_results(f"I could not do that: the call of {name} was not allowed.", found)
+
+
+def with_results(reply: str, found: Iterable[str]) -> str:
+    """Return a reply with what other calls of the turn returned behind it."""
     results = "\n".join(_shortened(text.strip(), MAX_RESULT_CHARS) for text in found if text.strip())
-    reply = f"I could not do that: the call of {name} was not allowed."
     return f"{reply}\n\nWhat was found before that:\n{results}" if results else reply
 
 

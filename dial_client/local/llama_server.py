@@ -64,8 +64,9 @@ def _serve(options: argparse.Namespace, key: str) -> Any:
     params.offline = True
     params.verbosity = 2
     params.n_ctx = options.context
-    # Two: the beginning of a decision and that of an answer each stay read. Both share the window.
-    params.n_parallel = 2
+    # The beginnings of decisions with and without tools, and of answers with and without results, each stay read. All
+    # share the window.
+    params.n_parallel = 4
     params.kv_unified = True
     params.n_gpu_layers = 0
     params.cache_ram_mib = 256

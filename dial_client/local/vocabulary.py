@@ -69,9 +69,17 @@ _KINDS = (
     ),
     (re.compile(r"\bhttps?://", re.IGNORECASE), words("url page")),
     (re.compile(r"[\w.-]+@[\w.-]+"), words("email mail address")),
+    (
+        re.compile(
+            r"\d\s+[-/x]\s+\d|\d\s*(?:[+*^]|plus|minus|times|divided by)\s*\d"
+            r"|\b(?:multiply|subtract|divide)\b.*\d|\d.*\b(?:altogether|in total)\b",
+            re.IGNORECASE,
+        ),
+        words("calculate compute arithmetic"),
+    ),
 )
 
 
-def kinds(text: str) -> frozenset[str]:
+def kinds(text: str) -> tuple[frozenset[str], ...]:
     """Return the words for the kinds of values that stand in a text: a path is for tools that take one."""
-    return frozenset().union(*(about for pattern, about in _KINDS if pattern.search(text)))
+    return tuple(about for pattern, about in _KINDS if pattern.search(text))

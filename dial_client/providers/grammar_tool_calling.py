@@ -101,14 +101,12 @@ class GrammarToolCallingProvider:
                 elif isinstance(delta, TextChunk):
                     text.append(delta.text)
         reply = "".join(text)
-        tool, is_beyond = called_tool(reply), is_unknown(reply)
+        tool = called_tool(reply)
         score = DecisionScore(**completion.echo) if completion.echo else None
-        if score is not None and step.may_answer and not (tool and score.is_call):
-            tool, is_beyond = "", score.is_unknown
-        if is_beyond:
+        if score.is_unknown if score is not None and not tool else is_unknown(reply):
             policy.take_unknown()
         else:
-            policy.take(tool, parse_call(reply) if completion.finish is FinishReason.STOP else None)
+            policy.take(tool, parse_call(reply) if completion.finish is FinishReason.STOP else None, score)
         log.debug("step", tools=len(step.tools), tool=tool, is_made=policy.call is not None)
         return completion.usage
 

@@ -297,20 +297,6 @@ async def test_a_tool_that_has_nothing_to_do_with_the_question_gives_way() -> No
     assert heard.completion.echo is None
 
 
-async def test_a_question_that_has_nothing_to_do_with_any_tool_is_answered() -> None:
-    model = Model(said("get_time", zone="Europe/London"), "Shakespeare.", tools=(TIME, SHARES))
-    heard = await model.hears(Message.user("Who wrote Romeo and Juliet?"))
-    assert (heard.asked, heard.text) == ([], "Shakespeare.")
-
-
-@pytest.mark.parametrize("value", ["name", "customer"])
-async def test_a_common_word_does_not_make_a_call_fit_a_question(value: str) -> None:
-    contact = tool("find_contact", "Look a person up by name.", name=STRING)
-    model = Model(said("find_contact", name=value), "SELECT name FROM customers", tools=(contact, SHARES))
-    heard = await model.hears(Message.user("Give me an SQL query that selects the column name of the table customers."))
-    assert (heard.asked, heard.text) == ([], "SELECT name FROM customers")
-
-
 async def test_in_another_language_the_words_of_the_tools_do_not_count() -> None:
     model = Model(said("get_time", zone="Europe/Berlin"), tools=(TIME, SHARES))
     heard = await model.hears(Message.user("Wie spät ist es gerade bei uns?"))

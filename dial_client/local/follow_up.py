@@ -1,0 +1,80 @@
+"""Which call has to follow a good result, for questions that take two.
+
+The embedded model cannot tell whether a result answers the question: with every prompt that was tried it repeats the
+call. The words of the question can. A question with a word of another tool, which neither the tools called so far nor
+their results explain, needs that tool as well ("the air in the largest town of Velmark"). A question that names a
+relation in the result, and asks for a further detail, needs the same tool for the related name ("the phone number of
+her manager").
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dial_client.local.vocabulary import ASKING, GENERIC, acts, kinds, words, words_of
+from dial_client.messages import ToolSpec
+
+_NAMED = re.compile(r"([a-z]+):? ([A-Z][\w'-]*(?: [A-Z][\w'-]*){0,3})")
+"""A detail of a result with a name behind it: ``manager: Jonas Brandt``, ``largest town Torsby``."""
+_CAPITALIZED = re.compile(r"(?<=\s)[A-Z]\w*")
+_ASKING = ASKING - words("read")
+
+
+@dataclass(frozen=True, slots=True)
+class FollowUp:
+    """A call that has to be made behind the results."""
+
+    tool: ToolSpec
+    values: tuple[str, ...]
+    """Names in the last result that the question leads to; empty where it leads to none."""
+
+
+def find_follow_up(
+    question: str, tools: Sequence[ToolSpec], called: Sequence[str], results: Sequence[str]
+) -> FollowUp | None:
+    """Return the call that has to follow, or None where the results are all that the question takes.
+
+    Args:
+        question: the user's.
+        tools: the tools on offer.
+        called: the names of the tools called in this turn, in their order.
+        results: what they returned; at least one.
+    """
+    details = _related(question, results)
+    values = tuple(details.values())
+    same = next((tool for tool in tools if tool.name == called[-1]), None)
+    if same is not None and details and _asks_more(question, results[-1], details):
+        return FollowUp(same, values)
+    known = frozenset[str]().union(*(words_of(tool) for tool in tools if tool.name in called), *map(words, results))
+    asked = words(question) - GENERIC - _ASKING - known
+    asked = asked.union(*(kind for kind in kinds(question) if kind.isdisjoint(known)))
+    for tool in sorted(tools, key=acts):
+        if tool.name not in called and not asked.isdisjoint(_naming(tool)):
+            return FollowUp(tool, values)
+    return None
+
+
+def _naming(tool: ToolSpec) -> frozenset[str]:
+    """Return the words a tool is asked for with: of one that acts only its name and the verb of its description."""
+    if not acts(tool):
+        return words_of(tool)
+    return words(f"{tool.name} {tool.description.split(' ', maxsplit=1)[0]}")
+
+
+def _related(question: str, results: Sequence[str]) -> dict[str, str]:
+    """Return the details of the last result that the question names, and their names; a relation is followed once."""
+    asked = words(question)
+    for result in results[:-1]:
+        asked -= frozenset[str]().union(*(words(detail) for detail, _ in _NAMED.findall(result)))
+    found = _NAMED.findall(results[-1])
+    return {detail: name for detail, name in found if words(detail) & asked and name.lower() not in question.lower()}
+
+
+def _asks_more(question: str, result: str, details: dict[str, str]) -> bool:
+    """Return whether a question asks for a detail of a result beside its relations."""
+    phrases = (re.split(r"[,;\n]", result[: result.find(name)])[-1] for name in details.values())
+    names = _CAPITALIZED.findall(question)
+    beside = words(question) & words(result).union(*kinds(result))
+    return bool(beside - words(" ".join((*details, *phrases, *names))) - GENERIC - _ASKING)

@@ -1,0 +1,71 @@
+"""The words of a question tell which call has to follow a good result."""
+
+from __future__ import annotations
+
+import pytest
+
+from dial_client.local.follow_up import find_follow_up
+from dial_client.messages import ToolSpec
+
+
+def tool(name: str, description: str, argument: str) -> ToolSpec:
+    return ToolSpec(name, description, {"type": "object", "properties": {argument: {"type": "string"}}})
+
+
+PERSON = tool("get_person", "Look a person up: phone, city and manager.", "name")
+REGION = tool("region_facts", "Get a region's largest town and its language.", "region")
+AIR = tool("air_quality", "Get the current air quality of a place.", "place")
+NOTE = tool("add_note", "Write a note into the notebook.", "text")
+SUM = tool("calculate", "Compute an arithmetic expression.", "expression")
+TOOLS = (NOTE, PERSON, REGION, AIR, SUM)
+
+MIA = "Mia Keller: phone 555-0132, lives in Lisbon, manager: Jonas Brandt"
+JONAS = "Jonas Brandt: phone 555-0187, lives in Vienna, manager: Ruth Okafor"
+VELMARK = "Velmark: largest town Torsby, language Velmarkish"
+
+
+def found(question: str, *calls: tuple[ToolSpec, str]) -> tuple[str, tuple[str, ...]] | None:
+    """Return the tool that follows these calls with their results, and the names it may be called with."""
+    follow_up = find_follow_up(question, TOOLS, [tool.name for tool, _ in calls], [result for _, result in calls])
+    return None if follow_up is None else (follow_up.tool.name, follow_up.values)
+
+
+def test_a_word_of_another_tool_that_no_result_explains_needs_that_tool() -> None:
+    question = "How is the air in the largest town of Velmark?"
+    assert found(question, (REGION, VELMARK)) == ("air_quality", ("Torsby",))
+    assert found(question, (REGION, VELMARK), (AIR, "Torsby: good")) is None
+
+
+def test_a_detail_beside_a_relation_is_asked_of_the_related_name_once() -> None:
+    question = "What is the phone number of Mia Keller's manager?"
+    assert found(question, (PERSON, MIA)) == ("get_person", ("Jonas Brandt",))
+    assert found(question, (PERSON, MIA), (PERSON, JONAS)) is None
+
+
+@pytest.mark.parametrize(
+    ("question", "call"),
+    [
+        ("Who is the manager of Mia Keller?", (PERSON, MIA)),
+        ("What is Mia Keller's phone number?", (PERSON, MIA)),
+        ("Which city does Mia Keller live in?", (PERSON, MIA)),
+        ("What is the largest town of Velmark?", (REGION, VELMARK)),
+        ("How is the air in Torsby?", (AIR, "Torsby: good")),
+        ("How many days are there from 2026-03-01 to 2026-04-15?", (AIR, "45 days")),
+    ],
+)
+def test_where_a_result_is_all_that_was_asked_for_nothing_follows(question: str, call: tuple[ToolSpec, str]) -> None:
+    assert found(question, call) is None
+
+
+def test_what_has_to_be_done_comes_behind_what_has_to_be_looked_up() -> None:
+    question = "Write the air quality of the largest town of Velmark into the notebook."
+    assert found(question, (REGION, VELMARK)) == ("air_quality", ("Torsby",))
+    assert found(question, (REGION, VELMARK), (AIR, "Torsby: good")) == ("add_note", ())
+
+
+def test_a_sum_over_a_result_is_computed() -> None:
+    share = tool("stock_price", "Get the price of a share.", "symbol")
+    question = "How much do 12 ACME shares cost altogether?"
+    follow_up = find_follow_up(question, (*TOOLS, share), ["stock_price"], ["ACME: 83.20 USD"])
+    assert follow_up is not None
+    assert follow_up.tool is SUM
