@@ -179,10 +179,10 @@ async def test_permission_for_the_session_is_asked_for_once() -> None:
 
 async def test_waiting_for_a_person_does_not_count() -> None:
     async def slowly(request: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
-        await anyio.sleep(1.6)
+        await anyio.sleep(5.5)
         return Approval("once")
 
-    dial, _ = client(ADD, "It is 42.", approve=slowly, limits=Limits(timeout=1.5))
+    dial, _ = client(ADD, "It is 42.", approve=slowly, limits=Limits(timeout=5))
     async with dial:
         turn = await dial.run(ASK)
     assert turn.text == "It is 42."

@@ -27,6 +27,7 @@ from dial_client import (
 from dial_client.model import Delta, ModelRequest, ToolChoice
 from dial_client.tools.approval import ApprovalContext
 from tests.support.clients import ADD, ASK, calculator, call, client
+from tests.support.fakes import virtual_time
 
 pytestmark = pytest.mark.anyio
 
@@ -84,8 +85,9 @@ async def test_a_limit_raises_only_where_that_was_asked_for() -> None:
     assert len(model.requests) == 2
 
 
+@virtual_time
 async def test_time_that_is_over_ends_the_turn_with_what_was_said() -> None:
-    dial, _ = client({"text": "I begin", "hang": True}, limits=Limits(timeout=1.0))
+    dial, _ = client({"text": "I begin", "hang": True}, limits=Limits(timeout=100))
     async with dial:
         turn = await dial.run(ASK)
     assert turn.stop_reason is StopReason.TIMEOUT

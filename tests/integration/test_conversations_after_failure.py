@@ -272,8 +272,8 @@ async def test_the_conversation_goes_on_after_a_stream_that_broke(wire: Wire, na
 @pytest.mark.parametrize("when", ["streamed", "whole", "in a sentence"])
 @pytest.mark.parametrize("wire", list(Wire))
 async def test_the_conversation_goes_on_after_silence(wire: Wire, when: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dial_client.providers.http.http_provider._UNSTREAMED_TIMEOUT", 0.5)
+    monkeypatch.setattr("dial_client.providers.http.http_provider._UNSTREAMED_TIMEOUT", 2)
     row: Row = ([Raw(hang=True)], Error("did not answer in time", code="timeout"))
     if when == "in a sentence":
         row = ([events(*HALF_A_SENTENCE[wire], done=False, hang=True)], Cut("Half a"))
-    await go_through(wire, *row, stream=when != "whole", idle_timeout=0.5)
+    await go_through(wire, *row, stream=when != "whole", idle_timeout=2)

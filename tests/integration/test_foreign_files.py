@@ -51,10 +51,10 @@ def test_a_recording_brings_no_expression_that_takes_for_ever(pattern: str, tmp_
     "pattern", ["[a-zA-Z_][a-zA-Z0-9_.-]*", "[a-zA-Z][a-zA-Z0-9_-]*", "^[a-zA-Z0-9_-]{1,64}$", "[a-z]+"]
 )
 def test_the_expressions_that_endpoints_have_are_played(pattern: str, tmp_path: Path) -> None:
-    began = time.monotonic()
+    began = time.process_time()
     provider = ScriptedProvider.from_file(recording(tmp_path, flags={"tool_name_re": pattern}))
     provider._names._is_accepted("a" * 10_000 + "!")
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5
 
 
 @pytest.mark.parametrize(
@@ -146,9 +146,9 @@ def test_what_was_approved_is_compared_in_no_time(tmp_path: Path) -> None:
     drawer = JsonCache(tmp_path)
     drawer.write(SERVER, {"tools": {"echo": {"sha256": 7, "text": "ab\n" * 300_000}, "other": 7}})
     tool = ToolSpec("echo", "\n".join("ab" * (at % 7) for at in range(2_000)), {}, server="it", tool="echo")
-    began = time.monotonic()
+    began = time.process_time()
     assert "too long to be kept" in ToolPins(drawer, {"it": SERVER}).change(tool)
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5
 
 
 def test_no_module_can_make_code_of_data() -> None:

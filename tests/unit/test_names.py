@@ -47,12 +47,12 @@ PARTICIPLES = {"scripted"}
 """`scripted:` is the prefix of a model's name."""
 BUDGETED = ("client.py", "conversations", "tools", "turns", "servers")
 
-MAX_GIVE = 250
-MAX_POSITIONS = 241
-MAX_METAPHORS = 16
+MAX_GIVE = 141
+MAX_POSITIONS = 140
+MAX_METAPHORS = 12
 MAX_LARGE_CLASSES = 0
 MAX_P95 = 25
-MAX_PROBES = 25
+MAX_PROBES = 24
 
 
 def at_most(count: int, offenders: list[str]) -> None:

@@ -23,12 +23,12 @@ PLAIN: dict[str, Case] = {
     "unreadable arguments": same({"tool_calls": [{"name": "echo", "arguments": "{'tex"}]}, DONE),
     "an unknown tool": same({"tool_calls": [{"name": "ecko"}]}, DONE),
     "an error behind text": same({"text": "Half", "error": {"message": "busy", "status": 503}}, text="busy", stop=None),
-    "silence": same({"text": "Half", "hang": True}, text="Half", stop=StopReason.TIMEOUT, limits=Limits(timeout=0.2)),
+    "silence": same({"text": "Half", "hang": True}, text="Half", stop=StopReason.TIMEOUT, limits=Limits(timeout=2)),
     "silence of an endpoint": same(
         events(chunk({"content": "Half"}), done=False, hang=True),
         text="Half",
         stop=StopReason.TIMEOUT,
-        limits=Limits(timeout=0.2),
+        limits=Limits(timeout=2),
     ),
     "calls without end": same(
         {"text": "Once more.", "tool_calls": [_CALL]},
