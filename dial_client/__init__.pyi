@@ -1,5 +1,9 @@
+from dial_client.audit.entries import AuditEntry as AuditEntry
+from dial_client.audit.entries import AuditRecorder as AuditRecorder
+from dial_client.audit.log_writer import AuditLog as AuditLog
 from dial_client.callbacks.oauth_callbacks import Login as Login
 from dial_client.callbacks.oauth_callbacks import LoginRequest as LoginRequest
+from dial_client.callbacks.server_callbacks import Callbacks as Callbacks
 from dial_client.callbacks.server_callbacks import Elicit as Elicit
 from dial_client.callbacks.server_callbacks import Elicitation as Elicitation
 from dial_client.callbacks.server_callbacks import ElicitationAction as ElicitationAction
@@ -10,9 +14,13 @@ from dial_client.callbacks.server_callbacks import SamplingReply as SamplingRepl
 from dial_client.callbacks.server_callbacks import SamplingRequest as SamplingRequest
 from dial_client.callbacks.server_callbacks import ServerLog as ServerLog
 from dial_client.client import DialClient as DialClient
+from dial_client.client_options import ApprovalPolicy as ApprovalPolicy
+from dial_client.client_options import ClientOptions as ClientOptions
 from dial_client.conversations.conversation_manager import ConversationManager as ConversationManager
+from dial_client.durable.workflows import DurableTurns as DurableTurns
 from dial_client.errors import ConfigError as ConfigError
 from dial_client.errors import ConversationBusy as ConversationBusy
+from dial_client.errors import ConversationError as ConversationError
 from dial_client.errors import ConversationNotFound as ConversationNotFound
 from dial_client.errors import DialError as DialError
 from dial_client.errors import LimitReached as LimitReached
@@ -39,17 +47,33 @@ from dial_client.formats import ReActFormatHandler as ReActFormatHandler
 from dial_client.formats import XMLFormatHandler as XMLFormatHandler
 from dial_client.limits import Limits as Limits
 from dial_client.limits import StopReason as StopReason
+from dial_client.messages import Content as Content
+from dial_client.messages import Echo as Echo
+from dial_client.messages import Failure as Failure
 from dial_client.messages import FilePart as FilePart
 from dial_client.messages import ImagePart as ImagePart
 from dial_client.messages import Message as Message
+from dial_client.messages import Part as Part
 from dial_client.messages import Role as Role
 from dial_client.messages import TextPart as TextPart
 from dial_client.messages import ToolCallRequest as ToolCallRequest
 from dial_client.messages import ToolCallResult as ToolCallResult
 from dial_client.messages import ToolSpec as ToolSpec
 from dial_client.messages import Usage as Usage
+from dial_client.model import CallChunk as CallChunk
+from dial_client.model import Completion as Completion
+from dial_client.model import Delta as Delta
+from dial_client.model import FinishReason as FinishReason
+from dial_client.model import Instruction as Instruction
+from dial_client.model import InstructionSource as InstructionSource
+from dial_client.model import ModelInfo as ModelInfo
 from dial_client.model import ModelRequest as ModelRequest
+from dial_client.model import Preparable as Preparable
 from dial_client.model import Provider as Provider
+from dial_client.model import ReasoningChunk as ReasoningChunk
+from dial_client.model import ReplyReader as ReplyReader
+from dial_client.model import TextChunk as TextChunk
+from dial_client.model import ToolChoice as ToolChoice
 from dial_client.model import ToolFormat as ToolFormat
 from dial_client.model import ToolFormatHandler as ToolFormatHandler
 from dial_client.providers.scripted import ScriptedProvider as ScriptedProvider
@@ -59,6 +83,9 @@ from dial_client.servers.resources import ResourceContent as ResourceContent
 from dial_client.servers.resources import ResourceTemplate as ResourceTemplate
 from dial_client.servers.status import ServerState as ServerState
 from dial_client.servers.status import ServerStatus as ServerStatus
+from dial_client.settings.config_types import ModelSettings as ModelSettings
+from dial_client.settings.config_types import ServerSettings as ServerSettings
+from dial_client.settings.policy_config import PolicyRule as PolicyRule
 from dial_client.stores.conversation_store import Conversation as Conversation
 from dial_client.stores.conversation_store import ConversationStore as ConversationStore
 from dial_client.stores.conversation_store import ConversationSummary as ConversationSummary
@@ -71,6 +98,7 @@ from dial_client.tools.approval import Approver as Approver
 from dial_client.tools.approval import Decision as Decision
 from dial_client.tools.prompts import Prompt as Prompt
 from dial_client.tools.prompts import PromptArgument as PromptArgument
+from dial_client.turn_methods import TurnInput as TurnInput
 from dial_client.turn_result import ToolCallRecord as ToolCallRecord
 from dial_client.turn_result import Turn as Turn
 from dial_client.turns.event_log import EventLog as EventLog
@@ -83,29 +111,46 @@ __version__: str
 __all__ = [
     "Approval",
     "ApprovalContext",
+    "ApprovalPolicy",
     "Approver",
     "Attached",
+    "AuditEntry",
+    "AuditLog",
+    "AuditRecorder",
+    "CallChunk",
+    "Callbacks",
+    "ClientOptions",
+    "Completion",
     "ConfigError",
+    "Content",
     "Conversation",
     "ConversationBusy",
+    "ConversationError",
     "ConversationManager",
     "ConversationNotFound",
     "ConversationStore",
     "ConversationSummary",
     "Decision",
+    "Delta",
     "DialClient",
     "DialError",
+    "DurableTurns",
+    "Echo",
     "Elicit",
     "Elicitation",
     "ElicitationAction",
     "ElicitationAnswer",
     "Event",
     "EventLog",
+    "Failure",
     "FilePart",
+    "FinishReason",
     "Finished",
     "ImagePart",
     "InputReceived",
     "InputRequested",
+    "Instruction",
+    "InstructionSource",
     "LimitReached",
     "Limits",
     "Login",
@@ -114,16 +159,23 @@ __all__ = [
     "MemoryStore",
     "Message",
     "MessageCompleted",
+    "ModelInfo",
     "ModelRequest",
+    "ModelSettings",
     "NativeFormatHandler",
     "OnLog",
     "Page",
+    "Part",
+    "PolicyRule",
+    "Preparable",
     "Prompt",
     "PromptArgument",
     "Provider",
     "ProviderError",
     "ReActFormatHandler",
+    "ReasoningChunk",
     "ReasoningDelta",
+    "ReplyReader",
     "Resource",
     "ResourceContent",
     "ResourceTemplate",
@@ -138,12 +190,14 @@ __all__ = [
     "ServerError",
     "ServerGone",
     "ServerLog",
+    "ServerSettings",
     "ServerStartError",
     "ServerState",
     "ServerStatus",
     "StatusChanged",
     "StopReason",
     "Subscription",
+    "TextChunk",
     "TextDelta",
     "TextPart",
     "ToolCallFinished",
@@ -152,11 +206,13 @@ __all__ = [
     "ToolCallRequest",
     "ToolCallResult",
     "ToolCallStarted",
+    "ToolChoice",
     "ToolFormat",
     "ToolFormatHandler",
     "ToolSpec",
     "Turn",
     "TurnHandle",
+    "TurnInput",
     "TurnObserver",
     "Usage",
     "XMLFormatHandler",

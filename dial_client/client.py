@@ -21,7 +21,7 @@ from dial_client.errors import ConfigError
 from dial_client.events import Event, ServerChanged
 from dial_client.limits import Limits, StopReason
 from dial_client.messages import Content, Message, ToolCallRequest, ToolCallResult, ToolSpec
-from dial_client.model import Provider, ToolFormat
+from dial_client.model import Provider, ToolFormat, ToolFormatHandler
 from dial_client.recordings import replay
 from dial_client.servers.client_capabilities import ClientCapabilities
 from dial_client.servers.connection import Connection
@@ -58,7 +58,8 @@ class DialClient(TurnMethods):
             ``mcp.server.MCPServer``.
         model: a model's name (``anthropic:claude-sonnet-5-5``, a key of `models`), or a `Provider`; None for a client
             that only calls tools.
-        tool_format: the format of tool calls; by default that of the model's profile, else the API's own.
+        tool_format: the format of tool calls, or a `ToolFormatHandler` of your own; by default that of the model's
+            profile, else the API's own.
         limits: the limits of one turn.
         approve: is asked before a call that neither `approval` nor the configuration decides about; None allows it.
         approval: patterns and rules that decide without asking, and where answers are kept.
@@ -90,7 +91,7 @@ class DialClient(TurnMethods):
         servers: Mapping[str, Any],
         model: str | Provider | None = None,
         *,
-        tool_format: ToolFormat | str | None = None,
+        tool_format: ToolFormat | ToolFormatHandler | str | None = None,
         limits: Limits | None = None,
         approve: Approver | None = None,
         approval: ApprovalPolicy | None = None,
@@ -115,9 +116,7 @@ class DialClient(TurnMethods):
         features = client_setup.client_features(
             callbacks or Callbacks(), self._model.provider, approve, approval, self._limits, audit
         )
-        setup = client_setup.recording_setup(
-            self._model.provider, servers, approve, record, str(self._model.tool_format)
-        )
+        setup = client_setup.recording_setup(self._model.provider, servers, approve, record, self._model.format_name)
         self._recording = setup.recording
         self._model.replace_provider(setup.provider)
         self._turns = TurnTasks()

@@ -14,7 +14,7 @@ from dial_client.errors import ConfigError
 from dial_client.formats import handler_for
 from dial_client.formats.format_selection import ActiveFormat
 from dial_client.logs import get_logger
-from dial_client.model import Preparable, Provider, ToolFormat
+from dial_client.model import Preparable, Provider, ToolFormat, ToolFormatHandler
 from dial_client.providers import open_provider
 from dial_client.recordings import replay
 from dial_client.settings.config_types import ModelSettings
@@ -31,7 +31,7 @@ class ModelSelection:
     models: Mapping[str, ModelSettings]
     """Profiles that `model` and `status_model` may name."""
     base_url: str | None = None
-    tool_format: ToolFormat | str | None = None
+    tool_format: ToolFormat | ToolFormatHandler | str | None = None
     guidance: str | None = None
     status: Literal["template", "model"] = "template"
     status_model: str | Provider | None = None
@@ -81,13 +81,15 @@ class ClientModel:
         """The provider; None for a client that only calls tools."""
         profile = selection.profile
         info = self.provider.info if self.provider is not None else None
-        self.tool_format = (
+        tool_format = (
             selection.tool_format
             or (profile.tool_format if profile is not None else None)
             or (info.tool_format if info is not None else None)
             or "auto"
         )
-        self.format = active_format(self.tool_format)
+        self.format_name = str(tool_format if isinstance(tool_format, str) else tool_format.format)
+        """The tool format as options name it."""
+        self.format = active_format(tool_format)
         own_window = profile.context_window if profile is not None else None
         if own_window is None and info is not None:
             own_window = info.context_window
@@ -146,12 +148,14 @@ class ClientModel:
                 await provider.aclose()
 
 
-def active_format(tool_format: ToolFormat | str) -> ActiveFormat:
+def active_format(tool_format: ToolFormat | ToolFormatHandler | str) -> ActiveFormat:
     """Return the format of tool calls; for ``auto`` the API's own, for as long as the endpoint supports it.
 
     Raises:
         ConfigError: there is no such format.
     """
+    if not isinstance(tool_format, str):
+        return ActiveFormat(tool_format)
     if tool_format == "auto":
         return ActiveFormat(handler_for(ToolFormat.NATIVE), automatic=True)
     try:

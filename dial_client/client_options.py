@@ -10,7 +10,7 @@ from typing import Any, Literal, TypedDict
 from dial_client.audit.entries import AuditRecorder
 from dial_client.callbacks.server_callbacks import Callbacks
 from dial_client.limits import Limits
-from dial_client.model import Provider, ToolFormat
+from dial_client.model import Provider, ToolFormat, ToolFormatHandler
 from dial_client.settings.config_types import ModelSettings
 from dial_client.settings.policy_config import Policy
 from dial_client.tools.approval import Approver
@@ -53,7 +53,7 @@ class ApprovalPolicy:
 class ClientOptions(TypedDict, total=False):
     """The keywords of `DialClient`, for functions that hand them on."""
 
-    tool_format: ToolFormat | str | None
+    tool_format: ToolFormat | ToolFormatHandler | str | None
     limits: Limits | None
     approve: Approver | None
     approval: ApprovalPolicy | None

@@ -51,6 +51,24 @@ def test_the_example_of_the_readme_runs_as_it_stands(tmp_path: Path) -> None:
     ]
 
 
+EXAMPLES = blocks(ROOT / "docs" / "extending.md", "python")
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
+def test_the_examples_of_parts_of_ones_own_run_as_they_stand(example: str, tmp_path: Path) -> None:
+    (tmp_path / "example.py").write_text(example)
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "example.py"],
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=LONG,
+        check=False,
+    )
+    assert (ran.returncode, ran.stdout.splitlines()) == (0, re.findall("# prints: (.*)", example)), ran.stderr
+
+
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_every_configuration_that_is_shown_is_one(path: Path) -> None:
     shown = [text for text in blocks(path, "json") if "mcpServers" in text]
