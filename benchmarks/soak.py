@@ -1,8 +1,8 @@
 """Many calls over many servers that die, hang and change: ``python -m benchmarks.soak [--calls N] [--seed N]``.
 
-Eight servers of both eras, over stdio, over HTTP and in this process, and eight calls at a time. What is left behind is
-printed, and is an error: tasks, open files, processes, threads, memory that keeps growing, a server that does not come
-back, and a wrong answer. It is bounded by the number of calls, not by time.
+Eight servers of both protocols, over stdio, over HTTP and in this process, and eight calls at a time. What is left
+behind is printed, and is an error: tasks, open files, processes, threads, memory that keeps growing, a server that does
+not come back, and a wrong answer. It is bounded by the number of calls, not by time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,21 +35,21 @@ from dial_client.servers import restart_policy
 SCRIPT = [sys.executable, "-I", "-S", str(Path(__file__).with_name("soak_server.py"))]
 WORKERS = 8
 WEIGHTS = {"add": 90, "hang": 3, "change": 4, "kill": 3}
-"""In a hundred calls. A server in this process cannot be killed: there it is one call more."""
+"""Per hundred calls. A server in this process cannot be killed: another call is made instead."""
 CANCEL_AFTER = 0.02
-"""Seconds until a call that never ends is cancelled; every other one is left to `TOOL_TIMEOUT`."""
+"""Seconds until a call that never ends is cancelled; every second such call is left to `TOOL_TIMEOUT`."""
 TOOL_TIMEOUT = 2.0
 SETTLE_SECONDS = 15.0
-"""Seconds for what was begun to end, before it is counted."""
+"""Seconds for what was started to end, before resources are counted."""
 CALM = 10
-"""Counts in a row that have to be the same."""
+"""Equal counts in a row."""
 MAX_GROWTH = 12.0
 """Megabytes the program may grow after the warm-up: what the allocator keeps, not what is kept alive."""
 
 
 @dataclass(frozen=True)
-class Held:
-    """What the program holds at one moment."""
+class Usage:
+    """The resources that the program uses at one moment."""
 
     tasks: int
     files: int
@@ -66,29 +66,32 @@ class Held:
 
 
 _POOLS = ("asyncio_", "AnyIO worker thread")
-"""Threads that the event loop keeps for later: as many as were wanted at once, up to a bound."""
+"""Pooled threads of the event loop: as many as were needed at once, up to a bound."""
 
 
-def held() -> Held:
-    """Count (Linux: in /proc)."""
+def measure() -> Usage:
+    """Count the resources in use (Linux: in /proc)."""
     gc.collect()
     memory = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
-    tasks, threads = len(asyncio.all_tasks()), sum(not one.name.startswith(_POOLS) for one in threading.enumerate())
-    return Held(tasks, len(list(Path("/proc/self/fd").iterdir())), len(list(_children())), threads, memory)
+    tasks, threads = (
+        len(asyncio.all_tasks()),
+        sum(not thread.name.startswith(_POOLS) for thread in threading.enumerate()),
+    )
+    return Usage(tasks, len(list(Path("/proc/self/fd").iterdir())), len(list(_children())), threads, memory)
 
 
 def _children() -> Iterator[int]:
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
-            about = stat.read_text().rpartition(")")[2].split()
+            fields = stat.read_text().rpartition(")")[2].split()
         except OSError:
             continue
-        if int(about[1]) == os.getpid():
+        if int(fields[1]) == os.getpid():
             yield int(stat.parent.name)
 
 
-class Web:
-    """A server behind a URL, which comes back on the same port when it was killed."""
+class HttpServer:
+    """A server behind a URL, which is started again on the same port when it is killed."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -101,18 +104,18 @@ class Web:
         return process, int(process.stdout.readline())
 
     def kill(self) -> None:
-        """Kill it, and start it again."""
+        """Kill the process, and start it again."""
         self.close()
         self.process, _ = self._run(str(self.port))
 
     def close(self) -> None:
-        """Kill it."""
+        """Kill the process."""
         self.process.kill()
         self.process.communicate()
 
 
-def here(name: str) -> MCPServer:
-    """Make a server in this process."""
+def create_in_process_server(name: str) -> MCPServer:
+    """Return a server in this process."""
     server = MCPServer(name, log_level="CRITICAL")
     extra = f"extra_{name}"
 
@@ -140,127 +143,134 @@ class Soak:
     """One run."""
 
     dial: DialClient
-    webs: Mapping[str, Web]
+    webs: Mapping[str, HttpServer]
     chance: random.Random
-    seen: Counter[str] = field(default_factory=Counter)
-    wrong: list[str] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    problems: list[str] = field(default_factory=list)
 
-    async def calls(self, count: int) -> None:
+    async def run_calls(self, count: int) -> None:
         """Make so many calls, `WORKERS` at a time."""
-        left = iter(range(count))
+        numbers = iter(range(count))
+
+        actions: dict[str, Callable[[str, int], Awaitable[object]]] = {
+            "add": self.add,
+            "hang": self.hang,
+            "change": self.change,
+            "kill": self.kill,
+        }
 
         async def work() -> None:
-            for number in left:
+            for number in numbers:
                 server = self.chance.choice(sorted(self.dial.servers))
-                what = self.chance.choices([*WEIGHTS], [*WEIGHTS.values()])[0]
-                await getattr(self, what)(server, number)
+                action = self.chance.choices([*WEIGHTS], [*WEIGHTS.values()])[0]
+                await actions[action](server, number)
 
         async with anyio.create_task_group() as group:
             for _ in range(WORKERS):
                 group.start_soon(work)
 
     async def add(self, server: str, number: int) -> bool:
-        """Add two numbers, and say whether the sum came back."""
+        """Add two numbers; True if the sum came back."""
         result = await self.dial.call(f"add_{server}", {"a": number, "b": 1})
-        self.seen["answered" if result.success else "lost"] += 1
+        self.counts["answered" if result.success else "lost"] += 1
         if result.success and result.content != str(number + 1):
-            self.wrong.append(f"{server} said {result.content!r} to {number} + 1")
+            self.problems.append(f"{server} answered {result.content!r} to {number} + 1")
         return result.success
 
     async def hang(self, server: str, number: int) -> None:
-        """Call what never ends."""
-        self.seen["hung"] += 1
+        """Make a call that never ends."""
+        self.counts["hung"] += 1
         with anyio.move_on_after(CANCEL_AFTER if number % 2 else 100 * TOOL_TIMEOUT):
             await self.dial.call(f"hang_{server}", {})
 
     async def change(self, server: str, _: int) -> None:
-        """Have other tools."""
-        self.seen["changed"] += 1
+        """Change the tools of a server."""
+        self.counts["changed"] += 1
         await self.dial.call(f"change_{server}", {})
 
     async def kill(self, server: str, number: int) -> None:
-        """Kill a server, whatever it is doing."""
+        """Kill a server in any state."""
         if server in self.webs:
             self.webs[server].kill()
-            self.seen["killed"] += 1
+            self.counts["killed"] += 1
         elif f"pid_{server}" in self.dial.tool_name_client_map:
-            said = await self.dial.call(f"pid_{server}", {})
-            if said.success:
-                os.kill(int(str(said.content)), signal.SIGKILL)
-                self.seen["killed"] += 1
+            result = await self.dial.call(f"pid_{server}", {})
+            if result.success:
+                os.kill(int(str(result.content)), signal.SIGKILL)
+                self.counts["killed"] += 1
         await self.add(server, number)
 
-    async def all_answer(self) -> None:
-        """Wait until every server adds again, for servers that are gone for good `SETTLE_SECONDS`."""
+    async def wait_all_answer(self) -> None:
+        """Wait until every server adds again, at most `SETTLE_SECONDS` for each."""
         for server in self.dial.servers:
             with anyio.move_on_after(SETTLE_SECONDS) as scope:
                 while not await self.add(server, 1):  # noqa: ASYNC110 (what is waited for happens in other processes)
                     await anyio.sleep(0.1)
             if scope.cancelled_caught:
-                self.wrong.append(f"{server} does not come back: {self.dial.servers[server].error}")
+                self.problems.append(f"{server} does not come back: {self.dial.servers[server].error}")
 
 
-async def settled(is_calm: Callable[[Held], bool] = lambda _: True) -> Held:
-    """Give what is held once that is no more than it should be and stays so, or `SETTLE_SECONDS` later."""
-    in_row, last = 0, held()
+async def wait_settled(is_calm: Callable[[Usage], bool] = lambda _: True) -> Usage:
+    """Return the usage once it is calm and stays the same, at the latest after `SETTLE_SECONDS`."""
+    in_row, last = 0, measure()
     with anyio.move_on_after(SETTLE_SECONDS):
         while in_row < CALM:
             await anyio.sleep(0.2)
-            before, last = last, held()
+            before, last = last, measure()
             is_same = (before.tasks, before.files) == (last.tasks, last.files)
             in_row = in_row + 1 if is_same and is_calm(last) else 0
     return last
 
 
 @contextmanager
-def servers() -> Iterator[tuple[dict[str, Any], dict[str, Web]]]:
-    """Give the entries of all eight, and those that run beside us."""
+def servers() -> Iterator[tuple[dict[str, Any], dict[str, HttpServer]]]:
+    """Yield the entries of all eight servers, and the HTTP servers among them."""
     with ExitStack() as stack:
-        webs = {name: Web(name) for name in ("webold", "webnew")}
+        webs = {name: HttpServer(name) for name in ("webold", "webnew")}
         for web in webs.values():
             stack.callback(web.close)
-        eras = {"old": "legacy", "new": "2026-07-28"}
+        protocols = {"old": "legacy", "new": "2026-07-28"}
         child = {"command": SCRIPT[0], "autoApprove": ["*"]}
         entries: dict[str, Any] = {
-            f"{era}{number}": child | {"args": [*SCRIPT[1:], f"{era}{number}", "stdio"], "protocol": protocol}
-            for era, protocol in eras.items()
+            f"{age}{number}": child | {"args": [*SCRIPT[1:], f"{age}{number}", "stdio"], "protocol": protocol}
+            for age, protocol in protocols.items()
             for number in (1, 2)
         }
         for name, web in webs.items():
-            entries[name] = {"url": f"http://127.0.0.1:{web.port}/mcp", "protocol": eras[name[3:]]}
-        yield entries | {name: here(name) for name in ("here1", "here2")}, webs
+            entries[name] = {"url": f"http://127.0.0.1:{web.port}/mcp", "protocol": protocols[name[3:]]}
+        yield entries | {name: create_in_process_server(name) for name in ("here1", "here2")}, webs
 
 
 async def soak(calls: int, seed: int) -> dict[str, Any]:
-    """Run it, and give what was seen."""
-    # Nobody is given up here, however often it is killed.
+    """Run the soak, and return what was measured."""
+    # No server is given up here, however often it is killed.
     restart_policy.MAX_DEATHS, restart_policy.FIRST_PAUSE, restart_policy.MAX_PAUSE = calls, 0.05, 0.1
     began = time.monotonic()
     with servers() as (entries, webs):
-        start = held()
+        start = measure()
         async with DialClient(entries, limits=Limits(tool_timeout=TOOL_TIMEOUT)) as dial:
             run = Soak(dial, webs, random.Random(seed))
-            await run.calls(calls // 5)
-            await run.all_answer()
-            warm = await settled()
-            await run.calls(calls - calls // 5)
-            await run.all_answer()
-            end = await settled(lambda now: not _leaks(warm, now))
+            await run.run_calls(calls // 5)
+            await run.wait_all_answer()
+            warm = await wait_settled()
+            await run.run_calls(calls - calls // 5)
+            await run.wait_all_answer()
+            end = await wait_settled(lambda now: not _leaks(warm, now))
             failed = [name for name, server in dial.servers.items() if server.state is not ServerState.READY]
             restarts = sum(server.restarts for server in dial.servers.values())
-        left = await settled(lambda now: not _leaks(start, now, memory=False))
-    moments = {"at the start": start, "after the warm-up": warm, "at the end": end, "when closed": left}
-    leaks = _leaks(warm, end) + [f"when closed: {leak}" for leak in _leaks(start, left, memory=False)]
-    problems = [*run.wrong, *(f"{name} is not ready" for name in failed), *leaks]
+        closed = await wait_settled(lambda now: not _leaks(start, now, memory=False))
+    moments = {"at the start": start, "after the warm-up": warm, "at the end": end, "when closed": closed}
+    leaks = _leaks(warm, end) + [f"when closed: {leak}" for leak in _leaks(start, closed, memory=False)]
+    problems = [*run.problems, *(f"{name} is not ready" for name in failed), *leaks]
     return {
         "moments": moments,
-        "seen": dict(run.seen) | {"restarts": restarts},
+        "counts": dict(run.counts) | {"restarts": restarts},
         "seconds": time.monotonic() - began,
         "problems": problems,
     }
 
 
-def _leaks(before: Held, after: Held, *, memory: bool = True) -> list[str]:
+def _leaks(before: Usage, after: Usage, *, memory: bool = True) -> list[str]:
     more = {name: getattr(after, name) - getattr(before, name) for name in ("tasks", "files", "processes", "threads")}
     leaks = [f"{count} more {name}" for name, count in more.items() if count > 0]
     if memory and after.memory - before.memory > MAX_GROWTH:
@@ -269,21 +279,21 @@ def _leaks(before: Held, after: Held, *, memory: bool = True) -> list[str]:
 
 
 def main() -> None:
-    """Run as the command line says; exit code 1 where something is left behind."""
+    """Run as the command line says; exit code 1 if anything is left behind."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--calls", type=int, default=5_000)
     parser.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args()
+    options = parser.parse_args()
     if not Path("/proc/self/fd").is_dir():
-        print("what a program holds can be counted on Linux only")
+        print("resources can be counted on Linux only")
         return
-    seen = asyncio.run(soak(given.calls, given.seed))
-    print(f"{given.calls:,} calls in {seen['seconds']:.0f} s, seed {given.seed}: {json.dumps(seen['seen'])}")
-    for moment, what in seen["moments"].items():
-        print(f"{moment:18} {what}")
-    for problem in seen["problems"]:
+    result = asyncio.run(soak(options.calls, options.seed))
+    print(f"{options.calls:,} calls in {result['seconds']:.0f} s, seed {options.seed}: {json.dumps(result['counts'])}")
+    for moment, usage in result["moments"].items():
+        print(f"{moment:18} {usage}")
+    for problem in result["problems"]:
         print(f"PROBLEM: {problem}")
-    sys.exit(1 if seen["problems"] else 0)
+    sys.exit(1 if result["problems"] else 0)
 
 
 if __name__ == "__main__":

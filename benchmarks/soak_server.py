@@ -1,4 +1,4 @@
-"""The servers of the soak: ``python soak_server.py NAME stdio|http [PORT]``, the standard library alone, both eras.
+"""The servers of the soak, in the standard library alone: ``python soak_server.py NAME stdio|http [PORT]``.
 
 Its tools are ``add_NAME``, ``hang_NAME`` (never answers), ``change_NAME`` (one tool more, or one less, from now on) and
 ``pid_NAME``. Over HTTP its first line of output is its port. It ends with its input.
@@ -17,70 +17,74 @@ from typing import Any
 MODERN, LEGACY = "2026-07-28", "2025-11-25"
 FRAME = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 CHANGED = "notifications/tools/list_changed"
-Say = Callable[[dict[str, Any]], None]
+Send = Callable[[dict[str, Any]], None]
 
 
 class Service:
-    """What is the same over both transports; ``say`` sends a message to the client."""
+    """The same over both transports; ``send`` sends a message to the client."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.has_extra = False
-        self.listeners: dict[Any, Say] = {}
+        self.listeners: dict[Any, Send] = {}
 
-    def hear(self, message: dict[str, Any], say: Say) -> None:
-        """Take a message, and answer it."""
-        params, number = message.get("params") or {}, message.get("id")
+    def handle(self, message: dict[str, Any], send: Send) -> None:
+        """Handle a message, and answer it."""
+        params, request_id = message.get("params") or {}, message.get("id")
         match message["method"]:
             case "server/discover":
-                say(_answer(number, FRAME | {"supportedVersions": [MODERN], "capabilities": _can()}))
+                send(_response(request_id, FRAME | {"supportedVersions": [MODERN], "capabilities": _capabilities()}))
             case "initialize":
                 info = {"name": self.name, "version": "1"}
-                say(_answer(number, {"protocolVersion": LEGACY, "capabilities": _can(), "serverInfo": info}))
+                send(
+                    _response(
+                        request_id, {"protocolVersion": LEGACY, "capabilities": _capabilities(), "serverInfo": info}
+                    )
+                )
             case "tools/list":
-                say(_answer(number, FRAME | {"tools": self.tools()}))
+                send(_response(request_id, FRAME | {"tools": self.tools()}))
             case "tools/call":
-                self.call(number, params, say)
+                self.call(request_id, params, send)
             case "subscriptions/listen":
-                about = {"_meta": {"io.modelcontextprotocol/subscriptionId": number}}
-                self.listeners[number] = lambda said: say(said | {"params": about})
-                acknowledged = {"notifications": params["notifications"]} | about
-                say({"method": "notifications/subscriptions/acknowledged", "params": acknowledged})
+                meta = {"_meta": {"io.modelcontextprotocol/subscriptionId": request_id}}
+                self.listeners[request_id] = lambda notification: send(notification | {"params": meta})
+                acknowledged = {"notifications": params["notifications"]} | meta
+                send({"method": "notifications/subscriptions/acknowledged", "params": acknowledged})
             case "notifications/cancelled":
                 self.listeners.pop(params.get("requestId"), None)
-            case _ if number is not None:
-                say({"id": number, "error": {"code": -32601, "message": "Method not found"}})
+            case _ if request_id is not None:
+                send({"id": request_id, "error": {"code": -32601, "message": "Method not found"}})
 
     def tools(self) -> list[dict[str, Any]]:
-        """Give what it offers now."""
+        """Return the tools of the moment."""
         names = ("add", "hang", "change", "pid", *(("extra",) if self.has_extra else ()))
         return [{"name": f"{name}_{self.name}", "inputSchema": {"type": "object"}} for name in names]
 
-    def call(self, number: Any, params: dict[str, Any], say: Say) -> None:
-        """Answer a call, or do not."""
-        given = params.get("arguments") or {}
+    def call(self, request_id: Any, params: dict[str, Any], send: Send) -> None:
+        """Answer a call, unless it is to hang."""
+        arguments = params.get("arguments") or {}
         match params["name"].partition("_")[0]:
             case "hang":
                 return
             case "add":
-                said = given["a"] + given["b"]
+                answer: Any = arguments["a"] + arguments["b"]
             case "pid":
-                said = os.getpid()
+                answer = os.getpid()
             case "change":
-                self.has_extra, said = not self.has_extra, "changed"
-                for tell in tuple(self.listeners.values()) or (say,):
-                    tell({"method": CHANGED})
+                self.has_extra, answer = not self.has_extra, "changed"
+                for notify in tuple(self.listeners.values()) or (send,):
+                    notify({"method": CHANGED})
             case name:
-                said = name
-        say(_answer(number, FRAME | {"content": [{"type": "text", "text": str(said)}]}))
+                answer = name
+        send(_response(request_id, FRAME | {"content": [{"type": "text", "text": str(answer)}]}))
 
 
-def _can() -> dict[str, Any]:
+def _capabilities() -> dict[str, Any]:
     return {"tools": {"listChanged": True}}
 
 
-def _answer(number: Any, result: dict[str, Any]) -> dict[str, Any]:
-    return {"id": number, "result": result}
+def _response(request_id: Any, result: dict[str, Any]) -> dict[str, Any]:
+    return {"id": request_id, "result": result}
 
 
 def _line(message: dict[str, Any]) -> bytes:
@@ -90,12 +94,12 @@ def _line(message: dict[str, Any]) -> bytes:
 def serve_stdio(service: Service) -> None:
     """Serve until the input ends."""
 
-    def say(message: dict[str, Any]) -> None:
+    def send(message: dict[str, Any]) -> None:
         sys.stdout.buffer.write(_line(message))
         sys.stdout.buffer.flush()
 
     for line in sys.stdin.buffer:
-        service.hear(json.loads(line), say)
+        service.handle(json.loads(line), send)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -105,10 +109,10 @@ class Handler(BaseHTTPRequestHandler):
     service: Service
 
     def log_message(self, *_: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
     def do_GET(self) -> None:
-        """Have no stream of our own."""
+        """Refuse a stream: this server has none."""
         self._empty(405)
 
     def do_DELETE(self) -> None:
@@ -116,7 +120,7 @@ class Handler(BaseHTTPRequestHandler):
         self._empty(200)
 
     def do_POST(self) -> None:
-        """Take a message."""
+        """Handle a message."""
         message = json.loads(self.rfile.read(int(self.headers["content-length"])))
         session = self.headers.get("mcp-session-id")
         if session is not None and session != str(os.getpid()):
@@ -134,7 +138,7 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header("mcp-session-id", str(os.getpid()))
         self.end_headers()
         try:
-            self.service.hear(message, self._say)
+            self.service.handle(message, self._send)
             if message["method"] == "subscriptions/listen" or message.get("params", {}).get("name", "")[:5] == "hang_":
                 self.close_connection = True
                 self.connection.recv(1)  # until the client has left
@@ -144,7 +148,7 @@ class Handler(BaseHTTPRequestHandler):
         except OSError:
             self.close_connection = True
 
-    def _say(self, message: dict[str, Any]) -> None:
+    def _send(self, message: dict[str, Any]) -> None:
         event = b"data: " + _line(message) + b"\n"
         self.wfile.write(b"%x\r\n%s\r\n" % (len(event), event))
 
@@ -154,19 +158,19 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
 
-class Web(ThreadingHTTPServer):
-    """Has a thread for each client."""
+class HttpServer(ThreadingHTTPServer):
+    """An HTTP server with a thread for each client."""
 
     daemon_threads = True
 
     def handle_error(self, *_: Any) -> None:
-        """Say nothing of a client that has left."""
+        """Ignore a client that has left."""
 
 
 def serve_http(service: Service, port: int) -> None:
     """Serve until the input ends."""
     Handler.service = service
-    server = Web(("127.0.0.1", port), Handler)
+    server = HttpServer(("127.0.0.1", port), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(server.server_port, flush=True)
     sys.stdin.read()

@@ -115,9 +115,10 @@ class ListCache(Generic[Item]):
         async def request(client: Client) -> tuple[Item, ...]:
             nonlocal has_announcements
             has = client.server_capabilities
-            capability = getattr(has, self._listing.value)
+            capabilities = {Listing.TOOLS: has.tools, Listing.RESOURCES: has.resources, Listing.PROMPTS: has.prompts}
+            capability = capabilities[self._listing]
             # A server whose capabilities were not requested (a fixed protocol) may have all of them.
-            if capability is None and any(known is not None for known in (has.tools, has.resources, has.prompts)):
+            if capability is None and any(known is not None for known in capabilities.values()):
                 return ()
             has_announcements = bool(capability is not None and capability.list_changed)
             return await self._read(connection.name, client, connection.add_note)

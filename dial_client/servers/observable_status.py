@@ -134,6 +134,6 @@ class ObservableStatus:
         return is_change
 
     def notify(self) -> None:
-        """Tell the client that the state or the tools have changed."""
+        """Notify the client that the state or the tools have changed."""
         if self._on_change is not None:
             self._on_change(self.name, self.snapshot())

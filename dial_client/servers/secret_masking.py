@@ -96,14 +96,16 @@ class SecretMask:
 
     def message(self, message: Any) -> None:
         """Mask a JSON-RPC message of the SDK's, in place."""
+        from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
+
         if not self._forms:
             return
-        for name in ("result", "params"):
-            if isinstance(body := getattr(message, name, None), dict):
-                self.data(body)
-        if (error := getattr(message, "error", None)) is not None:
-            error.message = self.text(error.message)
-            error.data = self._masked(error.data)
+        match message:
+            case JSONRPCResponse(result=body) | JSONRPCRequest(params=body) | JSONRPCNotification(params=body):
+                self.data(body or {})
+            case JSONRPCError(error=error):
+                error.message = self.text(error.message)
+                error.data = self._masked(error.data)
 
     def data(self, root: dict[str, Any] | list[Any], *, is_free: bool = False) -> None:
         """Mask parsed JSON, in place, in time linear in its size, however deep it is.

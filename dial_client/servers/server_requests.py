@@ -193,9 +193,11 @@ class ServerRequests:
             self._completed.set(self._completed.value | {elicitation_id})
 
     def _check_result(self, result: object) -> None:
-        if getattr(result, "is_error", False):
-            text = " ".join(getattr(block, "text", "") for block in getattr(result, "content", ()))
-            self._check_message(text)
+        from mcp_types import CallToolResult, TextContent
+
+        if isinstance(result, CallToolResult) and result.is_error:
+            texts = (block.text for block in result.content if isinstance(block, TextContent))
+            self._check_message(" ".join(texts))
 
     def _check_error(self, error: MCPError) -> None:
         from mcp_types import MISSING_REQUIRED_CLIENT_CAPABILITY
@@ -328,7 +330,7 @@ class ServerRequests:
     async def _complete_url_elicitations(self, error: MCPError, agreed: set[str]) -> bool:
         """Ask the person to open the URLs an error requires; True if the call may be repeated."""
         from mcp import UrlElicitationRequiredError
-        from mcp_types import URL_ELICITATION_REQUIRED
+        from mcp_types import URL_ELICITATION_REQUIRED, ElicitResult
 
         if error.code != URL_ELICITATION_REQUIRED:
             return False
@@ -344,7 +346,7 @@ class ServerRequests:
             return True
         for params in elicitations:
             result = await self.answer_elicitation(None, params)
-            if getattr(result, "action", None) != ElicitationAction.ACCEPT.value:
+            if not isinstance(result, ElicitResult) or result.action != ElicitationAction.ACCEPT.value:
                 raise ServerError(self._server, "the user has to open a URL first, and did not agree to")
         agreed |= ids
         return bool(elicitations)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import os
 import subprocess
+import sys
 import threading
 from contextlib import suppress
 
@@ -143,5 +144,5 @@ class ProcessGuard:
 guard = ProcessGuard()
 """The guard of all clients of this process."""
 atexit.register(guard.close)
-if hasattr(os, "register_at_fork"):
+if sys.platform != "win32":
     os.register_at_fork(after_in_child=guard.abandon)
