@@ -268,13 +268,13 @@ ROWS: dict[str, Row] = {
     "ctx.elicit": Row(
         NOBODY_THERE,
         after(calls("asks")),
-        has("ERROR: The call failed: it wants to ask the user something, and nobody is there to be asked"),
+        has("ERROR: The call failed: it asks the user a question, and there is nobody to answer"),
         {"asking": child("elicitation.py")},
     ),
     "a question of 2026-07-28": Row(
         NOBODY_THERE,
         after(calls("returns")),
-        has("ERROR: The call failed: it wants to ask the user something, and nobody is there to be asked"),
+        has("ERROR: The call failed: it asks the user a question, and there is nobody to answer"),
         {"questions": child("questions.py")},
     ),
     "a question that cannot be pushed": Row(
