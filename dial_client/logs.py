@@ -1,8 +1,8 @@
-"""structlog events through the standard library's logging: a library is silent until somebody wants to hear it.
+"""structlog events through the standard library's logging; silent until a program enables a level.
 
-Levels, counts, names and durations only; never contents, arguments or secrets. structlog is loaded with the first event
-that is wanted, so it costs nothing where nobody listens. ``logging.getLogger("dial_client")`` turns it on; how an event
-is rendered is structlog's configuration, if the program has one.
+Events have names, counts and durations only; never contents, arguments or secrets. structlog is imported with the first
+event that is logged. ``logging.getLogger("dial_client")`` sets the level; structlog's configuration, if the program has
+one, renders the events.
 """
 
 from __future__ import annotations
@@ -12,33 +12,33 @@ from typing import Any
 
 
 class EventLog:
-    """What a module says about itself."""
+    """The log of one module."""
 
     def __init__(self, name: str) -> None:
         self._logger = logging.getLogger(name)
 
-    def debug(self, event: str, **about: Any) -> None:
-        """Say what was done."""
-        self._say(logging.DEBUG, event, about)
+    def debug(self, event: str, **fields: Any) -> None:
+        """Log a step."""
+        self._log(logging.DEBUG, event, fields)
 
-    def info(self, event: str, **about: Any) -> None:
-        """Say what takes longer than it should, or went another way."""
-        self._say(logging.INFO, event, about)
+    def info(self, event: str, **fields: Any) -> None:
+        """Log a delay or a fallback."""
+        self._log(logging.INFO, event, fields)
 
-    def warning(self, event: str, **about: Any) -> None:
-        """Say what is not as it should be, though all goes on."""
-        self._say(logging.WARNING, event, about)
+    def warning(self, event: str, **fields: Any) -> None:
+        """Log a problem that does not stop the work."""
+        self._log(logging.WARNING, event, fields)
 
-    def _say(self, level: int, event: str, about: dict[str, Any]) -> None:
+    def _log(self, level: int, event: str, fields: dict[str, Any]) -> None:
         if self._logger.isEnabledFor(level):
             import structlog
 
             plain = None if structlog.is_configured() else [structlog.processors.KeyValueRenderer(key_order=["event"])]
-            structlog.wrap_logger(self._logger, processors=plain).log(level, event, **about)
+            structlog.wrap_logger(self._logger, processors=plain).log(level, event, **fields)
 
 
 def get_logger(name: str) -> EventLog:
-    """Give the log of a module; call it with ``__name__``."""
+    """Return the log of a module; call it with ``__name__``."""
     return EventLog(name)
 
 

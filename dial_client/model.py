@@ -1,7 +1,8 @@
-"""One exchange with a model: what is asked, what comes back, and the two axes that meet here.
+"""One exchange with a model: the request, the reply, and the protocols of providers and tool formats.
 
-A *provider* turns a `ModelRequest` into a request of its wire, and what comes back into `Delta`s. A *format* says how
-tools and calls ride in that exchange: as the wire's own tool calls, or as text. Neither knows the other.
+A *provider* turns a `ModelRequest` into a request of its API, and the response into `Delta`s. A *tool format* writes
+tools and calls into the request, as the API's own tool calls or as text, and reads calls from the reply. Neither knows
+the other.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dial_client.messages import Message, Role, ToolCallRequest, ToolCallResult,
 
 
 class ToolFormat(StrEnum):
-    """How tools and calls ride: on the wire's own rails, or as text."""
+    """How tools and calls go with requests and replies: as the API's own tool calls, or as text."""
 
     NATIVE = "native"
     REACT = "react"
@@ -23,7 +24,7 @@ class ToolFormat(StrEnum):
 
 
 class ToolChoice(StrEnum):
-    """Whether the model may call a tool in this exchange."""
+    """Which tools the model may call in one exchange: all on offer, or none."""
 
     AUTO = "auto"
     NONE = "none"
@@ -51,12 +52,12 @@ class Instruction:
 
 
 OnWait = Callable[[str, float], Awaitable[None]]
-"""Hears why the endpoint will be asked again (``was busy``) and in how many seconds; then, with 0, that it is asked."""
+"""Receives why a request is retried (``was busy``) and in how many seconds; then, with 0, that it is sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """What the model is asked.
+    """A request to a model, in terms that all APIs share.
 
     Raises:
         ValueError: a system message is among the messages (see `separate_instructions`).
@@ -65,23 +66,23 @@ class ModelRequest:
     messages: tuple[Message, ...]
     """The conversation: messages of the user, the assistant and tools."""
     tools: tuple[ToolSpec, ...] = ()
-    """What rides as the wire's own tools; empty for a text format."""
+    """The tools for the API's own tool calls; empty for a text format."""
     tool_choice: ToolChoice = ToolChoice.AUTO
     stop: tuple[str, ...] = ()
     """Sequences that end the reply; an endpoint may ignore them."""
     grammar: str = ""
-    """What the reply may be, in GBNF; empty for anything. An endpoint that cannot be held to it is not told of it."""
+    """The grammar of the reply in GBNF; empty for any reply. Sent only to endpoints that support it."""
     schema: Mapping[str, Any] | None = None
-    """The same for an endpoint that knows JSON Schema only: an object whose keys are the reply's labels; the reply
-    comes back as lines, ``label: value``."""
+    """The grammar as a JSON Schema, for endpoints that support only that: an object with the reply's labels as keys.
+    The reply comes back as lines, ``label: value``."""
     stream: bool = True
-    """False: the endpoint may answer in one piece."""
+    """False if the endpoint may answer in one piece."""
     instructions: tuple[Instruction, ...] = ()
     """In the order in which the model reads them, before the conversation."""
     max_tokens: int | None = None
     """Tokens of the reply; None for the model's own limit."""
     on_wait: OnWait | None = field(default=None, repr=False, compare=False)
-    """Nobody has to be told; it is no part of what is asked."""
+    """Called while a request waits for its retry; not sent."""
 
     def __post_init__(self) -> None:
         if any(message.role is Role.SYSTEM for message in self.messages):
@@ -106,14 +107,14 @@ def separate_instructions(messages: Iterable[Message]) -> tuple[tuple[Instructio
 
 
 class FinishReason(StrEnum):
-    """Why the model stopped writing. Only `STOP` and `TOOL_CALLS` make its calls fit to run."""
+    """Why the model stopped writing. Calls are run only after `STOP` and `TOOL_CALLS`."""
 
     STOP = "stop"
     TOOL_CALLS = "tool_calls"
     LENGTH = "length"
     REFUSED = "refused"
     CUT = "cut"
-    """The stream ended without saying why."""
+    """The stream ended without a reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +126,14 @@ class TextChunk:
 
 @dataclass(frozen=True, slots=True)
 class ReasoningChunk:
-    """More of the model's reasoning, where the wire gives it apart."""
+    """More of the model's reasoning, where the API keeps it apart from the text."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class CallChunk:
-    """One whole call of the wire's own."""
+    """One whole call of the API's own."""
 
     call: ToolCallRequest
 
@@ -144,9 +145,9 @@ class Completion:
     finish: FinishReason
     usage: Usage = field(default_factory=Usage)
     echo: Any = None
-    """What this provider wants back with the assistant's message; JSON types only."""
+    """Data the provider needs back with the assistant's message; JSON types only."""
     notes: tuple[str, ...] = ()
-    """What the user should know of this exchange: a parameter dropped, a tool left out."""
+    """Notes for the user on this exchange: a dropped parameter, a tool left out."""
 
 
 Delta = TextChunk | ReasoningChunk | CallChunk | Completion
@@ -183,7 +184,7 @@ class Provider(Protocol):
         ...
 
     def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-        """Ask the model, and give its reply as it comes, a `Completion` last.
+        """Send a request, and yield the reply as it comes, a `Completion` last.
 
         Raises:
             ProviderError: the endpoint could not be reached, refused, or broke off.
@@ -191,7 +192,7 @@ class Provider(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Let go of connections and processes; may be called twice."""
+        """Close connections and end processes; may be called twice."""
         ...
 
 
@@ -205,50 +206,50 @@ class Preparable(Protocol):
 
 
 class ReplyReader(Protocol):
-    """Reads one reply of a model: what of it is for people, and what it calls."""
+    """Reads one reply of a model: its visible text, its reasoning and its calls."""
 
     def feed(self, text: str) -> str:
-        """Take more of the reply, give what of it can be shown; what may be a marker is held back."""
+        """Add text of the reply, and return what can be shown; what may become a marker is held back."""
         ...
 
     def reasoning(self) -> str:
-        """Give the reasoning found in the text since this was asked last; nobody has to ask."""
+        """Return the reasoning found in the text since the last call."""
         ...
 
     def finish(self) -> tuple[str, tuple[ToolCallRequest, ...]]:
-        """Take the end of the reply, give the rest of what can be shown, and the calls found in the text."""
+        """End the reply, and return the rest of the text and the calls found in it."""
         ...
 
 
 class ToolFormatHandler(Protocol):
-    """How calls ride. Without state: a reader is made for each reply."""
+    """Writes tools and calls into requests, and makes readers of replies. It keeps no state of a conversation."""
 
     format: ToolFormat
 
     def request(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ModelRequest:
-        """Put the conversation and the tools on offer into the form the model is asked in."""
+        """Return the request for a conversation (without system messages) and the tools on offer."""
         ...
 
     def system_prompt(self, tools: Sequence[ToolSpec]) -> str:
-        """Give what the model is told about calling these tools; empty where the wire does it."""
+        """Return the instructions on calling these tools; empty where the API sends the tools."""
         ...
 
     def stop_sequences(self) -> tuple[str, ...]:
-        """Give what ends a reply that calls."""
+        """Return the stop sequences for replies that call tools."""
         ...
 
     def parse_response(self, text: str) -> tuple[tuple[ToolCallRequest, ...], str]:
-        """Find the calls in a whole reply; give them, and the text that remains for people."""
+        """Return the calls in a whole reply, and its visible text."""
         ...
 
     def format_result(self, call: ToolCallRequest, result: ToolCallResult) -> str:
-        """Give a result the form in which the model reads it."""
+        """Return a result as the model reads it."""
         ...
 
     def sanitize_response(self, text: str) -> str:
-        """Give the reply without any markup of this format."""
+        """Return the reply without the markup of this format."""
         ...
 
     def reader(self, tools: Sequence[ToolSpec]) -> ReplyReader:
-        """Make a reader for the next reply, which may call these tools."""
+        """Return a reader for the next reply, which may call these tools."""
         ...

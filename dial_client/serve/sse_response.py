@@ -107,7 +107,7 @@ async def wait_for_disconnect(receive: Receive) -> None:
 
 async def stream_turn(turn: TurnHandle, after: int, model: str) -> AsyncGenerator[str, None]:
     """Yield the encoded events of a conversation's turn after a position, each with an id for ``Last-Event-ID``."""
-    chunk = sse_encoder.chunk_of(model, turn.id)
+    chunk = sse_encoder.build_head(model, turn.id)
     yield OPENING_COMMENT
     try:
         async with aclosing(turn.log.events(after)) as events:
@@ -129,13 +129,13 @@ def encode_event(event: Event, id_: str, chunk: dict[str, object]) -> str:
 
 def encode_end(error: Exception | None, chunk: dict[str, object]) -> str:
     """Return the end of a stream, with an error event if the turn failed."""
-    return "".join(sse_encoder.last_lines(error, chunk) if error is not None else ()) + sse_encoder.DONE
+    return "".join(sse_encoder.encode_error(error, chunk) if error is not None else ()) + sse_encoder.DONE
 
 
 def _encode_lines(event: Event, chunk: dict[str, object]) -> list[str]:
     if isinstance(event, ServerChanged):
         return [f"event: server\ndata: {sse_encoder.to_json({'name': event.name, 'state': event.status})}\n\n"]
-    return sse_encoder.lines(event, chunk)
+    return sse_encoder.encode_event(event, chunk)
 
 
 def parse_last_event_id(value: str | None, turn: str) -> int:

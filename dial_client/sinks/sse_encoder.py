@@ -1,9 +1,8 @@
 """A turn as server-sent events.
 
-Unnamed ``data:`` events in the shape of OpenAI's ``chat.completion.chunk`` carry the text; named events carry the rest:
-``status``, ``reasoning`` (what the model thinks aloud), ``tool_call``, ``tool_progress``, ``tool_result``, ``error``,
-``done``, and where a person is asked ``approval``, ``approval_done``, ``question``, ``question_done``. The last is
-always ``data: [DONE]``.
+Unnamed ``data:`` events in the form of OpenAI's ``chat.completion.chunk`` carry the text. Named events carry the rest:
+``status``, ``reasoning``, ``tool_call``, ``tool_progress``, ``tool_result``, ``error``, ``done``, and for requests to a
+person ``approval``, ``approval_done``, ``question``, ``question_done``. The last event is always ``data: [DONE]``.
 """
 
 from __future__ import annotations
@@ -39,59 +38,59 @@ log = get_logger(__name__)
 
 DONE = "data: [DONE]\n\n"
 
-_SAID: Mapping[type, str] = {StatusChanged: "status", ReasoningDelta: "reasoning"}
+_TEXT_EVENTS: Mapping[type, str] = {StatusChanged: "status", ReasoningDelta: "reasoning"}
 _ANSWER = {"approval": "decision", "question": "action"}
 
 
 async def encode(events: AsyncGenerator[Event, None], *, model: str) -> AsyncGenerator[str, None]:
-    """Encode a turn's events; each string ends in a blank line. Whatever the turn raises is an ``error`` event."""
-    chunk = chunk_of(model, uuid.uuid4().hex)
+    """Yield a turn's events as strings that end in a blank line; an error of the turn becomes an ``error`` event."""
+    head = build_head(model, uuid.uuid4().hex)
     try:
         async with aclosing(events):
             async for event in events:
-                for line in lines(event, chunk):
+                for line in encode_event(event, head):
                     yield line
-    except Exception as error:  # noqa: BLE001 - the reader is owed an end of the stream, whatever was wrong
-        for line in last_lines(error, chunk):
+    except Exception as error:  # noqa: BLE001 - the stream needs an end, whatever went wrong
+        for line in encode_error(error, head):
             yield line
     yield DONE
 
 
-def chunk_of(model: str, turn: str) -> dict[str, Any]:
-    """Give what all unnamed events of a turn have in common."""
-    usual = {"object": "chat.completion.chunk", "created": int(time.time())}
-    return {"id": f"chatcmpl-{turn}", **usual, "model": model}
+def build_head(model: str, turn: str) -> dict[str, Any]:
+    """Return the fields that all chunks of a turn share."""
+    created = int(time.time())
+    return {"id": f"chatcmpl-{turn}", "object": "chat.completion.chunk", "created": created, "model": model}
 
 
-def last_lines(error: Exception, chunk: dict[str, Any]) -> list[str]:
-    """Give the server-sent events of what a turn raised, without the last of all."""
+def encode_error(error: Exception, head: dict[str, Any]) -> list[str]:
+    """Return the server-sent events of an error that a turn has raised, without ``[DONE]``."""
     if isinstance(error, LimitReached):
-        return lines(Finished(error.turn), chunk)
+        return encode_event(Finished(error.turn), head)
     return [_named("error", _error(error))]
 
 
-def lines(event: Event, chunk: dict[str, Any]) -> list[str]:
-    """Give the server-sent events of one event: none, one or two."""
+def encode_event(event: Event, head: dict[str, Any]) -> list[str]:
+    """Return the server-sent events of one event: none, one or two."""
     match event:
         case TextDelta(text):
-            return [_unnamed(chunk, {"content": text})]
+            return [_unnamed(head, {"content": text})]
         case StatusChanged(text) | ReasoningDelta(text):
-            return [_named(_SAID[type(event)], {"text": text})]
+            return [_named(_TEXT_EVENTS[type(event)], {"text": text})]
         case ServerChanged(name, status):
             return [_named("status", {"server": name, "state": status})]
         case ToolCallStarted(call, server):
             return [_named("tool_call", call.to_dict() | {"server": server})]
         case ToolCallProgress(id_, progress, total, message):
-            about = {"id": id_, "progress": progress, "total": total, "message": message}
-            return [_named("tool_progress", about)]
+            state = {"id": id_, "progress": progress, "total": total, "message": message}
+            return [_named("tool_progress", state)]
         case ToolCallFinished(result, server, duration):
             return [_named("tool_result", result.to_dict() | {"server": server, "duration_s": round(duration, 4)})]
-        case InputRequested(id_, kind, about):
-            return [_named(kind, {"id": id_, **about})]
+        case InputRequested(id_, kind, details):
+            return [_named(kind, {"id": id_, **details})]
         case InputReceived(id_, kind, answer):
             return [_named(f"{kind}_done", {"id": id_, _ANSWER.get(kind, "answer"): answer})]
         case Finished(turn):
-            return [_unnamed(chunk, {}, turn.stop_reason), _named("done", _summary(turn))]
+            return [_unnamed(head, {}, turn.stop_reason), _named("done", _summary(turn))]
         case _:
             return []
 
@@ -105,7 +104,7 @@ def _named(name: str, data: dict[str, Any]) -> str:
 
 
 def to_json(data: Any) -> str:
-    """Write JSON in ASCII, as what models and servers say may hold lone surrogates; null for what is no number."""
+    """Return JSON in ASCII, as texts may have lone surrogates; NaN and infinities become null."""
     try:
         return json.dumps(data, separators=(",", ":"), allow_nan=False)
     except ValueError:
@@ -113,7 +112,7 @@ def to_json(data: Any) -> str:
 
 
 def _finite(value: Any) -> Any:
-    """Give the same with null for NaN and infinities, which models and servers send and JSON does not have."""
+    """Return the value with null for NaN and infinities, which JSON does not have."""
     if isinstance(value, Mapping):
         return {key: _finite(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
@@ -134,7 +133,7 @@ def _error(error: Exception) -> dict[str, Any]:
     if not isinstance(error, DialError):
         log.warning("stream_broke", error=type(error).__name__)
         return {"message": "something unexpected went wrong", "type": type(error).__name__}
-    said: dict[str, Any] = {"message": str(error), "type": type(error).__name__}
+    fields: dict[str, Any] = {"message": str(error), "type": type(error).__name__}
     if isinstance(error, ProviderError):
-        said |= {"status": error.status, "code": error.code}
-    return said
+        fields |= {"status": error.status, "code": error.code}
+    return fields

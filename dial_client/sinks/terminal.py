@@ -1,6 +1,6 @@
-"""A turn in a terminal: the answer on standard output, what is done for it on standard error.
+"""A turn in a terminal: the answer on standard output, everything else on standard error.
 
-Everything foreign passes `safe_text` before it is shown.
+Texts of models and servers pass `safe_text` before they are shown.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from dial_client.turn_result import Turn
 
 MAX_STATUS = 100
 MAX_LINE = 300
-"""Characters of arguments or an error shown beside a call."""
+"""Characters of a call's arguments or error."""
 PATIENCE = 1.0
-"""Seconds a question waits for what was said before it to be shown."""
+"""Seconds a question waits until its call is shown."""
 
 
 class TerminalSink:
@@ -44,91 +44,90 @@ class TerminalSink:
 
     Args:
         reasoning: show the model's reasoning.
-        usage: say behind each turn what it took: tokens, and their price where it is known.
+        usage: show the tokens of each turn, and their price where it is known.
     """
 
     def __init__(self, *, reasoning: bool = False, usage: bool = False) -> None:
         self._out = sys.stdout
         self._err = sys.stderr
-        self._lively = sys.stderr.isatty()
-        self._colour = self._lively and not os.environ.get("NO_COLOR")
-        self._reasoning = reasoning
-        self._usage = usage
-        self._text = SafeStream()
-        self._thoughts = SafeStream()
-        self._in_a_line = False
-        self._in_a_thought = False
-        self._status_shown = False
-        self._asking = False
+        self._is_live = sys.stderr.isatty()
+        self._shows_reasoning = reasoning
+        self._shows_usage = usage
+        self._safe_text = SafeStream()
+        self._safe_reasoning = SafeStream()
+        self._is_in_line = False
+        self._is_in_reasoning = False
+        self._has_status = False
+        self._is_asking = False
         self._waiting: list[Event | ServerLog] = []
-        self._one_question_at_a_time = anyio.Lock()
-        self._calls_shown: dict[str, anyio.Event] = {}
-        self._begun: dict[str, tuple[str, str]] = {}
-        """Names and arguments of calls that have begun and are not shown for good."""
+        self._question_lock = anyio.Lock()
+        self._shown_calls: dict[str, anyio.Event] = {}
+        self._started: dict[str, tuple[str, str]] = {}
+        """Names and arguments of running calls that are shown only as a status so far."""
 
     def show(self, event: Event) -> None:
-        """Show one event; while a question has the screen, what must not get lost is shown behind it."""
-        if not self._asking:
+        """Show one event; while a question has the screen, all but status lines wait until it is over."""
+        if not self._is_asking:
             self._show(event)
         elif not isinstance(event, StatusChanged | ServerChanged | ToolCallProgress):
             self._waiting.append(event)
 
     def log(self, message: ServerLog) -> None:
-        """Show a log message of a server's."""
-        if self._asking:
+        """Show a log message of a server."""
+        if self._is_asking:
             self._waiting.append(message)
         else:
             logger = f" {message.logger}" if message.logger else ""
-            self._say(one_line(f"{message.server}{logger} ({message.level}): {message.text}", MAX_LINE))
+            self._write_line(one_line(f"{message.server}{logger} ({message.level}): {message.text}", MAX_LINE))
 
     def _show(self, event: Event) -> None:
         match event:
             case TextDelta(text):
-                self._write(self._text.feed(text))
-            case ReasoningDelta(text) if self._reasoning:
-                self._think(self._thoughts.feed(text))
+                self._write(self._safe_text.feed(text))
+            case ReasoningDelta(text) if self._shows_reasoning:
+                self._write_reasoning(self._safe_reasoning.feed(text))
             case StatusChanged(text):
-                self._status(text)
+                self._write_status(text)
             case ToolCallStarted(call, server, tool):
-                self._begin(call, _named(call, server, tool))
+                self._start_call(call, _describe_call(call, server, tool))
             case ToolCallProgress(_, progress, total, message):
-                self._status(f"  {_progress(progress, total)} {one_line(message or '', MAX_LINE)}")
+                self._write_status(f"  {_format_progress(progress, total)} {one_line(message or '', MAX_LINE)}")
             case ToolCallFinished(result, _, duration):
-                self._say_begun(result.tool_call_id)
-                self._say(_outcome(result, duration))
-                self._calls_shown.pop(result.tool_call_id, None)
+                self._write_started(result.tool_call_id)
+                self._write_line(_format_result(result, duration))
+                self._shown_calls.pop(result.tool_call_id, None)
             case ServerChanged(name, status):
-                self._status(f"server {one_line(name, 80)}: {status}")
+                self._write_status(f"server {one_line(name, 80)}: {status}")
             case MessageCompleted():
                 self._end_text()
             case Finished(turn):
-                self._end(turn)
+                self._finish(turn)
 
     @asynccontextmanager
     async def question(self, call_id: str | None = None) -> AsyncGenerator[None, None]:
-        """Keep the screen for a question, one at a time, and show nothing else meanwhile.
+        """Reserve the screen for one question at a time.
 
         Args:
-            call_id: of the call it is about. The question shows its arguments; behind it only its name is shown.
+            call_id: of the call in question. The question shows its arguments; behind it only its name is shown.
         """
         if call_id is not None:
             with anyio.move_on_after(PATIENCE):
                 await self._shown(call_id).wait()
-        async with self._one_question_at_a_time, self._screen():
-            if call_id in self._begun:
-                self._begun[call_id] = (self._begun[call_id][0], "")
+        async with self._question_lock, self._screen():
+            if call_id in self._started:
+                self._started[call_id] = (self._started[call_id][0], "")
             yield
 
     @asynccontextmanager
     async def _screen(self) -> AsyncGenerator[None, None]:
-        self._asking = True
+        self._is_asking = True
         self._end_line()
-        self._end_thought()
+        self._end_reasoning()
         self._clear_status()
         try:
             yield
         finally:
-            self._asking = False
+            self._is_asking = False
             waiting, self._waiting = self._waiting, []
             for event in waiting:
                 if isinstance(event, ServerLog):
@@ -136,110 +135,111 @@ class TerminalSink:
                 else:
                     self.show(event)
 
-    def _begin(self, call: ToolCallRequest, name: str) -> None:
-        """Show a call that begins: in passing where somebody may be asked about it, or at once."""
-        self._begun[call.id] = (name, f"({_arguments(call)})")
-        if self._lively:
-            self._status("".join(("→ ", *self._begun[call.id])))
+    def _start_call(self, call: ToolCallRequest, name: str) -> None:
+        """Show a call that starts: as a status where a question about it may follow, else as a line."""
+        self._started[call.id] = (name, f"({_format_arguments(call)})")
+        if self._is_live:
+            self._write_status("".join(("→ ", *self._started[call.id])))
         else:
-            self._say_begun(call.id)
+            self._write_started(call.id)
         self._shown(call.id).set()
 
-    def _say_begun(self, call_id: str) -> None:
-        if begun := self._begun.pop(call_id, None):
-            self._say("".join(("→ ", *begun)))
+    def _write_started(self, call_id: str) -> None:
+        if started := self._started.pop(call_id, None):
+            self._write_line("".join(("→ ", *started)))
 
     def _shown(self, call_id: str) -> anyio.Event:
-        return self._calls_shown.setdefault(call_id, anyio.Event())
+        return self._shown_calls.setdefault(call_id, anyio.Event())
 
     def _write(self, text: str) -> None:
         if text:
-            self._end_thought()
+            self._end_reasoning()
             self._clear_status()
             self._out.write(text)
             self._out.flush()
-            self._in_a_line = not text.endswith("\n")
+            self._is_in_line = not text.endswith("\n")
 
-    def _think(self, text: str) -> None:
+    def _write_reasoning(self, text: str) -> None:
         if text:
             self._end_line()
             self._clear_status()
             self._err.write(self._dimmed(text))
             self._err.flush()
-            self._in_a_thought = not text.endswith("\n")
+            self._is_in_reasoning = not text.endswith("\n")
 
-    def _say(self, line: str) -> None:
+    def _write_line(self, line: str) -> None:
         self._end_line()
-        self._end_thought()
+        self._end_reasoning()
         self._clear_status()
         self._err.write(f"{self._dimmed(line)}\n")
         self._err.flush()
 
     def _dimmed(self, text: str) -> str:
-        return f"\x1b[2m{text}\x1b[0m" if self._colour and text else text
+        has_colour = self._is_live and not os.environ.get("NO_COLOR")
+        return f"\x1b[2m{text}\x1b[0m" if has_colour and text else text
 
     def _end_text(self) -> None:
-        self._write(self._text.finish())
+        self._write(self._safe_text.finish())
         self._end_line()
 
     def _end_line(self) -> None:
-        if self._in_a_line:
+        if self._is_in_line:
             self._write("\n")
 
-    def _end_thought(self) -> None:
-        if self._in_a_thought:
-            self._in_a_thought = False
-            self._err.write(f"{self._dimmed(self._thoughts.finish())}\n")
+    def _end_reasoning(self) -> None:
+        if self._is_in_reasoning:
+            self._is_in_reasoning = False
+            self._err.write(f"{self._dimmed(self._safe_reasoning.finish())}\n")
             self._err.flush()
 
-    def _status(self, text: str) -> None:
-        if self._lively and not self._in_a_line and not self._in_a_thought:
+    def _write_status(self, text: str) -> None:
+        if self._is_live and not self._is_in_line and not self._is_in_reasoning:
             self._clear_status()
-            # A line that wraps could not be taken back as a whole.
+            # A wrapped line could not be cleared as a whole.
             self._err.write(one_line(text, min(MAX_STATUS, shutil.get_terminal_size().columns - 1)))
             self._err.flush()
-            self._status_shown = True
+            self._has_status = True
 
     def _clear_status(self) -> None:
-        if self._status_shown:
+        if self._has_status:
             self._err.write("\r\x1b[K")
             self._err.flush()
-            self._status_shown = False
+            self._has_status = False
 
-    def _end(self, turn: Turn) -> None:
-        self._text = SafeStream()
+    def _finish(self, turn: Turn) -> None:
+        self._safe_text = SafeStream()
         self._end_text()
-        self._end_thought()
+        self._end_reasoning()
         self._clear_status()
-        for call_id in list(self._begun):
-            self._say_begun(call_id)
+        for call_id in list(self._started):
+            self._write_started(call_id)
         if turn.stop_reason is StopReason.CANCELLED:
-            self._say("interrupted")
-        if self._usage:
-            self._say(_bill(turn))
+            self._write_line("interrupted")
+        if self._shows_usage:
+            self._write_line(_format_usage(turn))
 
 
-def _named(call: ToolCallRequest, server: str, tool: str) -> str:
+def _describe_call(call: ToolCallRequest, server: str, tool: str) -> str:
     return one_line(f"{server}.{tool}" if server else call.name, 150)
 
 
-def _arguments(call: ToolCallRequest) -> str:
-    said = ", ".join(f"{name}={json.dumps(value)}" for name, value in call.arguments.items())
-    return one_line(said, MAX_LINE)
+def _format_arguments(call: ToolCallRequest) -> str:
+    text = ", ".join(f"{name}={json.dumps(value)}" for name, value in call.arguments.items())
+    return one_line(text, MAX_LINE)
 
 
-def _progress(progress: float, total: float | None) -> str:
+def _format_progress(progress: float, total: float | None) -> str:
     return f"{progress:g} of {total:g}" if total else f"{progress:g}"
 
 
-def _bill(turn: Turn) -> str:
-    used = turn.usage
-    cached = f" ({used.cached_tokens:,} from the cache)" if used.cached_tokens else ""
+def _format_usage(turn: Turn) -> str:
+    usage = turn.usage
+    cached = f" ({usage.cached_tokens:,} from the cache)" if usage.cached_tokens else ""
     price = "cost unknown" if turn.cost_usd is None else f"about ${turn.cost_usd:.4f}"
-    return f"{used.input_tokens:,} tokens read{cached}, {used.output_tokens:,} written; {price}"
+    return f"{usage.input_tokens:,} tokens read{cached}, {usage.output_tokens:,} written; {price}"
 
 
-def _outcome(result: ToolCallResult, duration: float) -> str:
+def _format_result(result: ToolCallResult, duration: float) -> str:
     if result.success:
         return f"✓ {duration:.2f} s"
     return f"✗ {duration:.2f} s: {one_line(result.error or '', MAX_LINE)}"

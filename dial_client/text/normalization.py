@@ -1,6 +1,6 @@
-"""English as far as names and descriptions of tools need it: which words are the same, and which say nothing.
+"""Stems, stop words and synonyms of English, as names and descriptions of tools need them.
 
-Nothing here is about one server or one product. Words of other languages are left as they are, without diacritics.
+No rule is for one server or product. Words of other languages only lose their diacritics.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 
 MAX_WORD = 40
-"""Characters of a word; what is beyond is cut."""
+"""Characters of a word; longer words are cut."""
 MAX_NAME = 200
 """Characters of a name that are read."""
 
@@ -35,12 +35,12 @@ _STOP_WORDS = """
 """
 
 PARTICLES = frozenset({"back", "down", "off", "on", "out", "over", "up"})
-"""Words that say something behind a verb, and mostly nothing elsewhere."""
+"""Words with a meaning behind a verb, and mostly without elsewhere."""
 
 QUESTIONS = frozenset(
     {"are", "did", "do", "does", "how", "is", "was", "were", "what", "when", "where", "which", "who", "whose", "why"}
 )
-"""A sentence that begins with one of these wants to know something: most likely it is got, listed or found."""
+"""A sentence that begins with one of these is a question: the tool most likely gets, lists or finds something."""
 
 _SYNONYMS = """
 create add new insert
@@ -150,11 +150,11 @@ SAME_AS = {
     ("db",): ("databas",),
     ("k8s",): ("kubernet",),
 }
-"""Abbreviations and turns of phrase, in stems; what they mean is looked for as well."""
+"""Abbreviations and phrases in stems, with stems of the same meaning."""
 
 
-def meaning(word: str) -> str:
-    """Give a word's stem; empty for one that says nothing."""
+def significant_stem(word: str) -> str:
+    """Return the stem of a word; empty for a stop word or a single letter."""
     is_letter = len(word) == 1 and word.isascii() and word.isalpha()
     return "" if is_letter or word in _stop_words() else stem(word[:MAX_WORD])
 
@@ -165,38 +165,38 @@ def _stop_words() -> frozenset[str]:
 
 
 @cache
-def related() -> Mapping[str, Iterable[str]]:
-    """Give the stems that mean the same, by each stem that has some."""
+def synonyms() -> Mapping[str, Iterable[str]]:
+    """Return the stems with the same meaning, for each stem that has some."""
     groups = [[stem(word) for word in line.split()] for line in _SYNONYMS.strip().splitlines()]
-    others: defaultdict[str, dict[str, None]] = defaultdict(dict)
+    by_stem: defaultdict[str, dict[str, None]] = defaultdict(dict)
     for group in groups:
         for word in group:
-            others[word] |= dict.fromkeys(other for other in group if other != word)
-    return others
+            by_stem[word] |= dict.fromkeys(synonym for synonym in group if synonym != word)
+    return by_stem
 
 
-def name_words(name: str) -> tuple[str, ...]:
-    """Give the words of ``createIssue``, ``create_issue`` or ``create-issue``; what has humps as one word as well."""
+def split_name(name: str) -> tuple[str, ...]:
+    """Return the words of ``createIssue``, ``create_issue`` or ``create-issue``; camel case also as one word."""
     words: list[str] = []
     for chunk in WORD.findall(name[:MAX_NAME]):
         parts = HUMP.split(chunk)
-        words += [plain(part) for part in parts]
+        words += [fold(part) for part in parts]
         if len(parts) > 1:
-            words.append(plain(chunk))
+            words.append(fold(chunk))
     return tuple(words)
 
 
-def plain(text: str) -> str:
-    """Give a text in lower case and without diacritics."""
+def fold(text: str) -> str:
+    """Return a text in lower case and without diacritics."""
     if text.isascii():
         return text.lower()
     return _MARKS.sub("", unicodedata.normalize("NFKD", text)).casefold()
 
 
 def letter_pairs(word: str) -> set[str]:
-    """Give the pairs of neighbouring letters, beginning and end included."""
+    """Return the pairs of neighbouring letters, beginning and end included."""
     framed = f"^{word}$"
-    return {framed[at : at + 2] for at in range(len(framed) - 1)}
+    return {framed[index : index + 2] for index in range(len(framed) - 1)}
 
 
 def stem(word: str) -> str:

@@ -1,15 +1,15 @@
-"""Foreign text made safe: no escapes, no control characters, nothing invisible.
+"""Text of models and servers made safe: no escape sequences, no control characters, no invisible characters.
 
-A terminal would act on it, and a model would read what the person beside it does not see: both get the same text.
+A terminal would act on them, and a model would read text that the user does not see: both get the same text.
 
-What is removed: ECMA-48 control sequences (CSI, OSC, DCS, APC, PM, SOS, in 7 and 8 bit), C0 and C1 controls but for
+Removed are: ECMA-48 control sequences (CSI, OSC, DCS, APC, PM, SOS, in 7 and 8 bit), C0 and C1 controls but for
 line feed and tab, carriage returns, lone surrogates, interlinear annotations, and every character of the tables in
-`invisible_characters`. A string (OSC, DCS, …) that does not end soon and on its line is no string: mere text in a wrong
-encoding often looks like the beginning of one, and what it says must not get lost.
+`invisible_characters`. A string (OSC, DCS, …) that does not end soon and on its line is no string: text in a wrong
+encoding often looks like the beginning of one, and must not get lost.
 
-What is kept of the invisible: the emoji variation selector and joiners where they change what is drawn. These are
-emoji sequences (UTS #51, section 1.4), conjuncts behind a virama and letters of the Arabic script that would join
-(RFC 5892, appendices A.1 and A.2).
+Kept are the emoji variation selector and joiners where they change what is drawn: in emoji sequences (UTS #51, section
+1.4), in conjuncts behind a virama, and between letters of the Arabic script that would join (RFC 5892, appendices A.1
+and A.2).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dial_client.text.invisible_characters import (
 )
 
 MAX_HELD = 4096
-"""Characters of a string that are waited for."""
+"""Characters of a string that a stream holds back until its end comes."""
 
 _CSI = r"(?:\x1b\[|\x9b)[0-?]{0,64}+[ -/]{0,16}+"
 _STRING = r"(?:\x1b[\]P_^X]|[\x9d\x90\x9f\x9e\x98])"
@@ -88,7 +88,7 @@ class CleanText:
 
 
 def safe(text: str) -> str:
-    """Give the text without anything a terminal would act on, or that nobody sees."""
+    """Return the text without escape sequences, control characters and invisible characters."""
     if _UNWANTED.search(text) is None:
         return text
     return _without_joiners(_without_sequences(text), 0)
@@ -109,7 +109,7 @@ def removed_note(count: int) -> str:
 
 
 def visible(text: str) -> str:
-    r"""Return the text with what nobody sees written out: ``\u{202e}``. The page does the same (``unseen.js``)."""
+    r"""Return the text with invisible characters written out: ``\u{202e}``. The page does the same (``unseen.js``)."""
     return _unseen().sub(lambda found: f"\\u{{{ord(found[0]):x}}}", text)
 
 
@@ -118,14 +118,14 @@ def count_unseen(text: str) -> int:
     return sum(1 for _ in _unseen().finditer(text))
 
 
-def one_line(text: str, most: int) -> str:
-    """Give the text on one line, cut to at most `most` characters, for a name or a message among others."""
-    flat = " ".join(safe(text).split())
-    return flat if len(flat) <= most else flat[: most - 1] + "…"
+def one_line(text: str, limit: int) -> str:
+    """Return the text as one line of at most `limit` characters, safe to show."""
+    line = " ".join(safe(text).split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 def _without_sequences(text: str) -> str:
-    """Return the text without control sequences, and without all that nobody sees but joiners."""
+    """Return the text without control sequences, and without invisible characters other than joiners."""
     return _compiled(_ALWAYS).sub("", _compiled(_SEQUENCE).sub("", text))
 
 
@@ -145,14 +145,14 @@ class SafeStream:
 
     def __init__(self) -> None:
         self._held = ""
-        """What may be the beginning of a control sequence."""
+        """The possible beginning of a control sequence."""
         self._before = ""
-        """The last characters that were given, or removed as a misplaced joiner."""
+        """The latest characters that were returned, or removed as a misplaced joiner."""
         self._undecided = ""
         """A joiner whose next letter is not known yet."""
 
     def feed(self, text: str) -> str:
-        """Take more, give what can be shown."""
+        """Add text, and return what can be shown."""
         if not self._held and not self._undecided and _UNWANTED.search(text) is None:
             self._before = (self._before + text)[-_BEFORE:]
             return text
@@ -160,16 +160,16 @@ class SafeStream:
         unfinished = _compiled(_OPEN).search(text)
         start = unfinished.start() if unfinished else len(text)
         self._held = text[start:]
-        return self._decided(text[:start], is_end=False)
+        return self._decide(text[:start], is_end=False)
 
     def finish(self) -> str:
-        """Take the end, give the rest of what can be shown."""
+        """End the text, and return the rest of what can be shown."""
         held, self._held = self._held, ""
-        rest = self._decided(held, is_end=True)
+        rest = self._decide(held, is_end=True)
         self._before = ""
         return rest
 
-    def _decided(self, text: str, *, is_end: bool) -> str:
+    def _decide(self, text: str, *, is_end: bool) -> str:
         text = self._undecided + _without_sequences(text)
         open_end = None if is_end else _compiled(_UNDECIDED).search(text)
         end = open_end.start() if open_end else len(text)

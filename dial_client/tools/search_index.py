@@ -23,11 +23,11 @@ from dial_client.text.normalization import (
     QUESTIONS,
     SAME_AS,
     WORD,
+    fold,
     letter_pairs,
-    meaning,
-    name_words,
-    plain,
-    related,
+    significant_stem,
+    split_name,
+    synonyms,
 )
 
 MAX_QUERY = 500
@@ -133,7 +133,7 @@ class SearchIndex:
         if QUESTIONS.intersection(WORD.findall(query.casefold())[:1]):
             yield dict.fromkeys(("get", "list", "search", "find", "read"), _ASKED)
         for word in self._words(query)[:MAX_TERMS]:
-            alternatives = dict.fromkeys(related().get(word, ()), _SYNONYM)
+            alternatives = dict.fromkeys(synonyms().get(word, ()), _SYNONYM)
             alternatives[word] = _PARTICLE if word in PARTICLES else 1.0
             if self._weights.keys().isdisjoint(alternatives) and unknown < MAX_UNKNOWN:
                 unknown += 1
@@ -142,7 +142,7 @@ class SearchIndex:
 
     def _words(self, query: str) -> list[str]:
         """Return the different stems of a query, and the stems of synonyms of its phrases."""
-        stems = [meaning(word) for chunk in WORD.findall(query) for word in self._split(chunk)]
+        stems = [significant_stem(word) for chunk in WORD.findall(query) for word in self._split(chunk)]
         stems = [stem for stem in stems if stem and not stem.isdigit()]
         words = dict.fromkeys(stems)
         for word in stems:
@@ -155,8 +155,8 @@ class SearchIndex:
 
     def _split(self, chunk: str) -> list[str]:
         """Return ``GitHub`` as one word if tools have it as one, else its parts."""
-        whole = plain(chunk)
-        return [whole] if meaning(whole) in self._weights else [plain(part) for part in HUMP.split(chunk)]
+        whole = fold(chunk)
+        return [whole] if significant_stem(whole) in self._weights else [fold(part) for part in HUMP.split(chunk)]
 
     def _find_similar(self, word: str) -> dict[str, float]:
         """Return the known words most like an unknown word, which may be misspelled or inflected."""
@@ -181,8 +181,8 @@ class _Stems:
     """Stems that were computed while an index is made: many tools share words and names."""
 
     def __init__(self) -> None:
-        self.meaning = cache(meaning)
-        self.name = cache(name_words)
+        self.significant_stem = cache(significant_stem)
+        self.name = cache(split_name)
 
 
 def _weigh(tool: ToolSpec, read: _Stems) -> dict[str, float]:
@@ -200,7 +200,7 @@ def _weigh(tool: ToolSpec, read: _Stems) -> dict[str, float]:
     ):
         each = weight / (1 - shortened + shortened * len(words) / usual)
         for word in words:
-            weights[read.meaning(word)] += each
+            weights[read.significant_stem(word)] += each
     weights.pop("", None)
     return weights
 
@@ -232,4 +232,4 @@ def _inner_schemas(schema: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def _words(text: str) -> list[str]:
-    return WORD.findall(plain(text[:MAX_TEXT]))
+    return WORD.findall(fold(text[:MAX_TEXT]))

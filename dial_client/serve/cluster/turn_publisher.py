@@ -47,7 +47,7 @@ class TurnPublisher:
         """The messages that were sent."""
         self.renewed = anyio.current_time()
         """When the messages were last renewed."""
-        self._chunk: dict[str, Any] = sse_encoder.chunk_of(model, turn.id)
+        self._chunk: dict[str, Any] = sse_encoder.build_head(model, turn.id)
         self._position = 0
 
     @property
