@@ -12,7 +12,7 @@ from typing import Any
 from dial_client.cli.bootstrap import say_notes, warn
 from dial_client.cli.options import ExitCode
 from dial_client.conversations import export
-from dial_client.conversations.history import as_it_stands, valid_history
+from dial_client.conversations.history import repair_conversation, repair_history
 from dial_client.errors import ConfigError, system_reason
 from dial_client.stores.conversation_store import Conversation, ConversationSummary
 from dial_client.stores.sql_store import SQLStore
@@ -101,7 +101,7 @@ async def _export(store: SQLStore, conversation_id: str, query: ConversationQuer
 
 async def _import(store: SQLStore, name: str, query: ConversationQuery) -> None:
     title, messages = export.from_json(_text_of(name))
-    made = await store.create(title, valid_history(messages))
+    made = await store.create(title, repair_history(messages))
     print(json.dumps({"id": made.id, "title": made.title}) if query.as_json else made.id)
 
 
@@ -121,7 +121,7 @@ async def _delete(store: SQLStore, conversation_id: str, _: ConversationQuery) -
 
 
 async def _read(store: SQLStore, conversation_id: str) -> Conversation:
-    conversation = as_it_stands(await store.get(conversation_id))
+    conversation = repair_conversation(await store.get(conversation_id))
     say_notes((*conversation.notes, "a turn is under way") if conversation.running else conversation.notes)
     return conversation
 

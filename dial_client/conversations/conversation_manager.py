@@ -1,4 +1,4 @@
-"""ConversationManager: talk that goes on over many turns, and of which nothing is lost.
+"""ConversationManager: conversations of many turns, stored while they run.
 
     manager = ConversationManager(dial, store, when_busy="wait")   "refuse": a second request raises ConversationBusy
     await manager.create(title)                      -> Conversation
@@ -18,10 +18,10 @@ What is stored when:
 
 * the person's message before the model is asked;
 * each message the turn adds as soon as it is whole, before its event is logged, by the turn itself (`persistence`);
-* the partial text of a turn that was cancelled or broke off, and an answer to each of its open calls.
+* the partial text of a turn that was cancelled or failed, and a result for each of its open calls.
 
-What is stored is never rewritten. Where the program was killed, the conversation has what was unfinished a second ago:
-text is marked as cut off, and a call without a result says that it may have run (`history`).
+A stored message is never rewritten. If the program was killed, the conversation has the text and results of a second
+earlier: text is marked as cut off, and a call without a result says that it may have run (`history`).
 
 **Several processes.** A turn holds its conversation in the store: turns of one conversation take place one after the
 other, whoever requests them (`turn_queue`). A turn's events are in the process that runs it; another one sees
@@ -38,7 +38,7 @@ from typing import Literal, TypedDict
 from dial_client.audit.entries import Origin
 from dial_client.client import DialClient
 from dial_client.conversations import export
-from dial_client.conversations.history import as_it_stands, rounds_of_last, valid_history
+from dial_client.conversations.history import count_last_rounds, repair_conversation, repair_history
 from dial_client.conversations.persistence import LeaseHeartbeat, TurnPersister
 from dial_client.conversations.turn_queue import NothingToResume, TurnQueue, WillBeResumed, never_resumed
 from dial_client.errors import ConfigError
@@ -51,14 +51,14 @@ from dial_client.turns.turn_handle import TurnHandle, TurnObserver
 WhenBusy = Literal["wait", "refuse"]
 
 PATIENCE = 150.0
-"""Seconds a request waits for the turn before it: longer than a turn takes by default."""
+"""Seconds a request waits for the turn before it; a turn takes less by default."""
 
 LEASE = 10.0
-"""Seconds after which the turn of a program that was killed holds its conversation no longer."""
+"""Seconds after which a killed program holds its conversation no longer."""
 
 
 class ManagerOptions(TypedDict, total=False):
-    """The options of a `ConversationManager`, for who makes it on behalf of somebody."""
+    """The options of `ConversationManager`."""
 
     when_busy: WhenBusy
     patience: float
@@ -66,20 +66,19 @@ class ManagerOptions(TypedDict, total=False):
 
 
 class ConversationManager:
-    """Carries on conversations that are kept in a store.
+    """Runs the turns of conversations that are kept in a store.
 
-    Turns of one conversation take place one after the other, in this program in the order in which they were asked for,
-    and among all programs that use the store; those of different conversations run side by side.
+    Turns of one conversation run one after the other, in this program in the order of the requests, and among all
+    programs that use the store; turns of different conversations run side by side.
 
     Args:
         dial: answers, and asks for approval; opened and closed by whoever made it.
-        store: keeps; closed by whoever made it.
-        when_busy: what becomes of a request while another turn of its conversation is under way: it waits, or it is
-            refused.
-        patience: seconds it waits at most.
-        lease: seconds for which a turn holds its conversation without a sign of life.
-        will_be_resumed: whether some process will resume the latest turn of a conversation, which nobody runs: until
-            then it counts as running. By default nobody does.
+        store: stores the conversations; closed by whoever made it.
+        when_busy: ``"wait"``: a request waits while another turn of its conversation runs; ``"refuse"``: it fails.
+        patience: seconds a request waits at most.
+        lease: seconds for which a turn holds its conversation without a heartbeat.
+        will_be_resumed: whether some process will resume the interrupted turn of a conversation: until then no other
+            turn begins. By default none does.
     """
 
     def __init__(
@@ -102,79 +101,79 @@ class ConversationManager:
 
     @property
     def store(self) -> ConversationStore:
-        """Keeps the conversations."""
+        """The store of the conversations."""
         return self._store
 
     async def create(self, title: str | None = None) -> Conversation:
-        """Begin a conversation; without a title it gets one from the first words that are said."""
+        """Create a conversation; without a title it gets the first words of its first message."""
         return await self._store.create(title or "")
 
     async def get(self, conversation_id: str) -> Conversation:
-        """Give a conversation; its messages are a valid history (`histories`).
+        """Return a conversation; its messages are a valid history (`history`).
 
         Raises:
-            ConversationNotFound: there is none with this id.
+            ConversationNotFound: there is no such conversation.
         """
-        return as_it_stands(await self._store.get(conversation_id))
+        return repair_conversation(await self._store.get(conversation_id))
 
     async def list(self, limit: int = 50, *, cursor: str | None = None, search: str = "") -> Page:
-        """Give at most `limit` conversations, first the one that changed last.
+        """Return at most `limit` conversations, the latest change first.
 
         Args:
             limit: at least 1.
             cursor: `Page.cursor` of the page before; None for the first page.
-            search: words, each of which occurs in the title or in what the person or the model said; in any case.
+            search: words, each of which occurs in the title or in a message of the user or the model; in any case.
 
         Raises:
-            ConfigError: the cursor is none, or the limit is less than 1.
+            ConfigError: the cursor is invalid, or the limit is less than 1.
         """
         if limit < 1:
             raise ConfigError("a page has at least one conversation")
         return await self._store.list(limit, cursor=cursor, search=search)
 
     async def rename(self, conversation_id: str, title: str) -> None:
-        """Call a conversation something else; its place in the list stays.
+        """Change the title of a conversation, but not its place in the list.
 
         Raises:
-            ConversationNotFound: there is none with this id.
+            ConversationNotFound: there is no such conversation.
         """
         await self._store.rename(conversation_id, title)
 
     async def fork(self, conversation_id: str, at: int | None = None, *, title: str | None = None) -> Conversation:
-        """Make a new conversation of the beginning of another.
+        """Create a conversation from the first messages of another.
 
         Args:
-            conversation_id: the other one.
-            at: how many of the messages `get` gives are taken over; None for all. The results of a round go with the
-                calls it begins with.
-            title: what it is called; by default like the other one.
+            conversation_id: the other conversation.
+            at: the number of messages to copy, as `get` returns them; None for all. The results of calls are copied
+                with their calls.
+            title: the title; by default that of the other conversation.
 
         Raises:
-            ConversationNotFound: there is none with this id.
-            ConfigError: it does not have so many messages.
+            ConversationNotFound: there is no such conversation.
+            ConfigError: the conversation does not have so many messages.
         """
-        other = await self.get(conversation_id)
-        end = len(other.messages) if at is None else at
-        if not 0 <= end <= len(other.messages):
-            raise ConfigError(f"the conversation has {len(other.messages)} messages, not {end}")
-        while 0 < end < len(other.messages) and other.messages[end].role is Role.TOOL:
+        source = await self.get(conversation_id)
+        end = len(source.messages) if at is None else at
+        if not 0 <= end <= len(source.messages):
+            raise ConfigError(f"the conversation has {len(source.messages)} messages, not {end}")
+        while 0 < end < len(source.messages) and source.messages[end].role is Role.TOOL:
             end += 1
-        return await self._store.create(other.title if title is None else title, other.messages[:end])
+        return await self._store.create(source.title if title is None else title, source.messages[:end])
 
     async def delete(self, conversation_id: str) -> None:
-        """Forget a conversation. A turn of it that is running is cancelled, and nothing more of it is stored.
+        """Delete a conversation. A turn that runs is cancelled, and stores nothing more.
 
         Raises:
-            ConversationNotFound: there is none with this id.
+            ConversationNotFound: there is no such conversation.
         """
         await self._store.delete(conversation_id)
         self._queue.forget(conversation_id)
 
     async def export(self, conversation_id: str, form: Literal["json", "markdown"] = "json") -> str:
-        """Give a conversation as text: JSON, which `import_json` reads back, or Markdown for people.
+        """Return a conversation as text: JSON, which `import_json` reads, or Markdown for people.
 
         Raises:
-            ConversationNotFound: there is none with this id.
+            ConversationNotFound: there is no such conversation.
             ConfigError: there is no such form.
         """
         if form not in export.FORMS:
@@ -182,17 +181,17 @@ class ConversationManager:
         return export.FORMS[form](await self.get(conversation_id))
 
     async def import_json(self, text: str) -> Conversation:
-        """Make a new conversation of what `export` gave, or of a list of messages as `Message.from_dict` reads them.
+        """Create a conversation from an export in JSON, or from a list of messages in the form of `Message.to_dict`.
 
         Raises:
-            ConfigError: it is neither.
+            ConfigError: the text is neither.
         """
         title, messages = export.from_json(text)
-        return await self._store.create(title, valid_history(messages))
+        return await self._store.create(title, repair_history(messages))
 
-    async def chat(self, conversation_id: str, said: str | Message) -> Turn:
-        """Say something in a conversation, and wait for the answer. Raises as `stream_chat`."""
-        turn = await self._start(conversation_id, said, stream=False)
+    async def chat(self, conversation_id: str, message: str | Message) -> Turn:
+        """Send a message in a conversation, and wait for the answer. Raises as `stream_chat`."""
+        turn = await self._start(conversation_id, message, stream=False)
         try:
             return await turn.result()
         finally:
@@ -201,31 +200,31 @@ class ConversationManager:
     async def stream_chat(
         self,
         conversation_id: str,
-        said: str | Message,
+        message: str | Message,
         *,
         stream: bool = True,
         on_started: Callable[[TurnHandle], None] | None = None,
     ) -> AsyncGenerator[Event, None]:
-        """Say something in a conversation, and yield the turn's events, `Finished` last.
+        """Send a message in a conversation, and yield the turn's events, `Finished` last.
 
         Leaving early cancels the turn, and the text up to then is stored; use `contextlib.aclosing`, so that this
         happens at once. The turn waits for a reader that is slow; `start` has one that does not.
 
         Args:
             conversation_id: which conversation.
-            said: the person's text; a `Message` of the person's where it is more than text.
+            message: the person's text; a `Message` of the person's where it is more than text.
             stream: ask the model for its reply in pieces.
             on_started: is given the turn once it runs: its `TurnHandle.cancel` stops it from anywhere, and the events
                 go on to a `Finished` whose turn says ``cancelled``.
 
         Raises:
-            ConversationNotFound: there is none with this id.
+            ConversationNotFound: there is no such conversation.
             ConversationBusy: another turn of it is under way, and ``when_busy="refuse"`` or it took too long.
             ProviderError: the model could not be reached or refused; the text up to then is stored.
             LimitReached: a limit was met and ``on_limit="raise"`` was asked for.
             DialError: the store failed; the turn is over.
         """
-        turn = await self._start(conversation_id, said, stream=stream, stream_events=True)
+        turn = await self._start(conversation_id, message, stream=stream, stream_events=True)
         try:
             if on_started is not None:
                 on_started(turn)
@@ -236,20 +235,20 @@ class ConversationManager:
             await turn.stopped()
 
     async def start(
-        self, conversation_id: str, said: str | Message, *, stream: bool = True, turn_id: str | None = None
+        self, conversation_id: str, message: str | Message, *, stream: bool = True, turn_id: str | None = None
     ) -> TurnHandle:
-        """Say something in a conversation, and return the turn that answers, which needs no reader.
+        """Send a message in a conversation, and return the turn that answers, which needs no reader.
 
         It ends by itself, by `TurnHandle.cancel`, or with the client. Raises as `stream_chat`, up to where the model is
         asked; later errors are raised by ``TurnHandle.log.events`` and `TurnHandle.result`.
 
         Args:
             conversation_id: which conversation.
-            said: the person's text, or a `Message` of the person's.
+            message: the person's text, or a `Message` of the person's.
             stream: ask the model for its reply in pieces.
             turn_id: of printable ASCII and unlike that of any other turn; by default a random one.
         """
-        return await self._start(conversation_id, said, stream=stream, turn_id=turn_id)
+        return await self._start(conversation_id, message, stream=stream, turn_id=turn_id)
 
     async def resume(
         self, conversation_id: str, *, stream: bool = True, turn_id: str | None = None
@@ -277,14 +276,14 @@ class ConversationManager:
     async def _start(
         self,
         conversation_id: str,
-        said: str | Message | None,
+        message: str | Message | None,
         *,
         stream: bool,
         stream_events: bool = False,
         turn_id: str | None = None,
     ) -> TurnHandle:
         """Start the next turn; without a message, one that resumes an interrupted turn."""
-        message = Message.user(said) if isinstance(said, str) else said
+        question = Message.user(message) if isinstance(message, str) else message
         origin = Origin(conversation_id, turn_id or uuid.uuid4().hex)
 
         def start(history: tuple[Message, ...], slot: TurnObserver) -> TurnHandle:
@@ -294,7 +293,7 @@ class ConversationManager:
                 stream_events=stream_events,
                 origin=origin,
                 observers=(LeaseHeartbeat(self._store, self._lease), TurnPersister(self._store), slot),
-                depth=rounds_of_last(history) if message is None else 0,
+                depth=count_last_rounds(history) if question is None else 0,
             )
 
-        return await self._queue.start_next(origin, message, start)
+        return await self._queue.start_next(origin, question, start)

@@ -1,7 +1,7 @@
-"""A conversation as text to take away: JSON, which can be read back, and Markdown for people.
+"""Exports of a conversation: JSON, which can be imported again, and Markdown for people.
 
 The JSON is ``{"format": "dial-conversation", "version": 1, "id", "title", "created_at", "updated_at", "messages"}``;
-times are in ISO 8601 and UTC, messages as `Message.to_dict` gives them.
+times are in ISO 8601 and UTC, messages in the form of `Message.to_dict`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from dial_client.text.safe_text import one_line, safe
 _FORMAT = "dial-conversation"
 _VERSION = 1
 
-_SAYS = {Role.SYSTEM: "Instructions", Role.USER: "User", Role.ASSISTANT: "Assistant"}
+_HEADINGS = {Role.SYSTEM: "Instructions", Role.USER: "User", Role.ASSISTANT: "Assistant"}
 
 
 def to_dict(conversation: Conversation) -> dict[str, Any]:
-    """Give JSON types only, as the module describes."""
+    """Return the JSON object that the module describes."""
     return {
         "format": _FORMAT,
         "version": _VERSION,
@@ -36,12 +36,12 @@ def to_dict(conversation: Conversation) -> dict[str, Any]:
 
 
 def to_json(conversation: Conversation) -> str:
-    """Give what `from_json` reads back."""
+    """Return the JSON text that `from_json` reads."""
     return json.dumps(to_dict(conversation), indent=2) + "\n"
 
 
 def to_markdown(conversation: Conversation) -> str:
-    """Give a heading for each who speaks, calls and results in blocks of code."""
+    """Return Markdown: a heading for each message, calls and results in blocks of code."""
     parts = [f"# {one_line(conversation.title, 200) or 'Conversation'}"]
     for message in conversation.messages:
         text = _text(message.content)
@@ -50,7 +50,7 @@ def to_markdown(conversation: Conversation) -> str:
                 f"**{_code(message.name or 'tool')}{' failed' if message.is_error else ''}:**\n\n{_block(text)}"
             )
             continue
-        parts.append(f"## {_SAYS[message.role]}")
+        parts.append(f"## {_HEADINGS[message.role]}")
         if text.strip():
             parts.append(text.strip())
         for call in message.tool_calls:
@@ -60,14 +60,14 @@ def to_markdown(conversation: Conversation) -> str:
 
 
 FORMS: Mapping[str, Callable[[Conversation], str]] = {"json": to_json, "markdown": to_markdown}
-"""What a conversation can be written as."""
+"""The forms of an export."""
 
 
 def from_json(text: str) -> tuple[str, tuple[Message, ...]]:
-    """Read title and messages: of what `to_json` gave, or of a list of messages as they are, which has no title.
+    """Return title and messages of an export, or of a list of messages, which has no title.
 
     Raises:
-        ConfigError: it is neither.
+        ConfigError: the text is neither.
     """
     try:
         data = json.loads(text)
@@ -82,13 +82,13 @@ def from_json(text: str) -> tuple[str, tuple[Message, ...]]:
             "this conversation is of another form", hint=f"expected {_FORMAT} of version {_VERSION}, or a list"
         )
     title = data.get("title", "")
-    messages = tuple(_message(at, said) for at, said in enumerate(data["messages"]))
+    messages = tuple(_message(at, item) for at, item in enumerate(data["messages"]))
     return title if isinstance(title, str) else "", messages
 
 
-def _message(at: int, said: Any) -> Message:
+def _message(at: int, data: Any) -> Message:
     try:
-        return Message.from_dict(said)
+        return Message.from_dict(data)
     except (ValueError, TypeError, AttributeError) as error:
         raise ConfigError(f"messages[{at}]: {error}") from None
 
@@ -104,6 +104,6 @@ def _code(name: str) -> str:
 
 
 def _block(text: str, language: str = "") -> str:
-    """Give a block of code whose fence is longer than any in the text."""
+    """Return a block of code whose fence is longer than any fence in the text."""
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
     return f"{fence}{language}\n{safe(text)}\n{fence}"

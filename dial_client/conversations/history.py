@@ -1,4 +1,4 @@
-"""A conversation as it can go on, whatever was stored of it when its program was killed."""
+"""Repairs the history of a conversation whose program was killed in the middle of a turn."""
 
 from __future__ import annotations
 
@@ -9,70 +9,70 @@ from dial_client.messages import Failure, Message, Role, ToolCallResult
 from dial_client.stores.conversation_store import Conversation
 
 INTERRUPTED = "[may have run: the program was interrupted, and it is not known whether the tool did its work]"
-"""The result of a call whose own was never stored."""
+"""The result of a call whose own result was never stored."""
 
-AT_WORK = "[no result yet: the tool is still at work]"
+NO_RESULT_YET = "[no result yet: the tool is still at work]"
 """The result of a call of a turn that is under way."""
 
 CUT_OFF = "[cut off: the program was interrupted here]"
-"""Stands behind text that was still being written when its program was killed."""
+"""Follows text that was still being written when its program was killed."""
 
-_BROKEN = "the last turn was interrupted: its program ended in the middle of it"
+_INTERRUPTED_NOTE = "the last turn was interrupted: its program ended in the middle of it"
 
 
-def as_it_stands(conversation: Conversation) -> Conversation:
-    """Give what is stored of a conversation as a valid history.
+def repair_conversation(conversation: Conversation) -> Conversation:
+    """Return a stored conversation with a valid history.
 
-    Of a turn whose program was killed there is also what it had not finished, and a note says that it was interrupted.
+    If the last turn was interrupted, its unfinished messages are included, and a note says so.
     """
     if conversation.running:
-        return replace(conversation, messages=valid_history(conversation.messages, AT_WORK), unfinished=())
-    messages = valid_history((*conversation.messages, *conversation.unfinished))
-    broken = conversation.turn and not (is_answered(messages) and not conversation.unfinished)
-    notes = (*conversation.notes, _BROKEN) if broken else conversation.notes
+        return replace(conversation, messages=repair_history(conversation.messages, NO_RESULT_YET), unfinished=())
+    messages = repair_history((*conversation.messages, *conversation.unfinished))
+    is_interrupted = conversation.turn and not (ends_with_answer(messages) and not conversation.unfinished)
+    notes = (*conversation.notes, _INTERRUPTED_NOTE) if is_interrupted else conversation.notes
     return replace(conversation, messages=messages, notes=notes, unfinished=())
 
 
-def is_answered(messages: tuple[Message, ...]) -> bool:
-    """Whether a history ends with an answer."""
+def ends_with_answer(messages: tuple[Message, ...]) -> bool:
+    """Return True if a history ends with an answer."""
     return bool(messages) and messages[-1].role is Role.ASSISTANT and not messages[-1].tool_calls
 
 
-def rounds_of_last(messages: tuple[Message, ...]) -> int:
-    """Count the replies with calls since a person said something."""
-    said = max((at for at, message in enumerate(messages) if message.role is Role.USER), default=0)
-    return sum(bool(message.tool_calls) for message in messages[said:])
+def count_last_rounds(messages: tuple[Message, ...]) -> int:
+    """Return the number of replies with calls since the last message of the user."""
+    question = max((at for at, message in enumerate(messages) if message.role is Role.USER), default=0)
+    return sum(bool(message.tool_calls) for message in messages[question:])
 
 
-def without_words(conversation: Conversation) -> Conversation:
-    """Give a conversation without the text that was being written: it is going to be written anew."""
+def drop_unfinished_text(conversation: Conversation) -> Conversation:
+    """Return a conversation without its unfinished text, which the model will write again."""
     results = tuple(message for message in conversation.unfinished if message.role is Role.TOOL)
     return replace(conversation, unfinished=results)
 
 
-def missing(conversation: Conversation) -> tuple[Message, ...]:
-    """Give what has to be stored behind a turn whose program was killed, so that what is stored is valid by itself."""
+def build_closing_messages(conversation: Conversation) -> tuple[Message, ...]:
+    """Return the messages to store behind an interrupted turn, so that the stored history is valid."""
     if not conversation.turn:
         return ()
     stored = conversation.messages
     last = max((at for at, message in enumerate(stored) if message.role is not Role.TOOL), default=0)
-    return valid_history((*stored[last:], *conversation.unfinished))[len(stored) - last :]
+    return repair_history((*stored[last:], *conversation.unfinished))[len(stored) - last :]
 
 
-def valid_history(messages: Iterable[Message], unanswered: str = INTERRUPTED) -> tuple[Message, ...]:
-    """Give the messages with one result for each call, right behind the message that asks for it.
+def repair_history(messages: Iterable[Message], unanswered: str = INTERRUPTED) -> tuple[Message, ...]:
+    """Return the messages with one result for each call, right behind the message with the call.
 
-    A call without a result is answered with `unanswered`. A result that comes late (another program said something in
-    between) is moved to its call; one without a call is left out.
+    A call without a result gets the result `unanswered`. A late result (another program has added messages in between)
+    is moved to its call; a result without a call is left out.
     """
     history: list[Message] = []
-    places: dict[str | None, int] = {}
+    positions: dict[str | None, int] = {}
     for message in messages:
         if message.role is not Role.TOOL:
             history.append(message)
-        elif (at := places.pop(message.tool_call_id, None)) is not None:
-            history[at] = message
+        elif (position := positions.pop(message.tool_call_id, None)) is not None:
+            history[position] = message
         for call in message.tool_calls:
-            places[call.id] = len(history)
+            positions[call.id] = len(history)
             history.append(Message.tool(call, ToolCallResult.failed(call.id, Failure.NOT_RUN, unanswered)))
     return tuple(history)

@@ -13,7 +13,12 @@ from weakref import WeakValueDictionary
 import anyio
 
 from dial_client.audit.entries import Origin
-from dial_client.conversations.history import is_answered, missing, valid_history, without_words
+from dial_client.conversations.history import (
+    build_closing_messages,
+    drop_unfinished_text,
+    ends_with_answer,
+    repair_history,
+)
 from dial_client.errors import ConversationBusy
 from dial_client.messages import Message
 from dial_client.stores.conversation_store import Conversation, ConversationStore
@@ -134,23 +139,24 @@ class TurnQueue:
         Raises:
             ConversationBusy: the deadline is over.
         """
+        title = message.text if message is not None else ""
         while True:
             stored = await self._store.get(origin.conversation)
             must_resume = message is not None and await self._has_to_be_resumed(stored)
-            if not (stored.running or must_resume):
-                added = await self._prepare(stored, message)
-                title = message.text if message is not None else ""
-                expected = stored.message_count
-                if await self._store.begin(
-                    origin.conversation, origin.turn, added, behind=expected, seconds=self._lease, title=title
-                ):
-                    return valid_history((*stored.messages, *added))
-                continue  # another process was faster
-            if anyio.current_time() >= deadline:
-                raise _busy(origin.conversation)
-            if must_resume:
-                return None
-            await anyio.sleep(_POLL_INTERVAL)
+            if stored.running or must_resume:
+                if anyio.current_time() >= deadline:
+                    raise _busy(origin.conversation)
+                if must_resume:
+                    return None
+                await anyio.sleep(_POLL_INTERVAL)
+                continue
+            added = await self._prepare(stored, message)
+            count, lease = stored.message_count, self._lease
+            if await self._store.begin(
+                origin.conversation, origin.turn, added, expected_count=count, lease=lease, title=title
+            ):
+                return repair_history((*stored.messages, *added))
+            # Another process was faster.
 
     async def _has_to_be_resumed(self, stored: Conversation) -> bool:
         return bool(stored.turn) and not stored.running and await self._will_be_resumed(stored)
@@ -162,13 +168,13 @@ class TurnQueue:
             NothingToResume: there is no message, and the last turn has come to its end.
         """
         if message is not None:
-            return (*missing(stored), message)
+            return (*build_closing_messages(stored), message)
         if not stored.turn:
             raise NothingToResume
-        if is_answered(stored.messages):
+        if ends_with_answer(stored.messages):
             await self._store.end(stored.id, stored.turn)
             raise NothingToResume
-        return missing(without_words(stored))
+        return build_closing_messages(drop_unfinished_text(stored))
 
     def _remember(self, turn: TurnHandle) -> None:
         self._ended[turn.conversation_id] = turn

@@ -102,7 +102,7 @@ class TurnExecution:
         """Return `Conversation.turn` and `Conversation.running`, without the messages where the store can do that."""
         store = self._manager.store
         if isinstance(store, SQLStore):
-            return await store.turn_of(conversation_id)
+            return await store.read_turn(conversation_id)
         stored = await store.get(conversation_id)
         return stored.turn, stored.running
 

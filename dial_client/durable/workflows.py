@@ -105,8 +105,8 @@ class DurableTurns:
                 await self._execution.abandon_all()
             await to_thread.run_sync(lambda: DBOS.destroy(destroy_registry=True))
 
-    async def submit(self, conversation_id: str, said: str | Message) -> str:
-        """Say something in a conversation, and return the id of the turn, which starts once no other is in its way.
+    async def submit(self, conversation_id: str, message: str | Message) -> str:
+        """Send a message in a conversation, and return the id of the turn, which starts once no other is in its way.
 
         From here on it is answered, in this process or another: `result` waits for that.
 
@@ -116,17 +116,17 @@ class DurableTurns:
         from dbos import DBOS, SetWorkflowID
 
         await self._execution.find_holder(conversation_id)
-        message = Message.user(said) if isinstance(said, str) else said
+        question = Message.user(message) if isinstance(message, str) else message
         turn_id = new_turn_id(conversation_id)
         self._execution.turn_ids.add(turn_id)
         with SetWorkflowID(turn_id):
             self._handles[turn_id] = await DBOS.start_workflow_async(
-                self._turn_workflow, conversation_id, json.dumps(message.to_dict())
+                self._turn_workflow, conversation_id, json.dumps(question.to_dict())
             )
         return turn_id
 
-    async def start(self, conversation_id: str, said: str | Message, *, stream: bool = True) -> TurnHandle:
-        """Say something in a conversation, and return the turn that answers, which runs here.
+    async def start(self, conversation_id: str, message: str | Message, *, stream: bool = True) -> TurnHandle:
+        """Send a message in a conversation, and return the turn that answers, which runs here.
 
         When this returns the turn is durable: whoever is killed, it is answered; in another process by another attempt,
         whose id the conversation has (`Conversation.turn`). The answer is in the conversation, and not kept for
@@ -140,7 +140,7 @@ class DurableTurns:
         turn_id = new_turn_id(conversation_id)
         self._execution.turn_ids.add(turn_id)
         try:
-            turn = await self.manager.start(conversation_id, said, stream=stream, turn_id=new_attempt_id(turn_id))
+            turn = await self.manager.start(conversation_id, message, stream=stream, turn_id=new_attempt_id(turn_id))
             try:
                 await self._start_workflow(turn_id, turn)
             except BaseException:
@@ -194,8 +194,8 @@ class DurableTurns:
             }
         )
 
-        async def turn(conversation_id: str, said: str) -> dict[str, str]:
-            return await self._run_turn(conversation_id, said)
+        async def turn(conversation_id: str, row: str) -> dict[str, str]:
+            return await self._run_turn(conversation_id, row)
 
         async def started_turn(conversation_id: str) -> None:
             await self._run_started_turn(conversation_id)

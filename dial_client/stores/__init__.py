@@ -1,1 +1,1 @@
-"""Where conversations are kept: in memory, or in a database that outlives the program."""
+"""Stores of conversations: in memory, or in a database that outlives the program."""

@@ -1,4 +1,4 @@
-"""Reads many conversations in one transaction: turns that begin at the same time read what they go on from together."""
+"""Reads many conversations in one transaction: turns that begin at the same time share a read."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dial_client.stores.batcher import Batcher, BatchRequest
-from dial_client.stores.database import Database, held_now
+from dial_client.stores.database import Database, held_expression
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
 
 _AT_ONCE = 100
-"""Conversations that are read by one statement."""
+"""Conversations that one statement reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """A conversation as its rows have it."""
+    """The rows of a conversation."""
 
     record: Any
     """id, title, created_at, updated_at, turn, unfinished, message_count, running"""
@@ -31,47 +31,47 @@ class BatchReader:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._together = Batcher(self._read)
+        self._batcher = Batcher(self._read)
 
     async def read(self, conversation_id: str) -> Rows | None:
-        """Give a conversation; None where there is none.
+        """Return the rows of a conversation; None if it does not exist.
 
         Raises:
             DialError: the database failed.
         """
         await self._database.open()
-        wish = BatchRequest[Rows](conversation_id)
-        await self._together.ask(wish)
-        return wish.result
+        request = BatchRequest[Rows](conversation_id)
+        await self._batcher.submit(request)
+        return request.result
 
     async def aclose(self) -> None:
-        """Wait until what was asked for is read."""
-        await self._together.aclose()
+        """Wait until all requests are finished."""
+        await self._batcher.aclose()
 
-    async def _read(self, wishes: Sequence[BatchRequest[Rows]]) -> None:
-        ids = sorted({wish.conversation_id for wish in wishes})
+    async def _read(self, requests: Sequence[BatchRequest[Rows]]) -> None:
+        ids = sorted({request.conversation_id for request in requests})
         found: dict[str, Rows] = {}
 
         async def work(connection: AsyncConnection) -> None:
             for at in range(0, len(ids), _AT_ONCE):
-                found.update(await _found(connection, ids[at : at + _AT_ONCE]))
+                found.update(await _read_rows(connection, ids[at : at + _AT_ONCE]))
 
         failed: Exception | None = None
         try:
             await self._database.run(work, writes=False)
-        except Exception as error:  # noqa: BLE001 - raised where each of them was asked for
+        except Exception as error:  # noqa: BLE001 - raised by each request
             failed = error
-        for wish in wishes:
-            wish.result = found.get(wish.conversation_id)
-            wish.end(failed)
+        for request in requests:
+            request.result = found.get(request.conversation_id)
+            request.finish(failed)
 
 
-async def _found(connection: AsyncConnection, ids: Sequence[str]) -> dict[str, Rows]:
+async def _read_rows(connection: AsyncConnection, ids: Sequence[str]) -> dict[str, Rows]:
     from sqlalchemy import bindparam, text
 
     conversations = text(
-        "SELECT id, title, created_at, updated_at, turn, unfinished, message_count,"  # noqa: S608 - our own words
-        f" {held_now(connection)} AS running FROM conversations WHERE id IN :ids"
+        "SELECT id, title, created_at, updated_at, turn, unfinished, message_count,"  # noqa: S608 - our own text
+        f" {held_expression(connection)} AS running FROM conversations WHERE id IN :ids"
     ).bindparams(bindparam("ids", expanding=True))
     messages = text(
         "SELECT conversation_id, position, message FROM messages WHERE conversation_id IN :ids"

@@ -1,8 +1,8 @@
 """Writes of many conversations in one transaction.
 
-A transaction costs a few milliseconds, most of them until the disk has it. So what is asked for while one is under way
-waits, and goes into the next one together: turns that end a round at the same time are stored at the same time. Each
-change is made in Python on the conversation's row, which is locked; what came of all is written in four statements.
+A transaction costs a few milliseconds, most of them until the disk has it. So changes that are requested while a
+transaction runs wait, and share the next one: turns that end a round at the same time are stored at the same time. Each
+change is made in Python on the conversation's row, which is locked; all rows are written in four statements.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from dial_client.errors import DialError
 from dial_client.stores.batcher import Batcher, BatchRequest
-from dial_client.stores.conversation_store import folded, time_text
-from dial_client.stores.database import LONGEST_HOLD, Database, clock_of
+from dial_client.stores.conversation_store import fold, to_sortable_time
+from dial_client.stores.database import LONGEST_HOLD, Database, clock_expression
 from dial_client.stores.row_values import to_count, to_seconds, to_text, to_time, to_title, to_turn
 from dial_client.stores.store_core import Change, RowChange, StoredConversation
 
@@ -25,126 +25,126 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _ROWS = 500
-"""Conversations that are looked up by one statement; databases take some thousand parameters."""
+"""Conversations that one statement reads; databases take some thousand parameters."""
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
-    """A message as its row has it."""
+class EncodedMessage:
+    """A message in the form of its row."""
 
     message: str
     """JSON."""
     words: str
 
 
-class _Change(BatchRequest[T]):
-    """A change that is asked for."""
+class _ChangeRequest(BatchRequest[T]):
+    """A request to change a conversation."""
 
     def __init__(self, conversation_id: str, change: Change[T]) -> None:
         super().__init__(conversation_id)
         self._change = change
 
-    def carry_out(self, slot: RowChange) -> None:
-        """Make the change; what is wrong with it concerns no other."""
+    def apply(self, row: RowChange) -> None:
+        """Make the change; an error fails this request only."""
         self.error = None
         try:
-            self.result = self._change(slot)
+            self.result = self._change(row)
         except DialError as error:
             self.error = error
 
 
 class BatchWriter:
-    """Carries changes out on the rows of a database, under asyncio."""
+    """Changes the rows of a database, under asyncio."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._together = Batcher[_Change[Any]](self._grant)
+        self._batcher = Batcher[_ChangeRequest[Any]](self._write)
 
     async def change(self, conversation_id: str, change: Change[T]) -> T:
-        """Carry a change out, all of it or none. Once begun it is finished, even if the caller is cancelled meanwhile.
+        """Make a change, all of it or none. Once begun it is finished, even if the caller is cancelled meanwhile.
 
         Raises:
-            DialError: the change itself did, or the database failed.
+            DialError: raised by the change, or the database failed.
         """
         await self._database.open()
-        wish = _Change(conversation_id, change)
-        await self._together.ask(wish)
-        return wish.result  # type: ignore[return-value]  # where there is no error the change has given it
+        request = _ChangeRequest(conversation_id, change)
+        await self._batcher.submit(request)
+        return request.result  # type: ignore[return-value]  # set by the change, if there was no error
 
     async def aclose(self) -> None:
-        """Wait until what was asked for is written."""
-        await self._together.aclose()
+        """Wait until all changes are written."""
+        await self._batcher.aclose()
 
-    async def _grant(self, wishes: Sequence[_Change[Any]]) -> None:
+    async def _write(self, requests: Sequence[_ChangeRequest[Any]]) -> None:
         async def work(connection: AsyncConnection) -> None:
-            slots = await _load(connection, {wish.conversation_id for wish in wishes})
-            before = {id_: slot.record for id_, slot in slots.items()}
-            for wish in wishes:
-                wish.carry_out(slots[wish.conversation_id])
-            await _write_back(connection, before, slots)
+            changes = await _load(connection, {request.conversation_id for request in requests})
+            before = {id_: row.record for id_, row in changes.items()}
+            for request in requests:
+                request.apply(changes[request.conversation_id])
+            await _write_back(connection, before, changes)
 
         failed: Exception | None = None
         try:
             await self._database.run(work, writes=True)
-        except Exception as error:  # noqa: BLE001 - raised where each of them was asked for
+        except Exception as error:  # noqa: BLE001 - raised by each request
             failed = error
-        if failed is not None and len(wishes) > 1 and _is_ones_own(failed):
-            for wish in wishes:
-                await self._grant([wish])
+        if failed is not None and len(requests) > 1 and _is_fault_of_a_change(failed):
+            for request in requests:
+                await self._write([request])
             return
-        for wish in wishes:
-            wish.end(failed)
+        for request in requests:
+            request.finish(failed)
 
 
-def _is_ones_own(error: Exception) -> bool:
-    """Whether one of the changes is to blame, and not the database: the others can be made without it."""
+def _is_fault_of_a_change(error: Exception) -> bool:
+    """Return True if a change failed and not the database: the other changes can be made without it."""
     from sqlalchemy.exc import DataError, IntegrityError
 
     return isinstance(error.__cause__, DataError | IntegrityError)
 
 
 async def _load(connection: AsyncConnection, ids: set[str]) -> dict[str, RowChange]:
-    """Lock the rows, in an order that is everybody's, and read them."""
+    """Lock the rows, in the same order in every process, and read them."""
     from sqlalchemy import bindparam, text
 
-    clock = clock_of(connection)
+    clock = clock_expression(connection)
     lock = " FOR UPDATE" if connection.dialect.name == "postgresql" else ""
     statement = text(
-        "SELECT id, title, created_at, updated_at, message_count, turn, held_until, unfinished"  # noqa: S608 - our words
+        "SELECT id, title, created_at, updated_at, message_count, turn, held_until, unfinished"  # noqa: S608 - our own text
         f" FROM conversations WHERE id IN :ids ORDER BY id{lock}"
     ).bindparams(bindparam("ids", expanding=True))
-    wanted = sorted(ids)
+    ordered = sorted(ids)
     rows: list[Any] = []
-    for at in range(0, len(wanted), _ROWS):
-        rows += (await connection.execute(statement, {"ids": wanted[at : at + _ROWS]})).all()
+    for at in range(0, len(ordered), _ROWS):
+        rows += (await connection.execute(statement, {"ids": ordered[at : at + _ROWS]})).all()
     now = (await execute(connection, f"SELECT {clock}", {})).scalar_one()
-    slots = {id_: RowChange(None, now) for id_ in ids}
+    changes = {id_: RowChange(None, now) for id_ in ids}
     for id_, title, created, updated, count, turn, until, unfinished in rows:
         held_until = to_seconds(until) if to_seconds(until) < now + LONGEST_HOLD else 0.0
-        times, kept = (to_time(created), to_time(updated)), to_text(unfinished)
-        slots[id_].record = StoredConversation(
-            id_, to_title(title), *times, to_count(count) or 0, to_turn(turn), held_until, kept
+        times = to_time(created), to_time(updated)
+        changes[id_].record = StoredConversation(
+            id_, to_title(title), *times, to_count(count) or 0, to_turn(turn), held_until, to_text(unfinished)
         )
-    return slots
+    return changes
 
 
 async def _write_back(
-    connection: AsyncConnection, before: dict[str, StoredConversation | None], slots: dict[str, RowChange]
+    connection: AsyncConnection, before: dict[str, StoredConversation | None], changes: dict[str, RowChange]
 ) -> None:
     new: list[dict[str, Any]] = []
     changed: list[dict[str, Any]] = []
-    gone: list[dict[str, Any]] = []
+    deleted: list[dict[str, Any]] = []
     messages: list[dict[str, Any]] = []
-    for id_, slot in sorted(slots.items()):
-        record, old = slot.record, before[id_]
+    for id_, row in sorted(changes.items()):
+        record, old = row.record, before[id_]
         if record is None:
             if old is not None:
-                gone.append({"id": id_})
+                deleted.append({"id": id_})
             continue
         if record is not old:
             (new if old is None else changed).append(_row(record))
-        messages += _rows(record, slot.added)
-    for statement, rows in ((_DELETE, gone), (_INSERT, new), (_UPDATE, changed), (_ADD, messages)):
+        messages += _rows(record, row.added)
+    for statement, rows in ((_DELETE, deleted), (_INSERT, new), (_UPDATE, changed), (_ADD, messages)):
         if rows:
             await execute(connection, statement, rows)
 
@@ -168,9 +168,9 @@ def _row(record: StoredConversation) -> dict[str, Any]:
     return {
         "id": record.id,
         "title": record.title,
-        "words": folded(record.title),
-        "created": time_text(record.created_at),
-        "updated": time_text(record.updated_at),
+        "words": fold(record.title),
+        "created": to_sortable_time(record.created_at),
+        "updated": to_sortable_time(record.updated_at),
         "count": record.message_count,
         "turn": record.turn,
         "until": record.held_until,
@@ -179,16 +179,18 @@ def _row(record: StoredConversation) -> dict[str, Any]:
 
 
 def _unfinished(record: StoredConversation) -> str:
-    """Give a JSON list of messages, empty for none: as it was read, or of what a change has put there."""
-    kept = record.unfinished or ""
-    return kept if isinstance(kept, str) else f"[{','.join(packed.message for packed in kept)}]"
+    """Return a JSON list of messages, empty for none: as it was read, or as a change has set it."""
+    unfinished = record.unfinished or ""
+    if isinstance(unfinished, str):
+        return unfinished
+    return f"[{','.join(encoded.message for encoded in unfinished)}]"
 
 
-def _rows(record: StoredConversation, added: Sequence[Packed]) -> list[dict[str, Any]]:
-    first, now = record.message_count - len(added), time_text(record.updated_at)
+def _rows(record: StoredConversation, added: Sequence[EncodedMessage]) -> list[dict[str, Any]]:
+    first, now = record.message_count - len(added), to_sortable_time(record.updated_at)
     return [
-        {"id": record.id, "position": first + at, "now": now, "message": packed.message, "words": packed.words}
-        for at, packed in enumerate(added)
+        {"id": record.id, "position": first + at, "now": now, "message": encoded.message, "words": encoded.words}
+        for at, encoded in enumerate(added)
     ]
 
 

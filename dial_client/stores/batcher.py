@@ -1,4 +1,4 @@
-"""What is asked for while a transaction is under way waits, and goes into the next one together."""
+"""Batches: requests that come while a transaction runs wait, and share the next transaction."""
 
 from __future__ import annotations
 
@@ -14,65 +14,65 @@ T = TypeVar("T")
 
 
 class BatchRequest(Generic[T]):
-    """Something that is asked for, and what came of it."""
+    """A request to the database, and its result."""
 
     def __init__(self, conversation_id: str) -> None:
         self.conversation_id = conversation_id
-        self.over = anyio.Event()
+        self.done = anyio.Event()
         self.result: T | None = None
         self.error: Exception | None = None
 
-    def end(self, error: Exception | None = None) -> None:
-        """Let go of whoever waits."""
+    def finish(self, error: Exception | None = None) -> None:
+        """Set the error, if there is one, and wake the task that waits."""
         self.error = error or self.error
-        self.over.set()
+        self.done.set()
 
 
-W = TypeVar("W", bound=BatchRequest[Any])
+R = TypeVar("R", bound=BatchRequest[Any])
 
 
-class Batcher(Generic[W]):
-    """Grants wishes, all that wait at once, under asyncio.
+class Batcher(Generic[R]):
+    """Collects requests and processes all that wait in one batch, under asyncio.
 
     Args:
-        grant: grants them, in their order, and ends each; does not raise.
+        process: processes a batch in its order, and finishes each request; does not raise.
     """
 
-    def __init__(self, grant: Callable[[Sequence[W]], Awaitable[None]]) -> None:
-        self._grant = grant
-        self._wishes: list[W] = []
-        self._granting: asyncio.Task[None] | None = None
+    def __init__(self, process: Callable[[Sequence[R]], Awaitable[None]]) -> None:
+        self._process = process
+        self._waiting: list[R] = []
+        self._task: asyncio.Task[None] | None = None
 
-    async def ask(self, wish: W) -> None:
-        """Wait until a wish is granted. Once begun it is finished, even if the caller is cancelled meanwhile.
+    async def submit(self, request: R) -> None:
+        """Wait until a request is finished. Once begun it is finished, even if the caller is cancelled meanwhile.
 
         Raises:
-            DialError: it came to nothing.
+            DialError: the request failed.
         """
-        self._wishes.append(wish)
-        if self._granting is None or self._granting.done():
-            # A task of its own: a caller that is cancelled takes nobody else's wishes with it.
-            self._granting = asyncio.create_task(self._grant_all())
+        self._waiting.append(request)
+        if self._task is None or self._task.done():
+            # A task of its own: a caller that is cancelled cancels no other request.
+            self._task = asyncio.create_task(self._process_all())
         with anyio.CancelScope(shield=True):
-            await wish.over.wait()
-        if wish.error is not None:
-            raise wish.error
+            await request.done.wait()
+        if request.error is not None:
+            raise request.error
 
     async def aclose(self) -> None:
-        """Wait until what was asked for is granted."""
-        if self._granting is not None:
+        """Wait until all requests are finished."""
+        if self._task is not None:
             with anyio.CancelScope(shield=True):
-                await asyncio.wait([self._granting])
+                await asyncio.wait([self._task])
 
-    async def _grant_all(self) -> None:
-        wishes: list[W] = []
+    async def _process_all(self) -> None:
+        batch: list[R] = []
         try:
-            while self._wishes:
-                wishes, self._wishes = self._wishes, []
-                await self._grant(wishes)
+            while self._waiting:
+                batch, self._waiting = self._waiting, []
+                await self._process(batch)
         finally:
-            # Cancelled with its event loop: nothing waits for ever, and nothing is granted that was called off.
-            left, self._wishes = self._wishes, []
-            for wish in (*wishes, *left):
-                if not wish.over.is_set():
-                    wish.end(DialError("the program ended before the database answered"))
+            # Cancelled with its event loop: no request waits for ever, and none is processed that was cancelled.
+            left, self._waiting = self._waiting, []
+            for request in (*batch, *left):
+                if not request.done.is_set():
+                    request.finish(DialError("the program ended before the database answered"))

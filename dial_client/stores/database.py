@@ -1,4 +1,4 @@
-"""The database behind a store: opened with its first use, brought up to date, its faults told in words.
+"""The database behind a store: opened and migrated with its first use, its errors translated.
 
 SQLAlchemy is loaded when the database is opened, off the event loop.
 """
@@ -16,7 +16,7 @@ import anyio.to_thread
 from dial_client.errors import ConfigError, DialError
 from dial_client.logs import get_logger
 from dial_client.stores import migrations
-from dial_client.stores.database_engines import CLOCKS, MAX_SECONDS, engine_of
+from dial_client.stores.database_engines import CLOCKS, MAX_SECONDS, create_engine
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -50,7 +50,7 @@ _FAILED = {
 
 
 class Database:
-    """One database; `sql.SQLStore` says what its arguments mean and what it promises."""
+    """One database; `SQLStore` documents the arguments and guarantees."""
 
     def __init__(self, where: str | Path, *, patience: float) -> None:
         self._where = where
@@ -59,29 +59,29 @@ class Database:
         self._engine: AsyncEngine | None = None
 
     async def open(self) -> AsyncEngine:
-        """Load the driver, make what is missing, and bring the schema up to date; once it is open, do nothing.
+        """Load the driver, create the database and migrate its schema; does nothing once it is open.
 
         Raises:
-            ConfigError: the database cannot be used, or a newer version of this program made it.
-            DialError: it failed this time.
+            ConfigError: the database cannot be used, or a newer version of this program has created it.
+            DialError: the database failed.
         """
         if self._engine is not None:
             return self._engine
         async with self._opening:
             if self._engine is None:
-                self._engine = await self._opened()
+                self._engine = await self._open_engine()
             return self._engine
 
     async def run(self, work: Callable[[AsyncConnection], Awaitable[T]], *, writes: bool) -> T:
-        """Carry `work` out in one transaction. Once begun it is finished, even if the caller is cancelled meanwhile.
+        """Run `work` in one transaction. Once begun it is finished, even if the caller is cancelled meanwhile.
 
         Raises:
             ConfigError: the database cannot be used.
-            DialError: it failed this time; nothing that `work` did is stored.
+            DialError: the database failed, and the transaction is rolled back.
         """
         try:
             with anyio.fail_after(MAX_SECONDS, shield=True):
-                return await self._in_words(_transaction(await self.open(), work, writes=writes))
+                return await self._translate_errors(_transaction(await self.open(), work, writes=writes))
         except TimeoutError as error:
             raise DialError(f"the database gave no answer within {MAX_SECONDS:g} seconds") from error
 
@@ -93,13 +93,13 @@ class Database:
                 if engine is not None:
                     await engine.dispose()
 
-    async def _opened(self) -> AsyncEngine:
+    async def _open_engine(self) -> AsyncEngine:
         if anyio.get_cancelled_exc_class().__module__.startswith("trio"):
             raise ConfigError("a database needs asyncio", hint="under trio conversations are kept in a MemoryStore")
         began = time.monotonic()
-        engine = await self._in_words(anyio.to_thread.run_sync(engine_of, self._where, self._patience))
+        engine = await self._translate_errors(anyio.to_thread.run_sync(create_engine, self._where, self._patience))
         try:
-            await self._in_words(_bring_up_to_date(engine))
+            await self._translate_errors(_migrate_schema(engine))
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await engine.dispose()
@@ -107,28 +107,28 @@ class Database:
         log.debug("database_opened", dialect=engine.dialect.name, seconds=round(time.monotonic() - began, 4))
         return engine
 
-    async def _in_words(self, doing: Awaitable[T]) -> T:
+    async def _translate_errors(self, work: Awaitable[T]) -> T:
         try:
-            return await doing
+            return await work
         except _driver_errors() as error:
-            raise self._fault(error) from error
+            raise self._to_dial_error(error) from error
 
-    def _fault(self, error: Exception) -> DialError:
+    def _to_dial_error(self, error: Exception) -> DialError:
         cause = getattr(error, "orig", None) or error
-        said = str(cause).partition("\n")[0]
+        text = str(cause).partition("\n")[0]
         if isinstance(cause, OSError):
-            return DialError(f"the database of conversations cannot be reached ({said or type(cause).__name__})")
-        kind = _kind(cause)
+            return DialError(f"the database of conversations cannot be reached ({text or type(cause).__name__})")
+        kind = _error_class(cause)
         if problem := _UNUSABLE.get(kind):
             if isinstance(self._where, Path):
                 hint, where = "choose another file, or move this one away", str(self._where)
                 return ConfigError(f"{problem}: {cause}", hint=hint, path=where)
-            return ConfigError(f"{problem}: {said}")
-        return DialError(f"the database of conversations failed: {_FAILED.get(kind, type(cause).__name__)} ({said})")
+            return ConfigError(f"{problem}: {text}")
+        return DialError(f"the database of conversations failed: {_FAILED.get(kind, type(cause).__name__)} ({text})")
 
 
-def _kind(cause: BaseException) -> str:
-    """Give SQLite's name of an error, or PostgreSQL's class of it."""
+def _error_class(cause: BaseException) -> str:
+    """Return SQLite's name of an error, or PostgreSQL's class of it."""
     if state := getattr(cause, "sqlstate", None):
         return str(state)[:2]
     # Extended codes have more words: SQLITE_READONLY_DIRECTORY.
@@ -148,12 +148,12 @@ async def _transaction(engine: AsyncEngine, work: Callable[[AsyncConnection], Aw
         return await work(connection)
 
 
-async def _bring_up_to_date(engine: AsyncEngine) -> None:
+async def _migrate_schema(engine: AsyncEngine) -> None:
     async def version(connection: AsyncConnection) -> int:
         return await connection.run_sync(_version)
 
     async def migrate(connection: AsyncConnection) -> None:
-        # Another program may have been faster: what is missing is looked up again behind the lock.
+        # Another program may have been faster: the version is read again behind the lock.
         await connection.run_sync(_migrate)
 
     known = len(migrations.MIGRATIONS)
@@ -180,7 +180,7 @@ def _migrate(connection: Connection) -> None:
 
 
 _MIGRATING = 0x6469616C
-"""The lock of whoever brings a PostgreSQL database up to date; a SQLite file is locked by its transaction."""
+"""The advisory lock of the migration of a PostgreSQL database; a SQLite file is locked by its transaction."""
 
 
 def _version(connection: Connection) -> int:
@@ -192,16 +192,16 @@ def _version(connection: Connection) -> int:
 
 
 LONGEST_HOLD = 86_400.0
-"""Seconds: a turn holds a conversation for some, and renews that. A row that says more was not written here."""
+"""Seconds of the longest lease; a row with a longer one was not written by this package."""
 
 
-def held_now(connection: AsyncConnection) -> str:
-    """Return the expression for whether a turn holds a conversation."""
-    clock = clock_of(connection)
+def held_expression(connection: AsyncConnection) -> str:
+    """Return the SQL expression that is true while a turn holds the conversation."""
+    clock = clock_expression(connection)
     # Of another type than a number it is greater than all numbers, and so is NaN.
     return f"(turn <> '' AND held_until > {clock} AND held_until < {clock} + {LONGEST_HOLD})"
 
 
-def clock_of(connection: AsyncConnection) -> str:
-    """Give the expression for the time now, in seconds, by the database's own clock."""
+def clock_expression(connection: AsyncConnection) -> str:
+    """Return the SQL expression for the time in seconds by the database's own clock."""
     return CLOCKS[connection.dialect.name]

@@ -1,4 +1,4 @@
-"""How each kind of database is opened: a SQLite file for its owner only, or a PostgreSQL server."""
+"""Engines of SQLAlchemy: for a SQLite file, which only its owner can read, or a PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
 
 MAX_SECONDS = 60.0
-"""Seconds after which an operation is given up, whatever holds it."""
+"""Seconds after which an operation fails."""
 
 _CONNECTIONS = 4
 """Connections that may be open at once; with SQLite each is a thread."""
 
 _CONNECTING = 10.0
-"""Seconds until a server has to let us in."""
+"""Seconds in which a connection to a server has to be open."""
 
 _SQLITE = "sqlite+aiosqlite"
 _POSTGRES = "postgresql+asyncpg"
@@ -31,14 +31,14 @@ CLOCKS = {
     "sqlite": "(julianday('now') - 2440587.5) * 86400.0",
     "postgresql": "CAST(extract(epoch FROM clock_timestamp()) AS DOUBLE PRECISION)",
 }
-"""For each kind the expression for the time now, in seconds: programs on several machines have one clock."""
+"""The SQL expression for the time in seconds, for each kind: programs on several machines share the clock."""
 
 
-def engine_of(where: str | Path, patience: float) -> AsyncEngine:
-    """Load the driver and give the engine; nothing but a SQLite file is opened yet.
+def create_engine(where: str | Path, patience: float) -> AsyncEngine:
+    """Load the driver and return the engine; only a SQLite file is opened at once.
 
     Raises:
-        ConfigError: this names no database that can be used.
+        ConfigError: the database cannot be used.
     """
     from sqlalchemy import URL, make_url
     from sqlalchemy.exc import SQLAlchemyError
@@ -64,7 +64,7 @@ _EXPECTED = 'for example "sqlite:////folder/file.db" or "postgresql://user@host/
 def _postgres(url: URL, patience: float) -> AsyncEngine:
     from sqlalchemy.ext.asyncio import create_async_engine
 
-    # A program that is stopped in the middle of a transaction must not hold the others up for ever.
+    # A program that is stopped in the middle of a transaction must not block the others for ever.
     waits = {
         "lock_timeout": patience,
         "statement_timeout": MAX_SECONDS,
@@ -99,9 +99,9 @@ def _sqlite(url: URL, patience: float) -> AsyncEngine:
 
     @event.listens_for(engine.sync_engine, "connect")
     def prepare(connection: Any, _record: Any) -> None:
-        # The driver would begin transactions by itself, and only before some statements.
+        # Else the driver begins transactions by itself, and only before some statements.
         connection.isolation_level = None
-        # Somebody else may have written text that is no UTF-8, which would keep everybody from all rows.
+        # A text that is no UTF-8, written by another program, must not make all rows unreadable.
         connection.driver_connection.text_factory = _decode
         cursor = connection.cursor()
         cursor.execute("PRAGMA synchronous = FULL")
@@ -122,10 +122,10 @@ def _decode(text: bytes) -> str:
 
 
 def _switch_to_wal(path: Path, patience: float) -> None:
-    """Let readers and a writer not wait for each other; the file remembers it.
+    """Switch the file to WAL mode, in which readers and a writer do not wait for each other; the file keeps the mode.
 
-    Two programs that switch the same new file at the same moment do not wait for each other, whatever the timeout says:
-    one of them is told at once that the file is locked.
+    Two programs that switch the same new file at the same moment do not wait for each other, whatever the timeout: one
+    of them fails at once because the file is locked.
     """
     import sqlite3
 
@@ -143,9 +143,9 @@ def _switch_to_wal(path: Path, patience: float) -> None:
 
 
 def private_file(path: Path) -> Path:
-    """Make the file where there is none, for its owner only whatever the umask, and give its whole path.
+    """Create the file if it does not exist, for its owner only whatever the umask, and return its absolute path.
 
-    SQLite's side files take after it. An existing file is never opened here: closing it would drop the locks that
+    SQLite's side files get the same mode. An existing file is never opened here: closing it would drop the locks that
     SQLite holds on it in this process.
     """
     try:
@@ -167,7 +167,7 @@ def private_file(path: Path) -> Path:
 def _restrict(path: Path, mode: int) -> None:
     if os.name != "posix":
         return
-    # It may not be there, and on some file systems and for another's file it is not ours to say.
+    # The file may not exist, and on some file systems, or if it is another user's, its mode cannot be changed.
     with suppress(FileNotFoundError, PermissionError):
         if stat.S_IMODE(path.stat().st_mode) != mode:
             path.chmod(mode)

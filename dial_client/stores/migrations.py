@@ -1,8 +1,8 @@
-"""The tables of a database of conversations, and how those of each older version become those of the next.
+"""The schema of a database of conversations, and its migrations from each version to the next.
 
 In SQL that every database takes. Times are ISO 8601 in UTC with microseconds, which sort as text; ``held_until`` and
 ``until`` are in seconds by the database's own clock. A message is JSON in ASCII: what text columns refuse (NUL, lone
-surrogates) is escaped in it. ``words`` is what a search looks at (`store.folded`).
+surrogates) is escaped in it. ``words`` is the text for searches (`conversation_store.fold`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dial_client.stores.conversation_store import folded
+from dial_client.stores.conversation_store import fold
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -48,25 +48,25 @@ _SEARCH = (
 )
 
 
-def words_of(data: Any) -> str:
-    """Give what a search finds of a stored message: what the person or the model said."""
+def extract_search_text(data: Any) -> str:
+    """Return the text of a stored message for searches: of the user and the model only."""
     if data.get("role") not in ("user", "assistant"):
         return ""
     content = data.get("content") or ""
     parts = [content] if isinstance(content, str) else [part.get("text", "") for part in content]
-    return folded("\n".join(parts))
+    return fold("\n".join(parts))
 
 
-def _find_words(connection: Connection) -> None:
-    """Fill the columns of words for what was there before them."""
+def _fill_words(connection: Connection) -> None:
+    """Fill the columns ``words`` of the rows that are older than these columns."""
     from sqlalchemy import text
 
     for id_, title in connection.execute(text("SELECT id, title FROM conversations")).all():
         connection.execute(
-            text("UPDATE conversations SET words = :words WHERE id = :id"), {"id": id_, "words": folded(title)}
+            text("UPDATE conversations SET words = :words WHERE id = :id"), {"id": id_, "words": fold(title)}
         )
-        said = text("SELECT position, message FROM messages WHERE conversation_id = :id")
-        for position, message in connection.execute(said, {"id": id_}).all():
+        messages = text("SELECT position, message FROM messages WHERE conversation_id = :id")
+        for position, message in connection.execute(messages, {"id": id_}).all():
             connection.execute(
                 text("UPDATE messages SET words = :words WHERE conversation_id = :id AND position = :position"),
                 {"id": id_, "position": position, "words": _words_of_text(message)},
@@ -75,13 +75,13 @@ def _find_words(connection: Connection) -> None:
 
 def _words_of_text(message: str) -> str:
     try:
-        return words_of(json.loads(message))
+        return extract_search_text(json.loads(message))
     except (ValueError, TypeError, AttributeError, RecursionError):
-        return ""  # a damaged one is damaged still
+        return ""  # a damaged message stays damaged
 
 
 def _add_notes(connection: Connection) -> None:
-    """Make the table of `board.Board`: its ids ascend, and none is given twice."""
+    """Create the table of `Mailbox`: its ids ascend, and none is used twice."""
     ascending = {"sqlite": "INTEGER PRIMARY KEY AUTOINCREMENT", "postgresql": "BIGSERIAL PRIMARY KEY"}
     connection.exec_driver_sql(f"""CREATE TABLE notes (
         id {ascending[connection.dialect.name]},
@@ -94,5 +94,5 @@ def _add_notes(connection: Connection) -> None:
 
 Step = str | Callable[["Connection"], None]
 
-MIGRATIONS: tuple[Sequence[Step], ...] = (_CONVERSATIONS, (*_TURNS, *_SEARCH, _find_words), (_add_notes,))
-"""The steps that make each version of the schema out of the one before; the first group makes version 1."""
+MIGRATIONS: tuple[Sequence[Step], ...] = (_CONVERSATIONS, (*_TURNS, *_SEARCH, _fill_words), (_add_notes,))
+"""The steps from each version of the schema to the next; the first group makes version 1."""

@@ -1,7 +1,7 @@
-"""Reads the columns of conversations as somebody else may have written them.
+"""Parses the columns of conversations, whatever another program has written to them.
 
-SQLite keeps a value of any type in any column, and text that is no UTF-8; a number may be none in PostgreSQL too. What
-is not as this package writes it is read as if there were nothing: one wrong row keeps nobody from the others.
+SQLite stores a value of any type in any column, and text that is no UTF-8; PostgreSQL stores NaN among numbers. A value
+that this package does not write is read as missing: one wrong row must not make the others unreadable.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from dial_client.stores.conversation_store import title_from
 log = get_logger(__name__)
 
 EPOCH = datetime.fromtimestamp(0, UTC)
-"""Stands for a time that cannot be read."""
+"""The time of a row whose own cannot be read."""
 _MAX_TURN = 64
 _MAX_COUNT = 2**31 - 1
 
 
 def to_text(value: Any) -> str:
-    """Return a text; what is none of UTF-8 in it is replaced."""
+    """Return a text; bytes that are no UTF-8 are replaced."""
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     return value if isinstance(value, str) else ""
 
 
 def to_title(value: Any) -> str:
-    """Return a title as `title_from` makes it."""
+    """Return a title in the form of `title_from`."""
     return title_from(to_text(value))
 
 
 def to_time(value: Any) -> datetime:
-    """Return a time in UTC; `EPOCH` where there is none."""
+    """Return a time in UTC; `EPOCH` if the value is no time."""
     try:
         found = datetime.fromisoformat(to_text(value))
     except ValueError:
@@ -44,7 +44,7 @@ def to_time(value: Any) -> datetime:
 
 
 def to_count(value: Any) -> int | None:
-    """Return a number of messages; None where there is none."""
+    """Return a number of messages; None if the value is no such number."""
     if isinstance(value, int) and 0 <= value <= _MAX_COUNT:
         return value
     log.warning("row_damaged", column="count")
@@ -52,11 +52,11 @@ def to_count(value: Any) -> int | None:
 
 
 def to_seconds(value: Any) -> float:
-    """Return seconds by the database's clock; 0 where they are none."""
+    """Return seconds by the database's clock; 0 if the value is no finite number."""
     return float(value) if isinstance(value, int | float) and math.isfinite(value) else 0.0
 
 
 def to_turn(value: Any) -> str:
-    """Return the id of a turn; empty where there is none."""
+    """Return the id of a turn; empty if the value is no id."""
     turn = to_text(value)
     return turn if len(turn) <= _MAX_TURN and turn.isascii() and turn.isprintable() else ""

@@ -1,4 +1,4 @@
-"""Conversations in a database: SQLite or PostgreSQL."""
+"""A store in a database: SQLite or PostgreSQL."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from dial_client.logs import get_logger
 from dial_client.messages import Message
 from dial_client.stores import row_values
 from dial_client.stores.batch_reader import BatchReader
-from dial_client.stores.batch_writer import BatchWriter, Packed, execute
+from dial_client.stores.batch_writer import BatchWriter, EncodedMessage, execute
 from dial_client.stores.conversation_store import (
     Conversation,
     ConversationSummary,
     Page,
-    not_found,
-    page_of,
-    read_cursor,
-    search_words,
+    build_page,
+    not_found_error,
+    parse_cursor,
+    split_search,
 )
-from dial_client.stores.database import Database, held_now
+from dial_client.stores.database import Database, held_expression
 from dial_client.stores.mailbox import Mailbox
-from dial_client.stores.migrations import words_of
+from dial_client.stores.migrations import extract_search_text
 from dial_client.stores.store_core import Change, StoreCore
 
 if TYPE_CHECKING:
@@ -36,16 +36,16 @@ log = get_logger(__name__)
 T = TypeVar("T")
 
 PATIENCE = 10.0
-"""Seconds an operation waits for other programs that write to the same database."""
+"""Seconds an operation waits at most for other programs that write to the same database."""
 
 
 class SQLStore(StoreCore):
     """A `ConversationStore` in a database, under asyncio. Any number of programs may use it at once.
 
-    A SQLite file is for its owner only: 0600, in folders that are made 0700. It is kept in WAL mode with
-    ``synchronous=FULL``: what was appended is on the disk before `append` returns. ``NORMAL`` would survive a killed
-    program too, but may lose the last messages when the machine goes down. PostgreSQL (the extra ``postgres``) is for
-    programs on several machines, and keeps what it has said it has by itself.
+    A SQLite file is for its owner only: 0600, in folders that are created with 0700. It is in WAL mode with
+    ``synchronous=FULL``: messages are on the disk before `append` returns. ``NORMAL`` would survive a killed program
+    too, but may lose the last messages when the machine goes down. PostgreSQL (the extra ``postgres``) is for programs
+    on several machines, and guarantees the same.
 
     Args:
         where: the path of a SQLite file, or a database's URL: ``postgresql://user@host/database``.
@@ -59,12 +59,12 @@ class SQLStore(StoreCore):
         self._database = Database(where, patience=patience)
         self._reader = BatchReader(self._database)
         self._writer = BatchWriter(self._database)
-        self.board = Mailbox(self._database)
-        """Where programs that use the database tell each other something."""
+        self.mailbox = Mailbox(self._database)
+        """Messages between the programs that use the database."""
 
     @classmethod
     def sqlite(cls, path: str | os.PathLike[str] | None = None) -> SQLStore:
-        """Make a store of a SQLite file, by default ``conversations.db`` in the user's data folder."""
+        """Return a store of a SQLite file, by default ``conversations.db`` in the user's data folder."""
         if path is None:
             import platformdirs
 
@@ -72,17 +72,17 @@ class SQLStore(StoreCore):
         return cls(Path(path))
 
     async def warm(self) -> None:
-        """Open the database now instead of with the first operation; what it takes is loaded off the event loop."""
+        """Open the database now instead of with the first operation; the driver is loaded off the event loop."""
         await self._database.open()
 
     async def get(self, conversation_id: str) -> Conversation:
         """See `ConversationStore.get`. A message that cannot be read is left out, and a note says so."""
         read = await self._reader.read(_key(conversation_id))
         if read is None:
-            raise not_found(conversation_id)
+            raise not_found_error(conversation_id)
         found = read.record
         count = row_values.to_count(found.message_count)
-        # A turn may have stored more between the two statements: what was counted is what was there.
+        # A turn may have stored more between the two statements: the count is that of the first.
         messages, notes = _decode_all(read.messages[:count])
         return Conversation(
             found.id,
@@ -97,39 +97,41 @@ class SQLStore(StoreCore):
             message_count=len(read.messages) if count is None else count,
         )
 
-    async def turn_of(self, conversation_id: str) -> tuple[str, bool]:
-        """Give `Conversation.turn` and `Conversation.running` alone, without reading what was said.
+    async def read_turn(self, conversation_id: str) -> tuple[str, bool]:
+        """Return `Conversation.turn` and `Conversation.running`, without reading the messages.
 
         Raises:
-            ConversationNotFound: there is none with this id.
+            ConversationNotFound: there is no such conversation.
         """
 
         async def work(connection: AsyncConnection) -> Any:
-            statement = f"SELECT turn, {held_now(connection)} FROM conversations WHERE id = :id"  # noqa: S608
+            statement = f"SELECT turn, {held_expression(connection)} FROM conversations WHERE id = :id"  # noqa: S608
             return (await execute(connection, statement, {"id": _key(conversation_id)})).one_or_none()
 
         found = await self._database.run(work, writes=False)
         if found is None:
-            raise not_found(conversation_id)
+            raise not_found_error(conversation_id)
         turn, running = found
         return row_values.to_turn(turn), bool(running)
 
     async def list(self, limit: int = 50, *, cursor: str | None = None, search: str = "") -> Page:
         """See `ConversationStore.list`."""
-        conditions, values = _conditions(cursor, search_words(search))
+        conditions, values = _conditions(cursor, split_search(search))
 
         async def work(connection: AsyncConnection) -> Sequence[Any]:
             statement = (
-                "SELECT id, title, created_at, updated_at, message_count,"  # noqa: S608 - of our own words only
-                f" {held_now(connection)} AS running FROM conversations"
+                "SELECT id, title, created_at, updated_at, message_count,"  # noqa: S608 - our own text
+                f" {held_expression(connection)} AS running FROM conversations"
                 f" WHERE {' AND '.join(conditions)} ORDER BY updated_at DESC, id DESC LIMIT :most"
             )
             return (await execute(connection, statement, {"most": limit + 1, **values})).all()
 
         found = [_summary(row) for row in await self._database.run(work, writes=False)]
-        # A page goes on behind the last one whose time is known.
+        # The next page begins behind the last conversation whose time is known.
         known = [summary for summary in found[:limit] if summary.updated_at != row_values.EPOCH]
-        return Page(page_of(found, limit), page_of([*known, *known[-1:]], len(known)).cursor if found[limit:] else None)
+        return Page(
+            build_page(found, limit), build_page([*known, *known[-1:]], len(known)).cursor if found[limit:] else None
+        )
 
     async def aclose(self) -> None:
         """See `ConversationStore.aclose`."""
@@ -140,16 +142,16 @@ class SQLStore(StoreCore):
     async def _change(self, conversation_id: str, change: Change[T]) -> T:
         return await self._writer.change(_key(conversation_id), change)
 
-    def _packed(self, messages: Sequence[Message]) -> Sequence[Packed]:
-        return [_encode(message) for message in messages]
+    def _encode(self, messages: Sequence[Message]) -> Sequence[EncodedMessage]:
+        return [_encode_message(message) for message in messages]
 
 
 def _conditions(cursor: str | None, words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """Give what the rows of a list have in common, as SQL and its parameters."""
+    """Return the SQL conditions of a list, and their parameters."""
     conditions, values = ["1 = 1"], dict[str, str]()
     if cursor is not None:
         conditions.append("(updated_at, id) < (:time, :id)")
-        values["time"], values["id"] = read_cursor(cursor)
+        values["time"], values["id"] = parse_cursor(cursor)
     for at, word in enumerate(words):
         conditions.append(
             f"(words LIKE :word{at} ESCAPE '!' OR EXISTS (SELECT 1 FROM messages m"  # noqa: S608
@@ -169,16 +171,20 @@ def _summary(row: Any) -> ConversationSummary:
 
 
 def _key(conversation_id: str) -> str:
-    """Give the id, unless it is one that no text column could hold: then nothing has it."""
+    """Return the id.
+
+    Raises:
+        ConversationNotFound: no text column can hold the id, so no conversation has it.
+    """
     if not (conversation_id.isascii() and conversation_id.isprintable()):
-        raise not_found(conversation_id)
+        raise not_found_error(conversation_id)
     return conversation_id
 
 
-def _encode(message: Message) -> Packed:
+def _encode_message(message: Message) -> EncodedMessage:
     try:
         data = message.to_dict()
-        return Packed(json.dumps(data, separators=(",", ":")), words_of(data))
+        return EncodedMessage(json.dumps(data, separators=(",", ":")), extract_search_text(data))
     except (TypeError, ValueError, RecursionError) as error:
         raise DialError(f"a message of the {message.role} cannot be stored: {error}") from error
 
@@ -198,7 +204,7 @@ def _decode_all(read: Iterable[Any]) -> tuple[tuple[Message, ...], tuple[str, ..
 
 def _unfinished(text: str) -> tuple[Message, ...]:
     try:
-        return tuple(Message.from_dict(said) for said in json.loads(text or "[]"))
+        return tuple(Message.from_dict(data) for data in json.loads(text or "[]"))
     except (TypeError, ValueError, RecursionError) as error:
         log.warning("unfinished_unreadable", error=type(error).__name__)
         return ()

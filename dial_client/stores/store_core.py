@@ -1,4 +1,4 @@
-"""What changes in a conversation, whatever it is kept in: the rules of every store, in one place."""
+"""The changes of a conversation: the same rules for every store."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any, TypeVar
 
 from dial_client.errors import ConversationBusy
 from dial_client.messages import Message
-from dial_client.stores.conversation_store import Conversation, ConversationSummary, Page, not_found, title_from
+from dial_client.stores.conversation_store import Conversation, ConversationSummary, Page, not_found_error, title_from
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class StoredConversation:
-    """What is known of a conversation beside its messages."""
+    """The record of a conversation, without its messages."""
 
     id: str
     title: str
@@ -26,31 +26,31 @@ class StoredConversation:
     updated_at: datetime
     message_count: int = 0
     turn: str = ""
-    """The turn that holds it, or held it when its program was killed."""
+    """The id of the turn that holds it, or held it when its program was killed."""
     held_until: float = 0.0
-    """By the store's clock, in seconds."""
+    """The end of the lease, in seconds by the store's clock."""
     unfinished: Any = None
-    """What `StoreCore._packed` made of the messages; None for none."""
+    """Messages in the form of `StoreCore._encode`; None for none."""
 
-    def held(self, now: float) -> bool:
-        """Whether a turn holds it."""
+    def is_held(self, now: float) -> bool:
+        """Return True if a turn holds it."""
         return bool(self.turn) and self.held_until > now
 
 
 @dataclass(slots=True)
 class RowChange:
-    """Where a change finds a conversation, and leaves it."""
+    """A conversation before and after a change."""
 
     record: StoredConversation | None
-    """None where there is none, before or after."""
+    """None where the conversation does not exist, before or after."""
     now: float
-    """By the store's clock, in seconds."""
+    """The time in seconds by the store's clock."""
     added: list[Any] = field(default_factory=list)
-    """Messages to add, as `StoreCore._packed` made them."""
+    """Messages to append, in the form of `StoreCore._encode`."""
 
 
 Change = Callable[[RowChange], T]
-"""Looks at a slot and writes to it, at once; what it raises leaves the slot as it was."""
+"""Reads a row and changes it, synchronously; if it raises, the row stays as it was."""
 
 
 class StoreCore(ABC):
@@ -61,14 +61,14 @@ class StoreCore(ABC):
 
     @abstractmethod
     async def _change(self, conversation_id: str, change: Change[T]) -> T:
-        """Carry a change out: all of it or none, and no other of this conversation meanwhile."""
+        """Make a change in one transaction; no other change of this conversation takes place meanwhile."""
 
     @abstractmethod
-    def _packed(self, messages: Sequence[Message]) -> Sequence[Any]:
-        """Give the messages in the form in which they are kept.
+    def _encode(self, messages: Sequence[Message]) -> Sequence[Any]:
+        """Return the messages in the form in which they are stored.
 
         Raises:
-            DialError: one of them cannot be.
+            DialError: a message cannot be stored.
         """
 
     @abstractmethod
@@ -77,12 +77,12 @@ class StoreCore(ABC):
 
     async def create(self, title: str = "", messages: Sequence[Message] = ()) -> Conversation:
         """See `ConversationStore.create`."""
-        now, packed = self._stamp(), self._packed(messages)
-        made = StoredConversation(uuid.uuid4().hex, title_from(title), now, now, len(packed))
+        now, encoded = self._stamp(), self._encode(messages)
+        made = StoredConversation(uuid.uuid4().hex, title_from(title), now, now, len(encoded))
 
-        def change(slot: RowChange) -> None:
-            slot.record = made
-            slot.added += packed
+        def change(row: RowChange) -> None:
+            row.record = made
+            row.added += encoded
 
         await self._change(made.id, change)
         return Conversation(made.id, made.title, now, now, tuple(messages), message_count=made.message_count)
@@ -91,80 +91,87 @@ class StoreCore(ABC):
         self, conversation_id: str, messages: Sequence[Message], *, title: str = "", turn: str | None = None
     ) -> None:
         """See `ConversationStore.append`."""
-        packed, now = self._packed(messages), self._stamp()
+        encoded, now = self._encode(messages), self._stamp()
 
-        def change(slot: RowChange) -> None:
-            record = _found(slot, conversation_id)
+        def change(row: RowChange) -> None:
+            record = _existing(row, conversation_id)
             if turn is not None and record.turn != turn:
-                raise _taken(conversation_id)
-            kept = record.unfinished if turn is None else None
-            slot.record = replace(_longer(record, len(packed), now, title), unfinished=kept)
-            slot.added += packed
+                raise _taken_over_error(conversation_id)
+            unfinished = record.unfinished if turn is None else None
+            row.record = replace(_with_messages(record, len(encoded), now, title), unfinished=unfinished)
+            row.added += encoded
 
         await self._change(conversation_id, change)
 
     async def begin(
-        self, conversation_id: str, turn: str, messages: Sequence[Message], *, behind: int, seconds: float, title: str
+        self,
+        conversation_id: str,
+        turn: str,
+        messages: Sequence[Message],
+        *,
+        expected_count: int,
+        lease: float,
+        title: str,
     ) -> bool:
         """See `ConversationStore.begin`."""
-        packed, now = self._packed(messages), self._stamp()
+        encoded, now = self._encode(messages), self._stamp()
 
-        def change(slot: RowChange) -> bool:
-            record = _found(slot, conversation_id)
-            if record.held(slot.now) or record.message_count != behind:
+        def change(row: RowChange) -> bool:
+            record = _existing(row, conversation_id)
+            if record.is_held(row.now) or record.message_count != expected_count:
                 return False
-            longer = _longer(record, len(packed), now, title)
-            slot.record = replace(longer, turn=turn, held_until=slot.now + seconds)
-            slot.added += packed
+            extended = _with_messages(record, len(encoded), now, title)
+            row.record = replace(extended, turn=turn, held_until=row.now + lease)
+            row.added += encoded
             return True
 
         return await self._change(conversation_id, change)
 
     async def renew(
-        self, conversation_id: str, turn: str, seconds: float, unfinished: Sequence[Message] | None = None
+        self, conversation_id: str, turn: str, lease: float, unfinished: Sequence[Message] | None = None
     ) -> bool:
         """See `ConversationStore.renew`."""
-        packed = None if unfinished is None else self._packed(unfinished)
+        encoded = None if unfinished is None else self._encode(unfinished)
 
-        def change(slot: RowChange) -> bool:
-            record = slot.record
+        def change(row: RowChange) -> bool:
+            record = row.record
             if record is None or record.turn != turn:
                 return False
-            kept = record.unfinished if packed is None else packed
-            slot.record = replace(record, held_until=slot.now + seconds, unfinished=kept)
+            kept = record.unfinished if encoded is None else encoded
+            row.record = replace(record, held_until=row.now + lease, unfinished=kept)
             return True
 
         return await self._change(conversation_id, change)
 
     async def end(self, conversation_id: str, turn: str, messages: Sequence[Message] = ()) -> None:
         """See `ConversationStore.end`."""
-        packed, now = self._packed(messages), self._stamp()
+        encoded, now = self._encode(messages), self._stamp()
 
-        def change(slot: RowChange) -> None:
-            if slot.record is None:
+        def change(row: RowChange) -> None:
+            if row.record is None:
                 return
-            if slot.record.turn != turn:
-                raise _taken(conversation_id)
-            longer = _longer(slot.record, len(packed), now, "") if packed else slot.record
-            slot.record = replace(longer, turn="", held_until=0.0, unfinished=None)
-            slot.added += packed
+            if row.record.turn != turn:
+                raise _taken_over_error(conversation_id)
+            extended = _with_messages(row.record, len(encoded), now, "") if encoded else row.record
+            row.record = replace(extended, turn="", held_until=0.0, unfinished=None)
+            row.added += encoded
 
         await self._change(conversation_id, change)
 
     async def rename(self, conversation_id: str, title: str) -> None:
         """See `ConversationStore.rename`."""
 
-        def change(slot: RowChange) -> None:
-            slot.record = replace(_found(slot, conversation_id), title=title_from(title))
+        def change(row: RowChange) -> None:
+            row.record = replace(_existing(row, conversation_id), title=title_from(title))
 
         await self._change(conversation_id, change)
 
     async def delete(self, conversation_id: str) -> None:
         """See `ConversationStore.delete`."""
 
-        def change(slot: RowChange) -> None:
-            _found(slot, conversation_id)
-            slot.record = None
+        def change(row: RowChange) -> None:
+            _existing(row, conversation_id)
+            row.record = None
 
         await self._change(conversation_id, change)
 
@@ -173,19 +180,19 @@ class StoreCore(ABC):
         return next(iter(await self.list(1)), None)
 
     def _stamp(self) -> datetime:
-        """Give the time; never the same twice, so that lists have an order however coarse the clock is."""
+        """Return the time; never the same twice, so that lists have an order however coarse the clock is."""
         self._last_stamp = max(datetime.now(UTC), self._last_stamp + timedelta(microseconds=1))
         return self._last_stamp
 
 
-def _found(slot: RowChange, conversation_id: str) -> StoredConversation:
-    if slot.record is None:
-        raise not_found(conversation_id)
-    return slot.record
+def _existing(row: RowChange, conversation_id: str) -> StoredConversation:
+    if row.record is None:
+        raise not_found_error(conversation_id)
+    return row.record
 
 
-def _longer(record: StoredConversation, count: int, now: datetime, title: str) -> StoredConversation:
-    """Give the record with more messages, among them what was unfinished."""
+def _with_messages(record: StoredConversation, count: int, now: datetime, title: str) -> StoredConversation:
+    """Return the record with `count` more messages, and no unfinished ones."""
     return replace(
         record,
         title=record.title or title_from(title),
@@ -195,5 +202,5 @@ def _longer(record: StoredConversation, count: int, now: datetime, title: str) -
     )
 
 
-def _taken(conversation_id: str) -> ConversationBusy:
+def _taken_over_error(conversation_id: str) -> ConversationBusy:
     return ConversationBusy(conversation_id, f"the conversation {conversation_id!r} was taken over by another turn")

@@ -26,7 +26,7 @@ def folder(tmp_path: Path) -> Path:
         for title in ("Weather in Köln", "Time in Tokyo"):
             await store.create(title, MESSAGES)
         made = await store.create("Broken")
-        await store.begin(made.id, "turn", [Message.user("Write!")], behind=0, seconds=0.0, title="")
+        await store.begin(made.id, "turn", [Message.user("Write!")], expected_count=0, lease=0.0, title="")
         await store.renew(made.id, "turn", 0.0, [Message.assistant(f"Once upon\n\n{CUT_OFF}")])
         await store.aclose()
 
@@ -65,7 +65,7 @@ def test_a_conversation_another_program_holds_is_waited_for_and_that_is_said(fol
 
     async def take() -> None:
         store = SQLStore.sqlite(file)
-        assert await store.begin(id_, "theirs", [Message.user("Theirs.")], behind=1, seconds=LONG, title="")
+        assert await store.begin(id_, "theirs", [Message.user("Theirs.")], expected_count=1, lease=LONG, title="")
         await store.aclose()
 
     async def let_go() -> None:

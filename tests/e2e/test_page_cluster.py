@@ -55,12 +55,12 @@ async def at(chromium: Browser, url: str, conversation: str) -> Tab:
 async def begun_by_nobody(store: SQLStore) -> str:
     """Begin a turn whose process is gone before its call had a result; give the conversation."""
     made = await store.create()
-    await store.begin(made.id, TURN, [Message.user("Write!")], behind=0, seconds=LONG, title="Write!")
+    await store.begin(made.id, TURN, [Message.user("Write!")], expected_count=0, lease=LONG, title="Write!")
     await store.append(made.id, [Message.assistant("I will write.", [WROTE])], turn=TURN)
     chunk = {"choices": [{"index": 0, "delta": {"content": "I will write."}}]}
     lines = [(1, f"id: {TURN}:1\ndata: {json.dumps(chunk)}\n\n")]
     lines += [(2, f"id: {TURN}:2\nevent: tool_call\ndata: {json.dumps(WROTE.to_dict() | {'server': 'pen'})}\n\n")]
-    await store.board.pin([(events_of(made.id, TURN), sse_encoder.to_json(lines))], LONG)
+    await store.mailbox.send([(events_of(made.id, TURN), sse_encoder.to_json(lines))], LONG)
     return made.id
 
 
@@ -95,7 +95,7 @@ async def test_who_comes_back_when_the_process_is_gone_is_shown_what_is_stored(
             await seen(tab.until, f"({STATES}).join() === 'running'")
             relay.cut()
             await seen(tab.until, "document.getElementById('status-text').textContent.includes('Connection lost')")
-            board = there.store.board
+            board = there.store.mailbox
             await board.take(*(note.id for note in await board.read({events_of(made, TURN): 0})))
             await there.store.renew(made, TURN, 0.0)
             relay.mend()
@@ -119,12 +119,12 @@ async def test_a_turn_that_goes_on_at_another_server_is_followed_there(
         assert live is not None
         here.turns.add(live)
         gone = encode_end(remote_turns.TurnLost("its process is gone"), {})
-        await there.store.board.pin([(events_of(made, TURN), sse_encoder.to_json([(None, gone)]))], LONG)
+        await there.store.mailbox.send([(events_of(made, TURN), sse_encoder.to_json([(None, gone)]))], LONG)
         await seen(tab.until, f"document.querySelector('.request') && ({STATES}).join() === 'failed,waiting'")
         assert await seen(read_text, tab, ".tool-result pre") == INTERRUPTED
         left = {"conversation": made, "turn": TURN, "call": WROTE.to_dict(), "server": "pen", "tool": "write"}
         slip = {"id": "left", "about": left, "key": "", "to": "nobody"}
-        await there.store.board.pin([("asked:approval", json.dumps(slip))], LONG)
+        await there.store.mailbox.send([("asked:approval", json.dumps(slip))], LONG)
         await seen(tab.reload)  # what another process has done is not among this turn's events, nor what that one asked
         await seen(tab.until, f"document.querySelector('.request') && {WAITING_READ}")
         assert await seen(tab.run, "document.getElementById('request-count').hidden")

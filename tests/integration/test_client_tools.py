@@ -11,7 +11,7 @@ import pytest
 from mcp.server import MCPServer
 
 from dial_client import DialClient, Limits, Message, ScriptedProvider, StopReason, ToolSpec, Turn
-from dial_client.conversations.history import valid_history
+from dial_client.conversations.history import repair_history
 from dial_client.messages import Role
 
 pytestmark = pytest.mark.anyio
@@ -74,7 +74,7 @@ async def test_with_its_result_the_conversation_goes_on() -> None:
     async with opened(model) as dial:
         first = await dial.start(HI, stream_events=False, client_tools=[MINE]).result()
         result = Message(Role.TOOL, "42", tool_call_id=first.client_tool_calls[0].id, name="mine")
-        history = valid_history([*HI, *first.messages, result])
+        history = repair_history([*HI, *first.messages, result])
         turn = await dial.start(history, stream_events=False, client_tools=[MINE]).result()
     assert (turn.text, turn.stop_reason, turn.client_tool_calls) == ("Both.", StopReason.ANSWERED, ())
     assert "client_tool_calls" not in turn.to_dict()

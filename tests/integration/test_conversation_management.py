@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from dial_client.conversations.history import AT_WORK, INTERRUPTED
+from dial_client.conversations.history import INTERRUPTED, NO_RESULT_YET
 from dial_client.errors import ConfigError, ConversationNotFound
 from dial_client.messages import ImagePart, Message, Role, TextPart, ToolCallRequest, ToolCallResult
 from dial_client.providers.scripted import ScriptedProvider
@@ -76,11 +76,11 @@ async def test_a_fork_of_a_turn_under_way_says_what_was_not_over(store: Conversa
         made = await manager.create()
         live = await manager.start(made.id, "Wait!")
         await calculator.waiting.wait()
-        assert [message.text for message in (await manager.get(made.id)).messages][-1] == AT_WORK
+        assert [message.text for message in (await manager.get(made.id)).messages][-1] == NO_RESULT_YET
         forked = await manager.fork(made.id)
         live.cancel()
         await live.result()
-        assert [message.text for message in (await manager.get(forked.id)).messages][-1] == AT_WORK
+        assert [message.text for message in (await manager.get(forked.id)).messages][-1] == NO_RESULT_YET
 
 
 async def test_what_is_exported_comes_back_as_a_new_conversation(store: ConversationStore) -> None:

@@ -211,7 +211,7 @@ async def test_a_turn_that_lost_its_conversation_stops_and_adds_nothing(store: C
         live = await manager.start(made.id, "a")
         await model.until_asked()
         await store.renew(made.id, live.id, 0.0)
-        assert await store.begin(made.id, "theirs", [Message.user("b")], behind=1, seconds=100.0, title="")
+        assert await store.begin(made.id, "theirs", [Message.user("b")], expected_count=1, lease=100.0, title="")
         with pytest.raises(ConversationBusy, match="taken over"):
             await live.result()
         assert (await store.get(made.id)).messages == dialogue("a") + dialogue("b")

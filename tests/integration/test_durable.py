@@ -21,7 +21,7 @@ from anyio import to_thread
 import dial_client
 from dial_client import ConversationManager, DialClient, Limits, Message, ScriptedProvider, SQLStore
 from dial_client.conversations.conversation_manager import WhenBusy
-from dial_client.conversations.history import INTERRUPTED, valid_history
+from dial_client.conversations.history import INTERRUPTED, repair_history
 from dial_client.durable import SQLITE_IS_TOO_OLD, DurableResult, DurableTimings, DurableTurns, default_database
 from dial_client.errors import ConfigError, ConversationBusy, ConversationNotFound, DialError
 from dial_client.events import Finished, RoundStarted
@@ -131,7 +131,7 @@ async def test_what_a_killed_worker_was_doing_is_finished_by_another_and_nothing
     assert called >= done_before
     assert set(called.values()) == {1}, "no call may be made twice"
     for conversation in conversations:
-        assert conversation.messages == valid_history(conversation.messages)
+        assert conversation.messages == repair_history(conversation.messages)
         name = conversation.messages[0].text
         assert conversation.messages[-1].text == f"Done {name}."
         results = [message.text for message in conversation.messages if message.role is Role.TOOL]

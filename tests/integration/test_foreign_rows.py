@@ -207,7 +207,7 @@ async def test_slips_that_are_none_are_not_shown(tmp_path: Path) -> None:
     good = {"id": "1", "about": {"id": "another", "tool": "x"}, "key": "k", "to": "process:1"}
     wrong = [*WRONG, *(json.dumps(good | {name: value}) for name in good for value in (None, 7, ["x"]))]
     async with board(tmp_path) as (store, elsewhere):
-        await store.board.pin([(f"asked:{APPROVAL}", body) for body in (*wrong, json.dumps(good))], 60.0)
+        await store.mailbox.send([(f"asked:{APPROVAL}", body) for body in (*wrong, json.dumps(good))], 60.0)
         assert [slip.id for slip in await PendingRequests(elsewhere).list_remote(APPROVAL)] == ["1"]
 
 
@@ -215,7 +215,7 @@ async def test_notes_of_bytes_and_numbers_are_not_read(tmp_path: Path) -> None:
     async with board(tmp_path) as (store, _):
         for body in ("x'ff00'", "CAST(x'ff' AS TEXT)", "7"):
             await write(store, f"INSERT INTO notes (topic, body, until) VALUES ('t', {body}, 9e15)")
-        notes = await store.board.read({"t": 0})
+        notes = await store.mailbox.read({"t": 0})
         assert len(notes) == 3
         for note in notes:
             with pytest.raises(ValueError):
@@ -235,15 +235,15 @@ async def test_handed_back_turns_that_are_none_are_gone_on_with_as_the_client_ha
     ]
     async with board(tmp_path) as (store, _):
         for body in wrong:
-            await store.board.pin([(f"thread:{call}", body)], 60.0)
-        messages = await HandoffStore(store.board).restore([Message.user("Hi"), asked])
+            await store.mailbox.send([(f"thread:{call}", body)], 60.0)
+        messages = await HandoffStore(store.mailbox).restore([Message.user("Hi"), asked])
     assert messages[:2] == (Message.user("Hi"), asked)
 
 
 async def test_answers_that_are_none_are_left_and_those_behind_them_are_heard(tmp_path: Path) -> None:
     heard: list[Any] = []
     async with board(tmp_path) as (store, elsewhere):
-        await store.board.pin([(elsewhere.address, body) for body in (*WRONG, '{"id": "right"}')], 60.0)
+        await store.mailbox.send([(elsewhere.address, body) for body in (*WRONG, '{"id": "right"}')], 60.0)
         async with anyio.create_task_group() as group:
             group.start_soon(elsewhere.run)
             with (
@@ -262,7 +262,7 @@ async def test_answers_that_are_none_are_left_and_those_behind_them_are_heard(tm
 async def test_events_of_other_processes_that_are_none_end_the_stream_in_words(body: str, tmp_path: Path) -> None:
     async with board(tmp_path) as (store, elsewhere):
         id_ = (await store.create()).id
-        await store.board.pin([(turn_events_topic(id_, "turn"), body)], 60.0)
+        await store.mailbox.send([(turn_events_topic(id_, "turn"), body)], 60.0)
         lines = await RemoteTurns(store, elsewhere).events(id_, "turn", 0)
         assert lines is not None
         told = "".join([line async for line in lines])

@@ -11,7 +11,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from dial_client.conversations.history import as_it_stands
+from dial_client.conversations.history import repair_conversation
 from dial_client.messages import Message, Role
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.stores.sql_store import SQLStore
@@ -80,7 +80,7 @@ async def test_a_killed_program_leaves_a_valid_conversation(tmp_path: Path, line
             await anyio.sleep(0.02)
     stored = read.messages
     assert [message for message in stored if message.role is not Role.USER][: len(told)] == told
-    history = as_it_stands(read).messages
+    history = repair_conversation(read).messages
     assert_valid(history)
     model = ScriptedProvider(["Where were we?"])
     async with managed(store, model) as manager:

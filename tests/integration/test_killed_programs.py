@@ -17,7 +17,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 
 from dial_client.client import DialClient
 from dial_client.conversations.conversation_manager import ConversationManager
-from dial_client.conversations.history import CUT_OFF, INTERRUPTED, valid_history
+from dial_client.conversations.history import CUT_OFF, INTERRUPTED, repair_history
 from dial_client.messages import Message
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.stores.conversation_store import Conversation
@@ -100,7 +100,7 @@ class Scene:
         said = request.messages
         stored = await self.store.get(self.conversation)
         assert stored.messages == (*said, Message.assistant("Where were we?"))
-        assert valid_history(stored.messages) == stored.messages
+        assert repair_history(stored.messages) == stored.messages
         assert (stored.turn, stored.unfinished) == ("", ())
         return said
 

@@ -29,25 +29,25 @@ async def boards(kept: tuple[str, str], tmp_path: Path) -> AsyncIterator[tuple[M
     """The same board, as two programs have it."""
     async with place(kept[1], tmp_path) as where:
         stores = SQLStore(where), SQLStore(where)
-        yield stores[0].board, stores[1].board
+        yield stores[0].mailbox, stores[1].mailbox
         for store in stores:
             await store.aclose()
 
 
 async def test_what_one_pins_the_other_reads_by_topic_and_in_order(boards: tuple[Mailbox, Mailbox]) -> None:
     ours, theirs = boards
-    first, second, third = await ours.pin([("a", "1"), ("b", "2"), ("a", "3")], LONG)
+    first, second, third = await ours.send([("a", "1"), ("b", "2"), ("a", "3")], LONG)
     assert first < second < third
     assert await theirs.read({"a": 0}) == (Envelope(first, "a", "1"), Envelope(third, "a", "3"))
     assert await theirs.read({"b": 0, "a": first, "c": 0}) == (Envelope(second, "b", "2"), Envelope(third, "a", "3"))
     assert await theirs.read({"c": 0, "a": third}) == await theirs.read({}) == ()
-    assert await ours.pin([], LONG) == ()
+    assert await ours.send([], LONG) == ()
     assert len(await theirs.read({f"{n}" if n else "b": 0 for n in range(500)})) == 1
 
 
 async def test_a_note_whose_time_is_over_is_as_good_as_gone(boards: tuple[Mailbox, Mailbox]) -> None:
     ours, theirs = boards
-    over, there = *await ours.pin([("a", "1")], OVER), *await ours.pin([("a", "2")], LONG)
+    over, there = *await ours.send([("a", "1")], OVER), *await ours.send([("a", "2")], LONG)
     assert [note.id for note in await theirs.read({"a": 0})] == [there]
     assert not await theirs.take(over)
     assert not await theirs.swap(over, "b", "3", LONG)
@@ -56,7 +56,7 @@ async def test_a_note_whose_time_is_over_is_as_good_as_gone(boards: tuple[Mailbo
 
 async def test_renewing_gives_a_note_its_time_from_now(boards: tuple[Mailbox, Mailbox]) -> None:
     ours, theirs = boards
-    ids = await ours.pin([("a", "1"), ("a", "2"), ("a", "3")], LONG)
+    ids = await ours.send([("a", "1"), ("a", "2"), ("a", "3")], LONG)
     await ours.take(ids[1])
     await ours.renew(ids, LONG)
     assert [note.id for note in await theirs.read({"a": 0})] == [ids[0], ids[2]]
@@ -66,7 +66,7 @@ async def test_renewing_gives_a_note_its_time_from_now(boards: tuple[Mailbox, Ma
 
 
 async def test_of_many_that_take_a_note_one_has_it(boards: tuple[Mailbox, Mailbox]) -> None:
-    ids = await boards[0].pin([("a", str(n)) for n in range(5)], LONG)
+    ids = await boards[0].send([("a", str(n)) for n in range(5)], LONG)
     had: list[int] = []
 
     async def take(board: Mailbox) -> None:
@@ -80,7 +80,7 @@ async def test_of_many_that_take_a_note_one_has_it(boards: tuple[Mailbox, Mailbo
 
 
 async def test_of_many_that_swap_a_note_one_leaves_another(boards: tuple[Mailbox, Mailbox]) -> None:
-    (note,) = await boards[0].pin([("a", "?")], LONG)
+    (note,) = await boards[0].send([("a", "?")], LONG)
     swapped: list[str] = []
 
     async def swap(board: Mailbox, body: str) -> None:
@@ -95,9 +95,9 @@ async def test_of_many_that_swap_a_note_one_leaves_another(boards: tuple[Mailbox
 
 
 async def test_an_id_is_never_given_twice(boards: tuple[Mailbox, Mailbox]) -> None:
-    (first,) = await boards[0].pin([("a", "1")], LONG)
+    (first,) = await boards[0].send([("a", "1")], LONG)
     await boards[1].take(first)
-    (second,) = await boards[1].pin([("a", "2")], LONG)
+    (second,) = await boards[1].send([("a", "2")], LONG)
     assert second > first
 
 
@@ -105,9 +105,9 @@ async def test_what_is_over_is_cleared_away_by_whoever_pins_later(
     boards: tuple[Mailbox, Mailbox], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours, theirs = boards
-    over = await ours.pin([("a", "1")], OVER)
-    (there,) = await ours.pin([("a", "2")], LONG)
+    over = await ours.send([("a", "1")], OVER)
+    (there,) = await ours.send([("a", "2")], LONG)
     monkeypatch.setattr(mailbox, "CLEARED", 0.0)
-    await theirs.pin([("b", "3")], LONG)
+    await theirs.send([("b", "3")], LONG)
     await theirs.renew([*over, there], LONG)
     assert [note.id for note in await ours.read({"a": 0})] == [there]

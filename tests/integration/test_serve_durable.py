@@ -96,7 +96,7 @@ async def test_a_database_of_durable_turns_that_fails_is_told_in_words_and_waite
     file = tmp_path / "kept.db-turns"
     async with serve([], store=SQLStore(tmp_path / "kept.db"), durable=True, timings=timings) as server:
         made = await server.store.create()
-        await server.store.begin(made.id, "killed.1", [Message.user("Hi")], behind=0, seconds=0.0, title="")
+        await server.store.begin(made.id, "killed.1", [Message.user("Hi")], expected_count=0, lease=0.0, title="")
         with broken(file, is_locked=is_locked):
             read = await server.json("GET", f"/conversations/{made.id}", 500)
             said = await server.json("POST", f"/conversations/{made.id}/chat", 500, json={"text": "Hello?"})

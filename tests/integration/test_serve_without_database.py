@@ -59,7 +59,7 @@ async def test_what_another_version_has_pinned_is_not_listed_and_hides_nothing(t
     store = SQLStore(tmp_path / "kept.db")
     async with talk([CALL, "Done."], {"pen": Pen().server}, store=store) as (server, events):
         asked = (await until(events, "approval")).data
-        await store.board.pin([("asked:approval", '{"form": 2}'), ("asked:approval", "[]")], LONG)
+        await store.mailbox.send([("asked:approval", '{"form": 2}'), ("asked:approval", "[]")], LONG)
         assert (await server.json("GET", "/approvals"))["approvals"] == [asked]
         await server.json("POST", f"/approvals/{asked['id']}", 204, json=ONCE)
         assert await results(events) == ["written: a"]
@@ -79,7 +79,7 @@ async def test_a_turn_that_another_version_handed_back_is_gone_on_with_as_one_th
     ]
     store = SQLStore(tmp_path / "kept.db")
     async with serve(["42 it is."], store=store) as server:
-        await store.board.pin([(f"thread:{call}", body)], LONG)
+        await store.mailbox.send([(f"thread:{call}", body)], LONG)
         answer = await server.json("POST", "/v1/chat/completions", json={"model": MODEL, "messages": said})
     assert answer["choices"][0]["message"]["content"] == "42 it is."
 
@@ -90,7 +90,7 @@ async def test_of_more_turns_that_were_handed_back_than_are_remembered_the_lates
 ) -> None:
     monkeypatch.setattr(handoffs, "MAX_TURNS", 2)
     store = SQLStore(tmp_path / "kept.db")
-    here, there = HandoffStore(store.board), HandoffStore(store.board)
+    here, there = HandoffStore(store.mailbox), HandoffStore(store.mailbox)
     said: list[Message] = []
     for at in range(4):
         call = ToolCallRequest("mine", "mine", {})
@@ -117,15 +117,15 @@ async def test_who_reads_a_silent_turn_of_another_process_reads_on_when_the_data
     store, file = SQLStore(tmp_path / "kept.db"), tmp_path / "kept.db"
     async with serve([], store=store) as server:
         made = await store.create()
-        await store.begin(made.id, "a-turn", [Message.user("Hi")], behind=0, seconds=LONG, title="")
+        await store.begin(made.id, "a-turn", [Message.user("Hi")], expected_count=0, lease=LONG, title="")
         topic = events_of(made.id, "a-turn")
-        await store.board.pin([(topic, json.dumps([[1, "id: a-turn:1\ndata: 1\n\n"]]))], LONG)
+        await store.mailbox.send([(topic, json.dumps([[1, "id: a-turn:1\ndata: 1\n\n"]]))], LONG)
         async with reading(server, f"/conversations/{made.id}", "a-turn") as (events, _):
             await anext(events)
             query(file, "ALTER TABLE conversations RENAME TO away")
             await anyio.sleep(0.3)  # it is looked now whether the turn still runs
             query(file, "ALTER TABLE away RENAME TO conversations")
-            await store.board.pin([(topic, json.dumps([[2, "id: a-turn:2\ndata: 2\n\n"], [None, DONE]]))], LONG)
+            await store.mailbox.send([(topic, json.dumps([[2, "id: a-turn:2\ndata: 2\n\n"], [None, DONE]]))], LONG)
             rest = [event.data async for event in events]
     assert rest == [2, "[DONE]"]
 

@@ -34,7 +34,7 @@ ANOTHER_PROGRAM = """
 import sys
 import anyio
 from dial_client.messages import Message
-from dial_client.stores.sql import SQLStore
+from dial_client.stores.sql_store import SQLStore
 
 async def main(file, both):
     store = SQLStore.sqlite(file)
@@ -359,7 +359,7 @@ async def test_a_database_of_the_first_version_is_brought_up_to_date_and_keeps_w
     for search in ("KÖLN", "CITTÀ"):
         assert [one.id for one in await store.list(search=search)] == ["a"]
     assert [message.text for message in (await store.get("a")).messages] == ["Where is Köln?"]
-    assert await store.begin("a", "one", MESSAGES, behind=2, seconds=10.0, title="")
+    assert await store.begin("a", "one", MESSAGES, expected_count=2, lease=10.0, title="")
     await store.aclose()
 
 

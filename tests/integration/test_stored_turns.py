@@ -25,7 +25,7 @@ LONG = 1000.0
 async def begin(
     store: ConversationStore, conversation_id: str, turn: str, behind: int = 0, seconds: float = LONG
 ) -> bool:
-    return await store.begin(conversation_id, turn, [ASKED], behind=behind, seconds=seconds, title=ASKED.text)
+    return await store.begin(conversation_id, turn, [ASKED], expected_count=behind, lease=seconds, title=ASKED.text)
 
 
 async def test_a_turn_begins_with_its_question_and_ends_with_its_answer(store: ConversationStore) -> None:

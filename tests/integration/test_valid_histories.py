@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dial_client.conversations.history import CUT_OFF, INTERRUPTED, as_it_stands, missing, valid_history
+from dial_client.conversations.history import (
+    CUT_OFF,
+    INTERRUPTED,
+    build_closing_messages,
+    repair_conversation,
+    repair_history,
+)
 from dial_client.messages import Message, Role, ToolCallRequest, ToolCallResult
 from dial_client.stores.conversation_store import Conversation
 from tests.support.managed_conversations import assert_valid, dialogue
@@ -54,7 +60,7 @@ def answer(call: ToolCallRequest, text: str) -> Message:
     ],
 )
 def test_a_history_is_made_valid_and_nothing_else(stored: Sequence[Message], history: Sequence[Message]) -> None:
-    assert valid_history(stored) == tuple(history)
+    assert repair_history(stored) == tuple(history)
 
 
 some_messages = st.lists(
@@ -65,11 +71,11 @@ some_messages = st.lists(
 
 @given(some_messages, some_messages)
 def test_any_history_becomes_valid_and_stays_so(stored: list[Message], later: list[Message]) -> None:
-    history = valid_history(stored)
+    history = repair_history(stored)
     assert_valid(history)
-    assert valid_history(history) == history
+    assert repair_history(history) == history
     assert [one for one in history if one.role is not Role.TOOL] == [one for one in stored if one.role is not Role.TOOL]
-    assert_valid(valid_history([*stored, *later]))
+    assert_valid(repair_history([*stored, *later]))
 
 
 def of(stored: Sequence[Message], unfinished: Sequence[Message], *, running: bool = False) -> Conversation:
@@ -96,9 +102,9 @@ def test_what_a_killed_turn_left_is_completed_and_then_shown(
     stored: Sequence[Message], unfinished: Sequence[Message], added: Sequence[Message]
 ) -> None:
     dead = of(stored, unfinished)
-    assert missing(dead) == tuple(added)
-    read = as_it_stands(dead)
+    assert build_closing_messages(dead) == tuple(added)
+    read = repair_conversation(dead)
     assert read.messages == (*stored, *added)
     answered = stored == dialogue("hi", "ho")
     assert len(read.notes) == (0 if answered else 1)
-    assert as_it_stands(of(stored, unfinished, running=True)).notes == ()
+    assert repair_conversation(of(stored, unfinished, running=True)).notes == ()

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dial_client.conversations.history import valid_history
+from dial_client.conversations.history import repair_history
 from dial_client.errors import DialError
 from dial_client.logs import get_logger
 from dial_client.messages import Message, Role, ToolCallRequest
@@ -80,7 +80,7 @@ class HandoffStore:
             else:
                 restored.append(_restore_result(message, model_ids, names))
             names |= {call.id: call.name for call in message.tool_calls}
-        return valid_history(restored, NO_RESULT)
+        return repair_history(restored, NO_RESULT)
 
     def _remember(self, call_id: str, handoff: _Handoff) -> None:
         self._handoffs[call_id] = handoff
@@ -94,7 +94,7 @@ class HandoffStore:
         if len(body) > MAX_SHARED:
             return
         try:
-            await self._mailbox.pin([(handoff_topic(call_id), body)], SHARED_TTL)
+            await self._mailbox.send([(handoff_topic(call_id), body)], SHARED_TTL)
         except DialError as error:
             log.warning("handoff_not_shared", error=type(error).__name__)
 

@@ -60,7 +60,7 @@ class PeerBus:
     """
 
     def __init__(self, store: ConversationStore, turns: TurnRegistry, model: str) -> None:
-        self.mailbox: Mailbox | None = store.board if isinstance(store, SQLStore) else None
+        self.mailbox: Mailbox | None = store.mailbox if isinstance(store, SQLStore) else None
         self.address = f"process:{uuid.uuid4().hex}"
         """The topic of messages to this process."""
         self._turns = turns
@@ -190,7 +190,7 @@ class PeerBus:
             return False
         pending = [(publisher, await publisher.next_batch()) for publisher in self._publishers.values()]
         batches = [(publisher, batch) for publisher, batch in pending if batch is not None]
-        ids = await self.mailbox.pin([(publisher.topic, batch.body) for publisher, batch in batches], EVENTS_TTL)
+        ids = await self.mailbox.send([(publisher.topic, batch.body) for publisher, batch in batches], EVENTS_TTL)
         for (publisher, batch), message_id in zip(batches, ids, strict=True):
             publisher.confirm(batch, message_id)
             if batch.is_last:

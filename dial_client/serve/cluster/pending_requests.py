@@ -115,7 +115,7 @@ class PendingRequests:
     async def _send(self, topic: str, body: str) -> int | None:
         assert self._mailbox is not None
         try:
-            (message_id,) = await self._mailbox.pin([(topic, body)], LEASE_TTL)
+            (message_id,) = await self._mailbox.send([(topic, body)], LEASE_TTL)
         except DialError as error:
             log.warning("message_not_sent", error=type(error).__name__)
             return None

@@ -35,7 +35,7 @@ class RemoteTurns:
     def __init__(self, store: SQLStore, peers: PeerBus) -> None:
         self._peers = peers
         self._store = store
-        self._mailbox = store.board
+        self._mailbox = store.mailbox
 
     async def stop(self, conversation_id: str) -> bool:
         """Ask the process that runs a conversation's turn to stop it; return False if the process does not respond.
@@ -43,11 +43,11 @@ class RemoteTurns:
         Raises:
             ConversationNotFound: the conversation does not exist.
         """
-        turn, is_running = await self._store.turn_of(conversation_id)
+        turn, is_running = await self._store.read_turn(conversation_id)
         if not is_running:
             return True
         topic = turn_requests_topic(turn)
-        (request,) = await self._mailbox.pin([(topic, STOP)], REQUEST_TTL)
+        (request,) = await self._mailbox.send([(topic, STOP)], REQUEST_TTL)
         with anyio.move_on_after(REQUEST_TIMEOUT):
             while await self._is_running(conversation_id, turn):
                 if request not in {message.id for message in await self._mailbox.read({topic: 0})}:
@@ -64,7 +64,7 @@ class RemoteTurns:
         """
         if not (turn.isascii() and turn.isprintable()):
             return None
-        is_running = await self._store.turn_of(conversation_id) == (turn, True)
+        is_running = await self._store.read_turn(conversation_id) == (turn, True)
         messages: Sequence[Envelope] = await self._mailbox.read({turn_events_topic(conversation_id, turn): 0})
         if not messages and is_running:
             messages = await self._request_events(conversation_id, turn)
@@ -72,7 +72,7 @@ class RemoteTurns:
 
     async def _request_events(self, conversation_id: str, turn: str) -> Sequence[Envelope]:
         """Ask the turn's process to publish its events; return the first messages, or none if it does not respond."""
-        (request,) = await self._mailbox.pin([(turn_requests_topic(turn), READ)], REQUEST_TTL)
+        (request,) = await self._mailbox.send([(turn_requests_topic(turn), READ)], REQUEST_TTL)
         messages: Sequence[Envelope] = ()
         with anyio.move_on_after(REQUEST_TIMEOUT):
             while not messages:
@@ -110,7 +110,7 @@ class RemoteTurns:
     async def _find_holder(self, conversation_id: str) -> tuple[str, bool]:
         """Return the turn that holds the conversation, or held it last, and whether it still does."""
         try:
-            return await self._store.turn_of(conversation_id)
+            return await self._store.read_turn(conversation_id)
         except ConversationNotFound:
             return "", False
 
