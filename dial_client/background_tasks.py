@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import Awaitable, Callable
+from types import FunctionType, MethodType
 from typing import TypeVarTuple
 
 import anyio
@@ -76,4 +77,5 @@ class BackgroundTasks:
             await fn(*args)
         # The star: on trio an error may come in one group with a cancellation, which has to go on.
         except* Exception:  # noqa: BLE001 (whatever it is, the other tasks go on)
-            log.warning("task_failed", task=getattr(fn, "__qualname__", repr(fn)), trace=traceback.format_exc())
+            name = fn.__qualname__ if isinstance(fn, FunctionType | MethodType) else repr(fn)
+            log.warning("task_failed", task=name, trace=traceback.format_exc())

@@ -43,8 +43,7 @@ class ApprovalPolicy:
     """The approver may be asked about several calls at the same time."""
 
     def __post_init__(self) -> None:
-        for name in ("allow", "deny"):
-            patterns = getattr(self, name)
+        for name, patterns in (("allow", self.allow), ("deny", self.deny)):
             if isinstance(patterns, str):
                 raise TypeError(f"{name} takes a list of patterns, not a text: {name}=[{patterns!r}]")
             object.__setattr__(self, name, tuple(patterns))

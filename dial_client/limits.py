@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 
 
@@ -93,7 +93,6 @@ class Limits:
         # The recursion is real: a level is a few frames of Python's stack, which ends at a thousand.
         if not 0 <= self.max_depth <= 100:
             raise ValueError("max_depth must be from 0 to 100")
-        for limit in fields(self):
-            value = getattr(self, limit.name)
-            if limit.name != "max_depth" and value is not None and not value > 0:
-                raise ValueError(f"{limit.name} must be greater than 0")
+        for name, value in asdict(self).items():
+            if name != "max_depth" and value is not None and not value > 0:
+                raise ValueError(f"{name} must be greater than 0")

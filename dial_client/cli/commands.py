@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated
 
 import typer
+from typer.core import TyperOption
 
 from dial_client import __version__
 from dial_client.cli import audit_command, models_command, policy_command, trust_command  # noqa: F401 - they register commands
@@ -259,7 +260,7 @@ def _arranged(words: list[str]) -> tuple[str | None, list[str]]:
     takes_value = {
         flag
         for parameter in typer.main.get_command(talk).params
-        if parameter.param_type_name == "option" and not getattr(parameter, "is_flag", False)
+        if isinstance(parameter, TyperOption) and not parameter.is_flag
         for flag in parameter.opts
     }
     skip = False

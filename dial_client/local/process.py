@@ -28,6 +28,9 @@ CONTEXT_TOKENS = 8192
 MAX_THREADS = 8
 """More than that are no faster: memory is what a model waits for."""
 _LINES = 8
+_NEW_PROCESS_GROUP = 0
+if sys.platform == "win32":
+    _NEW_PROCESS_GROUP = subprocess.CREATE_NEW_PROCESS_GROUP
 _SERVER = Path(__file__).with_name("llama_server.py")
 
 
@@ -68,7 +71,7 @@ class ModelProcess:
                 stderr=errors,
                 env=_environment(),
                 start_new_session=True,  # Ctrl-C in the terminal is for the host
-                creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),  # the same on Windows
+                creationflags=_NEW_PROCESS_GROUP,  # the same on Windows
             )
         except BaseException:
             errors.close()

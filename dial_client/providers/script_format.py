@@ -10,7 +10,7 @@ import math
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from dial_client.errors import ConfigError, ProviderError
 from dial_client.messages import ToolCallRequest, Usage
 from dial_client.model import FinishReason
 from dial_client.providers.endpoint_profile import is_valid_flag
+from dial_client.providers.script import RecordedServer, Script, ScriptedReply, WireReply
 from dial_client.settings.config_types import Wire
 
 VERSION = 1
@@ -26,66 +27,6 @@ MAX_BYTES = 512 * 1024 * 1024
 """The most bytes of a file."""
 _MAX_HEAD = 65_536
 """The most characters of the first line of a recording."""
-
-
-@dataclass(frozen=True, slots=True)
-class ScriptedReply:
-    """A reply without an API, as `scripted` describes it."""
-
-    text: str = ""
-    reasoning: str = ""
-    tool_calls: tuple[ToolCallRequest, ...] = ()
-    finish: FinishReason | None = None
-    usage: Usage = field(default_factory=Usage)
-    notes: tuple[str, ...] = ()
-    echo: Any = None
-    chunks: tuple[str, ...] = ()
-    chunk_size: int = 0
-    completion: bool = True
-    error: ProviderError | None = None
-    hang: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class WireReply:
-    """The response of an endpoint, byte by byte, as `scripted` describes it."""
-
-    wire: Wire
-    body: bytes = b""
-    status: int = 200
-    breaks: str | None = None
-    """How the connection breaks after the body, in words; empty for the usual words, None if it does not break."""
-    hang: bool = False
-    chunk_size: int = 0
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(slots=True)
-class RecordedServer:
-    """The tools and calls of a recorded server, as JSON in MCP's terms."""
-
-    tools: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    """The definitions of the tools by name, each as it was listed last."""
-    calls: list[Mapping[str, Any]] = field(default_factory=list)
-    """The calls in the order of their ends: ``called`` and one of ``result``, ``error``, ``denied``, ``cancelled``."""
-    failed: bool = False
-    """True if the server was not available."""
-
-
-@dataclass(frozen=True, slots=True)
-class Script:
-    """The contents of a file."""
-
-    replies: tuple[ScriptedReply | WireReply, ...] = ()
-    repeats: bool = False
-    provider: str = ""
-    """Of a recording: the name of the provider."""
-    tool_format: str | None = None
-    """Of a recording: the tool format."""
-    flags: Mapping[str, Any] = field(default_factory=dict)
-    """Of a recording: the flags of the endpoint's profile that its responses are parsed by."""
-    servers: Mapping[str, RecordedServer] | None = None
-    """Of a recording: the servers; None for any other script."""
 
 
 def read_file(path: str | os.PathLike[str]) -> Script:

@@ -71,14 +71,8 @@ from dial_client.providers.endpoint_profile import CHAT, EndpointProfile
 from dial_client.providers.http import provider_errors
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.http.response_stream import RawBody, ResponseStream, StreamBroken, StreamParser
-from dial_client.providers.script_format import (
-    RecordedServer,
-    Script,
-    ScriptedReply,
-    WireReply,
-    read_file,
-    read_replies,
-)
+from dial_client.providers.script import RecordedServer, Script, ScriptedReply, WireReply
+from dial_client.providers.script_format import read_file, read_replies
 from dial_client.providers.tool_name_mapping import ToolNameMapping
 from dial_client.settings.config_types import Wire
 

@@ -19,7 +19,8 @@ import anyio
 from dial_client.errors import ConfigError, ServerError, ServerGone
 from dial_client.messages import ToolCallRequest, ToolSpec
 from dial_client.model import Provider
-from dial_client.providers.script_format import RecordedServer, is_recording_file
+from dial_client.providers.script import RecordedServer
+from dial_client.providers.script_format import is_recording_file
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.servers.client_capabilities import ClientCapabilities
 from dial_client.servers.connection import Connection

@@ -12,7 +12,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,7 @@ class Grant:
 
     def to_dict(self) -> dict[str, str]:
         """Return the fields by their names."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        return asdict(self)
 
 
 class GrantStore:
