@@ -19,7 +19,7 @@ from dial_client.serve.cluster.topics import turn_events_topic as events_of
 from dial_client.serve.sse_response import encode_end
 from dial_client.sinks import sse_encoder
 from dial_client.stores.sql_store import SQLStore
-from tests.integration.test_human_input import CALL, Pen, talking
+from tests.integration.test_human_input import CALL, Pen, stream_chat
 from tests.integration.test_serve_cluster import next_text, two
 from tests.support.browser import Browser, Tab
 from tests.support.http_service import TOKEN
@@ -123,8 +123,8 @@ async def test_a_turn_that_goes_on_at_another_server_is_followed_there(
         await seen(tab.until, f"document.querySelector('.request') && ({STATES}).join() === 'failed,waiting'")
         assert await seen(read_text, tab, ".tool-result pre") == INTERRUPTED
         left = {"conversation": made, "turn": TURN, "call": WROTE.to_dict(), "server": "pen", "tool": "write"}
-        slip = {"id": "left", "about": left, "key": "", "to": "nobody"}
-        await there.store.mailbox.send([("asked:approval", json.dumps(slip))], LONG)
+        request = {"id": "left", "about": left, "key": "", "to": "nobody"}
+        await there.store.mailbox.send([("asked:approval", json.dumps(request))], LONG)
         await seen(tab.reload)  # what another process has done is not among this turn's events, nor what that one asked
         await seen(tab.until, f"document.querySelector('.request') && {WAITING_READ}")
         assert await seen(tab.run, "document.getElementById('request-count').hidden")
@@ -144,7 +144,7 @@ async def test_a_turn_that_runs_at_another_server_is_followed_allowed_and_stoppe
     replies = [{"text": "I will write.", **CALL}, {"text": "And so", "hang": True}]
     async with two(tmp_path, replies, servers={"pen": pen.server}) as (here, there):
         where = await here.conversation()
-        async with talking(here, where) as (events, _):
+        async with stream_chat(here, where) as (events, _):
             await next_text(events)
             tab = await at(chromium, there.url, where.rpartition("/")[2])
             assert "pen wants to run write" in await seen(read_text, tab, ".request h2")

@@ -135,8 +135,8 @@ def test_drafts_belong_to_their_conversations(chromium: Browser, address: str) -
 
 
 def test_a_long_conversation_shows_its_end_first(chromium: Browser, address: str, tmp_path: Path) -> None:
-    said = [{"role": role, "content": f"{role} {at}"} for at in range(200) for role in ("user", "assistant")]
-    (tmp_path / "long.json").write_text(json.dumps(said))
+    messages = [{"role": role, "content": f"{role} {at}"} for at in range(200) for role in ("user", "assistant")]
+    (tmp_path / "long.json").write_text(json.dumps(messages))
     tab = open_page(chromium, address)
     tab.choose_file("#import", tmp_path / "long.json")
     tab.until("document.querySelector('.turn:last-child .prose')?.textContent === 'assistant 199'")
@@ -156,15 +156,15 @@ def test_the_token_is_taken_from_the_address_kept_and_asked_for_when_it_is_missi
     assert tab.run("location.href") == home
     tab.reload()
     tab.until("document.querySelector('#conversations > *')")
-    other = chromium.tab()
-    other.go(home)
-    other.until("document.activeElement.id === 'token'")
-    other.type("wrong")
-    other.press("Enter")
-    assert "does not accept" in read_text(other, "dialog.small [role=alert]")
-    other.until("document.activeElement.id === 'token' && document.activeElement.value === ''")
-    other.type(token)
-    other.press("Enter")
-    other.until("!document.querySelector('dialog[open]') && document.querySelector('#conversations > *')")
-    send_message(other, "Hello")
-    other.until(DONE)
+    second_tab = chromium.tab()
+    second_tab.go(home)
+    second_tab.until("document.activeElement.id === 'token'")
+    second_tab.type("wrong")
+    second_tab.press("Enter")
+    assert "does not accept" in read_text(second_tab, "dialog.small [role=alert]")
+    second_tab.until("document.activeElement.id === 'token' && document.activeElement.value === ''")
+    second_tab.type(token)
+    second_tab.press("Enter")
+    second_tab.until("!document.querySelector('dialog[open]') && document.querySelector('#conversations > *')")
+    send_message(second_tab, "Hello")
+    second_tab.until(DONE)

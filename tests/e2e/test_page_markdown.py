@@ -88,13 +88,13 @@ def test_what_is_still_being_written_looks_as_it_will() -> None:
 
 
 def _merged(nodes: list[Any]) -> list[Any]:
-    said: list[Any] = []
+    merged: list[Any] = []
     for node_ in nodes:
-        if said and isinstance(node_, str) and isinstance(said[-1], str):
-            said[-1] += node_
+        if merged and isinstance(node_, str) and isinstance(merged[-1], str):
+            merged[-1] += node_
         else:
-            said.append(node_)
-    return said
+            merged.append(node_)
+    return merged
 
 
 def test_what_stands_in_lines() -> None:
@@ -110,12 +110,12 @@ def test_what_stands_in_lines() -> None:
         "- a\n- b\n\nc": ["list 2", "paragraph c"],
         "": [],
     }
-    assert dict(zip(cases, ([_brief(one) for one in found] for found in blocks(list(cases))), strict=True)) == cases
+    assert dict(zip(cases, ([_brief(block) for block in found] for found in blocks(list(cases))), strict=True)) == cases
 
 
 def _brief(block: dict[str, Any]) -> str:
-    said = {"table": block.get("rows"), "list": len(block.get("items", [])), "quote": "", "rule": ""}
-    return f"{block['type']} {said.get(block['type'], block.get('text'))}".strip()
+    contents = {"table": block.get("rows"), "list": len(block.get("items", [])), "quote": "", "rule": ""}
+    return f"{block['type']} {contents.get(block['type'], block.get('text'))}".strip()
 
 
 def test_lists_lie_in_lists_as_models_write_them() -> None:

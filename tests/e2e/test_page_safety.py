@@ -93,8 +93,8 @@ def test_the_browser_itself_refuses_what_the_page_never_does(chromium: Browser, 
         tab.run("fetch('https://evil.test/b').catch(() => null)")
         with pytest.raises(BrowserError, match="TrustedHTML"):
             tab.run("document.body.innerHTML = '<b>x</b>'")
-        refused = [one for one in tab.console_errors if "Content Security Policy" in one]
-        assert [name for name in ("a.png", "evil.test/b") if not any(name in one for one in refused)] == []
+        refused = [message for message in tab.console_errors if "Content Security Policy" in message]
+        assert [name for name in ("a.png", "evil.test/b") if not any(name in message for message in refused)] == []
         with pytest.raises(AssertionError):
             assert_harmless(tab, address)
 

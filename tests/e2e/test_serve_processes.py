@@ -51,7 +51,7 @@ class Proxy:
             yield read_events(answer), answer.headers["x-turn-id"]
 
     def lose(self, server: int) -> None:
-        self._next = cycle(one for at, one in enumerate(self.servers) if at != server)
+        self._next = cycle(server_ for at, server_ in enumerate(self.servers) if at != server)
 
 
 async def allow_and_stop_elsewhere(proxy: Proxy, where: str) -> None:
@@ -73,8 +73,8 @@ async def allow_and_stop_elsewhere(proxy: Proxy, where: str) -> None:
         rest = [event async for event in events]
     assert (rest[-2].data["stop_reason"], rest[-1].data) == ("cancelled", "[DONE]")
     assert last not in [event.id for event in rest]
-    said = (await proxy.json("GET", where))["messages"]
-    assert [message["role"] for message in said] == ["user", "assistant", "tool", "assistant"]
+    messages = (await proxy.json("GET", where))["messages"]
+    assert [message["role"] for message in messages] == ["user", "assistant", "tool", "assistant"]
 
 
 @needs_postgres
@@ -83,9 +83,9 @@ async def test_whichever_process_a_request_comes_to_the_service_is_one(tmp_path:
     replies = [{"text": "Of the first.", "hang": True}], [calls, {"text": "I think", "hang": True}, "Gone on with."]
     async with database_url() as url, AsyncExitStack() as stack:
         processes = []
-        for name, said in zip("ab", replies, strict=True):
+        for name, script in zip("ab", replies, strict=True):
             (tmp_path / name).mkdir()
-            write_config(tmp_path / name, {"it": entry("Server")}, said)
+            write_config(tmp_path / name, {"it": entry("Server")}, script)
             processes.append(stack.enter_context(serving(tmp_path / name, "--store", url, "--token", TOKEN)))
         proxy = Proxy([address for _, address, _ in processes])
         for client in proxy.servers:

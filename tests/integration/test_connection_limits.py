@@ -139,15 +139,15 @@ async def test_bodies_share_what_room_there_is() -> None:
     async with serve(
         [WAITS, "Done.", "Hello.", "Hello."], {"maths": maths.server}, policy=policy, allow=["*"]
     ) as server:
-        where, other = await server.conversation(), await server.conversation()
+        where, second = await server.conversation(), await server.conversation()
         async with server.http.stream("POST", f"{where}/chat", json={"text": text}) as stream:
             await maths.gate.begun.wait()
-            refused = await server.http.post(f"{other}/chat", json={"text": text, "stream": False})
-            pieces = await server.http.post(f"{other}/chat", content=in_pieces(text))
-            small = await server.http.post(f"{other}/chat", json={"text": "Hi", "stream": False})
+            refused = await server.http.post(f"{second}/chat", json={"text": text, "stream": False})
+            pieces = await server.http.post(f"{second}/chat", content=in_pieces(text))
+            small = await server.http.post(f"{second}/chat", json={"text": "Hi", "stream": False})
             maths.gate.open.set()
             assert [event.data async for event in read_events(stream)][-1] == "[DONE]"
-        again = await server.http.post(f"{other}/chat", json={"text": text, "stream": False})
+        again = await server.http.post(f"{second}/chat", json={"text": text, "stream": False})
     assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
     assert refused.json()["error"]["code"] == pieces.json()["error"]["code"] == "too_many_bodies"
     assert (small.status_code, again.status_code) == (200, 200)

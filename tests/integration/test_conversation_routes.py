@@ -80,15 +80,15 @@ async def test_without_streaming_the_answer_is_the_turn() -> None:
 
 async def test_images_and_documents_are_said_in_parts_and_kept() -> None:
     provider = ScriptedProvider(["I see.", "I still see."])
-    said = [
+    content = [
         {"type": "text", "text": "Look at @books:book://1"},
         {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}},
         {"type": "file", "file": {"filename": "a.pdf", "file_data": f"data:application/pdf;base64,{PNG}"}},
     ]
     async with serve(provider, {"books": library()}) as server:
         where = await server.conversation()
-        await server.json("POST", f"{where}/chat", json={"content": said, "stream": False})
-        await server.json("POST", f"{where}/chat", json={"content": said[1:2], "stream": False})
+        await server.json("POST", f"{where}/chat", json={"content": content, "stream": False})
+        await server.json("POST", f"{where}/chat", json={"content": content[1:2], "stream": False})
         first, _, second, _ = (await server.json("GET", where))["messages"]
     image = {"type": "image", "data": PNG, "mime_type": "image/png"}
     document = {"type": "file", "data": PNG, "mime_type": "application/pdf", "name": "a.pdf"}
@@ -113,10 +113,10 @@ async def test_conversations_are_listed_a_page_at_a_time_and_searched() -> None:
         first = await server.json("GET", "/conversations?limit=2")
         rest = await server.json("GET", "/conversations", params={"cursor": first["cursor"]})
         cats = await server.json("GET", "/conversations?search=CATS")
-    assert [one["title"] for one in first["conversations"]] == ["Of cats and dogs", "Of dogs"]
-    assert [one["title"] for one in rest["conversations"]] == ["Of cats"]
+    assert [summary["title"] for summary in first["conversations"]] == ["Of cats and dogs", "Of dogs"]
+    assert [summary["title"] for summary in rest["conversations"]] == ["Of cats"]
     assert rest["cursor"] is None
-    assert [one["title"] for one in cats["conversations"]] == ["Of cats and dogs", "Of cats"]
+    assert [summary["title"] for summary in cats["conversations"]] == ["Of cats and dogs", "Of cats"]
     assert first["conversations"][0]["running"] is False
 
 
@@ -212,11 +212,11 @@ async def test_a_stopped_turn_keeps_what_was_said() -> None:
         where = await server.conversation()
         events: list[ServerSentEvent] = []
 
-        async def talk() -> None:
+        async def send() -> None:
             events.extend(await chat(server, where))
 
         async with anyio.create_task_group() as group:
-            group.start_soon(talk)
+            group.start_soon(send)
             await maths.gate.begun.wait()
             busy = await server.json("POST", f"{where}/chat", 409, json={"text": "And?"})
             await server.json("POST", f"{where}/stop", 204)
@@ -245,21 +245,21 @@ class Echo:
 
 
 async def test_many_talk_at_once_and_nobody_hears_another(tmp_path: Path) -> None:
-    said: dict[str, tuple[str, list[str]]] = {}
+    replies: dict[str, tuple[str, list[str]]] = {}
     async with serve(Echo(), store=SQLStore.sqlite(tmp_path / "talk.db")) as server:
 
-        async def talk(number: int) -> None:
+        async def send(number: int) -> None:
             where = await server.conversation()
             text = " ".join(f"{number}-{word}" for word in range(20))
             heard_ = join_text(await chat(server, where, text))
             kept = (await server.json("GET", where))["messages"]
-            said[text] = (heard_.strip(), [message["content"].strip() for message in kept])
+            replies[text] = (heard_.strip(), [message["content"].strip() for message in kept])
 
         async with anyio.create_task_group() as group:
             for number in range(30):
-                group.start_soon(talk, number)
-    assert len(said) == 30
-    assert said == {text: (text, [text, text]) for text in said}
+                group.start_soon(send, number)
+    assert len(replies) == 30
+    assert replies == {text: (text, [text, text]) for text in replies}
 
 
 async def test_a_model_that_fails_ends_the_stream_in_an_error_event() -> None:
@@ -335,7 +335,7 @@ async def test_servers_and_tools_are_listed_and_a_server_is_started_anew() -> No
         await server.json("POST", "/servers/maths/restart", 204)
         again = await server.json("GET", "/servers")
         await server.json("POST", "/servers/none/restart", 404)
-    assert [(one["name"], one["state"]) for one in servers["servers"]] == [("maths", "ready")]
+    assert [(status["name"], status["state"]) for status in servers["servers"]] == [("maths", "ready")]
     assert tools["tools"][0] == {
         "name": "add",
         "description": "Adds.",

@@ -51,7 +51,7 @@ class Pen:
 
 
 @asynccontextmanager
-async def talking(
+async def stream_chat(
     server: HttpService, where: str
 ) -> AsyncIterator[tuple[AsyncIterator[ServerSentEvent], httpx2.Response]]:
     async with server.http.stream("POST", f"{where}/chat", json={"text": "Go!"}) as answer:
@@ -59,12 +59,12 @@ async def talking(
 
 
 @asynccontextmanager
-async def talk(
+async def chat_events(
     replies: list[Any], servers: dict[str, Any], **options: Any
 ) -> AsyncIterator[tuple[HttpService, AsyncIterator[ServerSentEvent]]]:
     async with (
         serve(replies, servers, **options) as server,
-        talking(server, await server.conversation()) as (events, _),
+        stream_chat(server, await server.conversation()) as (events, _),
     ):
         yield server, events
 
@@ -84,13 +84,13 @@ async def test_a_call_waits_until_it_is_allowed() -> None:
     pen = Pen()
     async with serve([CALL, "Done."], {"pen": pen.server}) as server:
         where = await server.conversation()
-        async with talking(server, where) as (events, answer):
+        async with stream_chat(server, where) as (events, answer):
             asked = (await until(events, "approval")).data
             pending = await server.json("GET", "/approvals")
             assert pen.written == []
             await server.json("POST", f"/approvals/{asked['id']}", 204, json={"decision": "once"})
-            told = await until(events, "approval_done")
-            said = await results(events)
+            done = await until(events, "approval_done")
+            outcomes = await results(events)
             turn = answer.headers["x-turn-id"]
         empty = await server.json("GET", "/approvals")
         late = await server.json("POST", f"/approvals/{asked['id']}", 404, json={"decision": "deny"})
@@ -112,42 +112,42 @@ async def test_a_call_waits_until_it_is_allowed() -> None:
         "removed_invisible": 0,
         "invisible_in_arguments": 0,
     }
-    assert told.data == {"id": asked["id"], "decision": "once"}
-    assert (pen.written, said, empty["approvals"]) == (["a"], ["written: a"], [])
+    assert done.data == {"id": asked["id"], "decision": "once"}
+    assert (pen.written, outcomes, empty["approvals"]) == (["a"], ["written: a"], [])
     assert late["error"]["code"] == "not_found"
 
 
 async def test_a_call_that_is_denied_does_not_run_and_the_model_reads_why() -> None:
     pen = Pen()
-    async with talk([CALL, "I may not."], {"pen": pen.server}) as (server, events):
+    async with chat_events([CALL, "I may not."], {"pen": pen.server}) as (server, events):
         asked = (await until(events, "approval")).data["id"]
         reason = {"decision": "deny", "reason": "not on a Sunday"}
         await server.json("POST", f"/approvals/{asked}", 204, json=reason)
-        said = await results(events)
+        outcomes = await results(events)
     assert pen.written == []
-    assert said == ["The user did not allow this call: not on a Sunday."]
+    assert outcomes == ["The user did not allow this call: not on a Sunday."]
 
 
 @pytest.mark.parametrize("decision", ["session", "always"])
 async def test_calls_side_by_side_are_asked_about_side_by_side_and_the_session_answers_both(decision: str) -> None:
     pen = Pen()
-    async with talk([TWO, CALL, "Done."], {"pen": pen.server}) as (server, events):
+    async with chat_events([TWO, CALL, "Done."], {"pen": pen.server}) as (server, events):
         first = (await until(events, "approval")).data["id"]
         second = (await until(events, "approval")).data["id"]
         assert first != second
         await server.json("POST", f"/approvals/{first}", 204, json={"decision": decision})
-        said = await results(events)
+        outcomes = await results(events)
     assert sorted(pen.written) == ["a", "a", "b"]
-    assert len(said) == 3
+    assert len(outcomes) == 3
 
 
 async def test_one_conversation_that_waits_for_a_person_holds_up_no_other() -> None:
     pen = Pen()
     async with serve([CALL, CALL, "Done."], {"pen": pen.server}) as server:
-        one, other = await server.conversation(), await server.conversation()
-        async with talking(server, one) as (waiting, _):
+        first, second = await server.conversation(), await server.conversation()
+        async with stream_chat(server, first) as (waiting, _):
             await until(waiting, "approval")
-            async with talking(server, other) as (events, _):
+            async with stream_chat(server, second) as (events, _):
                 asked = (await until(events, "approval")).data["id"]
                 await server.json("POST", f"/approvals/{asked}", 204, json={"decision": "once"})
                 assert await results(events) == ["written: a"]
@@ -155,18 +155,18 @@ async def test_one_conversation_that_waits_for_a_person_holds_up_no_other() -> N
 
 async def test_what_nobody_answers_is_denied() -> None:
     pen = Pen()
-    async with talk([CALL, "I may not."], {"pen": pen.server}, answer_timeout=0.0) as (_, events):
-        told = await until(events, "approval_done")
-        said = await results(events)
-    assert told.data["decision"] == "deny"
-    assert said == ["The user did not allow this call: nobody answered the request for approval."]
+    async with chat_events([CALL, "I may not."], {"pen": pen.server}, answer_timeout=0.0) as (_, events):
+        done = await until(events, "approval_done")
+        outcomes = await results(events)
+    assert done.data["decision"] == "deny"
+    assert outcomes == ["The user did not allow this call: nobody answered the request for approval."]
     assert pen.written == []
 
 
 async def test_a_stopped_turn_asks_no_more() -> None:
     async with serve([CALL], {"pen": Pen().server}) as server:
         where = await server.conversation()
-        async with talking(server, where) as (events, _):
+        async with stream_chat(server, where) as (events, _):
             asked = (await until(events, "approval")).data["id"]
             await server.json("POST", f"{where}/stop", 204)
             assert (await until(events, "approval_done")).data == {"id": asked, "decision": "deny"}
@@ -177,7 +177,7 @@ async def test_a_stopped_turn_asks_no_more() -> None:
 async def test_who_comes_back_meets_the_question_again() -> None:
     async with serve([CALL, "Done."], {"pen": Pen().server}) as server:
         where = await server.conversation()
-        async with talking(server, where) as (events, answer):
+        async with stream_chat(server, where) as (events, answer):
             first = (await until(events, "approval")).data
             turn = answer.headers["x-turn-id"]
         async with server.http.stream("GET", f"{where}/turns/{turn}/events") as again:
@@ -185,51 +185,51 @@ async def test_who_comes_back_meets_the_question_again() -> None:
         await server.json("POST", f"/approvals/{first['id']}", 204, json={"decision": "once"})
 
 
-@pytest.mark.parametrize("said", [{}, {"decision": "forever"}, {"decision": 1}, {"decision": "deny", "reason": 1}])
-async def test_an_answer_that_is_none_answers_nothing(said: dict[str, Any]) -> None:
-    async with talk([CALL, "Done."], {"pen": Pen().server}) as (server, events):
+@pytest.mark.parametrize("answer", [{}, {"decision": "forever"}, {"decision": 1}, {"decision": "deny", "reason": 1}])
+async def test_an_answer_that_is_none_answers_nothing(answer: dict[str, Any]) -> None:
+    async with chat_events([CALL, "Done."], {"pen": Pen().server}) as (server, events):
         asked = (await until(events, "approval")).data["id"]
-        await server.json("POST", f"/approvals/{asked}", 400, json=said)
+        await server.json("POST", f"/approvals/{asked}", 400, json=answer)
         assert len((await server.json("GET", "/approvals"))["approvals"]) == 1
 
 
 async def test_what_is_allowed_is_not_asked_about_and_what_is_denied_neither() -> None:
     pen = Pen()
-    async with talk([CALL, "Done."], {"pen": pen.server}, allow=["pen/*"]) as (_, events):
+    async with chat_events([CALL, "Done."], {"pen": pen.server}, allow=["pen/*"]) as (_, events):
         assert await results(events) == ["written: a"]
-    async with talk([CALL, "Done."], {"pen": pen.server}, deny=["write"]) as (_, events):
+    async with chat_events([CALL, "Done."], {"pen": pen.server}, deny=["write"]) as (_, events):
         assert "forbids" in (await results(events))[0]
 
 
 async def test_a_question_of_a_servers_is_asked_in_the_stream_and_answered() -> None:
     async with serve([ASKS, "Done."], {"pen": Pen().server}, allow=["*"]) as server:
         where = await server.conversation()
-        async with talking(server, where) as (events, _):
+        async with stream_chat(server, where) as (events, _):
             asked = (await until(events, "question")).data
             pending = await server.json("GET", "/questions")
             wrong = {"action": "accept", "content": {"age": "old"}}
             refused = await server.json("POST", f"/questions/{asked['id']}", 400, json=wrong)
             right = {"action": "accept", "content": {"age": 7}}
             await server.json("POST", f"/questions/{asked['id']}", 204, json=right)
-            told = await until(events, "question_done")
-            said = await results(events)
+            done = await until(events, "question_done")
+            outcomes = await results(events)
     assert pending["questions"] == [asked]
     assert (asked["server"], asked["message"]) == ("pen", "How old are you?")
     assert (asked["conversation"], asked["url"]) == (where.rpartition("/")[2], None)
     assert asked["schema"]["properties"]["age"]["type"] == "integer"
     assert "age" in refused["error"]["message"]
-    assert told.data == {"id": asked["id"], "action": "accept"}
-    assert said == ["accept: 7"]
+    assert done.data == {"id": asked["id"], "action": "accept"}
+    assert outcomes == ["accept: 7"]
 
 
 async def test_a_question_nobody_answers_is_cancelled() -> None:
-    async with talk([ASKS, "Done."], {"pen": Pen().server}, allow=["*"], answer_timeout=0.0) as (_, events):
+    async with chat_events([ASKS, "Done."], {"pen": Pen().server}, allow=["*"], answer_timeout=0.0) as (_, events):
         assert (await until(events, "question_done")).data["action"] == "cancel"
         assert await results(events) == ["cancel: ?"]
 
 
 async def test_a_server_that_comes_and_goes_is_told_in_the_stream() -> None:
-    async with talk([CALL, "Done."], {"pen": Pen().server}) as (server, events):
+    async with chat_events([CALL, "Done."], {"pen": Pen().server}) as (server, events):
         asked = (await until(events, "approval")).data["id"]
         await server.json("POST", "/servers/pen/restart", 204)
         assert (await until(events, "server")).data["name"] == "pen"

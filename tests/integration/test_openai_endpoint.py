@@ -96,26 +96,26 @@ async def test_an_answer_streams() -> None:
 
 
 async def test_the_sdk_that_waits_works_as_well() -> None:
-    def talk(url: str) -> tuple[ChatCompletion, list[ChatCompletionChunk], list[str]]:
+    def complete(url: str) -> tuple[ChatCompletion, list[ChatCompletionChunk], list[str]]:
         http = httpx2.Client(trust_env=False, verify=False)
         with openai.OpenAI(base_url=f"{url}/v1", api_key=TOKEN, max_retries=0, http_client=http) as ai:
-            one = ai.chat.completions.create(model=MODEL, messages=HI)
+            completion = ai.chat.completions.create(model=MODEL, messages=HI)
             chunks = list(ai.chat.completions.create(model=MODEL, messages=HI, stream=True))
-            return one, chunks, [model.id for model in ai.models.list()]
+            return completion, chunks, [model.id for model in ai.models.list()]
 
     async with serve(["One.", "Two."]) as server:
-        one, chunks, models = await anyio.to_thread.run_sync(talk, server.url)
-    assert (one.choices[0].message.content, whole(chunks), models) == ("One.", "Two.", [MODEL])
+        completion, chunks, models = await anyio.to_thread.run_sync(complete, server.url)
+    assert (completion.choices[0].message.content, whole(chunks), models) == ("One.", "Two.", [MODEL])
 
 
 async def test_models_are_told_and_another_one_is_not_found() -> None:
     async with asked([]) as ai:
         assert (await ai.models.retrieve(MODEL)).id == MODEL
-        with pytest.raises(openai.NotFoundError) as other:
+        with pytest.raises(openai.NotFoundError) as unknown:
             await ai.models.retrieve("gpt")
         with pytest.raises(openai.NotFoundError) as refused:
             await ai.chat.completions.create(model="gpt", messages=HI)
-    assert other.value.code == refused.value.code == "model_not_found"
+    assert unknown.value.code == refused.value.code == "model_not_found"
 
 
 async def test_without_the_token_the_sdk_says_so() -> None:
@@ -139,16 +139,17 @@ async def test_all_kinds_of_messages_reach_the_model() -> None:
     ]
     async with asked(model) as ai:
         await ai.chat.completions.create(model=MODEL, messages=messages)
-    said = model.requests[0].messages
+    received = model.requests[0].messages
     assert model.requests[0].instruction_text == "Be kind."
-    assert said[0].content == (
+    assert received[0].content == (
         TextPart("Look:"),
         ImagePart(PIXEL, "image/png"),
         FilePart(PIXEL, "application/pdf", "a.pdf"),
     )
-    assert (said[1].tool_calls[0].name, dict(said[1].tool_calls[0].arguments)) == ("mine", {"a": 1})
-    assert (said[2].role, said[2].text, said[2].tool_call_id, said[2].name) == (Role.TOOL, "seen", "c1", "mine")
-    assert [message.text for message in said[3:]] == ["No.", "Well?"]
+    (request,), result = received[1].tool_calls, received[2]
+    assert (request.name, dict(request.arguments)) == ("mine", {"a": 1})
+    assert (result.role, result.text, result.tool_call_id, result.name) == (Role.TOOL, "seen", "c1", "mine")
+    assert [message.text for message in received[3:]] == ["No.", "Well?"]
 
 
 async def test_a_tool_of_the_callers_is_handed_back_and_its_result_taken_up() -> None:
@@ -167,8 +168,8 @@ async def test_a_tool_of_the_callers_is_handed_back_and_its_result_taken_up() ->
         last = await ai.chat.completions.create(model=MODEL, messages=messages, tools=MINE)
     assert last.choices[0].message.content == "Both."
     assert [tool.name for tool in model.requests[0].tools] == ["add", "wait", "mine"]
-    said = [(message.role.value, message.text) for message in model.requests[2].messages]
-    assert said == [("user", "Hi"), ("assistant", ""), ("tool", "3"), ("assistant", "A moment."), ("tool", "42")]
+    messages = [(message.role.value, message.text) for message in model.requests[2].messages]
+    assert messages == [("user", "Hi"), ("assistant", ""), ("tool", "3"), ("assistant", "A moment."), ("tool", "42")]
 
 
 async def test_the_servers_calls_of_the_same_reply_are_made_before_it_is_handed_back() -> None:
@@ -216,8 +217,8 @@ async def test_a_turn_that_was_forgotten_is_gone_on_with_all_the_same() -> None:
     async with asked(after) as ai:
         messages: list[Any] = [*HI, message.to_dict(), result]
         await ai.chat.completions.create(model=MODEL, messages=messages, tools=MINE)
-    said = [(message.role.value, message.text) for message in after.requests[0].messages]
-    assert said == [
+    messages = [(message.role.value, message.text) for message in after.requests[0].messages]
+    assert messages == [
         ("user", "Hi"),
         ("assistant", ""),
         ("tool", "[no result was sent for this call]"),
@@ -329,9 +330,9 @@ async def test_a_model_that_fails_is_an_error_of_the_sdk(
 async def test_a_model_that_breaks_off_is_an_error_in_the_stream() -> None:
     async with asked([{"text": "I be", "error": {"message": "broke off", "status": 500}}]) as ai:
         stream = await ai.chat.completions.create(model=MODEL, messages=HI, stream=True)
-        said: list[ChatCompletionChunk] = []
+        chunks: list[ChatCompletionChunk] = []
         with pytest.raises(openai.APIError, match="broke off"):
-            said.extend([chunk async for chunk in stream])
+            chunks.extend([chunk async for chunk in stream])
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -20,7 +20,7 @@ from dial_client.serve.cluster import peers, remote_turns, turn_publisher
 from dial_client.serve.cluster.topics import turn_events_topic as events_of
 from dial_client.stores.sql_store import SQLStore
 from tests.integration.test_conversation_routes import Maths
-from tests.integration.test_human_input import ASKS, CALL, Pen, results, talking, until
+from tests.integration.test_human_input import ASKS, CALL, Pen, results, stream_chat, until
 from tests.support.http_service import MODEL, HttpService, ServerSentEvent, join_text, read_events, serve
 from tests.support.program import LONG
 from tests.support.servers.launch import raw
@@ -83,38 +83,41 @@ async def test_a_turn_is_read_at_one_server_while_it_runs_at_the_other(tmp_path:
     maths = Maths()
     async with two(tmp_path, [WAITS, "Done."], servers={"maths": maths.server}, allow=["*"]) as (here, there):
         where = await here.conversation()
-        async with talking(here, where) as (events, answer):
+        async with stream_chat(here, where) as (events, answer):
             turn = answer.headers["x-turn-id"]
             await maths.gate.begun.wait()
             async with reading(there, where, turn) as (foreign, again):
                 await next_text(foreign)
                 maths.gate.open.set()
-                told = [event async for event in foreign]
-            told_here = [event async for event in events]
+                remote_events = [event async for event in foreign]
+            local_events = [event async for event in events]
     assert again.headers["x-turn-id"] == turn
-    assert told[-1].data == "[DONE]"
-    assert told[-2].data["stop_reason"] == "answered"
-    assert [event for event in told_here if event.name == "tool_result"] == [e for e in told if e.name == "tool_result"]
-    assert join_text(told) == "Done."
+    assert remote_events[-1].data == "[DONE]"
+    assert remote_events[-2].data["stop_reason"] == "answered"
+    local_results, remote_results = (
+        [event for event in events if event.name == "tool_result"] for events in (local_events, remote_events)
+    )
+    assert local_results == remote_results
+    assert join_text(remote_events) == "Done."
 
 
 async def test_who_comes_back_goes_on_where_it_was_even_if_the_turn_is_over_by_then(tmp_path: Path) -> None:
     maths = Maths()
     async with two(tmp_path, [WAITS, "Done."], servers={"maths": maths.server}, allow=["*"]) as (here, there):
         where = await here.conversation()
-        async with talking(here, where) as (events, answer):
+        async with stream_chat(here, where) as (events, answer):
             turn = answer.headers["x-turn-id"]
             await maths.gate.begun.wait()
             async with reading(there, where, turn) as (foreign, _):
                 last = (await next_text(foreign)).id
             maths.gate.open.set()
-            told_here = [event async for event in events]
+            local_events = [event async for event in events]
         async with reading(there, where, turn, last) as (foreign, _):
             rest = [event async for event in foreign]
         async with reading(there, where, turn) as (foreign, _):
             whole = [event async for event in foreign]
         await there.json("GET", f"{where}/turns/another/events", 404)
-    assert [event.id for event in whole] == [event.id for event in told_here]
+    assert [event.id for event in whole] == [event.id for event in local_events]
     assert rest == [event for event in whole if not event.id or int(event.id.split(":")[1]) > int(last.split(":")[1])]
     assert len(rest) < len(whole)
 
@@ -122,7 +125,7 @@ async def test_who_comes_back_goes_on_where_it_was_even_if_the_turn_is_over_by_t
 async def test_what_nobody_reads_elsewhere_is_not_written_down(tmp_path: Path) -> None:
     async with two(tmp_path, ["Hello."]) as (here, there):
         where = await here.conversation()
-        async with talking(here, where) as (events, answer):
+        async with stream_chat(here, where) as (events, answer):
             assert join_text([event async for event in events]) == "Hello."
         missing = await there.json("GET", f"{where}/turns/{answer.headers['x-turn-id']}/events", 404)
         assert notes(tmp_path) == []
@@ -135,14 +138,14 @@ async def test_a_turn_of_many_events_is_written_down_in_pieces(tmp_path: Path, m
     many = {**WAITS, "text": "word " * 50}
     async with two(tmp_path, [many, "Done."], servers={"maths": maths.server}, allow=["*"]) as (here, there):
         where = await here.conversation()
-        async with talking(here, where) as (events, answer):
+        async with stream_chat(here, where) as (events, answer):
             await maths.gate.begun.wait()
             async with reading(there, where, answer.headers["x-turn-id"]) as (foreign, _):
                 maths.gate.open.set()
-                told = [event async for event in foreign]
-            told_here = [event async for event in events]
-    assert [event.id for event in told] == [event.id for event in told_here]
-    assert join_text(told) == join_text(told_here)
+                remote_events = [event async for event in foreign]
+            local_events = [event async for event in events]
+    assert [event.id for event in remote_events] == [event.id for event in local_events]
+    assert join_text(remote_events) == join_text(local_events)
 
 
 async def test_who_comes_at_the_very_end_of_a_turn_reads_it_all_the_same(
@@ -152,35 +155,35 @@ async def test_who_comes_at_the_very_end_of_a_turn_reads_it_all_the_same(
     maths = Maths()
     async with two(tmp_path, [WAITS, "Done."], servers={"maths": maths.server}, allow=["*"]) as (here, there):
         where = await here.conversation()
-        async with talking(here, where) as (events, answer), anyio.create_task_group() as group:
+        async with stream_chat(here, where) as (events, answer), anyio.create_task_group() as group:
             turn = answer.headers["x-turn-id"]
             await maths.gate.begun.wait()
-            told: list[ServerSentEvent] = []
+            remote_events: list[ServerSentEvent] = []
 
             async def read() -> None:
                 async with reading(there, where, turn) as (foreign, _):
-                    told.extend([event async for event in foreign])
+                    remote_events.extend([event async for event in foreign])
 
             group.start_soon(read)
             while not notes(tmp_path):  # noqa: ASYNC110 - the other server's wish
                 await anyio.sleep(0.01)
             maths.gate.open.set()
-            told_here = [event async for event in events]
-    assert [event.id for event in told] == [event.id for event in told_here]
+            local_events = [event async for event in events]
+    assert [event.id for event in remote_events] == [event.id for event in local_events]
 
 
 async def test_a_turn_is_stopped_at_the_other_server(tmp_path: Path) -> None:
     maths = Maths()
     async with two(tmp_path, [WAITS], ["Well?"], {"maths": maths.server}, allow=["*"]) as (here, there):
         where = await here.conversation()
-        async with talking(here, where) as (events, _):
+        async with stream_chat(here, where) as (events, _):
             await maths.gate.begun.wait()
             await there.json("POST", f"{where}/stop", 204)
             assert (await until(events, "done")).data["stop_reason"] == "cancelled"
         await maths.gate.cancelled.wait()
         await there.json("POST", f"{where}/stop", 204)
         kept = await there.json("GET", where)
-        async with talking(there, where) as (events, _):
+        async with stream_chat(there, where) as (events, _):
             assert join_text([event async for event in events]) == "Well?"
     assert [message["role"] for message in kept["messages"]] == ["user", "assistant", "tool"]
     assert notes(tmp_path) == []
@@ -189,7 +192,7 @@ async def test_a_turn_is_stopped_at_the_other_server(tmp_path: Path) -> None:
 async def test_a_call_is_allowed_at_the_other_server_by_whoever_is_first(tmp_path: Path) -> None:
     pen = Pen()
     async with two(tmp_path, [CALL, "Done."], servers={"pen": pen.server}) as (here, there):
-        async with talking(here, await here.conversation()) as (events, _):
+        async with stream_chat(here, await here.conversation()) as (events, _):
             asked = (await until(events, "approval")).data
             pending = [await server.json("GET", "/approvals") for server in (here, there)]
             await there.json("POST", f"/approvals/{asked['id']}", 400, json={"decision": "perhaps"})
@@ -202,13 +205,13 @@ async def test_a_call_is_allowed_at_the_other_server_by_whoever_is_first(tmp_pat
             async with anyio.create_task_group() as group:
                 for server in (here, there, here, there):
                     group.start_soon(decide, server)
-            told = await until(events, "approval_done")
+            event = await until(events, "approval_done")
             assert await results(events) == ["written: a"]
         late = await there.json("POST", f"/approvals/{asked['id']}", 404, json=ONCE)
         left = [(await server.json("GET", "/approvals"))["approvals"] for server in (here, there)]
     assert pending == [{"approvals": [asked]}] * 2
     assert sorted(codes) == [204, 404, 404, 404]
-    assert told.data == {"id": asked["id"], "decision": "once"}
+    assert event.data == {"id": asked["id"], "decision": "once"}
     assert (late["error"]["code"], left) == ("not_found", [[], []])
 
 
@@ -216,7 +219,7 @@ async def test_why_a_call_is_denied_at_the_other_server_is_what_the_model_reads(
     denied = {"decision": "deny", "reason": "not on a Sunday"}
     async with (
         two(tmp_path, [CALL, "Done."], servers={"pen": Pen().server}) as (here, there),
-        talking(here, await here.conversation()) as (events, _),
+        stream_chat(here, await here.conversation()) as (events, _),
     ):
         asked = (await until(events, "approval")).data["id"]
         await there.json("POST", f"/approvals/{asked}", 204, json=denied)
@@ -226,7 +229,7 @@ async def test_why_a_call_is_denied_at_the_other_server_is_what_the_model_reads(
 async def test_a_question_is_answered_at_the_other_server_which_looks_at_the_form(tmp_path: Path) -> None:
     async with (
         two(tmp_path, [ASKS, "Done."], servers={"pen": Pen().server}, allow=["*"]) as (here, there),
-        talking(here, await here.conversation()) as (events, _),
+        stream_chat(here, await here.conversation()) as (events, _),
     ):
         asked = (await until(events, "question")).data
         pending = await there.json("GET", "/questions")
@@ -234,17 +237,17 @@ async def test_a_question_is_answered_at_the_other_server_which_looks_at_the_for
         refused = await there.json("POST", f"/questions/{asked['id']}", 400, json=wrong)
         right = {"action": "accept", "content": {"age": 7}}
         await there.json("POST", f"/questions/{asked['id']}", 204, json=right)
-        told = await until(events, "question_done")
+        event = await until(events, "question_done")
         assert await results(events) == ["accept: 7"]
     assert pending["questions"] == [asked]
     assert "age" in refused["error"]["message"]
-    assert told.data["action"] == "accept"
+    assert event.data["action"] == "accept"
 
 
 async def test_what_nobody_answers_waits_nowhere_any_more(tmp_path: Path) -> None:
     async with (
         two(tmp_path, [CALL, "Done."], servers={"pen": Pen().server}, answer_timeout=0.0) as (here, there),
-        talking(here, await here.conversation()) as (events, _),
+        stream_chat(here, await here.conversation()) as (events, _),
     ):
         assert (await until(events, "approval_done")).data["decision"] == "deny"
         assert (await there.json("GET", "/approvals"))["approvals"] == []
@@ -254,7 +257,7 @@ async def test_what_nobody_answers_waits_nowhere_any_more(tmp_path: Path) -> Non
 async def test_a_stopped_turn_asks_no_more_at_the_other_server_either(tmp_path: Path) -> None:
     async with two(tmp_path, [CALL], servers={"pen": Pen().server}) as (here, there):
         where = await here.conversation()
-        async with talking(here, where) as (events, _):
+        async with stream_chat(here, where) as (events, _):
             await until(events, "approval")
             await there.json("POST", f"{where}/stop", 204)
             await until(events, "approval_done")
@@ -268,12 +271,12 @@ async def test_what_is_allowed_for_the_session_is_allowed_at_all_servers_and_all
         there,
     ):
         where = await there.conversation()
-        async with talking(here, await here.conversation()) as (ours, _), talking(there, where) as (theirs, _):
+        async with stream_chat(here, await here.conversation()) as (ours, _), stream_chat(there, where) as (theirs, _):
             asked = (await until(ours, "approval")).data["id"]
             await until(theirs, "approval")
             await here.json("POST", f"/approvals/{asked}", 204, json=SESSION)
             assert (await results(ours), await results(theirs)) == (["written: a"], ["written: b"])
-        async with talking(there, where) as (theirs, _):
+        async with stream_chat(there, where) as (theirs, _):
             named = [event.name async for event in theirs]
     assert "tool_result" in named
     assert "approval" not in named
@@ -289,7 +292,7 @@ async def test_a_grant_is_for_the_tool_as_it_was_and_ends_with_the_server_it_was
         return f"told: {what}"
 
     async def asks(server: HttpService) -> bool:
-        async with talking(server, await server.conversation()) as (events, _):
+        async with stream_chat(server, await server.conversation()) as (events, _):
             async for event in events:
                 if event.name in ("approval", "tool_result"):
                     return event.name == "approval"
@@ -298,13 +301,13 @@ async def test_a_grant_is_for_the_tool_as_it_was_and_ends_with_the_server_it_was
     store = SQLStore(tmp_path / "both.db")
     async with serve([CALL, "Done."] * 2, {"pen": pen.server}, store=store) as there:
         async with two(tmp_path, [CALL, "Done."], servers={"pen": pen.server}) as (here, _):
-            async with talking(here, await here.conversation()) as (events, _):
+            async with stream_chat(here, await here.conversation()) as (events, _):
                 asked = (await until(events, "approval")).data["id"]
                 await there.json("POST", f"/approvals/{asked}", 204, json=SESSION)
                 assert await results(events) == ["written: a"]
             assert not await asks(there)
-            async with serve([CALL], {"pen": changed}, store=SQLStore(tmp_path / "both.db")) as other:
-                assert await asks(other)
+            async with serve([CALL], {"pen": changed}, store=SQLStore(tmp_path / "both.db")) as changed_service:
+                assert await asks(changed_service)
         assert await asks(there)
 
 
@@ -319,7 +322,7 @@ async def test_a_grant_does_not_hold_for_a_server_that_is_started_in_another_fol
             monkeypatch.chdir(tmp_path / name)  # of the server it is not said where it is started: here
             store = SQLStore(tmp_path / "both.db")
             server = await stack.enter_async_context(serve([echo, "Done."], {"it": raw("Server")}, store=store))
-            async with talking(server, await server.conversation()) as (events, _):
+            async with stream_chat(server, await server.conversation()) as (events, _):
                 asked.append((await until(events, "approval")).data["id"])
                 await server.json("POST", f"/approvals/{asked[-1]}", 204, json=SESSION)
                 await until(events, "done")
@@ -339,8 +342,8 @@ async def test_what_a_turn_did_before_it_handed_calls_back_is_known_at_the_other
         asked["messages"] += [message, result]
         last = await there.json("POST", "/v1/chat/completions", json=asked)
     assert last["choices"][0]["message"]["content"] == "Both."
-    said = [(m.role.value, m.text) for m in model.requests[0].messages]
-    assert said == [("user", "Hi"), ("assistant", ""), ("tool", "3"), ("assistant", "A moment."), ("tool", "42")]
+    messages = [(m.role.value, m.text) for m in model.requests[0].messages]
+    assert messages == [("user", "Hi"), ("assistant", ""), ("tool", "3"), ("assistant", "A moment."), ("tool", "42")]
 
 
 async def test_a_program_that_serves_nobody_hears_nothing_and_that_is_said(
@@ -391,7 +394,7 @@ async def test_a_server_that_is_told_to_leave_says_how_its_turns_ended(tmp_path:
         leaving = serve([WAITS], {"maths": maths.server}, allow=["*"], store=SQLStore(tmp_path / "both.db"), grace=0.0)
         async with leaving as here:
             where = await here.conversation()
-            async with talking(here, where) as (_, answer):
+            async with stream_chat(here, where) as (_, answer):
                 await maths.gate.begun.wait()
                 events, _ = await stack.enter_async_context(reading(there, where, answer.headers["x-turn-id"]))
                 await next_text(events)

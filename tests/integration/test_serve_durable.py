@@ -63,11 +63,11 @@ async def test_a_turn_that_does_not_end_in_time_is_left_to_the_next_process(tmp_
     ) as server:
         where = await server.conversation()
 
-        async def talk() -> None:
+        async def send() -> None:
             events.extend(await chat(server, where, "Go!"))
 
         async with anyio.create_task_group() as group:
-            group.start_soon(talk)
+            group.start_soon(send)
             await maths.gate.begun.wait()
             server.server.shut_down()
     assert (events[-2].name, events[-2].data["type"], events[-1].data) == ("error", "ConversationBusy", "[DONE]")
@@ -82,8 +82,8 @@ async def test_a_turn_that_does_not_end_in_time_is_left_to_the_next_process(tmp_
         assert read["running"]
         while (read := await server.json("GET", where))["running"]:  # noqa: ASYNC110 - another's turn
             await anyio.sleep(0.05)
-    said = [message["content"] for message in read["messages"]]
-    assert said == ["Go!", "Let me see.", INTERRUPTED, "Here I am."]
+    contents = [message["content"] for message in read["messages"]]
+    assert contents == ["Go!", "Let me see.", INTERRUPTED, "Here I am."]
 
 
 @new_enough
@@ -99,19 +99,19 @@ async def test_a_database_of_durable_turns_that_fails_is_told_in_words_and_waite
         await server.store.begin(made.id, "killed.1", [Message.user("Hi")], expected_count=0, lease=0.0, title="")
         with broken(file, is_locked=is_locked):
             read = await server.json("GET", f"/conversations/{made.id}", 500)
-            said = await server.json("POST", f"/conversations/{made.id}/chat", 500, json={"text": "Hello?"})
+            failed = await server.json("POST", f"/conversations/{made.id}/chat", 500, json={"text": "Hello?"})
         assert (await server.json("GET", f"/conversations/{made.id}"))["running"] is None
-    assert (read["error"]["code"], said["error"]["code"]) == ("failed", "failed")
+    assert (read["error"]["code"], failed["error"]["code"]) == ("failed", "failed")
     assert "the database for durable turns failed" in read["error"]["message"]
 
 
 @contextmanager
 def broken(file: Path, *, is_locked: bool) -> Iterator[None]:
     if is_locked:
-        with closing(sqlite3.connect(file, isolation_level=None)) as other:
-            other.execute("BEGIN EXCLUSIVE")
+        with closing(sqlite3.connect(file, isolation_level=None)) as blocker:
+            blocker.execute("BEGIN EXCLUSIVE")
             yield
-            other.execute("ROLLBACK")
+            blocker.execute("ROLLBACK")
     else:
         query(file, "ALTER TABLE workflow_status RENAME TO away")
         yield
@@ -123,13 +123,13 @@ def broken(file: Path, *, is_locked: bool) -> Iterator[None]:
 @pytest.mark.anyio
 async def test_what_a_killed_process_was_answering_is_answered_by_another(tmp_path: Path) -> None:
     calls = {"tool_calls": [{"name": "echo", "arguments": {}}]}
-    one, two = tmp_path / "one", tmp_path / "two"
-    for folder, server, replies in ((one, "NeverAnswers", [calls]), (two, "Server", [calls, "Done after all."])):
+    first, second = tmp_path / "one", tmp_path / "two"
+    for folder, server, replies in ((first, "NeverAnswers", [calls]), (second, "Server", [calls, "Done after all."])):
         folder.mkdir()
         write_config(folder, {"it": entry(server)}, replies)
     async with database_url() as store:
         words = ("--durable", "--store", store)
-        with serving(one, *words, "-y") as (killed, url, token), serving(two, *words) as (other, url2, token2):
+        with serving(first, *words, "-y") as (killed, url, token), serving(second, *words) as (survivor, url2, token2):
             where = "/conversations/" + ask(url, token, "/conversations", "POST").json()["id"]
             begun = until_it_is_called(url, token, where)
             killed.kill()
@@ -141,10 +141,10 @@ async def test_what_a_killed_process_was_answering_is_answered_by_another(tmp_pa
             ask(url2, token2, f"/approvals/{waiting[0]['id']}", "POST", json={"decision": "once"})
             read = ask(url2, token2, f"{where}/turns/{running}/events").text
             messages = ask(url2, token2, where).json()["messages"]
-            other.send_signal(signal.SIGTERM)
-            assert other.wait(LONG) == 0
-            assert other.stderr is not None
-            assert other.stderr.read() == ""
+            survivor.send_signal(signal.SIGTERM)
+            assert survivor.wait(LONG) == 0
+            assert survivor.stderr is not None
+            assert survivor.stderr.read() == ""
     assert "Done after all." in read
     assert [(message["role"], message["content"]) for message in messages] == [
         ("user", "Go!"),
@@ -169,7 +169,7 @@ def until_it_is_called(url: str, token: str, where: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [([], "pip install 'dial-client[durable]'"), (["--no-save"], "--durable does not go with --no-save")],
 )
 def test_what_it_lacks_is_told(
@@ -177,7 +177,7 @@ def test_what_it_lacks_is_told(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     words: list[str],
-    said: str,
+    message: str,
 ) -> None:
     write_config(tmp_path, {}, ["Hello."])
     monkeypatch.chdir(tmp_path)
@@ -185,4 +185,4 @@ def test_what_it_lacks_is_told(
         monkeypatch.setenv(name, value)
     monkeypatch.setitem(sys.modules, "dbos", None)
     assert run(["serve", "--durable", "--port", "0", *words]) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dial_client import ScriptedProvider
-from tests.integration.test_human_input import results, talk, talking, until
+from tests.integration.test_human_input import chat_events, results, stream_chat, until
 from tests.support.http_service import MODEL, serve
 from tests.support.servers.launch import raw
 
@@ -26,11 +26,11 @@ def calls(name: str, **arguments: Any) -> dict[str, Any]:
 
 async def test_always_outlives_the_service(tmp_path: Path) -> None:
     servers, replies = {"it": raw()}, [calls("echo"), "Done."]
-    async with talk(replies, servers, grants=tmp_path) as (server, events):
+    async with chat_events(replies, servers, grants=tmp_path) as (server, events):
         asked = (await until(events, "approval")).data["id"]
         await server.json("POST", f"/approvals/{asked}", 204, json={"decision": "always"})
         assert len(await results(events)) == 1
-    async with talk(replies, servers, grants=tmp_path) as (_, events):
+    async with chat_events(replies, servers, grants=tmp_path) as (_, events):
         kinds = [event.name async for event in events]
     assert "approval" not in kinds
 
@@ -38,24 +38,24 @@ async def test_always_outlives_the_service(tmp_path: Path) -> None:
 async def test_a_session_grant_answers_no_question_that_untrusted_content_brings() -> None:
     servers = {"web": raw(untrusted=("*",), auto_approve=("*",)), "mail": raw()}
     first, second, third = (calls("mail__echo", n=n) for n in (1, 2, 3))
-    async with talk([first, calls("web__echo"), second, third, "Done."], servers) as (server, events):
+    async with chat_events([first, calls("web__echo"), second, third, "Done."], servers) as (server, events):
         why = []
         for answer in ("session", "session", "deny"):
             asked = (await until(events, "approval")).data
             why.append(asked["why_asked"])
             await server.json("POST", f"/approvals/{asked['id']}", 204, json={"decision": answer})
-        said = await results(events)
+        outcomes = await results(events)
     assert why[0] == ""
     assert why[1] == why[2] == "the conversation holds untrusted content from web/echo, and this tool can act or send"
-    assert "not allow" in said[-1]
+    assert "not allow" in outcomes[-1]
 
 
 async def test_where_nobody_is_asked_untrusted_content_is_a_no() -> None:
     servers = {"web": raw(untrusted=("*",), auto_approve=("*",)), "mail": raw(auto_approve=("*",))}
     model = ScriptedProvider([calls("web__echo"), calls("mail__echo"), "Done."])
     async with serve(model, servers) as server:
-        said = {"model": MODEL, "messages": [{"role": "user", "content": "Go!"}]}
-        await server.json("POST", "/v1/chat/completions", json=said)
+        request = {"model": MODEL, "messages": [{"role": "user", "content": "Go!"}]}
+        await server.json("POST", "/v1/chat/completions", json=request)
     last = model.requests[-1].messages[-1]
     assert "untrusted content from web/echo" in last.text
     assert "nobody is there to be asked" in last.text
@@ -66,8 +66,8 @@ async def test_an_answer_to_a_question_that_untrusted_content_brings_allows_noth
     replies = [calls("web__echo"), calls("mail__echo", n=1), "Done.", calls("mail__echo", n=2), "Done."]
     async with serve(replies, servers) as server:
         for answer in ("session", "deny"):
-            async with talking(server, await server.conversation()) as (events, _):
+            async with stream_chat(server, await server.conversation()) as (events, _):
                 asked = (await until(events, "approval")).data
                 await server.json("POST", f"/approvals/{asked['id']}", 204, json={"decision": answer})
-                said = await results(events)
-    assert "not allow" in said[-1]
+                outcomes = await results(events)
+    assert "not allow" in outcomes[-1]

@@ -29,8 +29,8 @@ def anyio_backend() -> str:
 
 async def status(server: HttpService, path: str = "/servers", method: str = "GET", **headers: str) -> int:
     async with httpx2.AsyncClient(base_url=server.url, trust_env=False, verify=False) as stranger:
-        said = {name.replace("_", "-"): value for name, value in headers.items()}
-        return (await stranger.request(method, path, headers=said)).status_code
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        return (await stranger.request(method, path, headers=sent)).status_code
 
 
 @pytest.mark.parametrize("path", GUARDED)
@@ -173,10 +173,10 @@ async def test_a_body_that_is_too_large_is_not_read() -> None:
             for _ in range(3):
                 yield b"x" * 50
 
-        told = await server.json("POST", "/conversations", 413, content=b"x" * 101)
+        too_large = await server.json("POST", "/conversations", 413, content=b"x" * 101)
         found = await server.json("POST", "/conversations", 413, content=pieces())
         await server.json("POST", "/conversations", 201, content=b'{"title": "' + b"x" * 80 + b'"}')
-    assert told["error"]["code"] == found["error"]["code"] == "request_too_large"
+    assert too_large["error"]["code"] == found["error"]["code"] == "request_too_large"
 
 
 async def raw(server: HttpService, text: str) -> SocketStream:
@@ -187,13 +187,13 @@ async def raw(server: HttpService, text: str) -> SocketStream:
 
 
 async def rest(stream: SocketStream) -> bytes:
-    said = b""
+    received = b""
     try:
         while True:
-            said += await stream.receive()
+            received += await stream.receive()
     except (anyio.EndOfStream, anyio.BrokenResourceError):
         await stream.aclose()
-        return said
+        return received
 
 
 async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
@@ -207,14 +207,14 @@ async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
 )
 async def test_a_head_that_does_not_come_is_not_waited_for(head: str) -> None:
     async with serve([], head_timeout=1 if "healthz" in head else 0) as server:
-        said = await rest(await raw(server, head))
-    assert b"200 OK" in said if "healthz" in head else said == b""
+        received = await rest(await raw(server, head))
+    assert b"200 OK" in received if "healthz" in head else received == b""
 
 
 async def test_a_head_without_an_end_is_turned_away() -> None:
     async with serve([]) as server:
-        said = await rest(await raw(server, "GET / HTTP/1.1\r\nX: " + "x" * 100_000))
-    assert b" 400 " in said
+        received = await rest(await raw(server, "GET / HTTP/1.1\r\nX: " + "x" * 100_000))
+    assert b" 400 " in received
 
 
 async def test_a_websocket_is_no_way_in() -> None:
@@ -226,15 +226,15 @@ async def test_a_websocket_is_no_way_in() -> None:
 async def test_one_turn_too_many_is_asked_to_come_again() -> None:
     maths = Maths()
     async with serve([WAITS, "Done.", "Hello."], {"maths": maths.server}, max_turns=1, allow=["*"]) as server:
-        one, other = await server.conversation(), await server.conversation()
+        first, second = await server.conversation(), await server.conversation()
         async with anyio.create_task_group() as group:
-            group.start_soon(chat, server, one)
+            group.start_soon(chat, server, first)
             await maths.gate.begun.wait()
-            answer = await server.http.post(f"{other}/chat", json={"text": "Hi"})
+            answer = await server.http.post(f"{second}/chat", json={"text": "Hi"})
             asked = {"messages": [{"role": "user", "content": "Hi"}]}
             await server.json("POST", "/v1/chat/completions", 429, json=asked)
             maths.gate.open.set()
-        assert (await chat(server, other))[-2].name == "done"
+        assert (await chat(server, second))[-2].name == "done"
     assert answer.status_code == 429
     assert answer.headers["retry-after"] == "2"
     assert answer.json()["error"]["code"] == "too_many_turns"

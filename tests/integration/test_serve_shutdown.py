@@ -34,17 +34,17 @@ async def test_a_running_turn_comes_to_its_end_and_no_other_begins() -> None:
     maths = Maths()
     events: list[ServerSentEvent] = []
     async with serve([WAITS, "Done."], {"maths": maths.server}, allow=["*"]) as server:
-        where, other = await server.conversation(), await server.conversation()
+        where, second = await server.conversation(), await server.conversation()
 
-        async def talk() -> None:
+        async def send() -> None:
             async with server.http.stream("POST", f"{where}/chat", json={"text": "Go!"}) as answer:
                 events.extend([event async for event in read_events(answer)])
 
         async with anyio.create_task_group() as group:
-            group.start_soon(talk)
+            group.start_soon(send)
             await maths.gate.begun.wait()
             server.server.shut_down()
-            refused = await server.json("POST", f"{other}/chat", 503, json={"text": "Hi"})
+            refused = await server.json("POST", f"{second}/chat", 503, json={"text": "Hi"})
             maths.gate.open.set()
     assert refused["error"]["code"] == "stopping"
     assert (events[-2].data["stop_reason"], events[-1].data) == ("answered", "[DONE]")
@@ -58,12 +58,12 @@ async def test_a_turn_that_does_not_end_is_cancelled_and_stored() -> None:
     async with serve([WAITS], {"maths": maths.server}, allow=["*"], store=store, grace=0.0) as server:
         where = await server.conversation()
 
-        async def talk() -> None:
+        async def send() -> None:
             async with server.http.stream("POST", f"{where}/chat", json={"text": "Go!"}) as answer:
                 events.extend([event async for event in read_events(answer)])
 
         async with anyio.create_task_group() as group:
-            group.start_soon(talk)
+            group.start_soon(send)
             await maths.gate.begun.wait()
             server.server.shut_down()
         kept = await store.get(where.rpartition("/")[2])
@@ -102,7 +102,7 @@ def test_it_prints_its_address_serves_and_leaves_when_told(tmp_path: Path, numbe
         assert ask(url, "", "/healthz").status_code == 200
         assert ask(url, "", "/servers").status_code == 401
         messages = {"messages": [{"role": "user", "content": "Echo!"}]}
-        said = ask(url, token, "/v1/chat/completions", "POST", json=messages).json()["choices"][0]["message"]
+        reply = ask(url, token, "/v1/chat/completions", "POST", json=messages).json()["choices"][0]["message"]
         where = "/conversations/" + ask(url, token, "/conversations", "POST").json()["id"]
         turn = ask(url, token, f"{where}/chat", "POST", json={"text": "Hi", "stream": False}).json()
         process.send_signal(number)
@@ -111,7 +111,7 @@ def test_it_prints_its_address_serves_and_leaves_when_told(tmp_path: Path, numbe
         rest = process.stderr.read()
         assert process.stdout is not None
         assert process.stdout.read() == ""
-    assert (said["content"], turn["text"]) == ("I may not.", "Hello.")
+    assert (reply["content"], turn["text"]) == ("I may not.", "Hello.")
     assert "it/echo; --allow it/echo lets it through" in rest
     assert token not in rest
     assert "Traceback" not in rest
@@ -143,7 +143,7 @@ def test_conversations_are_there_again_after_a_restart(tmp_path: Path) -> None:
             found = ask(url, token, "/conversations").json()["conversations"]
             process.send_signal(signal.SIGTERM)
             assert process.wait(LONG) == 0
-    assert [one["title"] for one in found] == ["One more", "One more"]
+    assert [summary["title"] for summary in found] == ["One more", "One more"]
 
 
 def test_the_token_and_what_is_said_are_in_no_log(tmp_path: Path) -> None:
@@ -154,9 +154,9 @@ def test_the_token_and_what_is_said_are_in_no_log(tmp_path: Path) -> None:
         ask(url, "another-token", "/servers")
         process.kill()
         assert process.stderr is not None
-        said = process.stderr.read()
-    assert "secret" not in said
-    assert "another-token" not in said
+        log = process.stderr.read()
+    assert "secret" not in log
+    assert "another-token" not in log
 
 
 @pytest.mark.parametrize(
@@ -177,9 +177,9 @@ def test_a_token_that_was_given_is_not_printed(
         assert ask(url, "another", "/servers").status_code == 401
         process.kill()
         assert process.stderr is not None
-        said = process.stderr.read()
-    assert f"the page asks for the token {where}; behind {url}#token= it is not asked for" in said
-    assert "from-the-" not in said
+        log = process.stderr.read()
+    assert f"the page asks for the token {where}; behind {url}#token= it is not asked for" in log
+    assert "from-the-" not in log
 
 
 def test_without_a_token_every_program_here_is_let_in(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_without_a_token_every_program_here_is_let_in(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--no-token", "--host", "0.0.0.0"], "--no-token is for loopback only"),
         (["--no-token", "--token", "a"], "--token does not go with --no-token"),
@@ -204,11 +204,11 @@ def test_without_a_token_every_program_here_is_let_in(tmp_path: Path) -> None:
         (["--store", "mysql://x/y"], "no database that can be used"),
     ],
 )
-def test_an_option_that_is_wrong_is_told_and_nothing_is_served(tmp_path: Path, words: list[str], said: str) -> None:
+def test_an_option_that_is_wrong_is_told_and_nothing_is_served(tmp_path: Path, words: list[str], message: str) -> None:
     write_config(tmp_path, {}, ["Hello."])
     ended = dial_chat(tmp_path, "serve", *words)
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert said in ended.stderr
+    assert message in ended.stderr
 
 
 def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from dial_client.stores.mailbox import Mailbox
 from dial_client.stores.sql_store import SQLStore
 from dial_client.turn_result import Turn
 from tests.integration.test_conversation_routes import Maths
-from tests.integration.test_human_input import CALL, Pen, results, talk, talking, until
+from tests.integration.test_human_input import CALL, Pen, chat_events, results, stream_chat, until
 from tests.integration.test_serve_cluster import WAITS, next_text, reading, two
 from tests.support.http_service import LONG, MODEL, serve
 from tests.support.temporary_stores import locked, query
@@ -46,7 +46,7 @@ async def test_a_question_is_answered_here_though_its_time_is_over_for_other_pro
 ) -> None:
     monkeypatch.setattr(human_input, "_DELIVERY_TIMEOUT", 0.1)
     pen, file = Pen(), tmp_path / "kept.db"
-    async with talk([CALL, "Done."], {"pen": pen.server}, store=SQLStore(file)) as (server, events):
+    async with chat_events([CALL, "Done."], {"pen": pen.server}, store=SQLStore(file)) as (server, events):
         asked = (await until(events, "approval")).data["id"]
         query(file, "DELETE FROM notes")  # the machine slept, or the database was away, and another process cleared it
         await server.json("POST", f"/approvals/{asked}", 204, json=ONCE)
@@ -57,7 +57,7 @@ async def test_a_question_is_answered_here_though_its_time_is_over_for_other_pro
 @pytest.mark.anyio
 async def test_what_another_version_has_pinned_is_not_listed_and_hides_nothing(tmp_path: Path) -> None:
     store = SQLStore(tmp_path / "kept.db")
-    async with talk([CALL, "Done."], {"pen": Pen().server}, store=store) as (server, events):
+    async with chat_events([CALL, "Done."], {"pen": Pen().server}, store=store) as (server, events):
         asked = (await until(events, "approval")).data
         await store.mailbox.send([("asked:approval", '{"form": 2}'), ("asked:approval", "[]")], LONG)
         assert (await server.json("GET", "/approvals"))["approvals"] == [asked]
@@ -72,7 +72,7 @@ async def test_a_turn_that_another_version_handed_back_is_gone_on_with_as_one_th
 ) -> None:
     call = f"call_{'0' * 32}"
     function = {"name": "mine", "arguments": "{}"}
-    said: list[dict[str, Any]] = [
+    messages: list[dict[str, Any]] = [
         {"role": "user", "content": "Hi"},
         {"role": "assistant", "content": None, "tool_calls": [{"id": call, "type": "function", "function": function}]},
         {"role": "tool", "tool_call_id": call, "content": "42"},
@@ -80,7 +80,7 @@ async def test_a_turn_that_another_version_handed_back_is_gone_on_with_as_one_th
     store = SQLStore(tmp_path / "kept.db")
     async with serve(["42 it is."], store=store) as server:
         await store.mailbox.send([(f"thread:{call}", body)], LONG)
-        answer = await server.json("POST", "/v1/chat/completions", json={"model": MODEL, "messages": said})
+        answer = await server.json("POST", "/v1/chat/completions", json={"model": MODEL, "messages": messages})
     assert answer["choices"][0]["message"]["content"] == "42 it is."
 
 
@@ -91,19 +91,19 @@ async def test_of_more_turns_that_were_handed_back_than_are_remembered_the_lates
     monkeypatch.setattr(handoffs, "MAX_TURNS", 2)
     store = SQLStore(tmp_path / "kept.db")
     here, there = HandoffStore(store.mailbox), HandoffStore(store.mailbox)
-    said: list[Message] = []
+    messages: list[Message] = []
     for at in range(4):
         call = ToolCallRequest("mine", "mine", {})
         inner = (Message.assistant(f"hidden {at}"), Message.assistant("A moment.", [call]))
         turn = Turn(inner[-1], inner, StopReason.CLIENT_TOOL_CALLS, 0, Usage(), client_tool_calls=(call,))
         (out,) = await here.issue_calls(turn)
-        said += [
+        messages += [
             Message.assistant("A moment.", [out]),
             Message.tool(out, ToolCallResult(out.id, success=True, content="42")),
         ]
     hidden = [
-        [message.text for message in await one.restore(said) if message.text.startswith("hidden")]
-        for one in (here, here, there, there)
+        [message.text for message in await store.restore(messages) if message.text.startswith("hidden")]
+        for store in (here, here, there, there)
     ]
     await store.aclose()
     assert hidden == [["hidden 2", "hidden 3"]] * 4
@@ -166,14 +166,15 @@ async def test_an_event_that_cannot_be_written_ends_its_own_stream_elsewhere_and
     maths = Maths()
     async with two(tmp_path, [WAITS, WAITS], servers={"maths": maths.server}, allow=["*"]) as (here, there):
         wrong, fine = await here.conversation(), await here.conversation()
-        async with talking(here, wrong) as (_, answer), talking(here, fine) as (_, other):
+        async with stream_chat(here, wrong) as (_, answer), stream_chat(here, fine) as (_, readable):
             await maths.gate.begun.wait()
             async with (
                 reading(there, wrong, answer.headers["x-turn-id"]) as (broken, _),
-                reading(there, fine, other.headers["x-turn-id"]) as (whole, _),
+                reading(there, fine, readable.headers["x-turn-id"]) as (whole, _),
             ):
                 await next_text(broken)
-                (turn,) = (talk for talk in here.turns.conversation_turns if talk.id == answer.headers["x-turn-id"])
+                wrong_turn = answer.headers["x-turn-id"]
+                (turn,) = (running for running in here.turns.conversation_turns if running.id == wrong_turn)
                 turn.announce(InputRequested("a", "question", {"deep": deep}))
                 rest = [event async for event in broken]
                 maths.gate.open.set()
@@ -204,9 +205,9 @@ def test_what_waited_when_its_event_loop_ended_is_not_stored_by_the_next(tmp_pat
 
     async def goes_on(conversation: str) -> list[str]:
         await store.append(conversation, [Message.user("third")])
-        said = [message.text for message in (await store.get(conversation)).messages]
+        texts = [message.text for message in (await store.get(conversation)).messages]
         await store.aclose()
-        return said
+        return texts
 
     made = asyncio.run(store.create())
     with locked(file):
