@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dial_client.messages import ToolSpec
-from dial_client.tools.catalog import offered_names
+from dial_client.tools.catalog import assign_names
 
 FOLDER = Path(__file__).parent
 TYPES: dict[str, dict[str, Any]] = {
@@ -38,7 +38,7 @@ def tools() -> tuple[ToolSpec, ...]:
             continue
         name, title = (part.strip() for part in (line.split("|")[0] + "=").split("=")[:2])
         found[server, name] = (title, *(part.strip() for part in line.split("|")[1:3]))
-    names = offered_names(found)
+    names = assign_names(found)
     return tuple(
         _tool(names[key], *key, *texts) for key, texts in sorted(found.items(), key=lambda item: names[item[0]])
     )

@@ -1,4 +1,4 @@
-"""What a person is told before a tool runs: its real names, what its server claims of it, and all arguments.
+"""The texts of an approval request: the tool's real names, its server's claims, and all arguments.
 
 MCP 2026-07-28, server/tools: annotations, and so titles and descriptions, are to be taken for untrusted. They are
 repeated as the server's words; the names of the configuration and of the protocol are what is asked about.
@@ -10,7 +10,7 @@ import re
 import unicodedata
 from typing import Any
 
-from dial_client.callbacks.argument_block import argument_lines
+from dial_client.callbacks.argument_block import format_argument
 from dial_client.messages import ToolCallRequest, ToolSpec
 from dial_client.text.safe_text import count_unseen, removed_note, visible
 
@@ -22,7 +22,7 @@ _MAX_LETTERS = 5
 
 
 def quote_name(name: str, most: int = MAX_NAME, *, notes: bool = True) -> str:
-    """Return a name that can stand in a sentence of ours: no line break, no invisible character, and an end one sees.
+    """Return a name for use in a sentence: without line breaks and invisible characters, and with a visible end.
 
     A plain name is returned as it is. Any other is put in quotes, and what cannot be seen or taken for a letter of ours
     is written out. Letters outside of ASCII, which may look like others, are named.
@@ -50,8 +50,8 @@ def _foreign_letters(name: str) -> list[str]:
     return [f"with letters outside of ASCII: {named}{', …' if len(found) > _MAX_LETTERS else ''}"]
 
 
-def claims_of(tool: ToolSpec) -> dict[str, Any]:
-    """Return what the server says of its tool: ``{"title", "description", "annotations": {"readOnlyHint": true}}``."""
+def to_claims(tool: ToolSpec) -> dict[str, Any]:
+    """Return the claims of a tool's server: ``{"title", "description", "annotations": {"readOnlyHint": true}}``."""
     hints = {
         "readOnlyHint": tool.read_only or None,
         "idempotentHint": tool.idempotent or None,
@@ -72,18 +72,18 @@ _HINTS = {
 }
 
 
-def claim_sentences(tool: ToolSpec) -> list[str]:
+def describe_claims(tool: ToolSpec) -> list[str]:
     """Return the server's claims as sentences that say whose words they are."""
     title = " ".join(visible(tool.title or "").split())
     sentences = [f"it calls itself: {title}"] if title and title != tool.tool else []
     if tool.description.strip():
         sentences.append(f"the server says: {visible(tool.description.strip())}")
-    hints = [_HINTS[pair] for pair in claims_of(tool)["annotations"].items() if pair in _HINTS]
+    hints = [_HINTS[pair] for pair in to_claims(tool)["annotations"].items() if pair in _HINTS]
     return sentences + ([f"the server says {', '.join(hints)}"] if hints else [])
 
 
 def count_unseen_arguments(call: ToolCallRequest) -> int:
-    """Return how many characters of a call's arguments nobody would see; they are sent to the server all the same."""
+    """Return the number of invisible characters in a call's arguments; the server receives them all the same."""
     return _count(dict(call.arguments), 0)
 
 
@@ -96,8 +96,8 @@ def _count(value: Any, depth: int) -> int:
     return sum(_count(part, depth + 1) for part in parts)
 
 
-def notes_on(call: ToolCallRequest, tool: ToolSpec) -> list[str]:
-    """Return what is to be known of the invisible: removed from the server's words, written out in the arguments."""
+def describe_invisible(call: ToolCallRequest, tool: ToolSpec) -> list[str]:
+    """Return notes on invisible characters: removed from the server's texts, written out in the arguments."""
     notes = [f"{removed_note(tool.removed_invisible)} from what the server says"] if tool.removed_invisible else []
     if unseen := count_unseen_arguments(call):
         kind = "character that nobody sees is" if unseen == 1 else "characters that nobody sees are"
@@ -105,7 +105,7 @@ def notes_on(call: ToolCallRequest, tool: ToolSpec) -> list[str]:
     return notes
 
 
-def argument_block(call: ToolCallRequest) -> str:
+def format_arguments(call: ToolCallRequest) -> str:
     """Return all arguments of a call, as they are shown to a person."""
-    lines = (line for name, value in call.arguments.items() for line in argument_lines(str(name), value))
+    lines = (line for name, value in call.arguments.items() for line in format_argument(str(name), value))
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""A call's arguments for a person to read: line breaks are line breaks, and what nobody sees is written out.
+"""A call's arguments for people to read: line breaks are line breaks, invisible characters are written out.
 
 The form is close to YAML, and each line is the beginning of a name, of an item, or indented below it. The page writes
 the same (``serve/page/arguments.js``).
@@ -21,8 +21,8 @@ _NEEDS_QUOTES = re.compile(
 )
 
 
-def argument_lines(name: str, value: Any) -> list[str]:
-    """Return the lines that show one argument, none with a character that nobody sees."""
+def format_argument(name: str, value: Any) -> list[str]:
+    """Return the lines that show one argument, without invisible characters."""
     return [visible(line) for line in _entry(f"{_key(name)}:", value, 0)]
 
 

@@ -62,7 +62,7 @@ class Form:
         """The defaults of its fields, those that fit (SEP-1034)."""
         defaults = {field.name: field.schema.get("default") for field in self.fields}
         found = {name: value for name, value in defaults.items() if value is not None}
-        return {name: value for name, value in found.items() if not self.problems_with(name, value)}
+        return {name: value for name, value in found.items() if not self.find_field_problems(name, value)}
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -80,7 +80,7 @@ class Form:
         unknown = [f"{name}: the form has no such field" for name in content if name not in known]
         return [*unknown[:5], *self._check.problems(content)]
 
-    def problems_with(self, name: str, value: Any) -> list[str]:
+    def find_field_problems(self, name: str, value: Any) -> list[str]:
         """Return the problems of the value of one field."""
         schema = next(field.schema for field in self.fields if field.name == name)
         return ArgumentCheck({"properties": {name: schema}}, formats=True).problems({name: value})
@@ -137,7 +137,7 @@ def _choices(schema: Mapping[str, Any]) -> tuple[Choice, ...]:
     return tuple(Choice(value, str(title)) for value, title in zip(texts, titles, strict=True))
 
 
-def is_web_address(url: str) -> bool:
+def is_web_url(url: str) -> bool:
     """True for an http or https URL with a host: no script, no file, and no invisible characters."""
     try:
         parts = urlsplit(url)
@@ -148,7 +148,7 @@ def is_web_address(url: str) -> bool:
     return parts.scheme in ("http", "https") and bool(parts.hostname) and is_plain
 
 
-def doubts_about(url: str) -> tuple[str, ...]:
+def find_url_doubts(url: str) -> tuple[str, ...]:
     """Return the parts of a URL that may hide its destination (MCP, "Elicitation", "Safe URL Handling")."""
     parts = urlsplit(url)
     host = parts.hostname or ""

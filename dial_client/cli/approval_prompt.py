@@ -12,8 +12,8 @@ import shutil
 from collections.abc import Iterable, Iterator
 from enum import Enum
 
-from dial_client.callbacks.approval_request import claim_sentences, notes_on, quote_name
-from dial_client.callbacks.argument_block import argument_lines
+from dial_client.callbacks.approval_request import describe_claims, describe_invisible, quote_name
+from dial_client.callbacks.argument_block import format_argument
 from dial_client.messages import ToolCallRequest, ToolSpec
 from dial_client.text.safe_text import visible
 from dial_client.tools.approval import Approval, ApprovalContext, Decision
@@ -91,12 +91,12 @@ def lines_of(
         for short, name in ((named, tool.tool), (asker, context.server)):
             if short != (whole_name := quote_name(name, MAX_WHOLE_NAME)):
                 yield from barred([f"full name: {whole_name}"], columns, None)
-        for claim in claim_sentences(tool):
+        for claim in describe_claims(tool):
             yield from barred(claim.splitlines(), columns, most)
     if context.why_asked:
         yield from _wrapped("  ", [f"reason for asking: {' '.join(visible(context.why_asked).split())}"], columns)
     yield from _arguments(call, columns, whole=whole)
-    yield from (f"({note})" for note in notes_on(call, tool))
+    yield from (f"({note})" for note in describe_invisible(call, tool))
 
 
 def _arguments(call: ToolCallRequest, columns: int, *, whole: bool) -> Iterator[str]:
@@ -107,7 +107,7 @@ def _arguments(call: ToolCallRequest, columns: int, *, whole: bool) -> Iterator[
     items = list(call.arguments.items())
     each = None if whole else max(1, min(MAX_LINES, MAX_BLOCK // len(items)))
     for name, value in items if whole else items[:MAX_ARGUMENTS]:
-        yield from barred(argument_lines(str(name), value), columns, each)
+        yield from barred(format_argument(str(name), value), columns, each)
     if not whole and len(items) > MAX_ARGUMENTS:
         yield f"… and {len(items) - MAX_ARGUMENTS:,} more arguments: [v]iew all"
 

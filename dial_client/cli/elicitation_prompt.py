@@ -112,7 +112,7 @@ async def _ask_for(field: FormField, form: Form, content: dict[str, Any]) -> Non
         if not text and (field.name in content or not field.is_required):
             return
         value = form.filled({field.name: _parsed_value(field, text)}).get(field.name)
-        problems = form.problems_with(field.name, value) if text else ["a value is required"]
+        problems = form.find_field_problems(field.name, value) if text else ["a value is required"]
         if not problems:
             content[field.name] = value
             return

@@ -21,8 +21,8 @@ from dial_client.settings.policy_config import Effect, PolicyRule
 from dial_client.settings.tool_patterns import matches
 from dial_client.text.safe_text import one_line
 from dial_client.tools import pattern_warnings
-from dial_client.tools.approval import why_asked
-from dial_client.tools.catalog import offered_names, spec_of
+from dial_client.tools.approval import find_reason_to_ask
+from dial_client.tools.catalog import assign_names, build_tool_spec
 from dial_client.tools.grants import Grant, GrantStore
 from dial_client.tools.policy import PolicyRules, ProposedCall, Verdict
 
@@ -125,7 +125,7 @@ async def test_call(options: Options, name: str, arguments: str, *, is_tainted: 
 def _decision(call: ProposedCall, verdict: Verdict | None) -> tuple[Effect, str, str]:
     if verdict is not None and verdict.effect is Effect.DENY:
         return Effect.DENY, verdict.decided_by, verdict.reason
-    if why := why_asked(call, verdict):
+    if why := find_reason_to_ask(call, verdict):
         is_rule = verdict is not None and verdict.effect is Effect.ASK
         return Effect.ASK, verdict.decided_by if is_rule and verdict is not None else "taint", why
     if verdict is not None:
@@ -144,7 +144,7 @@ def _resolved(name: str, known: _Known) -> tuple[str, str]:
             raise ConfigError(f"there is no server {server!r}", hint)
         return server, tool
     keys = [(server, spec.name) for server, tools in known.tools.items() for spec in tools or ()]
-    found = next((key for key, offered in offered_names(keys).items() if offered == name), None)
+    found = next((key for key, offered in assign_names(keys).items() if offered == name), None)
     if found is None:
         raise ConfigError(f"no tool is known by the name {name!r}", "write SERVER/TOOL; `dial-chat tools` lists them")
     return found
@@ -153,7 +153,7 @@ def _resolved(name: str, known: _Known) -> tuple[str, str]:
 def _spec(server: str, name: str, tool: Tool | None) -> ToolSpec:
     with suppress(Unsupported):
         if tool is not None:
-            return spec_of(name, server, tool)
+            return build_tool_spec(name, server, tool)
     return ToolSpec(name, "", {}, server, name)
 
 

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import anyio
 
-from dial_client.callbacks.approval_request import claims_of, count_unseen_arguments, quote_name
+from dial_client.callbacks.approval_request import count_unseen_arguments, quote_name, to_claims
 from dial_client.callbacks.elicitation_form import Form
 from dial_client.callbacks.server_callbacks import Elicitation, ElicitationAction, ElicitationAnswer
 from dial_client.errors import DialError
@@ -282,7 +282,7 @@ def _describe_call(call: ToolCallRequest, tool: ToolSpec, context: ApprovalConte
         "title": tool.title,
         "description": tool.description,
         "read_only": tool.read_only,
-        "claims": claims_of(tool),
+        "claims": to_claims(tool),
         "change": context.change,
         "why_asked": context.why_asked,
         "removed_invisible": tool.removed_invisible,

@@ -18,7 +18,7 @@ from dial_client import call_context
 from dial_client.audit.call_audit import new_id, record
 from dial_client.audit.entries import AuditEntry, common_origin
 from dial_client.call_context import CallContext
-from dial_client.callbacks.elicitation_form import Form, clean_schema, doubts_about, is_web_address
+from dial_client.callbacks.elicitation_form import Form, clean_schema, find_url_doubts, is_web_url
 from dial_client.callbacks.server_callbacks import ClientFeatures, Elicitation, ElicitationAction, ElicitationAnswer
 from dial_client.errors import ServerError
 from dial_client.logs import get_logger
@@ -310,11 +310,11 @@ class ServerRequests:
         self, message: str, url: str, tools: tuple[str, ...], calls: tuple[_Call, ...]
     ) -> ElicitationAnswer:
         """Ask the person to open a URL; a URL that is not http(s) is declined without asking."""
-        if not is_web_address(url):
+        if not is_web_url(url):
             log.warning("url_refused", server=self._server)
             return ElicitationAnswer(ElicitationAction.DECLINE)
         text = clean(message)
-        warnings = doubts_about(url) + _removal_warning(text.removed)
+        warnings = find_url_doubts(url) + _removal_warning(text.removed)
         question = Elicitation(self._server, text.text, None, url, {}, warnings, tools)
         return await self._ask_person(question, calls)
 
@@ -359,7 +359,7 @@ class _InvalidAnswer(Exception):
         super().__init__()
         fields = {field.name: field for field in form.fields}
         missing = [name for name, field in fields.items() if field.is_required and name not in content]
-        wrong = [name for name in content if name not in fields or form.problems_with(name, content[name])]
+        wrong = [name for name in content if name not in fields or form.find_field_problems(name, content[name])]
         self.fields = missing + wrong
 
 

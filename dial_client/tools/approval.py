@@ -23,7 +23,7 @@ from dial_client.tools import pattern_warnings
 from dial_client.tools.grants import GrantStore
 from dial_client.tools.policy import PolicyRules, ProposedCall, Verdict, can_act_or_send
 from dial_client.tools.session_grants import GRANT, SessionGrants
-from dial_client.tools.taint import in_words
+from dial_client.tools.taint import describe_sources
 
 __all__ = [
     "NO_APPROVER",
@@ -164,7 +164,7 @@ class ApprovalChecker:
         verdict = self.rules.verdict(call)
         if verdict is not None and verdict.effect is Effect.DENY:
             return Approval(Decision.DENY, verdict.reason or _FORBIDDEN, verdict.decided_by)
-        why = why_asked(call, verdict)
+        why = find_reason_to_ask(call, verdict)
         if not spec.server and not why:  # the host's own read what the conversation has already seen, and touch nothing
             return Approval(Decision.ONCE, decided_by="the host's own tool")
         if why and self._approve is None:
@@ -227,7 +227,7 @@ class ApprovalChecker:
 
     def _context(self, call: ProposedCall, change: str, origin: Origin) -> ApprovalContext:
         change = self._change(call.spec) or change or self._change_since_grant(call)
-        why = why_asked(call, self.rules.verdict(call))
+        why = find_reason_to_ask(call, self.rules.verdict(call))
         return ApprovalContext(call.server, change, why, origin.turn, origin.conversation)
 
     async def _ask_approver(self, call: ToolCallRequest, spec: ToolSpec, context: ApprovalContext) -> Approval | None:
@@ -287,14 +287,14 @@ class ApprovalChecker:
         return (self._pins.change(spec) if self._pins is not None else "") or self._session.change(spec)
 
 
-def why_asked(call: ProposedCall, verdict: Verdict | None) -> str:
+def find_reason_to_ask(call: ProposedCall, verdict: Verdict | None) -> str:
     """Return why the approver has to be asked, whatever else allows the call; empty if there is no reason."""
     reasons = []
     if verdict is not None and verdict.effect is Effect.ASK:
         reasons.append(f"{verdict.decided_by} asks{f': {verdict.reason}' if verdict.reason else ''}")
     is_meant = verdict is not None and verdict.effect is Effect.ALLOW and verdict.though_tainted
     if call.taint and can_act_or_send(call) and not is_meant:
-        reasons.append(f"the conversation holds {in_words(call.taint)}, and this tool can act or send")
+        reasons.append(f"the conversation holds {describe_sources(call.taint)}, and this tool can act or send")
     return "; ".join(reasons)
 
 

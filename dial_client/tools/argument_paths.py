@@ -40,27 +40,27 @@ def current_folder() -> str:
 
 
 def lies_within(value: Any, folders: Iterable[str], bases: Iterable[str]) -> bool:
-    """Return whether a value is a path, or a list of paths, that certainly lie in these folders.
+    """Return True if a value is a path, or a list of paths, that certainly lie in these folders.
 
     Args:
         value: of an argument, of JSON types. A list or an object needs every text in it to be such a path.
         folders: absolute paths; ``*`` and ``?`` stand for parts of a name, ``**`` for any number of folders.
         bases: absolute folders a relative path may begin in; without any, no relative path lies anywhere.
     """
-    texts, folders, bases = list(_leaves(value)), tuple(folders), tuple(bases)
+    texts, folders, bases = list(_walk(value)), tuple(folders), tuple(bases)
     return bool(texts) and all(isinstance(text, str) and _is_within(text, folders, bases) for text in texts)
 
 
 def may_reach(value: Any, folders: Iterable[str], bases: Iterable[str]) -> bool:
-    """Return whether a value may be, or hold, a path into one of these folders. Arguments are those of `lies_within`.
+    """Return True if a value may be, or hold, a path into one of these folders. Arguments as for `lies_within`.
 
     The case of letters makes no difference, and a path that no system can resolve reaches everything.
     """
     folders, bases = tuple(folders), tuple(bases)
-    return any(isinstance(text, str) and _may_reach(text, folders, bases) for text in _leaves(value))
+    return any(isinstance(text, str) and _may_reach(text, folders, bases) for text in _walk(value))
 
 
-def _leaves(value: Any) -> Iterator[Any]:
+def _walk(value: Any) -> Iterator[Any]:
     """Yield the values within lists and objects; of an object its keys too."""
     pending = [value]
     while pending:
@@ -78,13 +78,13 @@ def _is_within(text: str, folders: tuple[str, ...], bases: tuple[str, ...]) -> b
     is_uri = _FILE_URI.match(text) is not None
     if not text or len(text) > MAX_PATH or (_SCHEME.match(text) and not is_uri):
         return False
-    readings = _readings(text)
+    readings = _find_readings(text)
     if is_uri and ".." not in re.split(r"[/\\]", unquote(text)) and "%" not in unquote(text):
-        readings = {reading for reading in readings if not _FILE_URI.match(reading)}  # nobody takes it for a name
-    paths = [_absolute(reading, bases) for reading in readings]
+        readings = {reading for reading in readings if not _FILE_URI.match(reading)}  # no server takes it for a name
+    paths = [_to_absolute(reading, bases) for reading in readings]
     try:
-        places = {place for path in set().union(*paths) for place in _places(path)}
-        allowed = [variant for folder in folders for variant in _variants(folder)]
+        places = {place for path in set().union(*paths) for place in _find_places(path)}
+        allowed = [variant for folder in folders for variant in _find_variants(folder)]
     except (OSError, ValueError):
         return False
     return all(paths) and bool(places) and all(any(_is_in(place, folder) for folder in allowed) for place in places)
@@ -92,26 +92,26 @@ def _is_within(text: str, folders: tuple[str, ...], bases: tuple[str, ...]) -> b
 
 def _may_reach(text: str, folders: tuple[str, ...], bases: tuple[str, ...]) -> bool:
     try:
-        paths = {path for reading in _readings(text) for path in _absolute(reading, bases)}
-        places = {place for path in paths for place in _places(path)}
-        forbidden = [variant for folder in folders for variant in _variants(folder)]
+        paths = {path for reading in _find_readings(text) for path in _to_absolute(reading, bases)}
+        places = {place for path in paths for place in _find_places(path)}
+        forbidden = [variant for folder in folders for variant in _find_variants(folder)]
     except (OSError, ValueError):
         return True
-    if any(_is_in(_folded(place), _folded(folder)) for place in places for folder in forbidden):
+    if any(_is_in(_fold(place), _fold(folder)) for place in places for folder in forbidden):
         return True
-    identities = {found for folder in forbidden if not _GLOB.search(folder) for found in _identity(folder)}
+    identities = {found for folder in forbidden if not _GLOB.search(folder) for found in _find_identity(folder)}
     return bool(identities) and any(_is_below(place, identities) for place in places)
 
 
-def _readings(text: str) -> set[str]:
-    """Return the paths a text may stand for."""
+def _find_readings(text: str) -> set[str]:
+    """Return the paths that a text may mean."""
     if len(text) > MAX_PATH:  # a server that resolves ``..`` itself may make a short path of it
-        long = [text, unquote(text), *(_of_uri(text[uri.start() :]) for uri in [_FILE_URI.search(text)] if uri)]
+        long = [text, unquote(text), *(_from_uri(text[uri.start() :]) for uri in [_FILE_URI.search(text)] if uri)]
         shorter = [os.path.normpath(path) for path in long]
-        return {reading for path in shorter if len(path) <= MAX_PATH for reading in _readings(path)}
+        return {reading for path in shorter if len(path) <= MAX_PATH for reading in _find_readings(path)}
     found = {text, text.strip(_AROUND)}
     uris = [uri.start() for uri in _FILE_URI.finditer(text)]
-    found |= {_of_uri(text[at:]) for at in (*uris[:1], *uris[-1:])}  # also within another one: ``jar:file:/…``
+    found |= {_from_uri(text[at:]) for at in (*uris[:1], *uris[-1:])}  # also within another URI: ``jar:file:/…``
     found |= {unquote(text[at + len("file:") :]) for at in uris[:1]}
     for path in tuple(found):
         decoded = path
@@ -123,79 +123,81 @@ def _readings(text: str) -> set[str]:
     return {path for path in found if path}
 
 
-def _of_uri(uri: str) -> str:
+def _from_uri(uri: str) -> str:
     """Return the path of a file URI (RFC 8089), whatever host it names."""
     return url2pathname(re.sub(r"^//[^/\\]*", "", uri[len("file:") :]))
 
 
-def _absolute(path: str, bases: tuple[str, ...]) -> set[str]:
+def _to_absolute(path: str, bases: tuple[str, ...]) -> set[str]:
     """Return a path from the root on, for each folder it may begin in."""
     if os.path.isabs(path):  # noqa: PTH117 - texts are compared
         return {path}
     return {os.path.join(base, path) for base in bases if base}  # noqa: PTH118 - ``..`` and ``//`` stay
 
 
-def _places(path: str) -> set[str]:
-    """Return where a path leads: as it is written, with its links resolved, and with ``..`` resolved first."""
+def _find_places(path: str) -> set[str]:
+    """Return the targets of a path: as it is written, with its links resolved, and with ``..`` resolved first."""
     lexical = os.path.normpath(path)
     resolved = {os.path.realpath(written) for written in (path, lexical) if len(written) <= MAX_PATH}
-    return {_plain(place) for place in (lexical, *resolved)}
+    return {_normalize(place) for place in (lexical, *resolved)}
 
 
-def _variants(folder: str) -> set[str]:
-    """Return a folder as it is written and as it is reached; of one with globs the part before them is resolved."""
+def _find_variants(folder: str) -> set[str]:
+    """Return a folder as it is written and with its links resolved; before globs only the part up to them."""
     parts = PurePath(folder).parts
     fixed = next((at for at, part in enumerate(parts) if _GLOB.search(part)), len(parts))
     if not fixed:
-        return {_plain(folder)}
+        return {_normalize(folder)}
     head, tail = os.path.join(*parts[:fixed]), parts[fixed:]  # noqa: PTH118
-    return {_plain(os.path.join(place, *tail)) for place in _places(head)}  # noqa: PTH118
+    return {_normalize(os.path.join(place, *tail)) for place in _find_places(head)}  # noqa: PTH118
 
 
-def _plain(path: str) -> str:
-    """Return a path in the one form that is compared: to POSIX systems in use, ``//etc`` is ``/etc``."""
+def _normalize(path: str) -> str:
+    """Return a path in the form for comparisons: on POSIX systems ``//etc`` is ``/etc``."""
     return re.sub(r"^//+", "/", path) if os.name == "posix" else os.path.normcase(path)
 
 
 def _is_in(path: str, folder: str) -> bool:
-    """Return whether a path is a folder or lies in it; both have no ``..``."""
+    """Return True if a path is a folder or lies in it; neither has ``..``."""
     parts, pattern = PurePath(path).parts, PurePath(folder).parts
     return _is_matched(parts, pattern) if _GLOB.search(folder) else parts[: len(pattern)] == pattern
 
 
 def _is_matched(parts: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
-    """Return whether the beginning of a path matches a pattern, part for part."""
-    reached = _skipped({0}, pattern)
+    """Return True if the beginning of a path matches a pattern, part for part."""
+    reached = _skip_wildcards({0}, pattern)
     for part in parts:
         if len(pattern) in reached:
             return True
         stays = {at for at in reached if pattern[at] == "**"}
         ahead = {at + 1 for at in reached - stays if part == pattern[at] or fnmatchcase(part, pattern[at])}
-        reached = _skipped(stays | ahead, pattern)
+        reached = _skip_wildcards(stays | ahead, pattern)
     return len(pattern) in reached
 
 
-def _skipped(reached: set[int], pattern: tuple[str, ...]) -> set[int]:
-    """Add the places in a pattern that are reached where ``**`` stands for nothing."""
+def _skip_wildcards(reached: set[int], pattern: tuple[str, ...]) -> set[int]:
+    """Add the positions in a pattern that are reached if ``**`` stands for nothing."""
     for at, part in enumerate(pattern):
         if part == "**" and at in reached:
             reached.add(at + 1)
     return reached
 
 
-def _folded(path: str) -> str:
+def _fold(path: str) -> str:
     return unicodedata.normalize("NFC", path).casefold()
 
 
-def _identity(path: str) -> Iterator[tuple[int, int]]:
-    """Yield by what the file system knows a file or folder; nothing where there is none."""
+def _find_identity(path: str) -> Iterator[tuple[int, int]]:
+    """Yield the device and inode of a file or folder; nothing if there is none."""
     with suppress(OSError, ValueError):
         found = os.stat(path)  # noqa: PTH116 - a text
         yield found.st_dev, found.st_ino
 
 
 def _is_below(place: str, identities: set[tuple[int, int]]) -> bool:
-    """Return whether a place is one of these folders or lies in one, also by another name: mounted, or shortened."""
+    """Return True if a path is one of these folders or lies in one, also by another name: mounted, or shortened."""
     if len(place) > MAX_PATH:
         return False
-    return any(found in identities for folder in (place, *PurePath(place).parents) for found in _identity(str(folder)))
+    return any(
+        found in identities for folder in (place, *PurePath(place).parents) for found in _find_identity(str(folder))
+    )

@@ -88,7 +88,7 @@ class Catalog:
     """The tools that were left out, and why."""
 
 
-def catalog_of(connections: Iterable[Connection]) -> Catalog:
+def build_catalog(connections: Iterable[Connection]) -> Catalog:
     """Return the catalog of all servers' enabled tools, with unique names and adapted schemas, sorted by name."""
     notes: list[str] = []
     found: dict[Key, tuple[Connection, Tool]] = {}
@@ -101,10 +101,10 @@ def catalog_of(connections: Iterable[Connection]) -> Catalog:
                 continue
             found[connection.name, tool.name] = (connection, tool)
     routes: dict[str, Route] = {}
-    for key, name in offered_names(found).items():
+    for key, name in assign_names(found).items():
         connection, tool = found[key]
         try:
-            routes[name] = Route(connection, spec_of(name, connection.name, tool))
+            routes[name] = Route(connection, build_tool_spec(name, connection.name, tool))
         except provider_schema.Unsupported as reason:
             notes.append(f"{connection.name}: the tool {tool.name!r} is left out: {reason}")
     ordered = dict(sorted(routes.items()))
@@ -120,7 +120,7 @@ def is_enabled(tool: str, connection: Connection) -> bool:
     return is_included and not any(fnmatchcase(tool, name) for name in settings.disabled_tools)
 
 
-def spec_of(name: str, server: str, tool: Tool) -> ToolSpec:
+def build_tool_spec(name: str, server: str, tool: Tool) -> ToolSpec:
     """Return a server's tool as it is offered by this name.
 
     Raises:
@@ -148,7 +148,7 @@ def spec_of(name: str, server: str, tool: Tool) -> ToolSpec:
     )
 
 
-def offered_names(keys: Iterable[Key]) -> dict[Key, str]:
+def assign_names(keys: Iterable[Key]) -> dict[Key, str]:
     """Return for each tool a name that matches ``^[a-zA-Z0-9_-]{1,64}$``, unique and the same from run to run.
 
     A tool's own name if only one server has it, else ``server__tool``. A name that is too long, or not unique, is cut

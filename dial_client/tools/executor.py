@@ -29,8 +29,8 @@ from dial_client.tools import result_content
 from dial_client.tools.approval import Approval, ApprovalChecker
 from dial_client.tools.call_validation import find_problem, normalize_arguments
 from dial_client.tools.catalog import Catalog, Route
-from dial_client.tools.taint import Taint, source_of
-from dial_client.tools.tool_selection import Keep, shortened
+from dial_client.tools.taint import Taint, find_taint_source
+from dial_client.tools.tool_selection import Keep, shorten
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult
@@ -131,7 +131,7 @@ class ToolExecutor:
             else:
                 attempt = await self._attempt(call, emit, deadline, taint, audit)
             audit.finished(attempt.result)
-        result = replace(self._shorten(attempt.result), taint=source_of(call, attempt.result, attempt.route))
+        result = replace(self._shorten(attempt.result), taint=find_taint_source(call, attempt.result, attempt.route))
         if self._scope.taint is not None:
             self._scope.taint.add(result.taint)
         duration = time.monotonic() - attempt.started_at
@@ -237,7 +237,7 @@ class ToolExecutor:
         error = result.error
         if error is not None and (len(error) > MAX_ERROR_CHARS or "\n" in error):
             error = " ".join(error[:MAX_ERROR_CHARS].split())
-        content = shortened(result.content, self._limits.max_result_chars, self._scope.keep)
+        content = shorten(result.content, self._limits.max_result_chars, self._scope.keep)
         return replace(result, content=content, error=error)
 
     def _timeout(self, route: Route) -> float:
@@ -262,7 +262,7 @@ async def _make_call(call: ToolCallRequest, route: Route, on_progress: OnProgres
     """Return the result of a call; an error of the server or of its connection is a result too."""
     try:
         answer = await route.connection.call(route.spec.tool, call.arguments, on_progress)
-        content = result_content.content_of(answer, _output_problem(answer, route))
+        content = result_content.to_content(answer, _output_problem(answer, route))
     except ServerError as error:
         return ToolCallResult.failed(call.id, Failure.SERVER, to_tool_error(error))
     except Exception as error:  # noqa: BLE001 - a mistake in one call must not take the others with it

@@ -30,7 +30,7 @@ _UNSEEN = "the definition that was granted was too long to be kept"
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """One tool that runs without asking. All texts are as they were read: what is shown of them has to be made safe."""
+    """One tool that runs without asking. Its texts are as they were read: make them safe before they are shown."""
 
     id: str
     """Eight hexadecimal digits, the same for as long as the tool and its server are."""
@@ -62,25 +62,27 @@ class GrantStore:
 
     def find(self, entry: ServerSettings, tool: ToolSpec) -> Grant | None:
         """Return the grant of a tool as it is now; None where there is none, or the tool has changed since."""
-        key = identity(_located(entry))
+        key = identity(_with_folder(entry))
         kept = self._tools(key).get(tool.tool)
-        return _grant(key, tool.tool, kept) if kept and kept.get("sha256") == _hash(definition(tool)) else None
+        return (
+            _to_grant(key, tool.tool, kept) if kept and kept.get("sha256") == _compute_hash(definition(tool)) else None
+        )
 
     def change(self, entry: ServerSettings, tool: ToolSpec) -> str:
-        """Return how a tool differs from the one that was granted; empty where it does not, or none was."""
-        kept, now = self._tools(identity(_located(entry))).get(tool.tool), definition(tool)
-        if not kept or kept.get("sha256") == _hash(now):
+        """Return the difference between a tool and its grant; empty if there is none, or no grant."""
+        kept, now = self._tools(identity(_with_folder(entry))).get(tool.tool), definition(tool)
+        if not kept or kept.get("sha256") == _compute_hash(now):
             return ""
         text = kept.get("text")
         return difference(text if isinstance(text, str) else _UNSEEN, now)
 
     def add(self, entry: ServerSettings, tool: ToolSpec) -> bool:
         """Grant a tool as it is now, in place of its earlier grant; return True if the grant could be written."""
-        located, now = _located(entry), definition(tool)
+        located, now = _with_folder(entry), definition(tool)
         kept: dict[str, Any] = {
-            "sha256": _hash(now),
+            "sha256": _compute_hash(now),
             "server": entry.name,
-            "reached": located.command or _origin(located.url or ""),
+            "reached": located.command or _find_origin(located.url or ""),
             "cwd": located.cwd or "",
             "since": datetime.now(UTC).isoformat(timespec="seconds"),
         }
@@ -90,19 +92,19 @@ class GrantStore:
         return self._cache.write(located, {"tools": {**tools, tool.tool: kept}})
 
     def drop(self, entry: ServerSettings, tool: str) -> None:
-        """Take back the grant of one tool, if there is one."""
-        self._remove(identity(_located(entry)), {tool})
+        """Revoke the grant of one tool, if there is one."""
+        self._remove(identity(_with_folder(entry)), {tool})
 
     def all(self) -> tuple[Grant, ...]:
         """Return all grants, by server and tool."""
-        found = (_grant(key, name, kept) for key in self._keys() for name, kept in self._tools(key).items())
+        found = (_to_grant(key, name, kept) for key in self._keys() for name, kept in self._tools(key).items())
         return tuple(sorted(found, key=lambda grant: (grant.server, grant.tool, grant.id)))
 
     def revoke(self, ids: set[str]) -> tuple[Grant, ...]:
-        """Take back the grants with these ids, and return those that were there."""
+        """Revoke the grants with these ids, and return those that were there."""
         gone = tuple(grant for grant in self.all() if grant.id in ids)
         for key in tuple(self._keys()):
-            names = {name for name in self._tools(key) if _id(key, name) in ids}
+            names = {name for name in self._tools(key) if _compute_id(key, name) in ids}
             if names:
                 self._remove(key, names)
         return gone
@@ -124,8 +126,8 @@ class GrantStore:
         return {name: kept for name, kept in found if isinstance(kept, dict)}
 
 
-def _located(entry: ServerSettings) -> ServerSettings:
-    """Return an entry with the folder its program runs in: in another one the same program works on other files."""
+def _with_folder(entry: ServerSettings) -> ServerSettings:
+    """Return an entry with the folder its program runs in: in another folder the program works on other files."""
     return replace(entry, cwd=entry.cwd or current_folder()) if entry.command else entry
 
 
@@ -140,16 +142,16 @@ def _is_ours(path: Path) -> bool:
     return found.st_uid == os.getuid() and not found.st_mode & 0o022
 
 
-def _grant(key: str, tool: str, kept: Mapping[str, Any]) -> Grant:
+def _to_grant(key: str, tool: str, kept: Mapping[str, Any]) -> Grant:
     texts = {name: str(kept.get(name) or "")[:1000] for name in ("server", "reached", "cwd", "since")}
-    return Grant(_id(key, tool), tool=tool, **texts)
+    return Grant(_compute_id(key, tool), tool=tool, **texts)
 
 
-def _id(key: str, tool: str) -> str:
+def _compute_id(key: str, tool: str) -> str:
     return hashlib.sha256(f"{key}/{tool}".encode(errors="replace")).hexdigest()[:8]
 
 
-def _origin(url: str) -> str:
+def _find_origin(url: str) -> str:
     """Return scheme and host of a URL: what follows, or a user's name before, may be a secret."""
     try:
         parts = urlsplit(url)
@@ -159,5 +161,5 @@ def _origin(url: str) -> str:
     return f"{parts.scheme}://{parts.hostname or ''}{port}"
 
 
-def _hash(text: str) -> str:
+def _compute_hash(text: str) -> str:
     return hashlib.sha256(text.encode(errors="replace")).hexdigest()

@@ -1,4 +1,4 @@
-"""Patterns that cannot match anything: a slip of the pen that would go unnoticed, where a rule was meant to hold."""
+"""Warnings about patterns that match nothing: a typing error would silently switch off a rule."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dial_client.tools.catalog import RESERVED
 from dial_client.tools.policy import PolicyRules
 
 Tools = Mapping[str, tuple[str, ...] | None]
-"""For each server its tools' own names; None where they are not known yet."""
+"""For each server its tools' own names; None if they are not known yet."""
 
 
 def notes(

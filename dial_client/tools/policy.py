@@ -1,4 +1,4 @@
-"""What the user's rules say of a call: patterns of tools, and the rules of a policy.
+"""The verdict of the user's rules on a call: patterns of tools, and the rules of a policy.
 
 Rules are tried in their order. Any deny that matches wins, wherever it stands; else the first allow or ask that matches
 decides. A restriction (deny, ask) is read generously, and what allows is read strictly: an argument that could be meant
@@ -24,24 +24,24 @@ from dial_client.tools.catalog import READ_RESOURCE
 
 @dataclass(frozen=True, slots=True)
 class ProposedCall:
-    """A call that is to be decided about."""
+    """A call that needs a decision."""
 
     spec: ToolSpec
     arguments: Mapping[str, Any] = field(default_factory=dict)
     settings: ServerSettings | None = None
-    """The entry of the server that answers; None where it is an object of this process."""
+    """The entry of the server; None for an in-process server."""
     taint: tuple[str, ...] = ()
     """The sources of untrusted content that is in the conversation."""
 
     @property
     def server(self) -> str:
-        """The server that answers: of the host's own tools the one whose resource is read."""
+        """The server the call reaches; for the host's own tools the server whose resource is read."""
         return self.spec.server or str(self.arguments.get("server", ""))
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What decides a call without a person: an effect, and what it comes from."""
+    """A decision without a person: an effect, and its source."""
 
     effect: Effect
     decided_by: str
@@ -49,15 +49,15 @@ class Verdict:
     reason: str = ""
     """Why, in the user's words."""
     though_tainted: bool = False
-    """It was written for tainted conversations: nothing more is asked because of untrusted content."""
+    """The rule is for tainted conversations: untrusted content is no reason to ask."""
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyRules:
-    """Everything that decides without asking, apart from grants.
+    """All rules that decide without asking, apart from grants.
 
-    Patterns name ``server/tool``, as in `settings.tool_patterns`; one of a deny without ``/`` is a tool's own name at
-    any server.
+    Patterns name ``server/tool``, as in `settings.tool_patterns`; a pattern of a deny without ``/`` is a tool's own
+    name at any server.
     """
 
     allow: tuple[str, ...] = ()
@@ -67,19 +67,19 @@ class PolicyRules:
     policy: Policy = ()
 
     def denies(self, spec: ToolSpec) -> bool:
-        """Return whether a pattern of a deny matches the tool, whatever its arguments are."""
+        """Return True if a pattern of a deny matches the tool, whatever its arguments are."""
         return self._denial(spec) is not None
 
     def allows(self, spec: ToolSpec) -> bool:
-        """Return whether the server's entry or an allow matches the tool."""
+        """Return True if the server's entry or an allow matches the tool."""
         return self._permission(spec) is not None
 
     def verdict(self, call: ProposedCall) -> Verdict | None:
-        """Return what the rules say of a call; None where they say nothing."""
+        """Return the verdict of the rules on a call; None if no rule matches."""
         spec = call.spec
         if (pattern := self._denial(spec)) is not None:
             return Verdict(Effect.DENY, f"--deny {pattern}")
-        found = [rule for rule in self.policy if _is_about(rule, spec) and rule_matches(rule, call)]
+        found = [rule for rule in self.policy if _is_about(rule, spec) and is_rule_met(rule, call)]
         decides = next((rule for rule in found if rule.effect is Effect.DENY), None) or next(iter(found), None)
         if decides is not None:
             return Verdict(decides.effect, f"policy {decides.name}", decides.reason, decides.tainted is True)
@@ -90,7 +90,7 @@ class PolicyRules:
         return next((pattern for pattern in self.deny if restricts(pattern, spec.server, spec.tool)), None)
 
     def _permission(self, spec: ToolSpec) -> str | None:
-        """Return what lets a tool through: an option, or its server's entry."""
+        """Return the source of a permission: an option, or the server's entry; None for none."""
         allowed = next((pattern for pattern in self.allow if matches(pattern, spec.server, spec.tool)), None)
         if allowed is not None:
             return f"--allow {allowed}"
@@ -99,12 +99,12 @@ class PolicyRules:
 
 
 def _is_about(rule: PolicyRule, spec: ToolSpec) -> bool:
-    """Return whether a rule has a say in a tool: of the host's own it restricts the one that asks servers."""
+    """Return True if a rule applies to a tool; of the host's own tools it restricts the one that asks servers."""
     return bool(spec.server) or (spec.tool == READ_RESOURCE and rule.effect is not Effect.ALLOW)
 
 
-def rule_matches(rule: PolicyRule, call: ProposedCall) -> bool:
-    """Return whether every condition of a rule holds for a call."""
+def is_rule_met(rule: PolicyRule, call: ProposedCall) -> bool:
+    """Return True if every condition of a rule holds for a call."""
     is_strict = rule.effect is Effect.ALLOW
     names = matches if is_strict else restricts
     if not any(names(pattern, call.server, call.spec.tool) for pattern in rule.tools):
@@ -118,21 +118,21 @@ def rule_matches(rule: PolicyRule, call: ProposedCall) -> bool:
 
 
 def _is_annotated(rule: PolicyRule, call: ProposedCall, *, is_strict: bool) -> bool:
-    """Compare the tool's hints; what a server says that is not trusted counts for nothing, so its defaults hold."""
+    """Return True if the tool's hints are those of the rule; for servers that are not trusted the defaults count."""
     is_trusted = not call.spec.server or (call.settings is not None and call.settings.trusted)
     if is_strict and not is_trusted:
         return False
-    hints = annotations_of(call.spec) if is_trusted else _DEFAULTS
+    hints = to_annotations(call.spec) if is_trusted else _DEFAULTS
     return all(hints[name] == value for name, value in rule.annotations.items())
 
 
 _SEPARATORS = ",;\r\n"
 _DEFAULTS = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": True}
-"""What is to be assumed of a tool that says nothing (MCP 2025-06-18, schema, ``ToolAnnotations``)."""
+"""The defaults of a tool without hints (MCP 2025-06-18, schema, ``ToolAnnotations``)."""
 
 
-def annotations_of(spec: ToolSpec) -> dict[str, bool]:
-    """Return what a tool says of itself, with the defaults of MCP for what it does not say."""
+def to_annotations(spec: ToolSpec) -> dict[str, bool]:
+    """Return the hints of a tool, with the defaults of MCP for those it does not have."""
     return {
         "readOnlyHint": spec.read_only,
         "destructiveHint": spec.destructive is not False and not spec.read_only,
@@ -142,7 +142,7 @@ def annotations_of(spec: ToolSpec) -> dict[str, bool]:
 
 
 def can_act_or_send(call: ProposedCall) -> bool:
-    """Return whether a call may change something or carry something out of the house.
+    """Return True if a call may change data or send data to another system.
 
     Only a tool of a trusted server that says it is read-only, and says in so many words that its world is closed,
     does neither: an open world is what MCP assumes, and whatever is asked of the web tells the web something. Of the
@@ -155,41 +155,43 @@ def can_act_or_send(call: ProposedCall) -> bool:
 
 
 def _certainly_holds(rule: PolicyRule, call: ProposedCall) -> bool:
-    """Every argument that is meant is there, and each of its values fits."""
+    """Return True if every argument of the rule is there, and each of its values fits."""
     for name, globs in rule.arguments.items():
-        values = _named(name, call.arguments)
-        texts = [text for value in values for text in _texts(value)]
+        values = _find_values(name, call.arguments)
+        texts = [text for value in values for text in _walk_texts(value)]
         if not texts or not all(any(_is_certainly_like(text, glob) for glob in globs) for text in texts):
             return False
-    bases = _bases(call.settings)
+    bases = _find_bases(call.settings)
     for name, folders in rule.paths.items():
-        values = _named(name, call.arguments)
+        values = _find_values(name, call.arguments)
         if not values or not all(lies_within(value, folders, bases) for value in values):
             return False
     return True
 
 
 def _may_hold(rule: PolicyRule, call: ProposedCall) -> bool:
-    """One value of each argument that is meant fits, or could be taken for one that does."""
+    """Return True if a value of each argument of the rule fits, or may be read as a value that does."""
     for name, globs in rule.arguments.items():
-        values = _named(name, call.arguments)
-        texts = {form for value in values for text in (*_texts(value), _json(value)) for form in (text, _folded(text))}
-        if not any(_is_like(text, form) for glob in globs for form in (glob, _folded(glob)) for text in texts):
+        values = _find_values(name, call.arguments)
+        texts = {
+            form for value in values for text in (*_walk_texts(value), _to_json(value)) for form in (text, _fold(text))
+        }
+        if not any(_is_like(text, form) for glob in globs for form in (glob, _fold(glob)) for text in texts):
             return False
     roots = (root for root in (call.settings.roots or () if call.settings else ()) if not root.startswith("file:"))
-    bases = (*_bases(call.settings), current_folder(), *roots)
+    bases = (*_find_bases(call.settings), current_folder(), *roots)
     for name, folders in rule.paths.items():
-        if not any(may_reach(value, folders, bases) for value in _named(name, call.arguments)):
+        if not any(may_reach(value, folders, bases) for value in _find_values(name, call.arguments)):
             return False
     return True
 
 
-def _named(name: str, arguments: Mapping[str, Any]) -> list[Any]:
+def _find_values(name: str, arguments: Mapping[str, Any]) -> list[Any]:
     return [value for key, value in arguments.items() if key == name or fnmatchcase(key, name)]
 
 
-def _texts(value: Any) -> Iterator[str]:
-    """Yield the names and values within lists and objects, as texts; what is no text as JSON writes it."""
+def _walk_texts(value: Any) -> Iterator[str]:
+    """Yield the names and values within lists and objects as texts; other types as JSON."""
     pending = [value]
     while pending:
         current = pending.pop()
@@ -198,10 +200,10 @@ def _texts(value: Any) -> Iterator[str]:
         elif isinstance(current, list | tuple):
             pending += current
         else:
-            yield current if isinstance(current, str) else _json(current)
+            yield current if isinstance(current, str) else _to_json(current)
 
 
-def _json(value: Any) -> str:
+def _to_json(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
@@ -210,16 +212,16 @@ def _is_like(text: str, glob: str) -> bool:
 
 
 def _is_certainly_like(text: str, glob: str) -> bool:
-    """Return whether a text fits a glob, and is not several that a server may take apart, of which one fits."""
+    """Return True if a text fits a glob, and is no list of texts that a server may split."""
     return _is_like(text, glob) and (glob == "*" or not any(char in text and char not in glob for char in _SEPARATORS))
 
 
-def _folded(text: str) -> str:
+def _fold(text: str) -> str:
     return unicodedata.normalize("NFKC", text).casefold()
 
 
-def _bases(settings: ServerSettings | None) -> tuple[str, ...]:
-    """Return where relative paths begin for a server; nowhere that is known for one behind a URL."""
+def _find_bases(settings: ServerSettings | None) -> tuple[str, ...]:
+    """Return the folders where relative paths of a server begin; none are known for a URL."""
     if settings is not None and settings.url is not None:
         return ()
     return ((settings.cwd if settings is not None else None) or current_folder(),)

@@ -123,7 +123,7 @@ class Prompts:
 
 
 def _message(role: str, block: Any) -> Message:
-    part = result_content.part_of(block)
+    part = result_content.to_part(block)
     if isinstance(part, TextPart):
         return Message(Role(role), part.text)
     # No model takes an image or a document as words of its own.

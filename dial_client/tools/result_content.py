@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mcp_types import CallToolResult
 
 
-def content_of(result: CallToolResult, remark: str = "") -> Content:
+def to_content(result: CallToolResult, remark: str = "") -> Content:
     """Turn a result into content: text, images and PDF documents as they are, the rest as a line.
 
     The line says what there was, where, and how large it is.
@@ -27,7 +27,7 @@ def content_of(result: CallToolResult, remark: str = "") -> Content:
         result: as the server sent it.
         remark: a note for the model, behind everything else.
     """
-    parts = [part_of(block) for block in result.content]
+    parts = [to_part(block) for block in result.content]
     has_text = any(isinstance(part, TextPart) and part.text.strip() for part in parts)
     if not has_text and result.structured_content is not None:
         parts.append(TextPart(safe(json.dumps(result.structured_content, ensure_ascii=False))))
@@ -44,7 +44,7 @@ def _joined(parts: Iterable[Part]) -> Content:
     return kept
 
 
-def part_of(block: Any) -> Part:
+def to_part(block: Any) -> Part:
     """Turn one block of content into a part: text, an image or a PDF document, else a line that says what it is."""
     match block.type:
         case "text":
@@ -57,13 +57,13 @@ def part_of(block: Any) -> Part:
             about = f", {block.mime_type}" if block.mime_type else ""
             return TextPart(safe(f"[resource {block.name}: {block.uri}{about}]"))
         case "resource":
-            return resource_part(block.resource)
+            return resource_to_part(block.resource)
         case other:
             return TextPart(safe(f"[content of an unknown kind: {other}]"))
 
 
-def resource_part(resource: Any) -> Part:
-    """Turn what was read of a resource (it has `uri`, `mime_type`, and `text` or `blob`) into a part, as `part_of`."""
+def resource_to_part(resource: Any) -> Part:
+    """Turn what was read of a resource (it has `uri`, `mime_type`, and `text` or `blob`) into a part, as `to_part`."""
     text = getattr(resource, "text", None)
     if text is not None:
         return TextPart(safe(f"[resource {resource.uri}]\n{text}"))

@@ -1,4 +1,4 @@
-"""Untrusted content in a conversation: where it came from, and what it changes.
+"""Untrusted content in a conversation: its sources, and its effect on approval.
 
 Web pages, mail and issues are written by strangers, and a model may do what they say. A server's entry marks what
 brings in such text (``"untrusted": true``, or the names of tools). From such a result on the conversation is tainted,
@@ -19,7 +19,7 @@ from dial_client.tools.catalog import Catalog, Route
 from dial_client.tools.resource_tools import ResourceTools
 
 _OURS = frozenset({Failure.UNKNOWN_TOOL, Failure.BAD_ARGUMENTS, Failure.DENIED, Failure.NOT_RUN, Failure.TIMEOUT})
-"""Failures whose words are the host's own: no server had a say in them."""
+"""Failures with texts of the host's own, without any text of a server."""
 MAX_NAMED = 3
 """Sources that are named to people and models."""
 
@@ -36,30 +36,30 @@ class Taint:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """What brought in untrusted content so far; empty for a conversation that has none."""
+        """The sources so far; empty for a conversation without untrusted content."""
         return tuple(self._sources)
 
     def add(self, source: str) -> None:
-        """Record a source; an empty one is none."""
+        """Add a source; an empty text is none."""
         if source:
             self._sources[source] = None
 
 
-def source_of(call: ToolCallRequest, result: ToolCallResult, route: Route | None) -> str:
-    """Return what makes a result untrusted, ``server/tool``; empty where nothing does.
+def find_taint_source(call: ToolCallRequest, result: ToolCallResult, route: Route | None) -> str:
+    """Return the source that makes a result untrusted, ``server/tool``; empty for none.
 
     Args:
-        call: with its arguments: they say whose resource the host's own tools have read.
-        result: of the call. A failure counts as well where a server could write the words of it.
+        call: its arguments name the server whose resource the host's own tools have read.
+        result: of the call. A failure counts too if its text may come from a server.
         route: to the tool.
     """
     return "" if route is None or result.failure in _OURS else _untrusted(route, call.arguments)
 
 
-def in_history(
+def find_taint(
     messages: Sequence[Message], catalog: Catalog, servers: Iterable[Connection], own: Container[str] = ()
 ) -> Taint:
-    """Return the untrusted content that a conversation holds already.
+    """Return the taint of a conversation.
 
     Messages carry a mark, which outlives changed names and removed servers. Results without one, of another program or
     an earlier version, are judged by the name they were called by; where that leads nowhere any more, and some
@@ -69,7 +69,7 @@ def in_history(
         messages: the conversation.
         catalog: the tools of now.
         servers: of the client.
-        own: names of tools of the caller's own, whose results are the caller's word.
+        own: names of the caller's own tools, whose results are trusted.
     """
     taint = Taint(message.taint for message in messages if message.taint)
     if not any(is_untrusted(server) for server in servers):
@@ -89,19 +89,19 @@ def in_history(
 
 
 def is_untrusted(connection: Connection | None) -> bool:
-    """Return whether a server brings in untrusted content: its resources and prompts then count as such."""
+    """Return True if a server brings in untrusted content: its resources and prompts then count as such."""
     return connection is not None and connection.settings is not None and bool(connection.settings.untrusted)
 
 
-def in_words(sources: Sequence[str]) -> str:
-    """Return the sources as people and models read them: servers and files of others name them, so they are quoted."""
+def describe_sources(sources: Sequence[str]) -> str:
+    """Return the sources as a text for people and models; servers choose their names, so they are quoted."""
     more = f" and {len(sources) - MAX_NAMED} more" if len(sources) > MAX_NAMED else ""
     named = ", ".join(quote_name(source, notes=False) for source in sources[:MAX_NAMED])
     return f"untrusted content from {named}{more}"
 
 
 def _is_ours(message: Message) -> bool:
-    """Return whether the host wrote a result itself, for a call that was not made or has no result."""
+    """Return True if the host wrote a result itself, for a call that was not made or has no result."""
     return message.is_error and message.text.startswith((NOT_ALLOWED, "Not run:", "Interrupted:"))
 
 

@@ -14,7 +14,7 @@ from dial_client.messages import Content, Message, Role, ToolSpec, text_of
 from dial_client.servers.server_manager import ServerManager
 from dial_client.servers.session_calls import OnProgress
 from dial_client.tools import result_content
-from dial_client.tools.catalog import READ_RESULT, SEARCH_TOOLS, Catalog, Key, Route, catalog_of
+from dial_client.tools.catalog import READ_RESULT, SEARCH_TOOLS, Catalog, Key, Route, build_catalog
 from dial_client.tools.resource_tools import ResourceTools
 from dial_client.tools.result_store import ResultStore
 from dial_client.tools.search_index import SearchIndex
@@ -137,7 +137,7 @@ class ToolSnapshots:
         revision = self._servers.revision
         if revision != self._revision:
             pinned = (name for name, server in self._servers.items() if server.settings and server.settings.pinned)
-            catalog = catalog_of(self._servers.values())
+            catalog = build_catalog(self._servers.values())
             self._current = ToolSnapshot(catalog, frozenset(pinned), self._resource_tools.routes())
             self._revision = revision
         return self._current
@@ -290,7 +290,7 @@ def _called_names(messages: Iterable[Message]) -> Iterable[str]:
     return (call.name for message in messages for call in message.tool_calls)
 
 
-def shortened(content: Content, max_chars: int, keep: Keep | None) -> Content:
+def shorten(content: Content, max_chars: int, keep: Keep | None) -> Content:
     """Return content that is cut to a head and a tail if it is too long, with a hint how to read on.
 
     Args:

@@ -13,7 +13,7 @@ from dial_client.messages import Content, Message, Part, Role, TextPart, text_of
 from dial_client.servers.resources import Resource, ResourceContent, Resources
 from dial_client.text.safe_text import one_line, safe
 from dial_client.tools import result_content
-from dial_client.tools.tool_selection import Keep, shortened
+from dial_client.tools.tool_selection import Keep, shorten
 
 MAX_ATTACHED = 20
 """Resources of one message."""
@@ -107,7 +107,7 @@ async def _read_all(
     async def read_one(mention: Mention) -> None:
         try:
             contents = await resources.read(mention.server, mention.uri)
-            read[mention] = shortened(tuple(_to_part(mention, content) for content in contents), max_chars, keep)
+            read[mention] = shorten(tuple(_to_part(mention, content) for content in contents), max_chars, keep)
         except ServerError as error:
             read[mention] = error
 
@@ -156,7 +156,7 @@ def _is_mentioned(resource: Resource, rest: str) -> bool:
 
 def _to_part(mention: Mention, content: ResourceContent) -> Part:
     if content.text is None:
-        part = result_content.resource_part(content)
+        part = result_content.resource_to_part(content)
         return replace(part, foreign=True) if isinstance(part, TextPart) else part
     kind = f", {content.mime_type}" if content.mime_type else ""
     header = f"[resource {content.uri} of the server {mention.server}{kind}; the user attached it]"

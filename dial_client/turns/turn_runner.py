@@ -19,7 +19,7 @@ from dial_client.tools.approval import ApprovalChecker
 from dial_client.tools.catalog import Catalog
 from dial_client.tools.executor import CallScope, ToolExecutor
 from dial_client.tools.result_store import ResultStore
-from dial_client.tools.taint import in_history
+from dial_client.tools.taint import find_taint
 from dial_client.tools.tool_selection import ToolSnapshot, TurnTools
 from dial_client.turns.client_tools import ClientToolCalls
 from dial_client.turns.conversation_context import ConversationContext
@@ -166,7 +166,7 @@ def _build_executor(
 ) -> ToolExecutor:
     recorder = turn.recorder
     client_tool_names = frozenset(tool.name for tool in options.client_tools)
-    taint = in_history(messages, tools.catalog(), services.servers(), client_tool_names)
+    taint = find_taint(messages, tools.catalog(), services.servers(), client_tool_names)
     scope = CallScope(tools.keep, recorder.unallowed, recorder.add_usage, taint)
     audit = services.audit.for_turn(turn.origin)
     return ToolExecutor(tools.catalog, services.approvals, services.limits, scope, audit)

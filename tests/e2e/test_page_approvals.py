@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dial_client.callbacks.approval_request import argument_block
+from dial_client.callbacks.approval_request import format_arguments
 from dial_client.messages import ToolCallRequest
 from dial_client.serve.static_files import FOLDER
 from tests.support.browser import Browser
@@ -51,7 +51,7 @@ def test_arguments_are_written_as_the_terminal_writes_them(tmp_path: Path) -> No
         check=True,
         timeout=60,
     )
-    assert json.loads(run.stdout) == [argument_block(ToolCallRequest("1", "x", given)) for given in ARGUMENTS]
+    assert json.loads(run.stdout) == [format_arguments(ToolCallRequest("1", "x", given)) for given in ARGUMENTS]
 
 
 @pytest.mark.parametrize(("width", "height"), [(375, 667), (1280, 800)])
@@ -75,7 +75,7 @@ def test_whatever_is_asked_about_every_button_can_be_reached(
         assert read_text(tab, ".request h2") == "library wants to run echo"
         assert read_text(tab, ".request-question") == "Allow library to run echo?"
         assert "library says: Say it again." in read_text(tab, ".request-claims")
-        assert read_text(tab, ".request pre") == argument_block(ToolCallRequest("1", "echo", arguments))
+        assert read_text(tab, ".request pre") == format_arguments(ToolCallRequest("1", "echo", arguments))
         tab.until(f"({OUTSIDE}).length === 0")
         assert tab.run("document.documentElement.scrollWidth <= innerWidth") is True
         tab.click("#request-reason")

@@ -20,7 +20,7 @@ from dial_client.providers.scripted import ScriptedProvider
 from dial_client.servers.connection import Connection
 from dial_client.stores.memory_store import MemoryStore
 from dial_client.tools.approval import ApprovalChecker, ApprovalContext, Approver, PolicyRules
-from dial_client.tools.catalog import catalog_of
+from dial_client.tools.catalog import build_catalog
 from dial_client.tools.executor import ToolExecutor
 from tests.support.audit_logs import Entries
 from tests.support.clients import ASK, call, client
@@ -40,7 +40,7 @@ def executor(
     rules: PolicyRules | None = None,
     **limits: Any,
 ) -> ToolExecutor:
-    catalog = catalog_of(servers)
+    catalog = build_catalog(servers)
     audit = TurnAudit(entries, ORIGIN)
     checker = ApprovalChecker(rules or PolicyRules(), approve)
     return ToolExecutor(lambda: catalog, checker, Limits(**limits), audit=audit)

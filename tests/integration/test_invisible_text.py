@@ -11,7 +11,7 @@ from mcp_types import CreateMessageRequestParams, SamplingMessage, TextContent
 from pydantic import BaseModel, Field
 
 from dial_client import DialClient, Elicitation, ElicitationAnswer, Message, ScriptedProvider
-from dial_client.callbacks.approval_request import notes_on
+from dial_client.callbacks.approval_request import describe_invisible
 from dial_client.callbacks.server_callbacks import Callbacks
 from dial_client.events import ReasoningDelta, TextDelta, ToolCallProgress
 from dial_client.messages import FilePart, ToolCallRequest
@@ -20,7 +20,7 @@ from dial_client.schema.provider_schema import adapt
 from dial_client.servers.sdk_mapping import map_sampling_request
 from dial_client.text.safe_text import count_unseen, one_line
 from dial_client.tools import result_content
-from dial_client.tools.catalog import catalog_of
+from dial_client.tools.catalog import build_catalog
 from dial_client.turns import status_text
 from tests.support.fakes import server, tool_named
 from tests.support.model_calls import Exchange
@@ -84,11 +84,11 @@ def test_a_schema_has_none_in_any_text() -> None:
 
 
 def test_how_much_was_removed_from_a_tools_words_is_known_to_whoever_approves_it() -> None:
-    catalog = catalog_of([server("raw", tool_named("echo", description=HIDDEN, title="T\u200b"))])
+    catalog = build_catalog([server("raw", tool_named("echo", description=HIDDEN, title="T\u200b"))])
     [tool] = catalog.tools
     assert (tool.description, tool.title, tool.removed_invisible) == ("abc", "T", 5)
     call = ToolCallRequest("1", "echo", {"text": ["\u202e", {"\u200b": "x\r\n"}]})
-    assert notes_on(call, tool) == [
+    assert describe_invisible(call, tool) == [
         "5 invisible characters were removed from what the server says",
         "2 characters that nobody sees are written out in the arguments",
     ]
@@ -108,7 +108,7 @@ BLOCKS: list[dict[str, Any]] = [
 def test_no_kind_of_result_has_it(block: dict[str, Any]) -> None:
     from mcp_types import CallToolResult
 
-    content = result_content.content_of(CallToolResult.model_validate({"content": [block]}))
+    content = result_content.to_content(CallToolResult.model_validate({"content": [block]}))
     texts = [content] if isinstance(content, str) else [part.name for part in content if isinstance(part, FilePart)]
     assert texts
     assert [text for text in texts if count_unseen(text)] == []
@@ -118,7 +118,7 @@ def test_neither_structured_results_nor_errors_nor_what_goes_on_have_it() -> Non
     from mcp_types import CallToolResult
 
     structured = CallToolResult.model_validate({"content": [], "structuredContent": {HIDDEN: HIDDEN}})
-    assert result_content.content_of(structured) == '{"abc": "abc"}'
+    assert result_content.to_content(structured) == '{"abc": "abc"}'
     assert one_line(f"it broke: {HIDDEN}", 100) == "it broke: abc"
     assert status_text.describe_tool(ToolCallRequest("1", f"x\n{HIDDEN}", {}), None) == "Using X Abc…"
 

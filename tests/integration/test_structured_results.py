@@ -13,7 +13,7 @@ from dial_client.limits import Limits
 from dial_client.messages import ToolCallRequest, ToolCallResult
 from dial_client.servers.session_calls import OnProgress
 from dial_client.tools.approval import ApprovalChecker, PolicyRules
-from dial_client.tools.catalog import catalog_of
+from dial_client.tools.catalog import build_catalog
 from dial_client.tools.executor import ToolExecutor
 from tests.support.fakes import Heard, server, tool_named
 from tests.support.program import entry
@@ -28,7 +28,7 @@ async def result_of(schema: Any, *, text: str = "three", structured: Any = None,
         said = {"content": [{"type": "text", "text": text}] if text else [], "isError": fails}
         return CallToolResult.model_validate(said | ({} if structured is None else {"structuredContent": structured}))
 
-    catalog = catalog_of([server("maths", tool_named("count", output_schema=schema), call=call)])
+    catalog = build_catalog([server("maths", tool_named("count", output_schema=schema), call=call)])
     executor = ToolExecutor(lambda: catalog, ApprovalChecker(PolicyRules(), None), Limits())
     return await executor.execute(ToolCallRequest("1", "count", {}), Heard().emit, Deadline(5))
 

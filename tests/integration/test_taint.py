@@ -14,9 +14,9 @@ from dial_client.client_options import ApprovalPolicy
 from dial_client.messages import Failure, ToolCallResult
 from dial_client.settings.config_types import ServerSettings, Transport
 from dial_client.tools.approval import ApprovalContext
-from dial_client.tools.catalog import catalog_of
+from dial_client.tools.catalog import build_catalog
 from dial_client.tools.policy import ProposedCall, can_act_or_send
-from dial_client.tools.taint import in_history
+from dial_client.tools.taint import find_taint
 from tests.support.fakes import server
 from tests.support.servers.launch import raw, script
 
@@ -191,9 +191,9 @@ def test_a_result_of_a_tool_that_is_gone_counts_where_some_server_is_untrusted()
     call = ToolCallRequest("1", "fetch", {})
     old = [Message.assistant("", [call]), Message.tool(call, ToolCallResult("1", success=True, content="x"))]
     web, mail = server("web", "read", settings=WEB), server("mail", "send", settings=MAIL)
-    assert in_history(old, catalog_of([web, mail]), [web, mail]).sources == ("fetch",)
-    assert in_history(old, catalog_of([mail]), [mail]).sources == ()
-    assert in_history(old, catalog_of([web, mail]), [web, mail], {"fetch"}).sources == (), "the caller's own tool"
+    assert find_taint(old, build_catalog([web, mail]), [web, mail]).sources == ("fetch",)
+    assert find_taint(old, build_catalog([mail]), [mail]).sources == ()
+    assert find_taint(old, build_catalog([web, mail]), [web, mail], {"fetch"}).sources == (), "the caller's own tool"
 
 
 # --- resources and prompts --------------------------------------------------------------------------

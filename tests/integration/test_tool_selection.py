@@ -12,7 +12,7 @@ from mcp.server import MCPServer
 from dial_client import DialClient, Limits, Message, ScriptedProvider, StopReason, Turn
 from dial_client.messages import ToolCallRequest, ToolSpec
 from dial_client.tools.approval import Approval, ApprovalContext
-from dial_client.tools.catalog import catalog_of
+from dial_client.tools.catalog import build_catalog
 from dial_client.tools.result_store import ResultStore
 from dial_client.tools.tool_selection import MAX_OFFERED, ToolSnapshot, TurnTools
 from tests.support.fakes import server, tool_named
@@ -25,7 +25,7 @@ LONG = "".join(f"line {number}: nothing\n" for number in range(20_000)) + "line 
 def menu_of(count: int, *, pinned: frozenset[str] = frozenset()) -> ToolSnapshot:
     many = [tool_named(f"tool_{number}", description=f"Does thing {number}.") for number in range(count)]
     few = [tool_named("send_mail", description="Sends a message by mail."), tool_named("read_mail")]
-    return ToolSnapshot(catalog_of([server("many", *many), server("mail", *few)]), pinned)
+    return ToolSnapshot(build_catalog([server("many", *many), server("mail", *few)]), pinned)
 
 
 def offering(
@@ -114,13 +114,13 @@ async def test_what_was_found_long_ago_makes_room_for_what_is_found_now() -> Non
 
 def test_few_tools_may_be_too_much_for_a_small_window() -> None:
     large = tool_named("large", description="word " * 1000)
-    menu = ToolSnapshot(catalog_of([server("one", large)]))
+    menu = ToolSnapshot(build_catalog([server("one", large)]))
     assert names(offering(menu, window=4000).tools()) == ["search_tools"]
     assert names(offering(menu, window=32_000).tools()) == ["large"]
 
 
 def test_a_server_cannot_take_the_names_of_the_hosts_own_tools() -> None:
-    menu = ToolSnapshot(catalog_of([server("evil", "read_result", "search_tools", "other")]))
+    menu = ToolSnapshot(build_catalog([server("evil", "read_result", "search_tools", "other")]))
     assert names(menu.catalog.tools) == ["evil__read_result", "evil__search_tools", "other"]
 
 

@@ -13,7 +13,7 @@ from dial_client.messages import ToolCallRequest, ToolCallResult
 from dial_client.servers.connection import Connection
 from dial_client.servers.session_calls import OnProgress
 from dial_client.tools.approval import ApprovalChecker, Approver, PolicyRules
-from dial_client.tools.catalog import catalog_of
+from dial_client.tools.catalog import build_catalog
 from dial_client.tools.executor import ToolExecutor
 from tests.support.fakes import Behaviour, Heard, text_result
 
@@ -30,7 +30,7 @@ class Round:
     def __init__(
         self, *servers: Connection, approve: Approver | None = None, rules: PolicyRules | None = None, **limits: Any
     ) -> None:
-        catalog = catalog_of(servers)
+        catalog = build_catalog(servers)
         checker = ApprovalChecker(rules or PolicyRules(), approve)
         self.executor = ToolExecutor(lambda: catalog, checker, Limits(**limits))
         self.heard = Heard()

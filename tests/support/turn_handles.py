@@ -19,7 +19,7 @@ from dial_client.messages import Message, Role, ToolCallRequest
 from dial_client.model import CallChunk, Completion, FinishReason
 from dial_client.servers.session_calls import OnProgress
 from dial_client.tools.approval import ApprovalChecker, Approver, PolicyRules
-from dial_client.tools.catalog import catalog_of
+from dial_client.tools.catalog import build_catalog
 from dial_client.tools.executor import ToolExecutor
 from dial_client.turns.context_window import ContextWindow
 from dial_client.turns.conversation_context import ConversationContext
@@ -59,7 +59,7 @@ class Pipeline:
         self.model = Model(*replies)
         self.tools = tools or {}
         self.limits = Limits(max_depth=max_depth)
-        catalog = catalog_of([server("clock", "now", "later", call=self._call)])
+        catalog = build_catalog([server("clock", "now", "later", call=self._call)])
         self.executor = ToolExecutor(lambda: catalog, ApprovalChecker(PolicyRules(), approve), self.limits)
         self.offered = catalog.tools
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dial_client.messages import ToolCallRequest, ToolSpec
 from dial_client.settings.policy_config import policy_from
 from dial_client.tools.approval import Approval, ApprovalChecker, ApprovalContext, Decision, PolicyRules
-from dial_client.tools.catalog import offered_names
+from dial_client.tools.catalog import assign_names
 from tests.support.fakes import unhurried
 
 CALL = ToolCallRequest("1", "now", {})
@@ -105,7 +105,7 @@ TOOLS = st.sampled_from(["now", "clock__now", "b__now", "clock/now", "a_b__x", "
 def test_no_tool_borrows_what_was_allowed_to_another_server(keys: set[tuple[str, str]], trusted: str) -> None:
     """Somebody allows all of one server: a tool elsewhere must not be let through because of what it calls itself."""
     servers = {"clock", "a", "b", "a__b", "a b", *(server for server, _ in keys)}
-    for (server, tool), name in offered_names(keys).items():
+    for (server, tool), name in assign_names(keys).items():
         rules = PolicyRules(allow=(f"{trusted}/*",), auto_approve=dict.fromkeys(servers, ()))
         assert rules.allows(spec(server, tool, name)) == (server == trusted)
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prompt_toolkit.utils import get_cwidth
 
-from dial_client.callbacks.approval_request import argument_block, claims_of, quote_name
+from dial_client.callbacks.approval_request import format_arguments, quote_name, to_claims
 from dial_client.cli.approval_prompt import BAR, MAX_MARKS, Again, lines_of, parse_answer, question
 from dial_client.messages import ToolCallRequest, ToolSpec
 from dial_client.text.safe_text import count_unseen
@@ -82,7 +82,7 @@ def test_what_a_server_claims_is_told_as_its_words_behind_a_bar() -> None:
         "│ raw wants to run time",
         HINTS,
     ]
-    assert claims_of(about)["annotations"] == {"readOnlyHint": True, "destructiveHint": False, "openWorldHint": True}
+    assert to_claims(about)["annotations"] == {"readOnlyHint": True, "destructiveHint": False, "openWorldHint": True}
 
 
 def test_why_it_is_asked_and_what_was_removed_is_told() -> None:
@@ -94,7 +94,7 @@ def test_why_it_is_asked_and_what_was_removed_is_told() -> None:
 
 
 def test_arguments_have_real_line_breaks_and_real_characters() -> None:
-    block = argument_block(
+    block = format_arguments(
         ToolCallRequest(
             "1",
             "write",

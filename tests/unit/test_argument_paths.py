@@ -14,7 +14,7 @@ from dial_client.messages import ToolSpec
 from dial_client.settings.config_types import ServerSettings, Transport
 from dial_client.settings.policy_config import policy_from
 from dial_client.tools.argument_paths import MAX_PATH, lies_within, may_reach
-from dial_client.tools.policy import ProposedCall, rule_matches
+from dial_client.tools.policy import ProposedCall, is_rule_met
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="paths as POSIX writes them")
 
@@ -205,15 +205,15 @@ def test_where_relative_paths_begin_depends_on_the_server(home: Path, monkeypatc
     def call(path: Any, settings: ServerSettings | None) -> ProposedCall:
         return ProposedCall(ToolSpec("t", "", {}, "files", "t"), {"path": path}, settings)
 
-    assert rule_matches(allow, call("a", entry))
-    assert not rule_matches(allow, call("a", None)), "the host's own folder is another one"
-    assert rule_matches(allow, call(str(home / "project" / "a"), None))
+    assert is_rule_met(allow, call("a", entry))
+    assert not is_rule_met(allow, call("a", None)), "the host's own folder is another one"
+    assert is_rule_met(allow, call(str(home / "project" / "a"), None))
     remote = ServerSettings("files", Transport.HTTP, url="https://files.example")
-    assert not rule_matches(allow, call("a", remote))
-    assert rule_matches(deny, call("../keys/id", entry))
-    assert rule_matches(deny, call("../keys/id", remote))
+    assert not is_rule_met(allow, call("a", remote))
+    assert is_rule_met(deny, call("../keys/id", entry))
+    assert is_rule_met(deny, call("../keys/id", remote))
     rooted = replace(entry, cwd="/", roots=(str(home), "file:///nowhere"))
-    assert rule_matches(deny, call("keys/id", rooted)), "a server may begin in its roots"
+    assert is_rule_met(deny, call("keys/id", rooted)), "a server may begin in its roots"
 
 
 @posix
@@ -232,4 +232,4 @@ def test_a_host_whose_folder_was_deleted_still_decides(tmp_path: Path, monkeypat
     (tmp_path / "gone").rmdir()
     (rule,) = policy_from([{"allow": "*", "paths": {"path": "/"}}], folder="/")
     calls = [ProposedCall(ToolSpec("t", "", {}, "files", "t"), {"path": path}) for path in ("a", "/a")]
-    assert [rule_matches(rule, call) for call in calls] == [False, True]
+    assert [is_rule_met(rule, call) for call in calls] == [False, True]

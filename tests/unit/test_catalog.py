@@ -12,7 +12,7 @@ from mcp_types import Tool, ToolAnnotations
 
 from dial_client.servers.connection import Connection
 from dial_client.settings.config_types import ServerSettings, Transport
-from dial_client.tools.catalog import MAX_DESCRIPTION, MAX_NAME, Catalog, Key, catalog_of, offered_names
+from dial_client.tools.catalog import MAX_DESCRIPTION, MAX_NAME, Catalog, Key, assign_names, build_catalog
 from tests.support.fakes import server, tool_named, unhurried
 
 PARTS = (
@@ -24,7 +24,7 @@ KEYS = st.sets(st.tuples(PARTS, PARTS), max_size=12)
 
 
 def offered(*connections: Connection) -> list[str]:
-    return [tool.name for tool in catalog_of(connections).tools]
+    return [tool.name for tool in build_catalog(connections).tools]
 
 
 # --- names ----------------------------------------------------------------------------------------
@@ -33,13 +33,13 @@ def offered(*connections: Connection) -> list[str]:
 @unhurried
 @given(KEYS)
 def test_an_offered_name_is_one_every_provider_takes(keys: set[Key]) -> None:
-    assert all(re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name) for name in offered_names(keys).values())
+    assert all(re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name) for name in assign_names(keys).values())
 
 
 @unhurried
 @given(KEYS)
 def test_every_tool_has_a_name_of_its_own(keys: set[Key]) -> None:
-    names = offered_names(keys)
+    names = assign_names(keys)
     assert names.keys() == keys
     assert len(set(names.values())) == len(keys)
 
@@ -48,7 +48,7 @@ def test_every_tool_has_a_name_of_its_own(keys: set[Key]) -> None:
 @given(KEYS.flatmap(lambda keys: st.tuples(st.permutations(sorted(keys)), st.permutations(sorted(keys)))))
 def test_names_do_not_depend_on_the_order_in_which_servers_came_up(orders: tuple[list[Key], list[Key]]) -> None:
     one, other = orders
-    assert offered_names(one) == offered_names(dict.fromkeys(other))
+    assert assign_names(one) == assign_names(dict.fromkeys(other))
 
 
 NAMED: list[tuple[str, list[Key], list[str]]] = [
@@ -63,11 +63,11 @@ NAMED: list[tuple[str, list[Key], list[str]]] = [
 
 @pytest.mark.parametrize(("keys", "names"), [case[1:] for case in NAMED], ids=[case[0] for case in NAMED])
 def test_a_tool_has_its_own_name_where_it_can(keys: list[Key], names: list[str]) -> None:
-    assert [offered_names(keys)[key] for key in keys] == names
+    assert [assign_names(keys)[key] for key in keys] == names
 
 
 def test_what_is_too_long_or_still_alike_gets_a_hash_that_stays_the_same() -> None:
-    names = offered_names([("a", "x" * 65), ("b", "y.z"), ("b", "y z")])
+    names = assign_names([("a", "x" * 65), ("b", "y.z"), ("b", "y z")])
     assert names == {
         ("a", "x" * 65): "x" * 53 + "_668941a1c8",
         ("b", "y.z"): "b__y_z_411e395154",
@@ -77,16 +77,16 @@ def test_what_is_too_long_or_still_alike_gets_a_hash_that_stays_the_same() -> No
 
 def test_no_server_can_take_a_name_that_was_made_for_anothers_tool() -> None:
     keys: list[Key] = [("bank", "pay.now"), ("bank", "pay now"), ("bank", "x" * 65)]
-    made = offered_names(keys)
+    made = assign_names(keys)
     for forged in made.values():
-        names = offered_names([("evil", forged), *keys])
+        names = assign_names([("evil", forged), *keys])
         assert {key: names[key] for key in keys} == made
         assert names["evil", forged] not in made.values()
 
 
 def test_tools_that_look_the_same_to_the_hash_are_told_apart() -> None:
     keys: list[Key] = [("s", "a\ud800"), ("s", "a\ud801"), ("s\0a", "b"), ("s", "a\0b")]
-    assert len(set(offered_names(keys).values())) == 4
+    assert len(set(assign_names(keys).values())) == 4
 
 
 # --- the catalogue --------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ def settings(enabled: Iterable[str] | None = None, disabled: Iterable[str] = ())
 
 def test_tools_are_sorted_and_lead_back_to_their_servers() -> None:
     one, other = server("one", "b", "c"), server("two", "a", "c")
-    catalog = catalog_of([one, other])
+    catalog = build_catalog([one, other])
     assert [tool.name for tool in catalog.tools] == ["a", "b", "one__c", "two__c"]
     assert list(catalog.routes) == [tool.name for tool in catalog.tools]
     assert {name: (route.connection.name, route.spec.tool) for name, route in catalog.routes.items()} == {
@@ -112,11 +112,11 @@ def test_tools_are_sorted_and_lead_back_to_their_servers() -> None:
 
 def test_the_catalogue_is_the_same_whichever_server_comes_first() -> None:
     one, other = server("one", "b", "c"), server("two", "a", "c")
-    assert catalog_of([one, other]) == catalog_of([other, one])
+    assert build_catalog([one, other]) == build_catalog([other, one])
 
 
 def test_no_servers_no_tools() -> None:
-    assert catalog_of([]) == Catalog()
+    assert build_catalog([]) == Catalog()
 
 
 FILTERS: list[tuple[str, ServerSettings, list[str]]] = [
@@ -140,7 +140,7 @@ def test_a_tool_that_is_not_on_offer_takes_no_name_from_another() -> None:
 
 def test_one_bad_schema_leaves_out_one_tool_and_says_so() -> None:
     bad = tool_named("bad", input_schema={"type": "string"})
-    catalog = catalog_of([server("s", bad, "good")])
+    catalog = build_catalog([server("s", bad, "good")])
     assert [tool.name for tool in catalog.tools] == ["good"]
     [note] = catalog.notes
     assert "s: the tool 'bad' is left out" in note
@@ -148,7 +148,7 @@ def test_one_bad_schema_leaves_out_one_tool_and_says_so() -> None:
 
 def test_a_tool_that_is_there_twice_is_offered_once() -> None:
     first, second = tool_named("a", description="first"), tool_named("a", description="second")
-    catalog = catalog_of([server("s", first, second)])
+    catalog = build_catalog([server("s", first, second)])
     assert [tool.description for tool in catalog.tools] == ["first"]
     assert catalog.notes == ("s: the tool 'a' is there twice; the first one is used",)
 
@@ -156,7 +156,7 @@ def test_a_tool_that_is_there_twice_is_offered_once() -> None:
 def test_what_a_server_says_of_a_tool_is_kept() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "array"}}}
     hints = ToolAnnotations(read_only_hint=True, idempotent_hint=True)
-    [spec] = catalog_of(
+    [spec] = build_catalog(
         [server("s", tool_named("x.y", title="X", description=" d ", input_schema=schema, annotations=hints))]
     ).tools
     assert (spec.name, spec.server, spec.tool, spec.title, spec.description) == ("x_y", "s", "x.y", "X", "d")
@@ -174,25 +174,25 @@ TITLES: list[tuple[Tool, str | None]] = [
 
 @pytest.mark.parametrize(("tool", "title"), TITLES, ids=["none", "a hint", "both"])
 def test_a_tools_title_is_its_own_or_that_of_its_annotations(tool: Tool, title: str | None) -> None:
-    assert catalog_of([server("s", tool)]).tools[0].title == title
+    assert build_catalog([server("s", tool)]).tools[0].title == title
 
 
 @pytest.mark.parametrize("annotations", [None, ToolAnnotations()], ids=["no hints", "empty hints"])
 def test_what_is_not_said_to_be_harmless_is_not(annotations: ToolAnnotations | None) -> None:
-    [spec] = catalog_of([server("s", tool_named("a", annotations=annotations))]).tools
+    [spec] = build_catalog([server("s", tool_named("a", annotations=annotations))]).tools
     assert not spec.read_only
     assert not spec.idempotent
 
 
 def test_a_description_has_an_end_and_keeps_what_the_schema_could_not_say() -> None:
     schema = {"not": {"required": ["a", "b"]}, "properties": {f"ä{at}" + "x" * 500: {} for at in range(500)}}
-    [spec] = catalog_of([server("s", tool_named("a", description="d" * 100_000, input_schema=schema))]).tools
+    [spec] = build_catalog([server("s", tool_named("a", description="d" * 100_000, input_schema=schema))]).tools
     assert len(spec.description) < 2 * MAX_DESCRIPTION
     assert '"not":' in spec.description
 
 
 def test_arguments_are_checked_against_what_the_server_said_and_not_against_what_is_offered() -> None:
-    catalog = catalog_of([server("s", tool_named("a", input_schema={"type": "object", "not": {"required": ["x"]}}))])
+    catalog = build_catalog([server("s", tool_named("a", input_schema={"type": "object", "not": {"required": ["x"]}}))])
     check = catalog.routes["a"].check
     assert len(check.problems({"x": 1})) == 1
     assert catalog.routes["a"].check is check
@@ -205,7 +205,7 @@ def test_the_model_reads_of_a_tool_what_a_person_sees_of_it() -> None:
         "properties": {"a": {"type": "string", "description": f"A word.{hidden}", "title": "\u200bA"}},
     }
     tool = tool_named("tool", title=f"Tool\u202e{hidden}", description=f"Tells.{hidden}\x1b[8m", input_schema=schema)
-    [spec] = catalog_of([server("one", tool)]).tools
+    [spec] = build_catalog([server("one", tool)]).tools
     assert (spec.title, spec.description) == ("Tool", "Tells.")
     assert spec.input_schema["properties"]["a"] == {"type": "string", "description": "A word.", "title": "A"}
     assert spec.original_schema == schema, "arguments are checked against what the server said"

@@ -14,7 +14,7 @@ from dial_client.settings.config_types import ServerSettings, Transport
 from dial_client.settings.configuration import parse
 from dial_client.settings.policy_config import Effect, policy_from
 from dial_client.tools.approval import ApprovalChecker, Decision, PolicyRules
-from dial_client.tools.policy import ProposedCall, rule_matches
+from dial_client.tools.policy import ProposedCall, is_rule_met
 
 ENTRY = ServerSettings("files", Transport.STDIO, "files-server")
 READ_ONLY = {"readOnlyHint": True}
@@ -29,7 +29,7 @@ def proposed(
 
 def is_matched(rule: dict[str, Any], call: ProposedCall) -> bool:
     (read,) = policy_from([rule])
-    return rule_matches(read, call)
+    return is_rule_met(read, call)
 
 
 # --- which rule decides -----------------------------------------------------------------------------

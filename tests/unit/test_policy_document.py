@@ -11,7 +11,7 @@ import pytest
 
 from dial_client.messages import ToolSpec
 from dial_client.settings.configuration import Settings, parse
-from dial_client.tools.approval import why_asked
+from dial_client.tools.approval import find_reason_to_ask
 from dial_client.tools.policy import PolicyRules, ProposedCall
 
 PAGE = (Path(__file__).parents[2] / "docs" / "policy.md").read_text(encoding="utf-8")
@@ -39,7 +39,7 @@ def test_an_example_comes_out_as_the_page_says(settings: Settings, words: str, e
     call = ProposedCall(ToolSpec(tool, "", {}, server, tool), json.loads(arguments), settings.servers[server], taint)
     verdict = PolicyRules(policy=settings.policy).verdict(call)
     is_denied = verdict is not None and verdict.effect == "deny"
-    is_asked = verdict is None or why_asked(call, verdict) != ""
+    is_asked = verdict is None or find_reason_to_ask(call, verdict) != ""
     assert ("deny" if is_denied else "ask" if is_asked else "allow") == expected
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mcp_types import CallToolResult
 
 from dial_client.messages import NO_OUTPUT, Content, FilePart, ImagePart, Part, TextPart, text_of
-from dial_client.tools.result_content import content_of, cut
+from dial_client.tools.result_content import cut, to_content
 from tests.support.fakes import unhurried
 
 PNG = {"type": "image", "data": "AAAA", "mimeType": "image/png"}
@@ -96,7 +96,7 @@ READ: list[tuple[str, list[dict[str, Any]], Any, Content]] = [
 )
 def test_a_result_is_read_as(blocks: list[dict[str, Any]], structured: Any, content: Content) -> None:
     result = CallToolResult.model_validate({"content": blocks, "structuredContent": structured})
-    assert content_of(result) == content
+    assert to_content(result) == content
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_result_is_read_as(blocks: list[dict[str, Any]], structured: Any, cont
 )
 def test_a_document_is_named_after_its_uri(uri: str, name: str) -> None:
     block = {"type": "resource", "resource": {"uri": uri, "blob": "JVBERi0=", "mimeType": "application/pdf"}}
-    assert content_of(CallToolResult.model_validate({"content": [block]})) == (PDF(name),)
+    assert to_content(CallToolResult.model_validate({"content": [block]})) == (PDF(name),)
 
 
 # --- cut to size ----------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from dial_client.messages import Failure, ToolCallRequest, ToolCallResult
 from dial_client.schema.argument_check import ArgumentCheck
 from dial_client.schema.tool_arguments import MAX_DEPTH, MAX_LENIENT_CHARS, coerce, parse_arguments
 from dial_client.tools.approval import ApprovalChecker, PolicyRules
-from dial_client.tools.catalog import catalog_of
+from dial_client.tools.catalog import build_catalog
 from dial_client.tools.executor import ToolExecutor
 from tests.support.fakes import Heard, server, text_result, tool_named, unhurried
 
@@ -216,7 +216,7 @@ async def ran(call: ToolCallRequest) -> tuple[ToolCallResult, ToolCallRequest, l
         reached.append(arguments)
         return text_result("done")
 
-    catalog = catalog_of([server("s", COUNTER, call=answer)])
+    catalog = build_catalog([server("s", COUNTER, call=answer)])
     heard = Heard()
     executor = ToolExecutor(lambda: catalog, ApprovalChecker(PolicyRules(), None), Limits())
     [result] = await executor.execute_all([call], heard.emit, Deadline(1000))
