@@ -47,12 +47,12 @@ PARTICIPLES = {"scripted"}
 """`scripted:` is the prefix of a model's name."""
 BUDGETED = ("client.py", "conversations", "tools", "turns", "servers")
 
-MAX_GIVE = 141
-MAX_POSITIONS = 140
-MAX_METAPHORS = 12
+MAX_GIVE = 25
+MAX_POSITIONS = 40
+MAX_METAPHORS = 1
 MAX_LARGE_CLASSES = 0
 MAX_P95 = 25
-MAX_PROBES = 24
+MAX_PROBES = 14
 
 
 def at_most(count: int, offenders: list[str]) -> None:
