@@ -1,1 +1,1 @@
-"""JSON Schemas and JSON from models: schemas adapted for providers, tool arguments, repaired JSON, GBNF grammars."""
+"""JSON Schemas and JSON from models: schemas adapted for providers, arguments parsed and checked, GBNF."""

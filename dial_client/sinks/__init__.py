@@ -1,1 +1,1 @@
-"""Where a turn's events go."""
+"""Outputs for the events of a turn: the terminal, server-sent events, chunks of chat completions."""

@@ -1,6 +1,6 @@
-"""Which characters nobody sees: ranges of code points from the Unicode Character Database, in hexadecimal.
+"""Invisible characters: ranges of code points from the Unicode Character Database, in hexadecimal.
 
-The page has the same tables (``serve/page/unseen.js``); a test holds them together. Python's ``unicodedata`` knows none
+The page has the same tables (``serve/page/unseen.js``); a test holds them together. Python's ``unicodedata`` has none
 of these properties.
 """
 
@@ -12,10 +12,10 @@ DEFAULT_IGNORABLE = (
     "ad 34f 61c 115f-1160 17b4-17b5 180b-180f 200b-200f 202a-202e 2060-206f 3164 fe00-fe0f feff ffa0 fff0-fff8 "
     "1bca0-1bca3 1d173-1d17a e0000-e0fff"
 )
-"""``Default_Ignorable_Code_Point`` (DerivedCoreProperties.txt): drawn as nothing, reserved ones included."""
+"""``Default_Ignorable_Code_Point`` (DerivedCoreProperties.txt): not drawn; reserved code points included."""
 
 BIDI_CONTROL = "61c 200e-200f 202a-202e 2066-2069"
-"""``Bidi_Control`` (PropList.txt): they turn the direction of writing. All of them are ignorable, too."""
+"""``Bidi_Control`` (PropList.txt): they change the direction of writing. All of them are ignorable, too."""
 
 CONTROL = "0-8 b-1f 7f-9f d800-dfff fff9-fffb"
 """Controls but for tab and line feed, lone surrogates, and interlinear annotations (General_Category Cc, Cs, Cf)."""

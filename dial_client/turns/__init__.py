@@ -1,8 +1,8 @@
-"""A turn, around the recursion in `dial_client.turns.resolution`.
+"""One turn: everything around the recursion in `dial_client.turns.resolution`.
 
-`running` is a turn under way, `answering` its whole course, `asking` one exchange with the model, `recorder` what has
-come of it so far, `landing` how it ends where a limit is met. `attaching` and `instructions` are what goes in before,
-`fitting` is what is left out of a request that is too long, `circling` sees a turn go round in circles, `narrating`
-and `status` say what it does. `handing_back` is for calls of the caller's own tools, `sampling` for servers that ask
-the model.
+`turn_runner` puts a turn together, `turn_handle` is a running turn, `event_log` and `turn_recorder` keep its events and
+its result, `model_call` is one exchange with the model, `finalization` writes the last message. A request is prepared
+by `mentions`, `instructions`, `server_instructions` and `context_window`. `progress_limits` ends turns that make no
+progress, `status_text` and `status_model` describe running calls, `client_tools` returns calls of the caller's own
+tools, and `sampling` answers servers that ask the model.
 """

@@ -157,7 +157,7 @@ class ModelCaller:
         with self.deadline.scope() as scope:
             async with aclosing(self.model.provider.generate(request)) as deltas:
                 async for delta in deltas:
-                    await listener.hear(delta)
+                    await listener.receive(delta)
             await listener.end()
         if listener.are_calls_printed and self.model.format.handler.format is ToolFormat.NATIVE:
             listener.calls = drop_quoted_calls(listener.calls, request.messages, request.tools)
@@ -239,7 +239,7 @@ class _ReplyListener:
     _safe_text: SafeStream = field(default_factory=SafeStream)
     _safe_reasoning: SafeStream = field(default_factory=SafeStream)
 
-    async def hear(self, delta: Delta) -> None:
+    async def receive(self, delta: Delta) -> None:
         match delta:
             case TextChunk(text):
                 visible = self.reader.feed(text)

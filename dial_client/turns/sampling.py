@@ -71,7 +71,7 @@ class ModelSampler:
 
     Args:
         provider: the model.
-        approve: asks for permission; None for a program that has enabled sampling and asks nobody.
+        approve: asks for permission; None for a program that enables sampling without approval.
         allow: patterns of servers that need no permission, as ``server/sampling/createMessage``.
         limits: with the budget of one server in one turn.
         audit: records each decision before the model is asked.

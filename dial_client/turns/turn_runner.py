@@ -21,7 +21,7 @@ from dial_client.tools.executor import CallScope, ToolExecutor
 from dial_client.tools.result_store import ResultStore
 from dial_client.tools.taint import find_taint
 from dial_client.tools.tool_selection import ToolSnapshot, TurnTools
-from dial_client.turns.client_tools import ClientToolCalls
+from dial_client.turns.client_tools import ClientToolCalls, ToolSource
 from dial_client.turns.conversation_context import ConversationContext
 from dial_client.turns.finalization import finish_turn
 from dial_client.turns.instructions import TurnInstructions
@@ -102,26 +102,14 @@ async def run_turn(
     )
     client_tools = ClientToolCalls(options.client_tools)
     instructions, conversation = _separate(messages, services)
-    caller = ModelCaller(
-        model=services.model,
-        tools=client_tools.add_to(tools.tools, turn.recorder.note),
-        instructions=instructions,
-        recorder=turn.recorder,
-        limits=limits,
-        deadline=deadline,
-        stream=options.stream,
-        max_tokens=options.max_tokens,
-    )
-    calls = _ToolRound(
-        _build_executor(services, tools, turn, messages, options),
-        client_tools,
-        deadline,
-        _build_status_model(services.status_provider, turn),
-        services.await_tool_changes,
-    )
+    tools_on_offer = client_tools.add_to(tools.tools, turn.recorder.note)
+    caller = _build_caller(services, tools_on_offer, instructions, turn, deadline, options)
+    executor = _build_executor(services, tools, turn, messages, options)
+    status_model = _build_status_model(services.status_provider, turn)
+    tool_round = _ToolRound(executor, client_tools, deadline, status_model, services.await_tool_changes)
     emit = _with_tool_status(turn.emit, tools.catalog)
     context = ConversationContext(conversation, limits.max_depth, min(options.depth, limits.max_depth))
-    outcome = await resolve(context, client_tools.end_turn_at_calls(caller), calls.run, emit)
+    outcome = await resolve(context, client_tools.end_turn_at_calls(caller), tool_round.run, emit)
     reason = await finish_turn(outcome, caller, emit, ask_again=services.answers_at_limits)
     log.debug("turn", stop_reason=reason.value, depth=outcome.context.depth)
     return reason
@@ -159,6 +147,26 @@ def _separate(messages: tuple[Message, ...], services: TurnServices) -> tuple[Tu
     if services.system is not None and not begins_with_own:
         own = (Instruction(InstructionSource.CONVERSATION, services.system), *own)
     return TurnInstructions(own, services.server_instructions, services.guidance), conversation
+
+
+def _build_caller(
+    services: TurnServices,
+    tools: ToolSource,
+    instructions: TurnInstructions,
+    turn: TurnHandle,
+    deadline: Deadline,
+    options: TurnOptions,
+) -> ModelCaller:
+    return ModelCaller(
+        model=services.model,
+        tools=tools,
+        instructions=instructions,
+        recorder=turn.recorder,
+        limits=services.limits,
+        deadline=deadline,
+        stream=options.stream,
+        max_tokens=options.max_tokens,
+    )
 
 
 def _build_executor(

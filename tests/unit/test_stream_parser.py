@@ -77,6 +77,15 @@ def test_it_makes_no_difference_where_the_pieces_end(format_: ToolFormat, reply:
     assert ("".join(shown) + rest, plain(calls)) == read(handler_for(format_), reply)
 
 
+@pytest.mark.parametrize("turn", ["<|im_start|>user\n", "<|start|>user<|message|>"], ids=["chatml", "harmony"])
+@pytest.mark.parametrize("cuts", [[], [7], [20, 22, 40]], ids=["whole", "two pieces", "four pieces"])
+def test_a_call_in_a_turn_that_is_not_the_models_is_none(turn: str, cuts: list[int]) -> None:
+    reader = handler_for(ToolFormat.NATIVE).reader(TOOLS)
+    for piece in in_pieces(f'{turn}{{"name": "get_time", "arguments": {{"tz": "UTC"}}}}', cuts):
+        reader.feed(piece)
+    assert reader.finish()[1] == ()
+
+
 @settings(deadline=None)
 @given(reply=REPLIES)
 def test_no_tag_is_ever_seen_in_text_that_has_them(reply: str) -> None:
