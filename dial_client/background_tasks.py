@@ -1,7 +1,7 @@
-"""Where tasks live that outlast the call that started them.
+"""Background tasks, which outlive the call that started them.
 
-A task group belongs to the task that entered it, so a client that holds one could be left only from there. This one
-lives in a task of its own: whoever opens it keeps no cancel scope, and anybody may close it.
+A task group belongs to the task that entered it, and has to be left in that task. This group has a task of its own: it
+may be opened and closed in any task, and the task that opens it enters no cancel scope.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Args = TypeVarTuple("Args")
 
 
 class BackgroundTasks:
-    """A task group with a task of its own. Made by `BackgroundTasks.open`, on asyncio and on trio."""
+    """A task group with a task of its own, on asyncio and on trio; created by `BackgroundTasks.open`."""
 
     def __init__(self) -> None:
         self._group: TaskGroup = anyio.create_task_group()
@@ -33,33 +33,33 @@ class BackgroundTasks:
 
     @classmethod
     async def open(cls) -> BackgroundTasks:
-        """Start the task that hosts the others."""
-        nursery = cls()
+        """Start the task that runs the group."""
+        tasks = cls()
         try:
             asyncio.get_running_loop()
         except RuntimeError:
             import trio
 
-            trio.lowlevel.spawn_system_task(nursery._run)
+            trio.lowlevel.spawn_system_task(tasks._run)
         else:
             # asyncio itself remembers a task only weakly.
-            nursery._host = asyncio.create_task(nursery._run())
+            tasks._host = asyncio.create_task(tasks._run())
         with anyio.CancelScope(shield=True):
-            await nursery._opened.wait()
-        return nursery
+            await tasks._opened.wait()
+        return tasks
 
     def start_soon(self, fn: Callable[[*Args], Awaitable[object]], *args: *Args) -> None:
-        """Start a task with the caller's context variables. What it raises is logged and harms no other task.
+        """Start a task with the caller's context variables. An error is logged and ends no other task.
 
         Raises:
-            RuntimeError: the nursery is closed.
+            RuntimeError: the background tasks are closed.
         """
         if self._closed.is_set():
-            raise RuntimeError("the nursery is closed")
+            raise RuntimeError("the background tasks are closed")
         self._group.start_soon(self._contained, fn, args)
 
     async def aclose(self) -> None:
-        """Cancel what still runs and wait for its end. May be called twice, from any task but one of its own."""
+        """Cancel all tasks and wait for their end. May be called twice, and from any task but those of the group."""
         self._group.cancel_scope.cancel()
         with anyio.CancelScope(shield=True):
             await self._closed.wait()
@@ -76,6 +76,6 @@ class BackgroundTasks:
         try:
             await fn(*args)
         # The star: on trio an error may come in one group with a cancellation, which has to go on.
-        except* Exception:  # noqa: BLE001 (whatever it is, the other tasks go on)
+        except* Exception:  # noqa: BLE001 (any error: the other tasks go on)
             name = fn.__qualname__ if isinstance(fn, FunctionType | MethodType) else repr(fn)
             log.warning("task_failed", task=name, trace=traceback.format_exc())

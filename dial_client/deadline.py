@@ -1,4 +1,4 @@
-"""The moment a turn's time, or a call's, is over."""
+"""The deadline of a turn or a call."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import anyio
 
 
 class Deadline:
-    """The moment a turn's time, or a call's, is over; waiting for a person moves it.
+    """The time at which a turn or a call has to end; it is extended by waiting for a person.
 
-    Every scope handed out by `scope` moves along, so a wait that began earlier ends at the right moment too.
+    The scopes of `scope` are extended too, so a wait that began earlier ends at the right time.
 
     Args:
-        seconds: until then.
-        most: seconds beyond which no `restart` puts it off.
+        seconds: the time until the deadline.
+        most: the time until the latest deadline that `restart` can set.
     """
 
     def __init__(self, seconds: float, most: float = math.inf) -> None:
@@ -28,11 +28,11 @@ class Deadline:
         self._stopped_at = 0.0
 
     def remaining(self) -> float:
-        """Seconds left; infinite while a person is being waited for, never below 0."""
+        """Return the seconds left: infinite during `waiting_for_a_person`, never below 0."""
         return math.inf if self._waiting else max(0.0, self._at - anyio.current_time())
 
     def restart(self, seconds: float) -> None:
-        """Put it off until so many seconds from now."""
+        """Set the deadline to `seconds` from now."""
         now = self._stopped_at if self._waiting else anyio.current_time()
         self._at = min(now + seconds, self._last)
         if not self._waiting:
@@ -40,7 +40,7 @@ class Deadline:
 
     @contextmanager
     def scope(self) -> Iterator[anyio.CancelScope]:
-        """Cancel what is inside when the time is over; ``scope.cancelled_caught`` tells afterwards."""
+        """Cancel the body at the deadline; afterwards ``scope.cancelled_caught`` is true if that happened."""
         with anyio.CancelScope(deadline=math.inf if self._waiting else self._at) as scope:
             self._scopes.add(scope)
             try:
@@ -50,7 +50,7 @@ class Deadline:
 
     @contextmanager
     def waiting_for_a_person(self) -> Iterator[None]:
-        """Stop the clock for as long as this lasts; several at once count once."""
+        """Stop the clock during the body; several at the same time count once."""
         if not self._waiting:
             self._stopped_at = anyio.current_time()
             self._move(math.inf)

@@ -43,7 +43,7 @@ class TurnPersister(TurnObserver):
             ConversationBusy: another turn holds the conversation: this one was silent for too long.
             DialError: the store failed.
         """
-        added = turn.recorder.settled[self._stored :]
+        added = turn.recorder.complete_messages[self._stored :]
         if not added:
             return
         try:
@@ -59,7 +59,7 @@ class TurnPersister(TurnObserver):
             await self._store.renew(turn.conversation_id, turn.id, 0.0)
             return
         try:
-            await self._store.end(turn.conversation_id, turn.id, turn.recorder.settled[self._stored :])
+            await self._store.end(turn.conversation_id, turn.id, turn.recorder.complete_messages[self._stored :])
         except DialError:
             # Whoever comes next need not wait until the lease is over.
             await self._store.end(turn.conversation_id, turn.id)
@@ -116,6 +116,6 @@ class LeaseHeartbeat(TurnObserver):
 
 
 def _unfinished(recorder: TurnRecorder) -> tuple[Message, ...]:
-    text = recorder.said
+    text = recorder.unfinished_text
     cut = (Message.assistant(f"{text}\n\n{CUT_OFF}"),) if text.strip() else ()
     return (*recorder.results_so_far, *cut)

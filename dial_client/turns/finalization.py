@@ -90,7 +90,7 @@ async def _ask_without_tools(caller: ModelCaller, context: ConversationContext, 
         return await caller.ask_without_tools(context, emit)
     except ProviderError as error:
         log.debug("last_answer_failed", status=error.status, code=error.code)
-        shown = caller.recorder.said
+        shown = caller.recorder.unfinished_text
         if shown.strip():
             return Reply(Message.assistant(shown), StopReason.TRUNCATED)
         return _empty_reply(StopReason.ANSWERED)

@@ -1,6 +1,6 @@
-"""Folds a turn's events into a `Turn`, wherever the turn ends.
+"""Records a turn's events, and builds its `Turn` wherever the turn ends.
 
-What is recorded is a valid history at every moment: `settle` answers what is still open.
+Together with the events of `settle`, which close the open calls and text, the record is a valid history at any time.
 """
 
 from __future__ import annotations
@@ -12,30 +12,30 @@ from dial_client.turn_result import ToolCallRecord, Turn
 
 
 class TurnRecorder:
-    """Everything a turn has said and done so far."""
+    """The messages, calls, notes and usage of a turn so far."""
 
     def __init__(self) -> None:
         self._messages: list[Message] = []
         self._rounds: list[dict[str, ToolCallRecord | None]] = []
         self._started: dict[str, ToolCallStarted] = {}
         self._notes: dict[str, None] = {}
-        self._rounds_used: list[Usage] = []
+        self._request_usages: list[Usage] = []
         self._costs: list[float | None] = []
         self._depth = 0
-        self._unfinished_text: list[str] = []
-        self.unallowed: set[str] = set()
-        """Calls that wait for permission: those were not run, whatever ends the turn."""
+        self._text_deltas: list[str] = []
+        self.awaiting_approval: set[str] = set()
+        """The ids of calls that wait for approval: they were not run, whatever ends the turn."""
 
     def record(self, event: Event) -> None:
-        """Take note of one event."""
+        """Record an event."""
         match event:
             case TextDelta(text):
-                self._unfinished_text.append(text)
+                self._text_deltas.append(text)
             case RoundStarted(depth):
                 self._depth = depth
             case MessageCompleted(message):
                 self._messages.append(message)
-                self._unfinished_text.clear()
+                self._text_deltas.clear()
                 if message.tool_calls:
                     self._rounds.append(dict.fromkeys(call.id for call in message.tool_calls))
             case ToolCallStarted():
@@ -46,93 +46,93 @@ class TurnRecorder:
                 self._rounds[-1][result.tool_call_id] = record
 
     def note(self, *notes: str) -> None:
-        """Remember what the user should know; the same note counts once."""
+        """Add notes for the user; the same note counts once."""
         self._notes.update(dict.fromkeys(notes))
 
     def add_usage(self, usage: Usage, cost_usd: float | None = None) -> None:
-        """Count what one request took; its cost is None where it is not known."""
-        self._rounds_used.append(usage)
+        """Add the usage of a request, and its cost, None if that is unknown."""
+        self._request_usages.append(usage)
         self._costs.append(cost_usd)
 
     @property
     def usage(self) -> Usage:
-        """Of all requests so far."""
-        return sum(self._rounds_used, Usage())
+        """The usage of all requests so far."""
+        return sum(self._request_usages, Usage())
 
     @property
     def rounds(self) -> tuple[tuple[ToolCallRecord, ...], ...]:
-        """The calls that are done, by the reply they were in."""
+        """The calls that have ended, grouped by the reply that made them."""
         return tuple(tuple(record for record in calls.values() if record) for calls in self._rounds)
 
     @property
-    def said(self) -> str:
-        """The text of the reply that is being written, as far as it came."""
-        return "".join(self._unfinished_text)
+    def unfinished_text(self) -> str:
+        """The text so far of the reply that is being written."""
+        return "".join(self._text_deltas)
 
     @property
-    def settled(self) -> tuple[Message, ...]:
-        """All messages so far; the results of a round are among them from when the last of them is known."""
+    def complete_messages(self) -> tuple[Message, ...]:
+        """All messages so far; the results of a round are included once all of them are known."""
         results = self.results_so_far
         return (*self._messages, *results) if len(results) == len(self._unanswered()) else tuple(self._messages)
 
     @property
     def servers_at_work(self) -> frozenset[str]:
-        """The servers of the calls that are not over."""
+        """The servers of the calls that run."""
         return frozenset(started.server for started in self._started.values())
 
     @property
     def results_so_far(self) -> tuple[Message, ...]:
-        """The results of the calls that are done and have no message yet."""
+        """The results of ended calls that have no message yet."""
         return tuple(Message.tool(call, record.result) for call, record in self._unanswered() if record)
 
     def settle(self, why: str) -> list[Event]:
-        """Give the events that close what is open: calls without an end, results without a message, cut text."""
+        """Return the events that close open calls, results without a message and unfinished text."""
         events: list[Event] = []
         interrupted = f"Interrupted: {why}. It is not known whether the tool did its work."
         ends: dict[str, ToolCallResult] = {}
         for id_, started in self._started.items():
-            said = f"Not run: {why}." if id_ in self.unallowed else interrupted
-            ends[id_] = ToolCallResult.failed(id_, Failure.NOT_RUN, said)
+            text = f"Not run: {why}." if id_ in self.awaiting_approval else interrupted
+            ends[id_] = ToolCallResult.failed(id_, Failure.NOT_RUN, text)
             events.append(ToolCallFinished(ends[id_], started.server, 0.0))
         for call, record in self._unanswered():
             not_run = ToolCallResult.failed(call.id, Failure.NOT_RUN, f"Not run: {why}.")
             result = record.result if record else ends.get(call.id, not_run)
             events.append(MessageCompleted(Message.tool(call, result)))
-        if self.said.strip():
-            events.append(MessageCompleted(Message.assistant(self.said)))
+        if self.unfinished_text.strip():
+            events.append(MessageCompleted(Message.assistant(self.unfinished_text)))
         return events
 
     def _unanswered(self) -> list[tuple[ToolCallRequest, ToolCallRecord | None]]:
-        """Give the calls of the last round that have no result message: ids are unique in a round, not beyond."""
-        asked_at = max((at for at, message in enumerate(self._messages) if message.tool_calls), default=None)
-        if asked_at is None:
+        """Return the calls of the last round that have no result message; ids are unique in a round only."""
+        position = max((at for at, message in enumerate(self._messages) if message.tool_calls), default=None)
+        if position is None:
             return []
-        answered = {message.tool_call_id for message in self._messages[asked_at + 1 :]}
-        calls = self._messages[asked_at].tool_calls
+        answered = {message.tool_call_id for message in self._messages[position + 1 :]}
+        calls = self._messages[position].tool_calls
         return [(call, self._rounds[-1][call.id]) for call in calls if call.id not in answered]
 
     def _cost_usd(self) -> float | None:
-        """Give the sum, if every part of it is known."""
+        """Return the cost of all requests; None unless all costs are known."""
         known = [cost for cost in self._costs if cost is not None]
         return round(sum(known), 8) if known and len(known) == len(self._costs) else None
 
     def turn(self, stop_reason: StopReason) -> Turn:
-        """Give what the turn came to; its last word is the last thing the model said, else why it said nothing."""
+        """Return the turn so far; its message is the last one of the model, or says why there is none."""
         last = self._messages[-1] if self._messages else None
         client_tool_calls: tuple[ToolCallRequest, ...] = ()
         if stop_reason is StopReason.CLIENT_TOOL_CALLS:
             client_tool_calls = tuple(call for call, _ in self._unanswered())
             last = next((message for message in reversed(self._messages) if message.tool_calls), last)
-        unsaid = f"[Unable to complete task: {stop_reason.sentence}]" if last is not None else ""
+        fallback = f"[Unable to complete task: {stop_reason.sentence}]" if last is not None else ""
         return Turn(
-            message=last if last is not None and last.role is Role.ASSISTANT else Message.assistant(unsaid),
+            message=last if last is not None and last.role is Role.ASSISTANT else Message.assistant(fallback),
             messages=tuple(self._messages),
             stop_reason=stop_reason,
             depth=self._depth,
             usage=self.usage,
             tool_calls=tuple(record for calls in self.rounds for record in calls),
             notes=tuple(self._notes),
-            request_usages=tuple(self._rounds_used),
+            request_usages=tuple(self._request_usages),
             cost_usd=self._cost_usd(),
             client_tool_calls=client_tool_calls,
         )

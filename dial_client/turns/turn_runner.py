@@ -175,7 +175,7 @@ def _build_executor(
     recorder = turn.recorder
     client_tool_names = frozenset(tool.name for tool in options.client_tools)
     taint = find_taint(messages, tools.catalog(), services.servers(), client_tool_names)
-    scope = CallScope(tools.keep, recorder.unallowed, recorder.add_usage, taint)
+    scope = CallScope(tools.keep, recorder.awaiting_approval, recorder.add_usage, taint)
     audit = services.audit.for_turn(turn.origin)
     return ToolExecutor(tools.catalog, services.approvals, services.limits, scope, audit)
 

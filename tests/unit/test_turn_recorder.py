@@ -151,9 +151,9 @@ def test_blank_text_that_was_cut_off_is_nothing() -> None:
 
 def test_text_is_unfinished_until_its_message_is_whole() -> None:
     recorder = recorded(TextDelta("It is "))
-    assert recorder.said == "It is "
+    assert recorder.unfinished_text == "It is "
     recorder.record(MessageCompleted(Message.assistant("It is noon")))
-    assert recorder.said == ""
+    assert recorder.unfinished_text == ""
 
 
 def test_the_last_word_of_a_turn_is_its_last_message_and_only_that_of_the_model() -> None:
