@@ -69,7 +69,7 @@ async def evaluate(given: argparse.Namespace, tell: Callable[[Outcome], None]) -
 
 
 def chosen(given: argparse.Namespace, tasks: tuple[Task, ...]) -> tuple[Task, ...]:
-    """Give the tasks that are wanted; without Git those of a repository are left out."""
+    """Return the tasks to run; without Git, those of a repository are left out."""
     has_git = shutil.which("git") is not None
     able = [task for task in tasks if has_git or not any(tool.startswith("git_") for tool in task.tools)]
     return tuple(task for task in able if given.only in task.id)[: given.limit]
@@ -81,8 +81,8 @@ def _tell(outcomes: list[Outcome], path: Path | None, outcome: Outcome) -> None:
     marks = "".join(mark if right else "-" for mark, right in zip("wtca", rights, strict=True))
     print(f"{outcome.format:<6} {outcome.tools:>2} {marks} {outcome.seconds:6.1f} s  {outcome.task}", file=sys.stderr)
     if path is not None:
-        said = {"rows": rows(outcomes), "outcomes": [one.to_dict() for one in outcomes]}
-        path.write_text(json.dumps(said, indent=1, ensure_ascii=False), encoding="utf-8")
+        report = {"rows": rows(outcomes), "outcomes": [outcome.to_dict() for outcome in outcomes]}
+        path.write_text(json.dumps(report, indent=1, ensure_ascii=False), encoding="utf-8")
 
 
 def _tell_judged(judged: list[Judged], path: Path | None, case: Judged) -> None:
@@ -90,7 +90,7 @@ def _tell_judged(judged: list[Judged], path: Path | None, case: Judged) -> None:
     mark = "ok" if case.good else ",".join(case.faults)
     print(f"{case.tools:>2} {case.kind:<9} {case.seconds:6.1f} s  {case.case:<24} {mark}", file=sys.stderr, flush=True)
     if path is not None:
-        path.write_text(json.dumps([one.to_dict() for one in judged], indent=1, ensure_ascii=False), encoding="utf-8")
+        path.write_text(json.dumps([case.to_dict() for case in judged], indent=1, ensure_ascii=False), encoding="utf-8")
 
 
 def _sizes(text: str) -> list[int]:

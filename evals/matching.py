@@ -1,4 +1,4 @@
-"""Whether a call is the expected one, and whether an answer says what it must.
+"""Judges of calls and of answers from results.
 
 An expected argument is a value, or an object: ``{"matches": PATTERN}`` for text that matches as a whole,
 ``{"value": N}`` for an expression that comes to N, ``{"any": true}`` for whatever it is; its ``example`` is one that
@@ -20,33 +20,33 @@ from evals.tasks import Expected
 
 
 def is_expected(expected: Expected, name: str, arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> bool:
-    """Whether a call is the expected one, arguments included; `schema` is the tool's."""
+    """Return whether a call is the expected one, arguments included; `schema` is the tool's."""
     if name != expected.tool:
         return False
     rest = dict(arguments)
-    for said, wanted in expected.arguments.items():
-        argument = said.removesuffix("?")
+    for key, value in expected.arguments.items():
+        argument = key.removesuffix("?")
         if argument not in rest:
-            if argument == said:
+            if argument == key:
                 return False
-        elif not _fits(wanted, rest.pop(argument)):
+        elif not _fits(value, rest.pop(argument)):
             return False
     properties = schema.get("properties", {})
     return all(value is None or value == properties.get(name, {}).get("default") for name, value in rest.items())
 
 
-def _fits(wanted: Any, given: Any) -> bool:
-    if isinstance(wanted, Mapping):
-        if "matches" in wanted:
-            return re.fullmatch(wanted["matches"], str(given).strip(), re.IGNORECASE) is not None
-        if "value" in wanted:
-            return _comes_to(str(given), wanted["value"])
-        return bool(wanted.get("any"))
-    if isinstance(wanted, bool) or isinstance(given, bool):
-        return str(wanted).lower() == str(given).lower()
-    if isinstance(wanted, int | float):
-        return _comes_to(str(given), wanted)
-    return str(wanted).casefold() == str(given).strip().casefold()
+def _fits(expected: Any, given: Any) -> bool:
+    if isinstance(expected, Mapping):
+        if "matches" in expected:
+            return re.fullmatch(expected["matches"], str(given).strip(), re.IGNORECASE) is not None
+        if "value" in expected:
+            return _comes_to(str(given), expected["value"])
+        return bool(expected.get("any"))
+    if isinstance(expected, bool) or isinstance(given, bool):
+        return str(expected).lower() == str(given).lower()
+    if isinstance(expected, int | float):
+        return _comes_to(str(given), expected)
+    return str(expected).casefold() == str(given).strip().casefold()
 
 
 def _comes_to(expression: str, value: float) -> bool:
@@ -57,7 +57,7 @@ def _comes_to(expression: str, value: float) -> bool:
 
 
 def says(patterns: Sequence[str], answer: str, results: Sequence[str]) -> bool:
-    """Whether an answer says all it must; `results` are those of the calls, in order."""
+    """Return whether an answer has all expected patterns; `results` are those of the calls, in order."""
     plain = re.sub(r"(?<=\d),(?=\d{3})|[*_`]{1,3}(?=\S)|(?<=\S)[*`]{1,3}", "", answer).replace("\N{MINUS SIGN}", "-")
     return all(_found(pattern, plain, results) for pattern in patterns)
 

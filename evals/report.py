@@ -29,35 +29,35 @@ def row(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     ``right tool``, ``right call`` and ``answer`` are of tasks that need one call; ``two-step`` counts those of two
     whose calls and answer are right; ``needless`` are calls; ``no tool`` counts the tasks without one answered so.
     """
-    one_call = [one for one in outcomes if one.kind == Kind.ONE_CALL]
-    two_step = [one for one in outcomes if one.kind == Kind.TWO_STEP]
-    without = [one for one in outcomes if one.kind == Kind.NO_TOOL]
+    one_call = [outcome for outcome in outcomes if outcome.kind == Kind.ONE_CALL]
+    two_step = [outcome for outcome in outcomes if outcome.kind == Kind.TWO_STEP]
+    without = [outcome for outcome in outcomes if outcome.kind == Kind.NO_TOOL]
     return {
         "format": outcomes[0].format,
         "tools": outcomes[0].tools,
-        "well-formed": _count(outcomes, lambda one: one.well_formed),
-        "right tool": _count(one_call, lambda one: one.right_tool),
-        "right call": _count(one_call, lambda one: one.right_call),
-        "answer": _count(one_call, lambda one: one.right_answer),
-        "two-step": _count(two_step, lambda one: one.right_call and one.right_answer),
-        "needless": sum(one.needless for one in outcomes),
-        "no tool": _count(without, lambda one: not one.calls and one.well_formed),
-        "no tool, right": _count(without, lambda one: not one.calls and one.right_answer),
-        "s/turn": round(statistics.median(one.seconds for one in outcomes), 1),
+        "well-formed": _count(outcomes, lambda outcome: outcome.well_formed),
+        "right tool": _count(one_call, lambda outcome: outcome.right_tool),
+        "right call": _count(one_call, lambda outcome: outcome.right_call),
+        "answer": _count(one_call, lambda outcome: outcome.right_answer),
+        "two-step": _count(two_step, lambda outcome: outcome.right_call and outcome.right_answer),
+        "needless": sum(outcome.needless for outcome in outcomes),
+        "no tool": _count(without, lambda outcome: not outcome.calls and outcome.well_formed),
+        "no tool, right": _count(without, lambda outcome: not outcome.calls and outcome.right_answer),
+        "s/turn": round(statistics.median(outcome.seconds for outcome in outcomes), 1),
     }
 
 
 def rows(outcomes: Iterable[Outcome]) -> list[dict[str, Any]]:
-    """Give a row for each format and number of tools, in their order."""
+    """Return a row for each format and number of tools, in their order."""
     groups: dict[tuple[str, int], list[Outcome]] = {}
-    for one in outcomes:
-        groups.setdefault((one.format, one.tools), []).append(one)
+    for outcome in outcomes:
+        groups.setdefault((outcome.format, outcome.tools), []).append(outcome)
     return [row(group) for group in groups.values()]
 
 
 def table(found: Sequence[dict[str, Any]]) -> str:
-    """Give rows as a Markdown table."""
-    lines = [HEADS, *(tuple(_cell(one[head]) for head in HEADS) for one in found)]
+    """Return rows as a Markdown table."""
+    lines = [HEADS, *(tuple(_cell(cells[head]) for head in HEADS) for cells in found)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(HEADS))]
     written = ["| " + " | ".join(map(str.ljust, line, widths)) + " |" for line in lines]
     return "\n".join((written[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *written[1:]))

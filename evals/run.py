@@ -50,7 +50,7 @@ class Outcome:
     text: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Give JSON types only."""
+        """Return JSON types only."""
         return asdict(self)
 
 
@@ -126,7 +126,7 @@ OnOutcome = Callable[[Outcome], None]
 async def run_offer(
     offer: Offer, model: Provider, tool_format: str, servers: Mapping[str, Any], tell: OnOutcome
 ) -> None:
-    """Give the tasks of an offer, one after the other.
+    """Run the tasks of an offer, one after the other.
 
     Args:
         offer: the tools and the tasks.

@@ -13,7 +13,7 @@ from typing import Any
 
 
 def server_entries(repository: Path) -> dict[str, Any]:
-    """Give the servers that have the tools of the tasks."""
+    """Return the servers that have the tools of the tasks."""
     root = os.fspath(Path(__file__).parent.parent)
     own = {
         name: {"command": sys.executable, "args": ["-m", f"evals.{name}"], "cwd": root}

@@ -58,7 +58,7 @@ class Task:
 
 
 def load(name: str, repository: Path) -> tuple[Task, ...]:
-    """Give the tasks of a set.
+    """Return the tasks of a set.
 
     Args:
         name: one of `SETS`.

@@ -1,78 +1,66 @@
-"""What the embedded model may do next, and which of its calls are made.
+"""Decides what the embedded model may do next, and which of its calls are made.
 
-Half a billion parameters can pick a tool and fill in its arguments. They cannot see that a call gets nowhere, that
-something has to be found out first, or that they are done: asked whether to go on behind a result, the model is right
-no more often than a coin. So that much is decided here, by what was said, called and found:
+Half a billion parameters can pick a tool and fill in its arguments. They cannot see that a call leads nowhere, that a
+value has to be looked up first, or that the results answer the question. These rules decide that from the question, the
+calls and the results. ADR 0044 has the measured worth of each rule.
 
-* A call that was made before, or whose numbers, addresses or paths nobody has named, is put off, and the model chooses
-  among the other tools. If one of those can be called with what was said, it is called first, and the other one behind
-  it: the degrees of a room are measured before they are converted.
-* A call of a tool that has no word in common with the question is put off if others have one.
-* Behind a call that failed another tool is tried if it knows a word of the question that the failed one does not, and
-  then the one that failed.
-* Behind a good result the model answers. Behind a failed call, or one that was not allowed, the reply says so and
-  quotes the error (`fixed_replies`): what this model writes there is invented.
-* A call whose required argument nobody has said is not made: the reply asks for the argument.
-* Where the model decides that it cannot know and a tool is near the question, that tool is called; else the reply says
-  that nothing connected can tell.
+* An unlikely call (`call_score`) is not made. If it was of a tool that shares no word with the question, the tools that
+  share a word are tried first.
+* A call that was made before, or with numbers, addresses or paths that occur nowhere, is deferred, and the model
+  chooses among the other tools. A call of another tool is made first, and the deferred tool is called next: the
+  temperature of a room is measured before it is converted.
+* A call of a tool that shares no word with the question is deferred if other tools do.
+* After a failed call, a tool is tried that shares a word with the question which the failed tool does not have, and
+  then the failed tool again.
+* After a good result, the words of the question tell whether a call has to follow (`follow_up`); else the model
+  answers.
+* After a failed or refused call, the reply reports it and quotes the error (`fixed_replies`): the model would invent.
+* A call without a required argument is not made: the reply asks for the argument.
+* If the model decides that the answer cannot be known, a tool that shares a word with the question is tried, if it is
+  likely enough; else the reply says that no connected tool can tell.
 
-A call in place of another one is made only of a tool that looks things up, by its name, and only with arguments that
-stand in the conversation; else it is the first one after all.
+A call that replaces another one is made only of a tool that looks up, by its name, and only with arguments that occur
+in the conversation; else the first call is made.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from dial_client.local import fixed_replies, json_prompt_format
 from dial_client.local.call_score import DecisionScore
+from dial_client.local.completed_calls import find_completed_calls, new_pieces
 from dial_client.local.follow_up import find_follow_up
-from dial_client.local.provenance import has_strange_digits, is_made_up, is_said, spelt
+from dial_client.local.provenance import correct_spelling, has_strange_digits, is_made_up, is_said
 from dial_client.local.vocabulary import ASKING, GENERIC, acts, kinds, words, words_of
-from dial_client.messages import NOT_ALLOWED, Message, Role, ToolCallRequest, ToolSpec
+from dial_client.messages import Role, ToolCallRequest, ToolSpec
 from dial_client.model import ModelRequest, ToolChoice
 
 MAX_ROUNDS = 4
 """Rounds of calls in a turn; then the model has to answer."""
 MAX_FAILURES = 2
-"""Failed calls in a turn; then it has to answer."""
-MAX_PUT_OFF = 2
-"""Calls put off in one reply."""
-MAX_NEWS = 40
-"""Pieces of a result that a call may be made with."""
-MAX_NEWS_CHARS = 4_000
-"""Characters of a result that are looked through for them."""
+"""Failed calls in a turn; then the model has to answer."""
+MAX_DEFERRED = 2
+"""Calls deferred in one reply."""
 MAX_TOKENS = 384
 """Tokens of a decision where a request does not say: a small model that repeats itself would not stop."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What the model may do next."""
+    """A decision that the model is asked for."""
 
     tools: tuple[ToolSpec, ...] = ()
-    """What it may call."""
+    """The tools it may call."""
     may_answer: bool = True
-    then: str = ""
-    """The tool to be called once this step's call has told what that one needs."""
-    anew: bool = False
-    """The last call has failed: one in place of it is wanted."""
+    next_tool: str = ""
+    """The tool to be called once this step's call has returned a value for it."""
+    is_retry: bool = False
+    """The last call has failed: this step's call replaces it."""
     values: tuple[str, ...] = ()
-    """What the required arguments that are texts must be one of; empty for any text."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Done:
-    """A call of this turn, and what came of it."""
-
-    call: ToolCallRequest
-    failed: bool
-    denied: bool
-    then: str
-    result: str
+    """The values that required text arguments may have; empty for any text."""
 
 
 class CallPolicy:
@@ -81,75 +69,60 @@ class CallPolicy:
     With neither of them the model is to write an answer.
 
     Args:
-        request: what is asked, with tools.
-        name: the provider's; its echoes carry `then` from one round to the next.
+        request: the request for the reply, with tools.
+        provider_name: the provider whose echoes carry the next tool from one round to the next.
     """
 
-    def __init__(self, request: ModelRequest, name: str) -> None:
+    def __init__(self, request: ModelRequest, provider_name: str) -> None:
         self.call: ToolCallRequest | None = None
-        self.then = ""
-        """The tool to be called behind `call`."""
-        self._question_back = ""
-        self._is_unknown = False
-        self._is_forced = self._is_narrowed = False
+        self.next_tool = ""
+        """The tool to be called after `call`."""
         self._request = request
         self._tools = {tool.name: tool for tool in request.tools}
-        self._done = _done(request.messages, name)
-        self._question = next((one.text for one in reversed(request.messages) if one.role is Role.USER), "")
-        texts = [one.text for one in request.messages if one.role is not Role.ASSISTANT]
-        self._said = "\n".join((*(instruction.text for instruction in request.instructions), *texts))
-        about = (words(self._question) - GENERIC).union(*kinds(self._question))
-        self._near = {tool.name for tool in request.tools if not about.isdisjoint(words_of(tool))}
-        self._first: ToolCallRequest | None = None
-        self._put_off = 0
+        self._completed = find_completed_calls(request.messages, provider_name)
+        self._question = next((message.text for message in reversed(request.messages) if message.role is Role.USER), "")
+        texts = [message.text for message in request.messages if message.role is not Role.ASSISTANT]
+        self._conversation = "\n".join((*(instruction.text for instruction in request.instructions), *texts))
+        subject = (words(self._question) - GENERIC).union(*kinds(self._question))
+        self._near = {tool.name for tool in request.tools if not subject.isdisjoint(words_of(tool))}
+        self._argument_question = ""
+        self._first_call: ToolCallRequest | None = None
+        self._deferred = 0
+        self._is_unknown = self._is_forced = self._is_narrowed = False
         self.step: Step | None = self._begin()
 
     @property
     def reply(self) -> str:
-        """What the reply says; empty where there is a `call`, or the model is to write an answer."""
+        """The text of a composed reply; empty where there is a `call`, or the model is to write an answer."""
         if self.step is not None or self.call is not None:
             return ""
-        if self._question_back:
-            return fixed_replies.with_results(
-                self._question_back, [entry.result for entry in self._done if not entry.failed]
-            )
-        if self._done and (self._done[-1].failed or self._done[-1].denied):
-            return self._told_failure()
+        if self._argument_question:
+            return fixed_replies.with_results(self._argument_question, self._good_results())
+        if self._completed and (self._completed[-1].failed or self._completed[-1].denied):
+            return self._failure_report()
         if self._is_unknown:
             return fixed_replies.NO_TOOL_FITS if self._request.tools else fixed_replies.NOT_CONNECTED
         return ""
 
-    def _told_failure(self) -> str:
-        """Compose what is said of the failed calls behind the last good one: the first of them is what was wanted."""
-        found = [one.result for one in self._done if not one.failed]
-        if (last := self._done[-1]).denied:
-            return fixed_replies.not_allowed(last.call.name, found)
-        first = last
-        for one in reversed(self._done):
-            if not one.failed:
-                break
-            first = one
-        return fixed_replies.call_failed(first.call.name, first.result, found)
-
     def request(self, step: Step) -> ModelRequest:
-        """Give what the model is asked, held to what the step allows."""
-        # Shown a call that failed, the model goes on from it: it repeats it, or calls another tool with the same.
-        hidden = frozenset(one.call.id for one in self._done if one.failed)
-        told = json_prompt_format.conversation(self._request.messages, hidden)
+        """Return the request for a decision, with the grammar of the step."""
+        # Shown a failed call, the model continues from it: it repeats the call, or calls another tool with the same.
+        hidden = frozenset(completed.call.id for completed in self._completed if completed.failed)
+        conversation = json_prompt_format.conversation(self._request.messages, hidden)
         tools = self._request.tools if step.tools else ()
         return replace(
             self._request,
             instructions=(*self._request.instructions, json_prompt_format.instruction(tools)),
-            messages=(*json_prompt_format.examples(tools), *told),
+            messages=(*json_prompt_format.examples(tools), *conversation),
             tools=(),
             tool_choice=ToolChoice.AUTO,
-            grammar=json_prompt_format.grammar(_narrowed(step), may_answer=step.may_answer),
+            grammar=json_prompt_format.grammar(_restricted(step), may_answer=step.may_answer),
             max_tokens=min(self._request.max_tokens or MAX_TOKENS, MAX_TOKENS),
             stream=False,
         )
 
     def take_unknown(self) -> None:
-        """Take the decision that the reply cannot be known.
+        """Accept the decision that the answer cannot be known.
 
         A tool near the question is tried first. Beside other tools the decision is made too easily: there it is made
         once more, as if there were none.
@@ -158,7 +131,7 @@ class CallPolicy:
         if step is None or not step.tools:
             self._is_unknown = step is not None
             return
-        near = tuple(tool for tool in step.tools if tool.name in self._near)
+        near = self._near_tools(step.tools)
         if near and not self._is_forced:
             self._is_forced = True
             self.step = replace(step, tools=near, may_answer=False)
@@ -166,11 +139,11 @@ class CallPolicy:
             self.step = Step()
 
     def take(self, tool: str, call: ToolCallRequest | None, score: DecisionScore | None = None) -> None:
-        """Take the decision for a call or an answer.
+        """Accept the decision for a call or an answer.
 
         Args:
-            tool: the tool it calls or began to call; empty for an answer.
-            call: the call, if it came to its end.
+            tool: the tool that is called, even if the call is incomplete; empty for an answer.
+            call: the call, if it is complete.
             score: how likely the call was; None if that is not known.
         """
         if score is not None and not score.is_call and self._may_decline():
@@ -179,35 +152,61 @@ class CallPolicy:
         step, self.step = self.step, None
         if step is None or not tool:
             return
-        call = replace(call, arguments=spelt(call.arguments, self._said)) if call is not None else None
+        if call is not None:
+            call = replace(call, arguments=correct_spelling(call.arguments, self._conversation))
         if call is not None and self._is_good(step, call):
             self._make(call)
-            self.then = step.then if self.call is not None else ""
-            return
-        again = call is not None and self._is_made(call) and tool in self._tools
-        if again and not step.values and (values := self._news()):
-            self.step = replace(step, tools=(self._tools[tool],), may_answer=False, values=values)
-            return
-        others = self._nearest(other for other in step.tools if other.name != tool)
-        if not (self._put_off or step.anew):
-            self._first = None if call is None or self._is_made(call) else call
-            is_wanted = tool in self._near and (call is None or self._is_made_up(call))
-            step = replace(step, may_answer=False, then=tool if is_wanted else "")
-        if others and self._put_off < MAX_PUT_OFF:
-            self._put_off += 1
-            self.step = replace(step, tools=others)
-        elif self._first is not None:
-            self._make(self._first)
+            self.next_tool = step.next_tool if self.call is not None else ""
+        elif call is not None and self._is_repeated(call) and not step.values and (pieces := self._new_pieces()):
+            self.step = replace(step, tools=(self._tools[tool],), may_answer=False, values=pieces)
+        else:
+            self._defer(step, tool, call)
+
+    def _begin(self) -> Step | None:
+        completed = self._completed
+        is_over = len(completed) >= MAX_ROUNDS or any(entry.denied for entry in completed)
+        if self._request.tool_choice is ToolChoice.NONE or is_over:
+            return None
+        if not completed:
+            return Step(self._request.tools)
+        return self._begin_retry() if completed[-1].failed else self._begin_next()
+
+    def _begin_retry(self) -> Step | None:
+        """Return the step for a call in place of the failed one, if a tool knows a word that the failed tool lacks."""
+        failed = [entry.call.name for entry in self._completed if entry.failed]
+        called = {entry.call.name for entry in self._completed}
+        subject = words(self._question)
+        if failed[-1] in self._tools:
+            subject -= words_of(self._tools[failed[-1]])
+        tools = tuple(
+            tool
+            for tool in self._request.tools
+            if tool.name not in called and not acts(tool) and not words_of(tool).isdisjoint(subject)
+        )
+        return Step(tools, may_answer=False, is_retry=True) if tools and len(failed) < MAX_FAILURES else None
+
+    def _begin_next(self) -> Step | None:
+        """Return the step for the call that has to follow a good one, if any."""
+        good = [entry for entry in self._completed if not entry.failed]
+        succeeded = {entry.call.name for entry in good}
+        failed = (entry.call.name for entry in self._completed if entry.failed)
+        unmet = (name for name in failed if name in self._near and name not in succeeded)
+        next_tool = self._completed[-1].next_tool or next(unmet, "")
+        if next_tool in self._tools:
+            return Step((self._tools[next_tool],), may_answer=False)
+        called, results = [entry.call.name for entry in good], [entry.result for entry in good]
+        follow_up = find_follow_up(self._question, self._request.tools, called, results)
+        return Step((follow_up.tool,), may_answer=False, values=follow_up.values) if follow_up is not None else None
 
     def _may_decline(self) -> bool:
-        """Return whether the step leaves open if a tool is called."""
-        return self.step is not None and (self.step.may_answer or (self._is_forced and not self._put_off))
+        """True if the step leaves open whether a tool is called."""
+        return self.step is not None and (self.step.may_answer or (self._is_forced and not self._deferred))
 
     def _decline(self, tool: str, score: DecisionScore) -> None:
-        """Go on without an unlikely call: with the tools near the question, if the call was of another one."""
+        """Continue without an unlikely call: with the tools near the question, if the called tool is none of them."""
         step = self.step
         assert step is not None
-        near = tuple(near for near in step.tools if near.name in self._near)
+        near = self._near_tools(step.tools)
         if tool and tool not in self._near and near and not self._is_narrowed:
             self._is_narrowed = True
             self.step = replace(step, tools=near)
@@ -216,131 +215,112 @@ class CallPolicy:
         else:
             self.step = None
 
+    def _defer(self, step: Step, tool: str, call: ToolCallRequest | None) -> None:
+        """Ask for a call of another tool in place of this one; without any, make the first call that was deferred."""
+        alternatives = self._alternatives(other for other in step.tools if other.name != tool)
+        if not (self._deferred or step.is_retry):
+            self._first_call = None if call is None or self._is_repeated(call) else call
+            is_needed = tool in self._near and (call is None or self._is_made_up(call))
+            step = replace(step, may_answer=False, next_tool=tool if is_needed else "")
+        if alternatives and self._deferred < MAX_DEFERRED:
+            self._deferred += 1
+            self.step = replace(step, tools=alternatives)
+        elif self._first_call is not None:
+            self._make(self._first_call)
+
     def _make(self, call: ToolCallRequest) -> None:
-        """Make a call, or ask for what it lacks."""
+        """Make a call, or ask for its missing arguments."""
         if missing := self._missing(call):
-            self._question_back = fixed_replies.argument_missing(self._tools[call.name], missing)
+            self._argument_question = fixed_replies.argument_missing(self._tools[call.name], missing)
         else:
             self.call = call
 
-    def _begin(self) -> Step | None:
-        everything, done = self._request.tools, self._done
-        if self._request.tool_choice is ToolChoice.NONE or len(done) >= MAX_ROUNDS or any(one.denied for one in done):
-            return None
-        if not done:
-            return Step(everything)
-        failed = [one.call.name for one in done if one.failed]
-        if done[-1].failed:
-            called = {one.call.name for one in done}
-            explained = words_of(self._tools[failed[-1]]) if failed[-1] in self._tools else frozenset()
-            asked = words(self._question) - explained
-            others = tuple(
-                tool
-                for tool in everything
-                if tool.name not in called and not acts(tool) and not words_of(tool).isdisjoint(asked)
-            )
-            return Step(others, may_answer=False, anew=True) if others and len(failed) < MAX_FAILURES else None
-        succeeded = {one.call.name for one in done if not one.failed}
-        unmet = (name for name in failed if name in self._near and name not in succeeded)
-        wanted = done[-1].then or next(unmet, "")
-        if wanted in self._tools:
-            return Step((self._tools[wanted],), may_answer=False)
-        return self._follow_up([entry for entry in done if not entry.failed])
-
-    def _follow_up(self, good: Sequence[_Done]) -> Step | None:
-        """Return the step for the call that has to follow the good ones, if any."""
-        called, results = [entry.call.name for entry in good], [entry.result for entry in good]
-        follow_up = find_follow_up(self._question, self._request.tools, called, results)
-        return Step((follow_up.tool,), may_answer=False, values=follow_up.values) if follow_up is not None else None
-
     def _is_good(self, step: Step, call: ToolCallRequest) -> bool:
-        if self._is_made(call):
+        if self._is_repeated(call):
             return False
-        if self._put_off or step.anew:
+        if self._deferred or step.is_retry:
             return bool(self._required(call)) and self._is_grounded(call)
-        is_far = call.name not in self._near and any(tool.name in self._near for tool in step.tools)
+        is_far = call.name not in self._near and bool(self._near_tools(step.tools))
         return not (is_far or self._is_made_up(call))
 
-    def _is_made(self, call: ToolCallRequest) -> bool:
-        """Whether this very call was made in this turn."""
-        return any(one.call.name == call.name and one.call.arguments == call.arguments for one in self._done)
+    def _is_repeated(self, call: ToolCallRequest) -> bool:
+        """True if the same call was made before in this turn."""
+        return call.name in self._tools and any(
+            entry.call.name == call.name and entry.call.arguments == call.arguments for entry in self._completed
+        )
 
     def _is_made_up(self, call: ToolCallRequest) -> bool:
-        """Whether something in the call comes from nowhere."""
+        """True if a value of the call occurs nowhere."""
         properties = self._tools[call.name].input_schema.get("properties", {}) if call.name in self._tools else {}
-        return any(is_made_up(value, properties.get(name), self._said) for name, value in call.arguments.items())
+        return any(
+            is_made_up(value, properties.get(name), self._conversation) for name, value in call.arguments.items()
+        )
 
     def _is_grounded(self, call: ToolCallRequest) -> bool:
-        """Whether all that the call must have stands in the conversation."""
-        return all(is_said(call.arguments.get(name), self._said) for name in self._required(call))
+        """True if the values of all required arguments occur in the conversation."""
+        return all(is_said(call.arguments.get(name), self._conversation) for name in self._required(call))
 
     def _missing(self, call: ToolCallRequest) -> list[str]:
-        """Return the required arguments of a call whose values nobody has said, nor anything they follow from."""
+        """Return the required arguments whose values neither occur in the conversation nor follow from it."""
         properties = self._tools[call.name].input_schema.get("properties", {})
-        told = "\n".join(one.text for one in self._request.messages if one.role in (Role.USER, Role.TOOL))
-        has_source = bool(words(told) - ASKING - words_of(self._tools[call.name]))
+        messages = self._request.messages
+        sources = "\n".join(message.text for message in messages if message.role in (Role.USER, Role.TOOL))
+        has_source = bool(words(sources) - ASKING - words_of(self._tools[call.name]))
         missing = []
         for name in self._required(call):
             schema, value = properties.get(name), call.arguments.get(name)
             is_free = isinstance(schema, Mapping) and "enum" not in schema and "default" not in schema
-            if not is_free or isinstance(value, bool) or is_said(value, self._said):
+            if not is_free or isinstance(value, bool) or is_said(value, self._conversation):
                 continue
-            if not has_source or is_made_up(value, schema, self._said) or has_strange_digits(value, self._said):
+            is_invented = is_made_up(value, schema, self._conversation)
+            if not has_source or is_invented or has_strange_digits(value, self._conversation):
                 missing.append(name)
         return missing
 
-    def _news(self) -> tuple[str, ...]:
-        """Give the pieces of the last result that were not said before it."""
-        last = next((one for one in reversed(self._request.messages) if one.role is not Role.ASSISTANT), None)
-        if last is None or last.role is not Role.TOOL or last.is_error:
-            return ()
-        before = self._said[: self._said.rfind(last.text)].lower()
-        found = dict.fromkeys(piece.strip(" .") for piece in _PIECE.findall(last.text[:MAX_NEWS_CHARS]))
-        return tuple(piece for piece in found if piece and piece.lower() not in before)[:MAX_NEWS]
+    def _failure_report(self) -> str:
+        """Compose the reply after failed calls: the first one since the last good result was what the user wanted."""
+        last = first = self._completed[-1]
+        if last.denied:
+            return fixed_replies.not_allowed(last.call.name, self._good_results())
+        for completed in reversed(self._completed):
+            if not completed.failed:
+                break
+            first = completed
+        return fixed_replies.call_failed(first.call.name, first.result, self._good_results())
+
+    def _good_results(self) -> list[str]:
+        return [completed.result for completed in self._completed if not completed.failed]
+
+    def _new_pieces(self) -> tuple[str, ...]:
+        return new_pieces(self._request.messages, self._conversation)
 
     def _required(self, call: ToolCallRequest) -> Sequence[str]:
         return self._tools[call.name].input_schema.get("required", ()) if call.name in self._tools else ()
 
-    def _nearest(self, tools: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
-        """Give the tools that may be called in place of one: those near the question, else all; none that acts."""
-        every = tuple(tool for tool in tools if not acts(tool))
-        return tuple(tool for tool in every if tool.name in self._near) or every
+    def _near_tools(self, tools: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
+        """Return the tools that share a word with the question."""
+        return tuple(tool for tool in tools if tool.name in self._near)
+
+    def _alternatives(self, tools: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
+        """Return the tools that may replace another one: those near the question, else all; none that acts."""
+        passive = tuple(tool for tool in tools if not acts(tool))
+        return self._near_tools(passive) or passive
 
 
-_PIECE = re.compile(r"(?:[A-Z][\w'&-]*(?: [A-Z][\w'&-]*){1,4})|[^\s\"',;:(){}\[\]]{2,200}")
+def _restricted(step: Step) -> tuple[ToolSpec, ...]:
+    """Return the tools of a step, with schemas that allow only its values."""
+    return tuple(_with_values(tool, step.values) for tool in step.tools) if step.values else step.tools
 
 
-def _narrowed(step: Step) -> tuple[ToolSpec, ...]:
-    """Give the tools of a step as they may be called in it."""
-    return tuple(_narrowed_to(tool, step.values) for tool in step.tools) if step.values else step.tools
-
-
-def _narrowed_to(tool: ToolSpec, values: tuple[str, ...]) -> ToolSpec:
+def _with_values(tool: ToolSpec, values: tuple[str, ...]) -> ToolSpec:
     schema = tool.input_schema
     required = schema.get("required", ())
     properties = {
-        name: {"enum": list(values)} if name in required and _is_text(about) else about
-        for name, about in schema.get("properties", {}).items()
+        name: {"enum": list(values)} if name in required and _is_text(argument) else argument
+        for name, argument in schema.get("properties", {}).items()
     }
     return replace(tool, input_schema={**schema, "properties": properties})
 
 
 def _is_text(schema: Any) -> bool:
     return isinstance(schema, Mapping) and schema.get("type") == "string" and "enum" not in schema
-
-
-def _done(messages: Sequence[Message], name: str) -> list[_Done]:
-    """Give the calls that have a result since the user last spoke."""
-    done: list[_Done] = []
-    calls: dict[str, tuple[ToolCallRequest, str]] = {}
-    for message in messages:
-        if message.role is Role.USER:
-            done, calls = [], {}
-        elif message.role is Role.ASSISTANT:
-            echo = message.echo.data if message.echo is not None and message.echo.provider == name else None
-            then = str(echo.get("then", "")) if isinstance(echo, Mapping) else ""
-            calls |= {call.id: (call, then) for call in message.tool_calls}
-        elif message.role is Role.TOOL and message.tool_call_id in calls:
-            call, then = calls[message.tool_call_id]
-            done.append(_Done(call, message.is_error, message.text.startswith(NOT_ALLOWED), then, message.text))
-    return done

@@ -1,11 +1,11 @@
-"""Answers that only ask the question again: half a billion parameters do that to one "how do I" in ten."""
+"""Answers that only repeat the question: half a billion parameters do that to a "how do I" in ten."""
 
 from __future__ import annotations
 
 import re
 
 MAX_ECHO_CHARS = 240
-"""Characters of an opening that is held back because it may be the question over again."""
+"""Characters of an opening that is held back because it may repeat the question."""
 ANSWER_NOW = "{question}\n\nYour answer:"
 """The question, so that it is answered; asked so from the first, the model answers everything in a sentence."""
 
@@ -14,10 +14,10 @@ _ASKS_USER = re.compile(r"(?:can|could|would|will) you\b", re.IGNORECASE)
 
 
 class Opening:
-    """The opening of an answer, held back for as long as it may be nothing but the question over again.
+    """The opening of an answer, held back for as long as it may only repeat the question.
 
     Args:
-        question: what was asked.
+        question: the user's question.
     """
 
     def __init__(self, question: str) -> None:
@@ -27,7 +27,7 @@ class Opening:
         self._is_open = not self._is_question
 
     def feed(self, text: str) -> str:
-        """Take more of the answer, and return what of it can be shown."""
+        """Add a piece of the answer, and return the text that can be shown."""
         if self._is_open:
             return text
         self._held += text
@@ -38,11 +38,11 @@ class Opening:
 
     @property
     def is_echo(self) -> bool:
-        """Whether the whole answer, at its end, is a question again."""
+        """True if the complete answer only repeats the question."""
         return not self._is_open and self._held.rstrip().endswith("?")
 
     def finish(self) -> str:
-        """Return what is still held back, at the end of an answer that is no echo."""
+        """Return the text that is still held back, at the end of an answer that is no echo."""
         return "" if self._is_open else self._held
 
     def _may_be_echo(self) -> bool:

@@ -56,8 +56,8 @@ def with_results(reply: str, found: Iterable[str]) -> str:
 def argument_missing(tool: ToolSpec, names: Sequence[str]) -> str:
     """Compose the question for arguments of a call that nobody has said."""
     properties = tool.input_schema.get("properties", {})
-    wanted = " and ".join(_described(name, properties.get(name)) for name in names)
-    return f"I can use {tool.name} for that, but you have not said its {wanted}. Which should I use?"
+    arguments = " and ".join(_described(name, properties.get(name)) for name in names)
+    return f"I can use {tool.name} for that, but you have not said its {arguments}. Which should I use?"
 
 
 def _described(name: str, schema: object) -> str:

@@ -64,7 +64,7 @@ async def fetch(name: str, models: Path, on_progress: OnProgress) -> Path:
     Args:
         name: ``REPO[/FILE]``; without a file the smallest usual quantization of the repository is chosen.
         models: the folder that models are kept in.
-        on_progress: is told how far it is.
+        on_progress: called with the progress.
 
     Raises:
         ConfigError: the name is none, or the repository has no such file.
@@ -108,8 +108,8 @@ def _rank(name: str) -> int:
 def _known(memo: Path, folder: Path) -> Weights | None:
     """Return what was found before, if its file is there."""
     with suppress(OSError, ValueError, TypeError):
-        said = json.loads(memo.read_text(encoding="utf-8"))
-        weights = Weights(**{**said, "wheels": ()})
+        known = json.loads(memo.read_text(encoding="utf-8"))
+        weights = Weights(**{**known, "wheels": ()})
         if (folder / weights.file).is_file():
             return weights
     return None

@@ -120,7 +120,7 @@ _EXAMPLES_WITHOUT_TOOLS: tuple[tuple[str, ...], ...] = (
 
 
 def _harmless(text: str) -> str:
-    """Give the text without what could end a turn and begin another: the model's own tokens (``<|im_end|>``)."""
+    """Return the text without the model's own tokens (``<|im_end|>``), which could end a turn and begin another."""
     return text.replace("<|", "< |")
 
 
@@ -156,7 +156,7 @@ def examples(tools: Sequence[ToolSpec]) -> tuple[Message, ...]:
 
 
 def signature(tool: ToolSpec) -> str:
-    """Give a tool in one line: its name, its description, and for each argument what it takes."""
+    """Return a tool as one line: its name, its description, and the kind of each argument."""
     required = tool.input_schema.get("required", ())
     properties = tool.input_schema.get("properties", {})
     arguments = {
@@ -172,7 +172,7 @@ def _required(schema: Any) -> str:
 
 def _optional(schema: Any) -> Any:
     if isinstance(schema, Mapping) and "default" in schema and "enum" not in schema:
-        return schema["default"]  # said without it, a model this small makes a value up
+        return schema["default"]  # without it, a model this small invents a value
     return f"{_kind(schema)}, optional"
 
 
@@ -180,7 +180,7 @@ def _kind(schema: Any) -> str:
     if not isinstance(schema, Mapping):
         return "anything"
     if isinstance(schema.get("enum"), list):
-        return " or ".join(json.dumps(one, ensure_ascii=False) for one in schema["enum"])
+        return " or ".join(json.dumps(value, ensure_ascii=False) for value in schema["enum"])
     choices = schema.get("anyOf") or schema.get("oneOf")
     if isinstance(choices, list):
         return " or ".join(filter(None, map(_kind, choices)))
@@ -194,20 +194,22 @@ def _kind(schema: Any) -> str:
 
 
 def conversation(messages: Sequence[Message], hidden: frozenset[str] = frozenset()) -> list[Message]:
-    """Give the conversation in the form of the examples, without instructions, and without the calls of these ids."""
-    told: list[Message] = []
+    """Return the conversation in the form of the examples, without instructions and without the calls of these ids."""
+    written: list[Message] = []
     for message in messages:
         match message.role:
             case Role.USER:
-                told.append(message)
+                written.append(message)
             case Role.TOOL if message.tool_call_id not in hidden:
-                told.append(Message.user(f"Result: {'ERROR: ' if message.is_error else ''}{result_text(message)}"))
+                written.append(Message.user(f"Result: {'ERROR: ' if message.is_error else ''}{result_text(message)}"))
             case Role.ASSISTANT:
                 calls = [call for call in message.tool_calls if call.id not in hidden]
-                told += [Message.assistant(_written({"tool": c.name, "arguments": dict(c.arguments)})) for c in calls]
+                written += [
+                    Message.assistant(_written({"tool": c.name, "arguments": dict(c.arguments)})) for c in calls
+                ]
                 if message.text and not message.tool_calls:
-                    told.append(Message.assistant(_written({"answer": _beginning(message.text)})))
-    return told
+                    written.append(Message.assistant(_written({"answer": _beginning(message.text)})))
+    return written
 
 
 def _beginning(text: str) -> str:

@@ -92,7 +92,7 @@ class ModelProcess:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it can be asked."""
+        """True if the model can be asked."""
         return not self._stopped and self._process.returncode is None
 
     async def ended(self, within: float) -> bool:
@@ -102,7 +102,7 @@ class ModelProcess:
         return self._process.returncode is not None
 
     def last_words(self) -> str:
-        """Give the last lines it wrote, as one, or else the code it ended with; to be asked once it has ended."""
+        """Return the last lines of the process's log, joined, or else its exit code; for a process that has ended."""
         size = self._errors.seek(0, os.SEEK_END)
         self._errors.seek(max(0, size - 4_000))
         lines = self._errors.read().decode("utf-8", "replace").splitlines()
@@ -129,21 +129,21 @@ class ModelProcess:
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
         assert stdout is not None
-        said = b""
+        line = b""
         with anyio.move_on_after(timeout) as scope, suppress(anyio.EndOfStream, anyio.BrokenResourceError):
             await stdin.send(f"{self.key}\n".encode())
-            while not said.endswith(b"\n"):
-                said += await stdout.receive()
+            while not line.endswith(b"\n"):
+                line += await stdout.receive()
         if scope.cancelled_caught:
             raise ProviderError(f"the embedded model was not ready within {timeout:g} s", code="timeout")
-        if not said.endswith(b"\n"):
+        if not line.endswith(b"\n"):
             await self.ended(GRACE)
             raise ProviderError(f"the embedded model could not be started: {self.last_words()}", code="connection")
-        self.address = said.decode().strip()
+        self.address = line.decode().strip()
 
 
 def _threads() -> int:
-    """Give the threads that decode: the processors we may use; where there are many, one is left for all the rest."""
+    """Return the number of threads that decode: the usable processors; of more than two, one stays free."""
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(usable if usable <= 2 else usable - 1, MAX_THREADS)
 

@@ -1,4 +1,4 @@
-"""Where a value comes from: whether it was said in the conversation, follows from it, or was made up."""
+"""Where a value comes from: whether it occurs in the conversation, follows from it, or was made up."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-MAX_HEARD_CHARS = 8_000
-"""Characters of a conversation whose words a miscopied one is compared with."""
+MAX_CONVERSATION_CHARS = 8_000
+"""Characters of a conversation whose words a miscopied word is compared with."""
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _GROUPING = re.compile(r"(?<=\d),(?=\d{3})")
@@ -20,47 +20,47 @@ _NUMBER_WORD = re.compile(
     re.IGNORECASE,
 )
 _USUAL = frozenset({0.0, 1.0, 2.0, 100.0})
-"""Numbers that need not be named: the last one, a percentage."""
+"""Numbers that need not occur: 100 is a percentage."""
 
 
-def is_made_up(value: Any, schema: Any, said: str) -> bool:
-    """Whether a value comes from nowhere: a number, an address or a path that nobody has named.
+def is_made_up(value: Any, schema: Any, conversation: str) -> bool:
+    """Return whether a value comes from nowhere: a number, an address or a path that does not occur.
 
     Args:
         value: an argument.
         schema: its schema.
-        said: all that was said and found. Where it has numbers as words, no number counts as made up.
+        conversation: its texts and results. If it has numbers as words, no number counts as made up.
     """
     if isinstance(schema, Mapping) and ("enum" in schema or value == schema.get("default")):
         return False
     if isinstance(value, str) and (value.startswith("/") or "@" in value):
-        return value.rstrip("/").lower() not in said.lower()
-    if isinstance(value, bool) or _NUMBER_WORD.search(said):
+        return value.rstrip("/").lower() not in conversation.lower()
+    if isinstance(value, bool) or _NUMBER_WORD.search(conversation):
         return False
     if isinstance(value, int | float):
-        return abs(value) not in _USUAL | _numbers(said)
+        return abs(value) not in _USUAL | _numbers(conversation)
     if isinstance(value, str) and _SUM.fullmatch(value) and not _NO_SUM.fullmatch(value):
-        return not _numbers(value) <= _USUAL | _numbers(said)
+        return not _numbers(value) <= _USUAL | _numbers(conversation)
     return False
 
 
-def has_strange_digits(value: Any, said: str) -> bool:
-    """Return whether a text has numbers, none of which was said: an invented flight, order or day."""
-    if not isinstance(value, str) or _NUMBER_WORD.search(said):
+def has_strange_digits(value: Any, conversation: str) -> bool:
+    """Return whether a text has numbers, none of which occurs: an invented flight, order or day."""
+    if not isinstance(value, str) or _NUMBER_WORD.search(conversation):
         return False
     found = {float(number) for number in re.findall(r"\d+", value)}
-    return bool(found) and found.isdisjoint({float(number) for number in re.findall(r"\d+", said)})
+    return bool(found) and found.isdisjoint({float(number) for number in re.findall(r"\d+", conversation)})
 
 
-def is_said(value: Any, said: str) -> bool:
-    """Whether a value stands in what was said: as it is, its last part (``Asia/Tokyo``), or all numbers of a sum."""
+def is_said(value: Any, conversation: str) -> bool:
+    """Return whether a value occurs: as it is, its last part (``Asia/Tokyo``), or all numbers of a sum."""
     if isinstance(value, bool):
         return True
     text = str(value).strip().lower()
     if _SUM.fullmatch(text):
-        return _numbers(text) <= _USUAL | _numbers(said)
+        return _numbers(text) <= _USUAL | _numbers(conversation)
     part = re.split(r"[/_]", text.rstrip("/"))[-1]
-    return text in said.lower() or (len(part) >= 3 and part in said.lower())
+    return text in conversation.lower() or (len(part) >= 3 and part in conversation.lower())
 
 
 def _numbers(text: str) -> set[float]:
@@ -70,16 +70,16 @@ def _numbers(text: str) -> set[float]:
 _COPIED = re.compile(r"[^\s\"'?!,;:()]{4,64}")
 
 
-def spelt(arguments: Mapping[str, Any], said: str) -> dict[str, Any]:
-    """Give the arguments, with words that were all but copied from the conversation spelt as they are there."""
-    heard = {word.lower(): word for word in _COPIED.findall(said[:MAX_HEARD_CHARS])}
-    return {name: _spelt(value, heard, said.lower()) for name, value in arguments.items()}
+def correct_spelling(arguments: Mapping[str, Any], conversation: str) -> dict[str, Any]:
+    """Return the arguments, with words that were almost copied from the conversation spelt as they are there."""
+    copied = {word.lower(): word for word in _COPIED.findall(conversation[:MAX_CONVERSATION_CHARS])}
+    return {name: _correct(value, copied, conversation.lower()) for name, value in arguments.items()}
 
 
-def _spelt(value: Any, heard: Mapping[str, str], said: str) -> Any:
-    if not isinstance(value, str) or not 5 <= len(value) <= 64 or " " in value or value.lower() in said:
+def _correct(value: Any, copied: Mapping[str, str], conversation: str) -> Any:
+    if not isinstance(value, str) or not 5 <= len(value) <= 64 or " " in value or value.lower() in conversation:
         return value
-    near = difflib.get_close_matches(value.lower(), heard, n=1, cutoff=0.8)
+    near = difflib.get_close_matches(value.lower(), copied, n=1, cutoff=0.8)
     if not near or near[0].startswith(value.lower()) or value.lower().startswith(near[0]):
         return value
-    return heard[near[0]]
+    return copied[near[0]]

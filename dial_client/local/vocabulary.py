@@ -1,4 +1,4 @@
-"""The words of questions and tools, in English: which tool a question is about, and which tools act."""
+"""The words of questions and tools, in English: they tell which tool a question is about, and which tools act."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _ACTS = frozenset(
 
 
 def acts(tool: ToolSpec) -> bool:
-    """Whether a tool does something, as far as its name tells; one that says of itself that it only reads does not."""
+    """Return whether a tool acts, by its name. A tool with the hint that it only reads does not."""
     parts = re.findall(r"[A-Z]?[a-z]+|[A-Z]+", tool.name)
     return not tool.read_only and not _ACTS.isdisjoint(part.lower() for part in parts)
 
 
 _WORD = re.compile(r"[^\W\d_]{2,}")
-_SAYS_NOTHING = frozenset(
+_STOP_WORDS = frozenset(
     _WORD.findall(
         "current currently day today tomorrow now "
         "a all an and any are as at be but by can could did do does for from get give had has have how i if "
@@ -39,28 +39,22 @@ _SAYS_NOTHING = frozenset(
 
 
 def words(text: str) -> frozenset[str]:
-    """Give the words that say something, in lower case and without their commonest endings."""
+    """Return the stems of the words that carry meaning, in lower case."""
     found = (word.lower() for word in _WORD.findall(text))
-    return frozenset(stem(word) for word in found if word not in _SAYS_NOTHING)
-
-
-def is_english(text: str) -> bool:
-    """Whether a text is English, as far as can be seen: only then do words tell which tool is meant."""
-    found = [word.lower() for word in _WORD.findall(text)]
-    return sum(word in _SAYS_NOTHING for word in found) * 3 >= max(1, len(found))
+    return frozenset(stem(word) for word in found if word not in _STOP_WORDS)
 
 
 def words_of(tool: ToolSpec) -> frozenset[str]:
-    """Return the words that say something in a tool's name, description and arguments."""
+    """Return the stems of the words that carry meaning in a tool's name, description and arguments."""
     properties = tool.input_schema.get("properties", {})
     about = [f"{name} {schema.get('enum', '')}" for name, schema in properties.items() if isinstance(schema, Mapping)]
     return words(" ".join((tool.name, tool.description, *about)))
 
 
 ASKING = words("find look check search tell show list read number name status information details help mean")
-"""Words that ask for something and say nothing of what is asked about."""
+"""Words that ask, and do not name the subject."""
 GENERIC = words("name text value type example query")
-"""Words that stand in the description of many a tool and say nothing of what it is for."""
+"""Words in the descriptions of many tools that do not name their purpose."""
 
 _KINDS = (
     (

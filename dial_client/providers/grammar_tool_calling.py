@@ -55,7 +55,7 @@ class GrammarToolCallingProvider:
             usage += await self._decide(policy, step)
         if policy.call is not None:
             yield CallChunk(policy.call)
-            echo = {"then": policy.then} if policy.then else None
+            echo = {"then": policy.next_tool} if policy.next_tool else None
             yield Completion(FinishReason.TOOL_CALLS, usage, echo)
         elif policy.reply:
             yield TextChunk(policy.reply)

@@ -115,15 +115,15 @@ class LocalProvider:
         """
         for is_last in (False, True):
             chat = await self._running()
-            said = False
+            has_begun = False
             try:
                 async with aclosing(chat.generate(request)) as deltas:
                     async for delta in deltas:
-                        said = True
+                        has_begun = True
                         yield delta
             except ProviderError as error:
                 failure = await self._explained(error)
-                if said or is_last or not _may_pass(failure):
+                if has_begun or is_last or not _may_pass(failure):
                     raise failure from None
             else:
                 return
@@ -136,7 +136,7 @@ class LocalProvider:
         await self._stop()
 
     async def _running(self) -> Provider:
-        """Give the way to the model, which is started first if it is not running. One task does it, the others wait."""
+        """Return the provider of the running model. One task starts the model if necessary, and the others wait."""
         async with self._starting:
             if self._closed:
                 raise ProviderError("the embedded model is closed")
@@ -177,7 +177,7 @@ class LocalProvider:
             await process.stop()
 
     async def _explained(self, error: ProviderError) -> ProviderError:
-        """Give the error; of a model that has died, with its last words."""
+        """Return the error; for a model that has died, with the last lines of its log."""
         process = self._process
         if error.code != "connection" or process is None or not await process.ended(_LAST_WORDS):
             return error
@@ -189,7 +189,7 @@ class LocalProvider:
 
 
 def _named(path: str | None) -> Path | None:
-    """Give the file that was named, if one was."""
+    """Return the named file, or None."""
     named = path or os.environ.get(VARIABLE)
     if not named:
         return None
@@ -210,5 +210,5 @@ def _size(file: Path) -> int:
 
 
 def _may_pass(error: ProviderError) -> bool:
-    """Whether asking once more may help: the process has died. What it answers, `retries` has asked for twice."""
+    """Return whether a second request may help: the process has died. Refusals were retried before."""
     return error.code == "connection"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dial_client.local.provenance import has_strange_digits, is_made_up, is_said, spelt
+from dial_client.local.provenance import correct_spelling, has_strange_digits, is_made_up, is_said
 from dial_client.local.vocabulary import acts, words
 from dial_client.messages import ToolSpec
 
@@ -53,8 +53,9 @@ def test_a_value_may_stand_in_what_was_said_in_several_ways() -> None:
 
 def test_a_word_that_was_miscopied_is_spelt_as_it_was_said() -> None:
     said = "What's the weather like in Lisbon? It is in notes.txt."
-    assert spelt({"city": "Lisboa", "day": "today"}, said) == {"city": "Lisbon", "day": "today"}
-    assert spelt({"file": "note", "n": 3, "city": "Madrid"}, said) == {"file": "note", "n": 3, "city": "Madrid"}
+    assert correct_spelling({"city": "Lisboa", "day": "today"}, said) == {"city": "Lisbon", "day": "today"}
+    others = {"file": "note", "n": 3, "city": "Madrid"}
+    assert correct_spelling(others, said) == others
 
 
 def test_words_are_compared_by_their_stems() -> None:

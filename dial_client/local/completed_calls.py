@@ -1,0 +1,70 @@
+"""The calls of a turn that have a result, and the pieces of a result that a next call may be made with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dial_client.messages import NOT_ALLOWED, Message, Role, ToolCallRequest
+
+MAX_PIECES = 40
+"""Pieces of a result that a call may be made with."""
+MAX_RESULT_CHARS = 4_000
+"""Characters of a result that are searched for pieces."""
+
+_PIECE = re.compile(r"(?:[A-Z][\w'&-]*(?: [A-Z][\w'&-]*){1,4})|[^\s\"',;:(){}\[\]]{2,200}")
+
+
+@dataclass(frozen=True, slots=True)
+class CompletedCall:
+    """A call of this turn and its result."""
+
+    call: ToolCallRequest
+    failed: bool
+    denied: bool
+    next_tool: str
+    """The tool to be called after this one."""
+    result: str
+
+
+def find_completed_calls(messages: Sequence[Message], provider_name: str) -> list[CompletedCall]:
+    """Return the calls that have a result since the last message of the user.
+
+    Args:
+        messages: the conversation.
+        provider_name: the provider whose echoes say which tool is to be called next.
+    """
+    completed: list[CompletedCall] = []
+    calls: dict[str, tuple[ToolCallRequest, str]] = {}
+    for message in messages:
+        if message.role is Role.USER:
+            completed, calls = [], {}
+        elif message.role is Role.ASSISTANT:
+            next_tool = _next_tool(message, provider_name)
+            calls |= {call.id: (call, next_tool) for call in message.tool_calls}
+        elif message.role is Role.TOOL and message.tool_call_id in calls:
+            call, next_tool = calls[message.tool_call_id]
+            denied = message.text.startswith(NOT_ALLOWED)
+            completed.append(CompletedCall(call, message.is_error, denied, next_tool, message.text))
+    return completed
+
+
+def _next_tool(message: Message, provider_name: str) -> str:
+    echo = message.echo.data if message.echo is not None and message.echo.provider == provider_name else None
+    return str(echo.get("then", "")) if isinstance(echo, Mapping) else ""
+
+
+def new_pieces(messages: Sequence[Message], conversation: str) -> tuple[str, ...]:
+    """Return the pieces of the last result that do not occur in the conversation before it.
+
+    Args:
+        messages: the conversation.
+        conversation: its texts, joined.
+    """
+    last = next((message for message in reversed(messages) if message.role is not Role.ASSISTANT), None)
+    if last is None or last.role is not Role.TOOL or last.is_error:
+        return ()
+    before = conversation[: conversation.rfind(last.text)].lower()
+    pieces = dict.fromkeys(piece.strip(" .") for piece in _PIECE.findall(last.text[:MAX_RESULT_CHARS]))
+    return tuple(piece for piece in pieces if piece and piece.lower() not in before)[:MAX_PIECES]
