@@ -89,6 +89,12 @@ def test_starts_that_come_to_nothing_end_too_however_long_they_take() -> None:
     assert decisions[-1].error == "it is given up after 5 failed starts: it died"
 
 
+def test_a_server_whose_session_was_reopened_has_been_ready() -> None:
+    policy = RestartPolicy()
+    policy.record_ready(Exit(ExitKind.REOPENED, ready_at=0.0))
+    assert policy.after(DIED, 1.0).state is ServerState.RESTARTING
+
+
 @pytest.mark.parametrize("was_ready", [False, True])
 def test_a_wrong_configuration_is_not_tried_again(was_ready: bool) -> None:
     ready_at = 0.0 if was_ready else None

@@ -1,0 +1,71 @@
+"""What an error of a call means: whether the call may have run, and what becomes of the session."""
+
+from __future__ import annotations
+
+import pytest
+from mcp import MCPError
+from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS, INVALID_REQUEST
+
+from dial_client.errors import ServerError, ServerGone
+from dial_client.servers.restart_policy import ExitKind
+from dial_client.servers.server_requests import NeedsOlderProtocol
+from dial_client.servers.session_errors import (
+    CallFailureKind,
+    CallNotRun,
+    classify_call_error,
+    classify_start_error,
+    to_tool_error,
+)
+from dial_client.servers.transports.transport_errors import BROKEN, HTTP_FAILURE, UNSENT
+
+REJECTED = MCPError(HTTP_FAILURE, "HTTP 404", {"status": 404, "session": "rejected"})
+UNKNOWN = MCPError(INVALID_REQUEST, "Session not found")
+CLOSED = MCPError(CONNECTION_CLOSED, "Connection closed")
+UNAUTHORIZED = MCPError(HTTP_FAILURE, "HTTP 401", {"status": 401})
+NOT_FOUND = MCPError(HTTP_FAILURE, "HTTP 404", {"status": 404})
+NO_CONNECTION = MCPError(HTTP_FAILURE, "no connection", {"network": UNSENT})
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (NeedsOlderProtocol(), CallFailureKind.NEEDS_OLDER_PROTOCOL),
+        (REJECTED, CallFailureKind.SESSION_REJECTED),
+        (UNKNOWN, CallFailureKind.SESSION_UNKNOWN),
+        (NO_CONNECTION, CallFailureKind.UNSENT),
+        (CLOSED, CallFailureKind.CONNECTION_CLOSED),
+        (MCPError(HTTP_FAILURE, "it broke", {"network": BROKEN}), CallFailureKind.BROKEN_OFF),
+        (MCPError(INVALID_PARAMS, "no such tool"), CallFailureKind.REFUSED),
+    ],
+)
+def test_each_error_of_a_call_is_of_one_kind(error: Exception, kind: CallFailureKind) -> None:
+    assert classify_call_error(error, has_session_id=True).kind is kind
+
+
+@pytest.mark.parametrize("error", [REJECTED, UNKNOWN])
+def test_a_server_forgets_no_session_that_it_never_had(error: Exception) -> None:
+    assert classify_call_error(error, has_session_id=False).kind is CallFailureKind.REFUSED
+
+
+@pytest.mark.parametrize(
+    ("error", "has_url", "kind", "is_other_transport"),
+    [
+        (NO_CONNECTION, True, ExitKind.UNREACHABLE, False),
+        (NO_CONNECTION, False, ExitKind.DIED, False),
+        (UNAUTHORIZED, True, ExitKind.MISCONFIGURED, False),
+        (NOT_FOUND, True, ExitKind.DIED, True),
+        (CLOSED, False, ExitKind.DIED, False),
+    ],
+)
+def test_a_start_that_fails_says_whether_another_attempt_may_help(
+    error: Exception, has_url: bool, kind: ExitKind, is_other_transport: bool
+) -> None:
+    failure = classify_start_error(error, has_url=has_url)
+    assert (failure.kind, failure.is_other_transport) == (kind, is_other_transport)
+    assert bool(failure.message) is (error is not CLOSED), "the transport knows how a connection was closed"
+
+
+def test_the_model_reads_whether_the_server_or_the_call_failed() -> None:
+    assert to_tool_error(ServerGone("shop", "it was stopped")) == "The server 'shop' is not available: it was stopped"
+    assert to_tool_error(CallNotRun("shop", "no connection")).startswith("The server 'shop' is not available")
+    assert to_tool_error(ServerError("shop", "no such tool")) == "The call failed: no such tool"
