@@ -94,10 +94,7 @@ async def test_a_turn_is_read_at_one_server_while_it_runs_at_the_other(tmp_path:
     assert again.headers["x-turn-id"] == turn
     assert remote_events[-1].data == "[DONE]"
     assert remote_events[-2].data["stop_reason"] == "answered"
-    local_results, remote_results = (
-        [event for event in events if event.name == "tool_result"] for events in (local_events, remote_events)
-    )
-    assert local_results == remote_results
+    assert [e for e in local_events if e.name == "tool_result"] == [e for e in remote_events if e.name == "tool_result"]
     assert join_text(remote_events) == "Done."
 
 
