@@ -46,7 +46,17 @@ _EXAMPLES = (
 
 def has_results(messages: Sequence[Message]) -> bool:
     """Return whether there are results to answer from, behind the last question."""
-    return bool(_results(messages, _last_question(messages)))
+    return bool(find_results(messages))
+
+
+def find_results(messages: Sequence[Message]) -> list[str]:
+    """Return the results behind the last question, without errors, each behind the name of its tool."""
+    return _results(messages, _last_question(messages))
+
+
+def find_question(messages: Sequence[Message]) -> str:
+    """Return the text of the last question."""
+    return next((message.text for message in reversed(messages) if message.role is Role.USER), "")
 
 
 def answer_instructions(request: ModelRequest) -> tuple[Instruction, ...]:

@@ -11,11 +11,18 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 
-from dial_client.local.answer_prompt import answer_instructions, answer_messages, has_results
+from dial_client.local.answer_prompt import (
+    answer_instructions,
+    answer_messages,
+    find_question,
+    find_results,
+    has_results,
+)
 from dial_client.local.call_policy import CallPolicy, Step
 from dial_client.local.call_score import DecisionScore
 from dial_client.local.echo import ANSWER_NOW, Opening
 from dial_client.local.json_prompt_format import called_tool, is_unknown, parse_call
+from dial_client.local.result_check import ResultCheck
 from dial_client.logs import get_logger
 from dial_client.messages import Message, Role, Usage
 from dial_client.model import CallChunk, Completion, Delta, FinishReason, ModelRequest, Provider, TextChunk, ToolChoice
@@ -66,22 +73,23 @@ class GrammarToolCallingProvider:
                     yield delta
 
     async def _answer(self, request: ModelRequest, usage: Usage) -> AsyncGenerator[Delta, None]:
-        """Ask for an answer, and once more if it is only the question again; `usage` is what was decided with."""
+        """Ask for an answer, and once more if it only repeats the question; `usage` is that of the decisions."""
         model = self._reporter if has_results(request.messages) else self._writer
         asked = _answer_request(request)
+        check = ResultCheck(find_question(request.messages), find_results(request.messages))
         for is_last in (False, True):
             opening = Opening("" if is_last or not asked.messages else asked.messages[-1].text)
             async with aclosing(model.generate(asked)) as deltas:
                 async for delta in deltas:
                     if isinstance(delta, TextChunk):
-                        if shown := opening.feed(delta.text):
+                        if shown := check.feed(opening.feed(delta.text)):
                             yield TextChunk(shown)
                     elif not isinstance(delta, Completion):
                         yield delta
                     elif opening.is_echo:
                         usage += delta.usage
                     else:
-                        if rest := opening.finish():
+                        if rest := check.feed(opening.finish()) + check.finish():
                             yield TextChunk(rest)
                         yield replace(delta, usage=usage + delta.usage)
             if not opening.is_echo:
