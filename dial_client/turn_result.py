@@ -69,7 +69,7 @@ class Turn:
         """The text of `message`."""
         return self.message.text
 
-    def billed(self) -> dict[str, Any]:
+    def usage_to_dict(self) -> dict[str, Any]:
         """Return the counts of `usage` and of each request, and ``cost_usd``, which is null where it is not known."""
         rounds = [usage.to_dict() for usage in self.request_usages]
         return {**self.usage.to_dict(), "rounds": rounds, "cost_usd": self.cost_usd}
@@ -81,7 +81,7 @@ class Turn:
             "text": self.text,
             "stop_reason": self.stop_reason.value,
             "depth": self.depth,
-            "usage": self.billed(),
+            "usage": self.usage_to_dict(),
             "tool_calls": [record.to_dict() for record in self.tool_calls],
             "messages": [message.to_dict() for message in self.messages],
             "notes": list(self.notes),

@@ -111,14 +111,14 @@ class CallAudit:
         now = time.monotonic()
         waited = None if self._asked_at is None else now - self._asked_at
         self._asked_at, self._began = None, now
-        entry = replace(self._entry, event="decision", decision=decision, decided_by=decided_by, waited_s=waited)
+        entry = replace(self._entry, event="decision", decision=decision, decided_by=decided_by, waited=waited)
         self._write(entry)
         self._entry = replace(self._entry, arguments=None)  # they are in the decision's entry
 
     def _end(self, outcome: str, size: int | None) -> None:
         self._is_over = True
         duration = time.monotonic() - self._began
-        self._write(replace(self._entry, outcome=outcome, duration_s=duration, result_bytes=size))
+        self._write(replace(self._entry, outcome=outcome, duration=duration, result_bytes=size))
 
     def _write(self, entry: AuditEntry) -> None:
         record(self._recorder, replace(entry, time=datetime.now(UTC)))

@@ -43,12 +43,12 @@ class AuditEntry:
     """``allowed``, ``denied`` or ``cancelled``; for an elicitation the action of the answer."""
     decided_by: str = ""
     """The person, program or rule that decided."""
-    waited_s: float | None = None
+    waited: float | None = None
     """Seconds until the approver answered; None where there was no question."""
     outcome: str = ""
     """``ok``, a `messages.Failure`, with ``tool_error`` for a failure the tool itself reports, ``cancelled``, or
     ``error`` for a failure of the program."""
-    duration_s: float | None = None
+    duration: float | None = None
     """Seconds the call took, without the wait for approval."""
     result_bytes: int | None = None
     """Bytes of the whole result, texts in UTF-8 and attachments in base64; None where the server sent none."""

@@ -84,9 +84,9 @@ def fields_of(entry: AuditEntry, *, with_arguments: bool, mask: Mask | None) -> 
         "tool": entry.tool[:_MAX_NAME],
         "decision": entry.decision,
         "decided_by": entry.decided_by[:_MAX_NAME],
-        "waited_s": _rounded(entry.waited_s),
+        "waited_s": _rounded(entry.waited),
         "outcome": entry.outcome,
-        "duration_s": _rounded(entry.duration_s),
+        "duration_s": _rounded(entry.duration),
         "result_bytes": entry.result_bytes,
     }
     fields = {name: value for name, value in fields.items() if value not in ("", None)}

@@ -124,7 +124,7 @@ def _summary(turn: Turn) -> dict[str, Any]:
     return {
         "stop_reason": turn.stop_reason.value,
         "depth": turn.depth,
-        "usage": turn.billed(),
+        "usage": turn.usage_to_dict(),
         "notes": list(turn.notes),
     }
 

@@ -60,9 +60,9 @@ NOW = ToolCallRequest("call_9", "now_utc", {"count": 1})
 async def test_a_call_is_a_decision_and_an_end_that_belong_together() -> None:
     decision, end = await audited(NOW)
     assert (decision.event, decision.decision, decision.decided_by) == ("decision", "allowed", "no approver")
-    assert (decision.arguments, decision.waited_s, decision.call) == ({"count": 1}, None, "call_9")
+    assert (decision.arguments, decision.waited, decision.call) == ({"count": 1}, None, "call_9")
     assert (end.event, end.outcome, end.result_bytes, end.arguments) == ("call", "ok", len("done"), None)
-    assert end.duration_s is not None and end.duration_s >= 0
+    assert end.duration is not None and end.duration >= 0
     for entry in (decision, end):
         assert (entry.origin, entry.server, entry.tool, entry.id) == (ORIGIN, "clock", "now.utc", decision.id)
 
@@ -83,7 +83,7 @@ async def test_who_was_asked_is_recorded_with_how_long_it_took() -> None:
 
     decision, end = await audited(NOW, approve=no)
     assert (decision.decision, decision.decided_by) == ("denied", "policy rule 3")
-    assert decision.waited_s is not None
+    assert decision.waited is not None
     assert (end.outcome, end.result_bytes) == ("denied", None)
 
 
