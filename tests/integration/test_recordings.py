@@ -19,6 +19,7 @@ from dial_client.limits import Limits
 from dial_client.messages import ToolCallRequest, Usage
 from dial_client.model import CallChunk, Completion, FinishReason, ReasoningChunk, TextChunk
 from dial_client.providers.scripted import ScriptedProvider
+from dial_client.recordings.replay import load_recording
 from dial_client.settings.config_types import ModelSettings, Wire
 from dial_client.tools.approval import Approval, Decision
 from tests.support.fakes import Model
@@ -193,6 +194,40 @@ async def test_what_was_denied_is_denied_again(tmp_path: Path) -> None:
 
     assert without_times(json.loads(ran.stdout)) == without_times(recorded)
     assert ran.returncode == 5
+
+
+async def test_a_recording_is_loaded_as_a_model_its_servers_and_an_approver(tmp_path: Path) -> None:
+    async def approve(call: ToolCallRequest, *_: Any) -> Approval:
+        return Approval(Decision.DENY, "not today") if call.id == "d" else Approval(Decision.ONCE)
+
+    file = tmp_path / "r.json"
+    calls = calling(ToolCallRequest("c", "echo", {}), ToolCallRequest("d", "echo", {"n": 1}))
+    async with DialClient(
+        {"raw": entry("Server")}, Model(calls, saying("Done.")), record=file, approve=approve
+    ) as dial:
+        recorded = await dial.run(QUESTION)
+    provider, servers, approver = load_recording(file)
+    async with DialClient(servers, provider, approve=approver) as dial:
+        turn = await dial.run(QUESTION)
+
+    assert without_times(turn) == without_times(recorded)
+    assert [record.result.success for record in turn.tool_calls] == [True, False]
+
+
+async def test_a_script_is_no_recording_to_load(tmp_path: Path) -> None:
+    (tmp_path / "s.json").write_text('["Hello"]')
+    with pytest.raises(ConfigError, match="no recording"):
+        load_recording(tmp_path / "s.json")
+
+
+async def test_the_flags_a_dial_deployment_is_read_by_go_into_the_recording(tmp_path: Path) -> None:
+    quirks = {"reasoning_in": ["thoughts"]}
+    with model_endpoint([Say("Hello")], refuse(404, "not described")) as endpoint:
+        profile = ModelSettings("m", preset="dial", base_url=endpoint.url, model="m", quirks=quirks)
+        async with DialClient({}, "m", models={"m": profile}, record=tmp_path / "r.json") as dial:
+            await dial.run(QUESTION)
+
+    assert lines_of(tmp_path / "r.json")[0]["flags"] == quirks
 
 
 async def test_calls_are_answered_in_their_order_and_others_say_that_they_were_never_recorded(tmp_path: Path) -> None:
