@@ -127,8 +127,7 @@ def _find_vendor(settings: ModelSettings, where: str) -> _Vendor:
         return _WIRES[Wire(settings.wire or Wire.CHAT)]
     preset = find_preset(settings.preset, where)
     vendors = (vendor for vendor in _PREFIXES.values() if (vendor.preset or find_preset_by_url(vendor.url)) is preset)
-    known = next(vendors, None)
-    vendor = known or _Vendor(preset.wire, preset.url, "")
+    vendor = next(vendors, None) or _Vendor(preset.wire, preset.url, "")
     return vendor if vendor.is_dial else replace(vendor, wire=Wire(settings.wire or vendor.wire), preset=preset)
 
 

@@ -159,8 +159,8 @@ def _to_assistant_message(step: AssistantStep, profile: EndpointProfile) -> dict
 
 
 def _read_echo(step: AssistantStep, part: str) -> dict[str, Any]:
-    found = step.echo.get(part) if isinstance(step.echo, dict) else None
-    return found if isinstance(found, dict) else {}
+    part_of_echo = step.echo.get(part) if isinstance(step.echo, dict) else None
+    return part_of_echo if isinstance(part_of_echo, dict) else {}
 
 
 def _to_tool_call(call: ToolCallRequest, extra: Any) -> dict[str, Any]:

@@ -269,10 +269,10 @@ class ChatStreamParser:
             self._notes.append(f"the deployment attached: {', '.join(label for label in labels if label)}")
 
 
-def merge_reasoning_details(known: list[Any], more: Sequence[Any]) -> None:
+def merge_reasoning_details(details: list[Any], more: Sequence[Any]) -> None:
     """Append OpenRouter's ``reasoning_details``; pieces with the same index and type are joined."""
     for detail in more:
-        last = known[-1] if known else None
+        last = details[-1] if details else None
         if (
             isinstance(detail, dict)
             and isinstance(last, dict)
@@ -285,7 +285,7 @@ def merge_reasoning_details(known: list[Any], more: Sequence[Any]) -> None:
                 elif value is not None:
                     last[key] = value
         else:
-            known.append(dict(detail) if isinstance(detail, dict) else detail)
+            details.append(dict(detail) if isinstance(detail, dict) else detail)
 
 
 def _parse_parts(content: Any) -> list[Delta]:

@@ -112,12 +112,12 @@ def apply_quirks(profile: EndpointProfile, quirks: Mapping[str, Any], where: str
     Raises:
         ConfigError: there is no such flag, or it cannot have this value.
     """
-    known = [flag.name for flag in fields(EndpointProfile)]
+    flag_names = [flag.name for flag in fields(EndpointProfile)]
     quirks = {name: value for name, value in quirks.items() if name not in _IGNORED_FLAGS}
     for name, value in quirks.items():
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+        if name not in flag_names:
+            similar = difflib.get_close_matches(name, flag_names, n=1)
+            hint = f"did you mean {similar[0]!r}?" if similar else f"there are {', '.join(flag_names)}"
             raise ConfigError(f"{where}: there is no flag {name!r}", hint=hint)
         if not is_valid_flag(name, value):
             expected = _CHOICES.get(name) or (type(_DEFAULTS[name]).__name__,)

@@ -22,7 +22,7 @@ _TYPE_BY_KEYWORD = {
 class GeminiSubsetWriter(SubsetWriter):
     """Writes the parameters of a tool for Gemini."""
 
-    known: ClassVar[frozenset[str]] = frozenset(
+    keywords: ClassVar[frozenset[str]] = frozenset(
         {
             "type", "title", "description", "enum", "default", "anyOf", "items", "properties", "required", "nullable",
             "minimum", "maximum", "minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties",

@@ -22,7 +22,7 @@ Schema = dict[str, Any]
 class SubsetWriter:
     """Writes the parameters of a tool in the subset that OpenAI documents."""
 
-    known: ClassVar[frozenset[str]] = frozenset(
+    keywords: ClassVar[frozenset[str]] = frozenset(
         {
             "type", "title", "description", "enum", "const", "default", "anyOf", "$ref", "$defs", "items",
             "properties", "required", "additionalProperties", "minimum", "maximum", "exclusiveMinimum",
@@ -83,7 +83,7 @@ class SubsetWriter:
             ancestors, schema = (*ancestors, reference), {**target, **schema}
         return schema, ancestors
 
-    def complete(self, written: Schema, _lost: Schema, _words: list[str]) -> Schema:
+    def complete(self, written: Schema, _lost: Schema, _remarks: list[str]) -> Schema:
         """Return the schema with everything else that the subset demands."""
         return written
 
@@ -93,21 +93,21 @@ class SubsetWriter:
 
     def find_target(self, reference: Any) -> Mapping[str, Any]:
         """Return the target of a local reference; an empty schema if there is none."""
-        found: Any = self.root
+        target: Any = self.root
         for step in str(reference).split("/")[1:]:
             name = step.replace("~1", "/").replace("~0", "~")
-            if isinstance(found, list):
-                found = found[int(name)] if name.isdecimal() and int(name) < len(found) else None
+            if isinstance(target, list):
+                target = target[int(name)] if name.isdecimal() and int(name) < len(target) else None
             else:
-                found = found.get(name) if isinstance(found, Mapping) else None
-        return found if isinstance(found, Mapping) else {}
+                target = target.get(name) if isinstance(target, Mapping) else None
+        return target if isinstance(target, Mapping) else {}
 
     def _write_keyword(self, key: str, value: Any, ancestors: tuple[str, ...], written: Schema, lost: Schema) -> None:
         match key:
             case "additionalProperties" if isinstance(value, bool):
-                if key in self.known:
+                if key in self.keywords:
                     written[key] = value
-            case "$defs" | "definitions" if key not in self.known:
+            case "$defs" | "definitions" if key not in self.keywords:
                 pass
             case "properties" | "$defs" | "definitions" if isinstance(value, Mapping):
                 written[key] = {name: self._write_part(part, ancestors) for name, part in value.items()}
@@ -117,7 +117,7 @@ class SubsetWriter:
                 written[key] = [self._write_part(part, ancestors) for part in value]
             case "format" if value not in self.formats:
                 lost[key] = value
-            case _ if key in self.known and key != "additionalProperties":
+            case _ if key in self.keywords and key != "additionalProperties":
                 written[key] = value
             case _ if key not in _SILENT_KEYWORDS:
                 lost[key] = value
@@ -143,7 +143,7 @@ class StrictSubsetWriter(SubsetWriter):
     schema has a type for the property.
     """
 
-    known: ClassVar[frozenset[str]] = SubsetWriter.known - {"default"}
+    keywords: ClassVar[frozenset[str]] = SubsetWriter.keywords - {"default"}
 
     def write_parameters(self) -> tuple[Schema, str]:
         """Return the parameters, and what is lost at their top in words."""

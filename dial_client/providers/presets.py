@@ -104,8 +104,8 @@ def find_preset(name: str, where: str) -> Preset:
     """
     if name in PRESETS:
         return PRESETS[name]
-    near = difflib.get_close_matches(name.lower(), PRESETS, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(PRESETS)}"
+    similar = difflib.get_close_matches(name.lower(), PRESETS, n=1)
+    hint = f"did you mean {similar[0]!r}?" if similar else f"there are {', '.join(PRESETS)}"
     raise ConfigError(f"{where}: there is no preset {name!r}", hint=hint)
 
 

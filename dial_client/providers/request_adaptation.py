@@ -126,9 +126,9 @@ class RequestAdaptation:
         return None
 
     def _adapt_dialect(self, text: str, tools: Sequence[ToolSpec]) -> str | None:
-        known = self.profile.schema_dialect
+        current = self.profile.schema_dialect
         dialect = next((dialect for words, dialect in _DIALECTS.items() if words in text), None)
-        if not tools or dialect is None or known in (dialect, "gemini"):
+        if not tools or dialect is None or current in (dialect, "gemini"):
             return None
         self._change_profile(schema_dialect=dialect)
         return f"the endpoint takes only a part of JSON Schema: tools are described in that ({dialect})"

@@ -110,9 +110,11 @@ class ToolNameMapping:
                 return ""
             source = f"{name}\0{attempt}" if attempt else name
             digest = hashlib.sha256(source.encode("utf-8", "replace")).hexdigest()[:_HASH_LENGTH].translate(_LETTERS)
-            fit = next((text for text in _list_candidates(name, digest, self._length) if self._is_accepted(text)), "")
-            if not fit or fit not in used_names:
-                return fit
+            candidate = next(
+                (text for text in _list_candidates(name, digest, self._length) if self._is_accepted(text)), ""
+            )
+            if not candidate or candidate not in used_names:
+                return candidate
         raise AssertionError("unreachable")
 
 

@@ -160,7 +160,7 @@ class Recording:
                 break
             known += 1
         self._last_messages = request.messages
-        asked = {
+        request_json = {
             "after": known,
             "messages": [message.without_echo().to_dict() for message in request.messages[known:]],
             "tools": [tool.name for tool in request.tools],
@@ -169,10 +169,10 @@ class Recording:
         }
         if request.instructions != self._last_instructions:
             self._last_instructions = request.instructions
-            asked["instructions"] = [
+            request_json["instructions"] = [
                 {"source": instruction.source.value, "text": instruction.text} for instruction in request.instructions
             ]
-        self._write({"asked": asked, "replies": replies})
+        self._write({"asked": request_json, "replies": replies})
 
     def write_server(self, connection: Connection, *, failed: bool) -> None:
         """Write the tools of a server unless they are written already, or that it is not available."""
@@ -318,7 +318,7 @@ def _to_replies(bodies: list[RawBody], end: dict[str, Any]) -> list[dict[str, An
 
 
 def _to_reply(body: RawBody) -> dict[str, Any]:
-    reply: dict[str, Any] = {"wire": body.wire, "body": body.kept.decode("utf-8", "surrogateescape")}
+    reply: dict[str, Any] = {"wire": body.wire, "body": body.data.decode("utf-8", "surrogateescape")}
     if body.notes:
         reply["notes"] = list(body.notes)
     if body.left_out:

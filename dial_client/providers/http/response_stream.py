@@ -60,7 +60,7 @@ class RawBody:
     wire: str
     notes: tuple[str, ...] = ()
     """Notes on the request, made before the response came."""
-    kept: bytearray = field(default_factory=bytearray)
+    data: bytearray = field(default_factory=bytearray)
     """The first `MAX_RECORDED` bytes as they came."""
     left_out: int = 0
     """Bytes beyond those."""
@@ -73,8 +73,8 @@ class RawBody:
 
     def add(self, piece: bytes) -> None:
         """Append bytes of the body."""
-        room = MAX_RECORDED - len(self.kept)
-        self.kept += piece[:room]
+        room = MAX_RECORDED - len(self.data)
+        self.data += piece[:room]
         self.left_out += max(0, len(piece) - room)
 
 
