@@ -73,13 +73,13 @@ def answer_messages(messages: Sequence[Message]) -> tuple[Message, ...]:
     and then worked examples stand before all of it.
     """
     last = _last_question(messages)
-    told = [message for message in messages[: max(last, 0)] if message.role is Role.USER or _is_answer(message)]
+    earlier = [message for message in messages[: max(last, 0)] if message.role is Role.USER or _is_answer(message)]
     question = messages[last : last + 1] if last >= 0 else ()
     results = _results(messages, last)
     if not results or not question:
-        return (*told, *question)
+        return (*earlier, *question)
     asked = Message.user(_RESULTS.format(results="\n".join(results), question=question[0].text))
-    return (*_examples(), *told, asked)
+    return (*_examples(), *earlier, asked)
 
 
 def _last_question(messages: Sequence[Message]) -> int:

@@ -217,7 +217,7 @@ class CallPolicy:
 
     def _defer(self, step: Step, tool: str, call: ToolCallRequest | None) -> None:
         """Ask for a call of another tool in place of this one; without any, make the first call that was deferred."""
-        alternatives = self._alternatives(other for other in step.tools if other.name != tool)
+        alternatives = self._alternatives(candidate for candidate in step.tools if candidate.name != tool)
         if not (self._deferred or step.is_retry):
             self._first_call = None if call is None or self._is_repeated(call) else call
             is_needed = tool in self._near and (call is None or self._is_made_up(call))
