@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
-import stat
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,13 +16,12 @@ from dial_client.errors import ConfigError, ProviderError
 from dial_client.limits import Limits
 from dial_client.messages import ToolCallRequest, Usage
 from dial_client.model import CallChunk, Completion, FinishReason, ReasoningChunk, TextChunk
-from dial_client.providers.scripted import ScriptedProvider
 from dial_client.recordings.replay import load_recording
 from dial_client.settings.config_types import ModelSettings, Wire
 from dial_client.tools.approval import Approval, Decision
 from tests.support.fakes import Model
-from tests.support.model_endpoint import Call, Raw, Say, events, hear, model_endpoint, refuse
-from tests.support.program import dial_chat, entry, started, write_config
+from tests.support.model_endpoint import Call, Raw, Say, events, model_endpoint, refuse
+from tests.support.program import dial_chat, entry, write_config
 
 SDK = {"command": sys.executable, "args": [str(Path(__file__).parents[1] / "support" / "servers" / "sdk.py"), "stdio"]}
 QUESTION = [Message.user("Hello?")]
@@ -52,7 +49,7 @@ async def played(path: Path, servers: Mapping[str, Any] | None = None, **options
 
 
 def calling(*calls: ToolCallRequest) -> list[Any]:
-    """Give what a model says that makes these calls."""
+    """Return the reply of a model that makes these calls."""
     return [*(CallChunk(call) for call in calls), Completion(FinishReason.TOOL_CALLS)]
 
 
@@ -294,126 +291,3 @@ async def test_how_calls_rode_is_known_to_the_replay(tmp_path: Path) -> None:
     assert len(recorded.tool_calls) == 1
     assert turn.text == recorded.text == "done"
     assert turn.tool_calls[0].result.content == recorded.tool_calls[0].result.content
-
-
-async def test_no_secret_gets_into_the_file(tmp_path: Path) -> None:
-    file = tmp_path / "r.json"
-    key, token = "sk-very-secret-key", "tok-very-secret"
-    server = entry("ShowsItself", env={"MY_TOKEN": token})
-    with model_endpoint([Say(f"Your key is {key}.", (Call("echo"),)), Say("Bye.")]) as endpoint:
-        profile = ModelSettings("m", wire=Wire.CHAT, base_url=endpoint.url, model="m", api_key=key)
-        async with DialClient({"raw": server}, "m", models={"m": profile}, record=file) as dial:
-            turn = await dial.run([Message.user(f"Is {key} my key?")])
-    written = file.read_text(encoding="utf-8")
-
-    assert "[secret of raw]" in str(turn.tool_calls[0].result.content), "the server shows its environment"
-    assert key in turn.messages[0].text
-    assert [secret for secret in (key, token, "Bearer", server["args"][-2]) if secret in written] == []
-    assert "Your key is [secret]." in written
-
-
-async def test_what_is_too_long_is_cut_with_a_mark(tmp_path: Path) -> None:
-    file = tmp_path / "r.json"
-    call = ToolCallRequest("c", "big", {"size": 5_000_000})
-    async with DialClient({"sdk": SDK}, Model(calling(call), saying("Much.")), record=file) as dial:
-        await dial.run(QUESTION)
-    with model_endpoint([Say("x" * 5_000_000)]) as endpoint:
-        profile = ModelSettings("m", wire=Wire.CHAT, base_url=endpoint.url, model="m")
-        async with DialClient({}, "m", models={"m": profile}, record=tmp_path / "long.json") as dial:
-            await dial.start(QUESTION, stream_events=False).result()
-
-    [said] = [line for line in lines_of(file) if "called" in line]
-    assert "more characters are not recorded" in said["result"]["content"][0]["text"]
-    assert len((tmp_path / "long.json").read_bytes()) < 5_000_000
-    assert "is not recorded" in "".join((await played(tmp_path / "long.json")).notes)
-
-
-async def test_the_file_says_what_was_asked_once(tmp_path: Path) -> None:
-    file = tmp_path / "r.json"
-    model = Model(calling(ToolCallRequest("c", "echo", {})), saying("Done."))
-    async with DialClient({"raw": entry("Server")}, model, record=file, system="Be brief.") as dial:
-        await dial.run(QUESTION)
-    head, server, first, call, second = lines_of(file)
-
-    assert head["provider"] == "stand-in"
-    assert [tool["name"] for tool in server["tools"]] == ["echo"]
-    assert [message["role"] for message in first["asked"]["messages"]] == ["user"]
-    sources = [instruction["source"] for instruction in first["asked"]["instructions"]]
-    assert sources == ["conversation", "servers"]
-    assert (first["asked"]["tools"], first["asked"]["tool_choice"]) == (["echo"], "auto")
-    assert call["called"] == {"server": "raw", "tool": "echo", "arguments": {}}
-    assert second["asked"]["after"] == 1
-    assert "instructions" not in second["asked"]
-    assert [message["role"] for message in second["asked"]["messages"]] == ["assistant", "tool"]
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has neither SIGKILL nor modes")
-async def test_whoever_is_killed_leaves_what_was_finished(tmp_path: Path) -> None:
-    say = [{"text": "I look.", "tool_calls": [{"name": "echo"}]}, {"text": "Half", "hang": True}]
-    write_config(tmp_path, {"raw": entry("Server", autoApprove=["*"])}, say)
-    with started(tmp_path, "--no-save", "--record", "r.json", "Hello?") as process:
-        assert process.stdout is not None
-        said = ""
-        while not said.endswith("Half") and (char := process.stdout.read(1)):
-            said += char
-        assert said.endswith("Half")
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    file = tmp_path / "r.json"
-    with file.open("ab") as torn:
-        torn.write(b'{"asked": {"aft')
-
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    provider = ScriptedProvider.from_file(file)
-    assert provider.servers is not None
-    assert len(provider.servers["raw"].calls) == 1
-    assert (await hear(provider)).text == "I look."
-
-
-async def test_a_turn_goes_on_when_its_recording_cannot(tmp_path: Path) -> None:
-    file = tmp_path / "r.json"
-    echo: list[Any] = []
-    for _ in range(5000):
-        echo = [echo]
-    model = Model([TextChunk("Hi"), Completion(FinishReason.STOP, echo=echo)], saying("Hello"))
-    async with DialClient({}, model, record=file) as dial:
-        said = [(await dial.run(QUESTION)).text for _ in range(2)]
-
-    assert said == ["Hi", "Hello"]
-    assert len(lines_of(file)) == 1, "what comes behind a gap would be played wrong"
-
-
-async def test_only_a_recording_is_replaced(tmp_path: Path) -> None:
-    file, other = tmp_path / "r.json", tmp_path / "servers.json"
-    other.write_text("{}")
-    for _ in range(2):
-        async with DialClient({}, Model(saying("Hi")), record=file) as dial:
-            await dial.run(QUESTION)
-    with pytest.raises(ConfigError, match="is there already, and is no recording"):
-        await DialClient({}, Model(), record=other).open()
-    with pytest.raises(ConfigError, match="cannot be written"):
-        await DialClient({}, Model(), record=tmp_path / "nowhere" / "r.json").open()
-    with pytest.raises(ConfigError, match="is not recorded"):
-        DialClient({}, f"scripted:{file}", record=tmp_path / "again.json")
-
-    assert len(lines_of(file)) == 2
-    assert other.read_text() == "{}"
-
-
-@pytest.mark.parametrize(
-    ("lines", "problem"),
-    [
-        pytest.param('{"recording": 2}', "line 1.recording: this cannot be (expected version 1)", id="a newer one"),
-        pytest.param('{"recording": 1}\n{no\n{}\n', "r.json:2:2: this is no JSON", id="a line that is no JSON"),
-        pytest.param('{"recording": 1}\n{"what": 1}\n', "line 2.what", id="an unknown line"),
-        pytest.param('{"recording": 1}\n{"called": {}}\n', "line 2.server", id="a call of nobody"),
-        pytest.param('{"recording": 1}\n{"replies": [7]}\n', "line 2.replies[0]", id="a reply that is none"),
-    ],
-)
-async def test_what_is_wrong_in_a_recording_is_said_with_its_place(lines: str, problem: str, tmp_path: Path) -> None:
-    (tmp_path / "r.json").write_text(lines)
-
-    with pytest.raises(ConfigError) as caught:
-        ScriptedProvider.from_file(tmp_path / "r.json")
-
-    assert problem in str(caught.value)
