@@ -89,10 +89,10 @@ class EventLog:
             return
         self._events.append(event)
         self._last += 1
-        excess = len(self._events) - max(self._capacity, self.unread)
-        if excess > _SLACK:
-            del self._events[:excess]
-        self._wake_readers()
+        if len(self._events) > self._capacity + _SLACK:
+            self._forget()
+        if self._changed is not None:
+            self._wake_readers()
 
     def close(self, error: Exception | None = None) -> None:
         """End the log; every reader gets `error`, if there is one, behind the last event."""
@@ -104,7 +104,7 @@ class EventLog:
         """Let the turn go on when the paced reader has read enough. Does nothing without such a reader."""
         if self._read is not None:
             self._read = position
-            if self.unread <= MAX_UNREAD // 2:
+            if self._room is not None and self.unread <= MAX_UNREAD // 2:
                 self._make_room()
 
     def release(self) -> None:
@@ -117,6 +117,11 @@ class EventLog:
         if self.unread >= MAX_UNREAD:
             self._room = self._room or anyio.Event()
             await self._room.wait()
+
+    def _forget(self) -> None:
+        excess = len(self._events) - max(self._capacity, self.unread)
+        if excess > _SLACK:
+            del self._events[:excess]
 
     def _make_room(self) -> None:
         room, self._room = self._room, None

@@ -102,7 +102,8 @@ class TurnHandle:
                     await observer.on_message(self)
         # What is recorded is always logged, so that the two agree wherever the turn is cut off.
         self.log.append(event)
-        await self.log.wait_for_room()
+        if self.log.unread >= MAX_UNREAD:
+            await self.log.wait_for_room()
 
     def announce(self, event: Event) -> None:
         """Log an event that comes from outside the turn, unless too many are unread."""
