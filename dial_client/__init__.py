@@ -30,8 +30,8 @@ _HOMES = {
         "SamplingRequest",
         "ServerLog",
     ),
-    "client": ("DialClient",),
-    "client_options": (
+    "client.dial_client": ("DialClient",),
+    "client.client_options": (
         "ApprovalPolicy",
         "ClientOptions",
     ),
@@ -141,7 +141,7 @@ _HOMES = {
         "Prompt",
         "PromptArgument",
     ),
-    "turn_methods": ("TurnInput",),
+    "client.turn_methods": ("TurnInput",),
     "turn_result": (
         "ToolCallRecord",
         "Turn",

@@ -13,9 +13,10 @@ from dial_client.callbacks.server_callbacks import Sample as Sample
 from dial_client.callbacks.server_callbacks import SamplingReply as SamplingReply
 from dial_client.callbacks.server_callbacks import SamplingRequest as SamplingRequest
 from dial_client.callbacks.server_callbacks import ServerLog as ServerLog
-from dial_client.client import DialClient as DialClient
-from dial_client.client_options import ApprovalPolicy as ApprovalPolicy
-from dial_client.client_options import ClientOptions as ClientOptions
+from dial_client.client.client_options import ApprovalPolicy as ApprovalPolicy
+from dial_client.client.client_options import ClientOptions as ClientOptions
+from dial_client.client.dial_client import DialClient as DialClient
+from dial_client.client.turn_methods import TurnInput as TurnInput
 from dial_client.conversations.conversation_manager import ConversationManager as ConversationManager
 from dial_client.durable.workflows import DurableTurns as DurableTurns
 from dial_client.errors import ConfigError as ConfigError
@@ -98,7 +99,6 @@ from dial_client.tools.approval import Approver as Approver
 from dial_client.tools.approval import Decision as Decision
 from dial_client.tools.prompts import Prompt as Prompt
 from dial_client.tools.prompts import PromptArgument as PromptArgument
-from dial_client.turn_methods import TurnInput as TurnInput
 from dial_client.turn_result import ToolCallRecord as ToolCallRecord
 from dial_client.turn_result import Turn as Turn
 from dial_client.turns.event_log import EventLog as EventLog

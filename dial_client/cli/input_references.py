@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dial_client.cli.bootstrap import say_notes, warn
-from dial_client.client import DialClient
+from dial_client.client.dial_client import DialClient
 from dial_client.errors import ServerError
 from dial_client.messages import Message, Part, Role, TextPart
 from dial_client.tools.prompts import Prompt

@@ -16,7 +16,7 @@ from dial_client.callbacks.server_callbacks import Callbacks
 from dial_client.cli.bootstrap import settings_of, warn
 from dial_client.cli.options import ExitCode, Options
 from dial_client.cli.tty import Unanswered, is_there, typed
-from dial_client.client import DialClient
+from dial_client.client.dial_client import DialClient
 from dial_client.errors import ConfigError, LoginFailed
 from dial_client.servers.oauth.redirect_listener import RedirectListener
 from dial_client.servers.oauth.token_storage import TokenStorage

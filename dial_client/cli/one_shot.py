@@ -12,7 +12,7 @@ from dial_client.cli.bootstrap import opened, provider_of, say_notes, settings_o
 from dial_client.cli.input_references import with_resources
 from dial_client.cli.options import ExitCode, Options, Output
 from dial_client.cli.terminal_approver import approver
-from dial_client.client import DialClient
+from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.errors import ConfigError, DialError
 from dial_client.events import Event, Finished, to_dict

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dial_client.cli.bootstrap import policy_of, settings_of, warn
 from dial_client.cli.options import ExitCode, Options
 from dial_client.cli.tool_commands import parse_arguments
-from dial_client.client_setup import CACHE, open_cache, open_grants
+from dial_client.client.client_setup import CACHE, open_cache, open_grants
 from dial_client.errors import ConfigError
 from dial_client.messages import ToolSpec
 from dial_client.schema.provider_schema import Unsupported

@@ -18,7 +18,7 @@ from dial_client.cli.one_shot import Ask, conversation
 from dial_client.cli.options import ExitCode, Options
 from dial_client.cli.tab_completion import completer
 from dial_client.cli.terminal_approver import approver
-from dial_client.client import DialClient
+from dial_client.client.dial_client import DialClient
 from dial_client.errors import DialError
 from dial_client.events import Finished
 from dial_client.messages import Message

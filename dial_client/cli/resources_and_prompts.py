@@ -9,7 +9,7 @@ from typing import Any
 from dial_client.cli import elicitation_prompt
 from dial_client.cli.bootstrap import opened, say_notes, settings_of
 from dial_client.cli.options import ExitCode, Options
-from dial_client.client import DialClient
+from dial_client.client.dial_client import DialClient
 from dial_client.servers.resources import Resource, ResourceTemplate
 from dial_client.sinks.terminal import TerminalSink
 from dial_client.text.safe_text import one_line, safe

@@ -16,7 +16,7 @@ from dial_client.callbacks.server_callbacks import Callbacks
 from dial_client.cli import process_runner
 from dial_client.cli.bootstrap import opened, provider_of, say_notes, settings_of, warn
 from dial_client.cli.options import ExitCode, Options
-from dial_client.client import DialClient
+from dial_client.client.dial_client import DialClient
 from dial_client.durable import DurableTurns, default_database
 from dial_client.errors import ConfigError, DialError
 from dial_client.serve.application import AppContext, build_application

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dial_client.client import DialClient
+from dial_client.client.dial_client import DialClient
 from dial_client.errors import ServerError
 from dial_client.servers.resources import ResourceTemplate
 from dial_client.servers.status import ServerState

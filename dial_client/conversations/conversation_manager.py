@@ -36,7 +36,7 @@ from contextlib import aclosing
 from typing import Literal, TypedDict
 
 from dial_client.audit.entries import Origin
-from dial_client.client import DialClient
+from dial_client.client.dial_client import DialClient
 from dial_client.conversations import export
 from dial_client.conversations.history import count_last_rounds, repair_conversation, repair_history
 from dial_client.conversations.persistence import LeaseHeartbeat, TurnPersister

@@ -14,7 +14,7 @@ import anyio
 from anyio import to_thread
 
 from dial_client.background_tasks import BackgroundTasks
-from dial_client.client import DialClient
+from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_manager import ConversationManager, ManagerOptions
 from dial_client.durable import results
 from dial_client.durable.dbos_database import to_dbos_url

@@ -28,13 +28,7 @@ from dial_client.formats.json_calls import MAX_CALLS, FoundCalls
 from dial_client.formats.non_json_calls import parse_arguments
 from dial_client.formats.reply_output import ReplyOutput
 from dial_client.formats.special_tokens import MarkerMatcher, Markers
-from dial_client.formats.stream_buffer import (
-    BoundedText,
-    MarkerSearch,
-    Parsing,
-    StreamBuffer,
-    TextSink,
-)
+from dial_client.formats.stream_buffer import BoundedText, MarkerSearch, Parsing, StreamBuffer, TextSink
 from dial_client.formats.tool_matching import OfferedTools
 from dial_client.logs import get_logger
 from dial_client.messages import ToolCallRequest, ToolSpec

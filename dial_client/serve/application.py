@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from dial_client.client import DialClient
+from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.durable import DurableTurns
 from dial_client.serve.cluster.peers import PeerBus

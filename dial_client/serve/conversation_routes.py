@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from dial_client.client import DialClient
+from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.durable import DurableTurns
 from dial_client.events import StatusChanged

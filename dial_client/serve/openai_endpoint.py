@@ -21,7 +21,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive
 
-from dial_client.client import DialClient
+from dial_client.client.dial_client import DialClient
 from dial_client.events import Finished, RoundStarted, TextDelta
 from dial_client.limits import StopReason
 from dial_client.messages import ToolCallRequest, Usage

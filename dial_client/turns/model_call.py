@@ -30,13 +30,13 @@ from dial_client.model import (
     ToolChoice,
     ToolFormat,
 )
-from dial_client.prices import cost_usd
 from dial_client.providers.http.provider_errors import CONTEXT_LENGTH_EXCEEDED, SEARCH_UNSUPPORTED, TOOLS_UNSUPPORTED
 from dial_client.text.safe_text import SafeStream
 from dial_client.turns import context_window, status_text
 from dial_client.turns.context_window import ContextWindow
 from dial_client.turns.conversation_context import ConversationContext
 from dial_client.turns.instructions import TurnInstructions
+from dial_client.turns.prices import cost_usd
 from dial_client.turns.progress_limits import limit_met
 from dial_client.turns.resolution import Reply
 from dial_client.turns.turn_recorder import TurnRecorder

@@ -29,9 +29,9 @@ from dial_client.model import (
     Provider,
     TextChunk,
 )
-from dial_client.prices import cost_usd
 from dial_client.settings.tool_patterns import matches
 from dial_client.tools.approval import Approval, ApprovalContext, Approver
+from dial_client.turns.prices import cost_usd
 
 log = get_logger(__name__)
 

@@ -13,7 +13,6 @@ from dial_client.limits import Limits, StopReason
 from dial_client.logs import get_logger
 from dial_client.messages import Message, Role, ToolCallRequest, ToolSpec, Usage
 from dial_client.model import Instruction, InstructionSource, Provider, ToolFormat, separate_instructions
-from dial_client.prices import cost_usd
 from dial_client.servers.connection import Connection
 from dial_client.tools.approval import ApprovalChecker
 from dial_client.tools.catalog import Catalog
@@ -26,6 +25,7 @@ from dial_client.turns.conversation_context import ConversationContext
 from dial_client.turns.finalization import finish_turn
 from dial_client.turns.instructions import TurnInstructions
 from dial_client.turns.model_call import ChatModel, ModelCaller
+from dial_client.turns.prices import cost_usd
 from dial_client.turns.resolution import resolve
 from dial_client.turns.status_model import StatusModel
 from dial_client.turns.status_text import describe_tool

@@ -12,7 +12,7 @@ from dial_client import Approval, DialClient, Elicitation, ElicitationAnswer, Sa
 from dial_client.audit.call_audit import TurnAudit
 from dial_client.audit.entries import AuditEntry, Origin
 from dial_client.callbacks.server_callbacks import Callbacks
-from dial_client.client_options import ApprovalPolicy
+from dial_client.client.client_options import ApprovalPolicy
 from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.deadline import Deadline
 from dial_client.limits import Limits

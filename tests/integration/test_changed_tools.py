@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from dial_client import DialClient
-from dial_client.client_options import ApprovalPolicy
+from dial_client.client.client_options import ApprovalPolicy
 from dial_client.messages import Failure, text_of
 from tests.support.program import dial_chat, write_config
 from tests.support.servers.launch import LONG, script

@@ -34,7 +34,7 @@ from dial_client import (
     ToolSpec,
     Turn,
 )
-from dial_client.client_options import ApprovalPolicy
+from dial_client.client.client_options import ApprovalPolicy
 from dial_client.model import Delta, ModelRequest
 from dial_client.tools.approval import ApprovalContext
 from tests.support.clients import ADD, ASK, calculator, call, client

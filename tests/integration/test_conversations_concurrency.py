@@ -10,7 +10,7 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from dial_client.client import DialClient
+from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.errors import ConfigError, ConversationBusy, ConversationNotFound
 from dial_client.events import Event, Finished, TextDelta

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dial_client import DialClient, ScriptedProvider
-from dial_client.client_options import ApprovalPolicy
+from dial_client.client.client_options import ApprovalPolicy
 from dial_client.messages import Message, ToolCallRequest, ToolSpec
 from dial_client.settings.config_types import ServerSettings, Transport
 from dial_client.tools.approval import Approval, ApprovalChecker, ApprovalContext, Approver, PolicyRules

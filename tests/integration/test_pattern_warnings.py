@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dial_client import DialClient
-from dial_client.client_options import ApprovalPolicy
+from dial_client.client.client_options import ApprovalPolicy
 from dial_client.settings.config_types import ServerSettings, Transport
 from dial_client.settings.policy_config import policy_from
 from dial_client.tools.pattern_warnings import notes

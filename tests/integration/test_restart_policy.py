@@ -12,15 +12,7 @@ import pytest
 
 from dial_client.servers.client_capabilities import ClientCapabilities
 from dial_client.servers.connection import Connection
-from dial_client.servers.restart_policy import (
-    FIRST_PAUSE,
-    LATER,
-    MAX_DEATHS,
-    MAX_PAUSE,
-    Exit,
-    ExitKind,
-    RestartPolicy,
-)
+from dial_client.servers.restart_policy import FIRST_PAUSE, LATER, MAX_DEATHS, MAX_PAUSE, Exit, ExitKind, RestartPolicy
 from dial_client.servers.status import ServerState
 from tests.support.fakes import virtual_time
 from tests.support.servers.launch import (

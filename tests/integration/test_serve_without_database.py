@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
-from dial_client.client import DialClient
+from dial_client.client.dial_client import DialClient
 from dial_client.events import InputRequested
 from dial_client.limits import StopReason
 from dial_client.messages import Message, ToolCallRequest, ToolCallResult, Usage

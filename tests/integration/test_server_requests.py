@@ -29,7 +29,7 @@ from dial_client import (
     Usage,
 )
 from dial_client.callbacks.server_callbacks import Callbacks
-from dial_client.client_options import ApprovalPolicy
+from dial_client.client.client_options import ApprovalPolicy
 from dial_client.model import CallChunk, Completion, FinishReason, TextChunk
 from dial_client.settings import configuration
 from dial_client.tools.approval import ApprovalContext

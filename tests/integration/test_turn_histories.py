@@ -22,7 +22,7 @@ from mcp_types import BlobResourceContents, EmbeddedResource, ImageContent, Text
 from trio.testing import MockClock
 
 from dial_client import DialClient, Finished, Limits, Message, ProviderError, Role, ScriptedProvider, StopReason
-from dial_client.client_options import ApprovalPolicy
+from dial_client.client.client_options import ApprovalPolicy
 from dial_client.events import Event, MessageCompleted, TextDelta, ToolCallFinished, ToolCallStarted
 from dial_client.messages import ToolCallRequest, ToolSpec
 from dial_client.model import Delta, ModelInfo, ModelRequest, separate_instructions

@@ -12,8 +12,8 @@ import anyio
 import httpx2
 
 from dial_client.callbacks.server_callbacks import Callbacks
-from dial_client.client import DialClient
-from dial_client.client_options import ApprovalPolicy, Directory
+from dial_client.client.client_options import ApprovalPolicy, Directory
+from dial_client.client.dial_client import DialClient
 from dial_client.durable import DurableTimings, DurableTurns, default_database
 from dial_client.model import Provider
 from dial_client.providers.scripted import ScriptedProvider

@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 from mcp.server import MCPServer
 
-from dial_client.client import DialClient
+from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.events import Event
 from dial_client.messages import Message, Role

@@ -7,8 +7,8 @@ import pytest
 from dial_client import DialClient, Message
 from dial_client.messages import Usage
 from dial_client.model import ModelInfo
-from dial_client.prices import cost_usd
 from dial_client.providers.scripted import ScriptedProvider
+from dial_client.turns.prices import cost_usd
 
 OPENAI = "https://api.openai.com/v1"
 GPT = ModelInfo("gpt", "gpt-5.4", OPENAI)

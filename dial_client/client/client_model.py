@@ -9,7 +9,6 @@ from typing import Literal
 import anyio
 from anyio import to_thread
 
-from dial_client import prices
 from dial_client.errors import ConfigError
 from dial_client.formats import handler_for
 from dial_client.formats.format_selection import ActiveFormat
@@ -18,6 +17,7 @@ from dial_client.model import Preparable, Provider, ToolFormat, ToolFormatHandle
 from dial_client.providers import open_provider
 from dial_client.recordings import replay
 from dial_client.settings.config_types import ModelSettings
+from dial_client.turns import prices
 from dial_client.turns.context_window import ContextWindow
 
 log = get_logger(__name__)

@@ -10,12 +10,13 @@ from typing import Any, Literal, Self, Unpack
 
 import anyio
 
-from dial_client import client_setup
 from dial_client.audit.entries import AuditRecorder, Origin
 from dial_client.background_tasks import BackgroundTasks
 from dial_client.callbacks.server_callbacks import Callbacks
-from dial_client.client_model import ClientModel, ModelSelection
-from dial_client.client_options import ApprovalPolicy, ClientOptions, Directory
+from dial_client.client import client_setup
+from dial_client.client.client_model import ClientModel, ModelSelection
+from dial_client.client.client_options import ApprovalPolicy, ClientOptions, Directory
+from dial_client.client.turn_methods import TurnInput, TurnMethods, to_messages
 from dial_client.deadline import Deadline
 from dial_client.errors import ConfigError
 from dial_client.events import Event, ServerChanged
@@ -37,7 +38,6 @@ from dial_client.tools.prompts import Prompts
 from dial_client.tools.resource_tools import ResourceTools
 from dial_client.tools.result_store import ResultStore
 from dial_client.tools.tool_selection import ToolSnapshots
-from dial_client.turn_methods import TurnInput, TurnMethods, to_messages
 from dial_client.turns import server_instructions, turn_runner
 from dial_client.turns.event_log import EventLog
 from dial_client.turns.mentions import Attached, attach

@@ -12,7 +12,7 @@ from typing import Any
 from dial_client.audit.call_audit import TurnAudit
 from dial_client.audit.entries import AuditRecorder
 from dial_client.callbacks.server_callbacks import LOG_LEVELS, Callbacks, ClientFeatures, Sampler
-from dial_client.client_options import ApprovalPolicy, Directory
+from dial_client.client.client_options import ApprovalPolicy, Directory
 from dial_client.errors import ConfigError
 from dial_client.limits import Limits
 from dial_client.model import Provider
