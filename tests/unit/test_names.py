@@ -42,7 +42,7 @@ VERB_NOUNS = {
 """Standard terms that end like a participle."""
 PARTICIPLES = {"scripted"}
 """`scripted:` is the prefix of a model's name."""
-BUDGETED = ("client.py", "conversations", "tools", "turns", "servers")
+BUDGETED = ("client", "conversations", "tools", "turns", "servers")
 
 MAX_ATTRIBUTES = 15
 MAX_METHODS = 20
