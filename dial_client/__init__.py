@@ -6,7 +6,7 @@ Importing this package is cheap: each public name is loaded from its module when
 
 from importlib import import_module
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "audit.entries": (

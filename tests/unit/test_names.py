@@ -85,9 +85,10 @@ def attributes_of(node: ast.ClassDef) -> set[str]:
 
 
 def is_data(node: ast.ClassDef) -> bool:
-    """True if the class is a dataclass without methods of its own."""
+    """True if the class is a dataclass or a typed dictionary, without methods of its own."""
     has_methods = any(isinstance(line, ast.FunctionDef | ast.AsyncFunctionDef) for line in node.body)
-    return not has_methods and any("dataclass" in ast.unparse(decorator) for decorator in node.decorator_list)
+    declared = [ast.unparse(part) for part in (*node.decorator_list, *node.bases)]
+    return not has_methods and any("dataclass" in part or part == "TypedDict" for part in declared)
 
 
 def test_a_module_name_stands_for_one_module() -> None:
