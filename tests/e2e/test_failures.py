@@ -48,7 +48,7 @@ DONE = "Done."
 
 
 def child(script: str, *options: str, **settings: Any) -> dict[str, Any]:
-    argv = ["-W", "ignore", str(ROOT / "tests" / "servers" / script), *options]
+    argv = ["-W", "ignore", str(ROOT / "tests" / "support" / "servers" / script), *options]
     return {"command": sys.executable, "args": argv, "env": {"PYTHONPATH": str(ROOT)}, **settings}
 
 
