@@ -21,7 +21,7 @@ JOBS ?= 4
 export PYTHONDONTWRITEBYTECODE =
 QUESTION ?= What time is it in Tokyo?
 
-.PHONY: help demo test quick conformance lint types bench soak attack eval eval-quick lock clean
+.PHONY: help demo test quick conformance lint types bench soak attack eval eval-quick eval-speed lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1	/'
@@ -60,6 +60,9 @@ eval: $(DEMO)  ## how well the embedded model serves people; EVAL_ARGS="--model 
 
 eval-quick: $(DEMO)  ## the same with 40 cases of the half that prompts are tuned on
 	$(BIN)/python -m evals --quick --set tuning $(EVAL_ARGS)
+
+eval-speed: $(DEMO)  ## tokens a second of the embedded model through this host and bare, by turns
+	$(BIN)/python -m evals.speed
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
