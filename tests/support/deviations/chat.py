@@ -60,6 +60,16 @@ _STREAM = "".join(
 )
 _TOLD = {"error": {"message": "out of memory", "code": "server_error"}}
 
+
+def beside(delta: Any, message: Any, finish: str | None = None) -> dict[str, Any]:
+    """Give a choice that has both a delta and a message."""
+    return {"choices": [{"index": 0, "finish_reason": finish, "delta": delta, "message": message}]}
+
+
+def spoken(content: str) -> dict[str, Any]:
+    return {"role": "assistant", "content": content}
+
+
 CHAT: dict[str, Case] = {
     "index always 0": pieces(piece(0, "a", "echo", args("a")), piece(0, "b", "echo", args("b"))),
     "no index": pieces(piece(..., "a", "echo", args("a")), piece(..., "b", "echo", args("b"))),
@@ -118,6 +128,22 @@ CHAT: dict[str, Case] = {
         [message("Half", None, _WHOLE)],
         text="Half",
         stop=TRUNCATED,
+    ),
+    "a whole message beside an empty delta (Perplexity)": same(
+        {"wire": "chat", "body": beside(spoken(""), spoken(DONE), "stop")}
+    ),
+    "a message that grows beside the deltas (Perplexity)": same(
+        events(
+            beside(spoken("Do"), spoken("Do")),
+            beside(spoken("ne."), spoken(DONE)),
+            beside(spoken(""), spoken(DONE), "stop"),
+        )
+    ),
+    "a whole message in the last event only": same(events(beside({}, spoken(DONE), "stop"))),
+    "calls of a message beside an empty delta": same(
+        {"wire": "chat", "body": beside(spoken(""), spoken("") | {"tool_calls": list(_WHOLE)}, "tool_calls")},
+        DONE,
+        ran=BOTH,
     ),
     "cut in a call": same(
         events(
