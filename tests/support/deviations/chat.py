@@ -123,12 +123,12 @@ CHAT: dict[str, Case] = {
     "no finish but [DONE]": Case(
         [events(chunk({"tool_calls": list(_WHOLE)})), DONE], [message(None, "tool_calls", _WHOLE), DONE], BOTH
     ),
-    "no finish and no [DONE]": Case(
-        [events(chunk({"content": "Half", "tool_calls": list(_WHOLE)}), done=False)],
-        [message("Half", None, _WHOLE)],
-        text="Half",
-        stop=TRUNCATED,
+    "no finish and no [DONE]": same(
+        events(chunk({"content": "Half", "tool_calls": list(_WHOLE)}), done=False), text="Half", stop=TRUNCATED
     ),
+    "finish null in one JSON text (OpenRouter)": same(message(None, None, _WHOLE), DONE, ran=BOTH),
+    "finish empty in one JSON text (Snowflake)": same(message("", "", _WHOLE), message(DONE, ""), ran=BOTH),
+    "no answer and no finish in one JSON text": same(message(None, None), text="nothing that is an answer", stop=None),
     "a whole message beside an empty delta (Perplexity)": same(
         {"wire": "chat", "body": beside(spoken(""), spoken(DONE), "stop")}
     ),
