@@ -208,17 +208,21 @@ class ChatStreamParser:
         return _FINISHES.get(self._finish, FinishReason.CUT)
 
     def _may_be_retried(self, report: Any) -> bool:
-        """Return True if the endpoint could not parse its model's tool call (Groq), and nothing was streamed yet."""
+        """Return True if the endpoint could not parse its model's tool call (Groq), and no answer was streamed yet.
+
+        Reasoning is no answer; that of the reply which failed is not sent back.
+        """
         error = report.get("error") if isinstance(report, dict) else None
         failed = isinstance(error, dict) and error.get("code") == CALL_UNREADABLE
         if not failed or self._has_answer or RETRY_NOTE in self._notes:
             return False
         self._notes.append(RETRY_NOTE)
+        self._reasoning, self._details = {}, []
         return True
 
     def _parse_delta(self, delta: Mapping[str, Any]) -> list[Delta]:
         deltas = self._to_deltas(delta)
-        self._has_answer = self._has_answer or bool(deltas) or self.has_calls
+        self._has_answer = self._has_answer or self.has_calls or any(isinstance(delta, TextChunk) for delta in deltas)
         return deltas
 
     def _to_deltas(self, delta: Mapping[str, Any]) -> list[Delta]:

@@ -67,6 +67,21 @@ async def test_what_the_endpoint_adds_to_a_call_goes_back_with_it_to_this_endpoi
     assert back["id"] == elsewhere["id"] == heard.calls[0].id
 
 
+async def test_a_call_that_the_endpoint_cannot_read_behind_reasoning_is_asked_for_once_more() -> None:
+    unreadable = {"error": {"message": "Failed to call a function", "code": "tool_use_failed"}}
+    failed = events(delta({"role": "assistant", "reasoning": "Hm. "}), unreadable, done=False)
+    again = events(delta({"reasoning": "Well."}), delta({"tool_calls": [CALL]}, "tool_calls"))
+    with model_endpoint([failed, again, Say("Done")]) as endpoint:
+        provider = ChatProvider("m", Endpoint(endpoint.url), CHAT)
+        heard = await hear(provider)
+        await hear(provider, Message.user("Hello?"), heard.message(provider))
+        await provider.aclose()
+
+    assert heard.asked == [("add", {"x": 1})]
+    assert heard.completion.notes == ("the endpoint could not read a call of the model's: it is asked once more",)
+    assert endpoint.requests[2].json["messages"][1]["reasoning"] == "Well.", "not that of the reply that failed"
+
+
 async def test_pieces_of_reasoning_details_are_put_together() -> None:
     pieces = [
         {"type": "reasoning.text", "text": "I ", "index": 0, "signature": None},
