@@ -110,7 +110,9 @@ class ResponseBodyParser:
             if value is None:
                 self.invalid_events += 1
                 continue
-            if name and isinstance(value, dict) and "type" not in value:
+            if name == "error" and isinstance(value, dict) and not value.get("error"):
+                value = {"type": name, "error": value}
+            elif name and isinstance(value, dict) and "type" not in value:
                 value["type"] = name
             values.append(value)
         return values

@@ -59,6 +59,7 @@ _STREAM = "".join(
     f"data: {json.dumps(said)}\n\n" for said in (chunk({"content": "Caf\u00e9 \U0001f600"}), chunk(finish="stop"))
 )
 _TOLD = {"error": {"message": "out of memory", "code": "server_error"}}
+_ERROR_LINE = 'error: {"message": "out of memory", "type": "InternalServerError", "code": 500}\n\n'
 
 
 def beside(delta: Any, message: Any, finish: str | None = None) -> dict[str, Any]:
@@ -218,6 +219,12 @@ CHAT: dict[str, Case] = {
     ),
     "an error with a good status": Case(
         [events(_TOLD)], [{"wire": "chat", "body": _TOLD}], text="out of memory", stop=None
+    ),
+    "a line of an error (GPUStack)": same({"wire": "chat", "body": _ERROR_LINE}, text="out of memory", stop=None),
+    "a line of an error behind calls (GPUStack)": same(
+        {"wire": "chat", "body": f"data: {json.dumps(chunk({'tool_calls': list(_WHOLE)}))}\n\n{_ERROR_LINE}"},
+        text="out of memory",
+        stop=None,
     ),
     "an error behind text": same(events(chunk({"content": "Half"}), _TOLD), text="out of memory", stop=None),
     "JSON in place of a stream": same(message(DONE)),
