@@ -164,6 +164,25 @@ def parse_retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def _parse_error(value: Any) -> tuple[str, str | None, str]:
+    """Return message, code and parameter of an error, and of the report behind a router (OpenRouter)."""
+    message, code, param = _parse_own_error(value)
+    message_behind, code_behind, param_behind = _parse_own_error(_find_routed_error(value))
+    if message_behind and message_behind not in message:
+        message = f"{message}: {message_behind}" if message else message_behind
+    if code_behind and not code_behind.isdecimal() and (code is None or code.isdecimal()):
+        code = code_behind
+    return message, code, param or param_behind
+
+
+def _find_routed_error(value: Any) -> Any:
+    """Return the report in ``error.metadata.raw``, a JSON text most often; None if there is none."""
+    error = value.get("error") if isinstance(value, dict) else None
+    metadata = error.get("metadata") if isinstance(error, dict) else None
+    raw = metadata.get("raw") if isinstance(metadata, dict) else None
+    return (_parse_json(raw.encode("utf-8", "replace")) or raw) if isinstance(raw, str) else raw
+
+
+def _parse_own_error(value: Any) -> tuple[str, str | None, str]:
     """Return message, code and parameter of an error in any of the forms that endpoints use."""
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
