@@ -140,6 +140,18 @@ async def test_what_a_caller_can_act_on_has_one_code_at_every_endpoint(status: i
     assert error.code == code
 
 
+@pytest.mark.parametrize("stream", [True, False])
+async def test_the_type_of_an_error_counts_where_its_code_is_a_number(stream: bool) -> None:
+    error = {"message": "The total length of all messages is too much.", "type": "too_many_prompt_tokens", "code": 400}
+    reported = events({"error": error}) if stream else one_json({"error": error})
+    for answer in (one_json({"error": error}, 400), reported):
+        caught, _ = await refusal(answer, stream=stream)
+        assert (caught.status, caught.code) == (400, provider_errors.CONTEXT_LENGTH_EXCEEDED)
+
+    busy, _ = await refusal(one_json({"error": error | {"code": 429}}, 429, NO_RETRY), stream=stream)
+    assert busy.code == "429"
+
+
 @WIRES
 async def test_a_busy_endpoint_is_asked_again(wire: Wire) -> None:
     with model_endpoint(
