@@ -23,6 +23,8 @@ from dial_client.providers.wire_history import AssistantStep, Result, UserStep, 
 NO_ANSWER = "(no answer)"
 
 _ANY_ID = r"[!-~]{1,40}"
+_SIGNED_FIELDS = frozenset({"extra_content", "provider_specific_fields"})
+"""The fields of a call that have to be sent back: thought signatures of Gemini, and of LiteLLM in front of it."""
 _SHORT_ID = r"[a-zA-Z0-9]{9}"
 
 
@@ -144,7 +146,7 @@ def _to_part(part: Part) -> dict[str, Any]:
 def _to_assistant_message(step: AssistantStep, profile: EndpointProfile) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": step.text or None}
     if step.calls:
-        extras = _read_echo(step, "calls") if profile.echo_call_extra else {}
+        extras = _read_call_extras(step) if profile.echo_call_extra else {}
         message["tool_calls"] = [
             _to_tool_call(call, extras.get(original_id))
             for call, original_id in zip(step.calls, step.original_ids, strict=True)
@@ -163,9 +165,19 @@ def _read_echo(step: AssistantStep, part: str) -> dict[str, Any]:
     return part_of_echo if isinstance(part_of_echo, dict) else {}
 
 
-def _to_tool_call(call: ToolCallRequest, extra: Any) -> dict[str, Any]:
+def _read_call_extras(step: AssistantStep) -> dict[str, dict[str, Any]]:
+    """Return the signed fields of each call that has any; whatever else came with a call may be refused."""
+    extras = {
+        call_id: {name: value for name, value in extra.items() if name in _SIGNED_FIELDS}
+        for call_id, extra in _read_echo(step, "calls").items()
+        if isinstance(extra, dict)
+    }
+    return {call_id: extra for call_id, extra in extras.items() if extra}
+
+
+def _to_tool_call(call: ToolCallRequest, extra: dict[str, Any] | None) -> dict[str, Any]:
     function = {"name": call.name, "arguments": to_json_text(call.arguments)}
-    return (extra if isinstance(extra, dict) else {}) | {"id": call.id, "type": "function", "function": function}
+    return (extra or {}) | {"id": call.id, "type": "function", "function": function}
 
 
 def _to_tool_messages(step: AssistantStep, profile: EndpointProfile) -> list[dict[str, Any]]:

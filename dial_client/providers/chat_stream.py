@@ -143,7 +143,7 @@ class ChatStreamParser:
         self._refused = False
         self._usage = Usage()
         self._notes: list[str] = []
-        self._has_output = False
+        self._has_answer = False
         self._reasoning: dict[str, list[str]] = {}
         self._details: list[Any] = []
         self._message: dict[str, Any] = {}
@@ -176,9 +176,9 @@ class ChatStreamParser:
             self._finish = str(finish).lower()
         if usage := choice.get("usage"):
             self._usage = parse_usage(usage)
-        delta = choice.get("delta")
-        if delta is None:
-            delta = choice.get("message")
+        delta, message = choice.get("delta"), choice.get("message")
+        if isinstance(message, dict) and not self._has_answer and _is_blank(delta):
+            delta = message
         return self._parse_delta(delta) if delta and isinstance(delta, dict) else ()
 
     def finish(self, notes: Sequence[str]) -> Sequence[Delta]:
@@ -208,17 +208,21 @@ class ChatStreamParser:
         return _FINISHES.get(self._finish, FinishReason.CUT)
 
     def _may_be_retried(self, report: Any) -> bool:
-        """Return True if the endpoint could not parse its model's tool call (Groq), and nothing was streamed yet."""
+        """Return True if the endpoint could not parse its model's tool call (Groq), and no answer was streamed yet.
+
+        Reasoning is no answer; that of the reply which failed is not sent back.
+        """
         error = report.get("error") if isinstance(report, dict) else None
         failed = isinstance(error, dict) and error.get("code") == CALL_UNREADABLE
-        if not failed or self._has_output or RETRY_NOTE in self._notes:
+        if not failed or self._has_answer or RETRY_NOTE in self._notes:
             return False
         self._notes.append(RETRY_NOTE)
+        self._reasoning, self._details = {}, []
         return True
 
     def _parse_delta(self, delta: Mapping[str, Any]) -> list[Delta]:
         deltas = self._to_deltas(delta)
-        self._has_output = self._has_output or bool(deltas) or self.has_calls
+        self._has_answer = self._has_answer or self.has_calls or any(isinstance(delta, TextChunk) for delta in deltas)
         return deltas
 
     def _to_deltas(self, delta: Mapping[str, Any]) -> list[Delta]:
@@ -302,6 +306,11 @@ def _parse_parts(content: Any) -> list[Delta]:
         elif isinstance(part, dict):
             deltas.append(TextChunk(_to_text(part.get("text"))))
     return [delta for delta in deltas if isinstance(delta, TextChunk | ReasoningChunk) and delta.text]
+
+
+def _is_blank(delta: Any) -> bool:
+    """Return True if a delta has nothing but its role: Perplexity sends an empty delta beside a whole message."""
+    return not isinstance(delta, Mapping) or not any(value for name, value in delta.items() if name != "role")
 
 
 def _to_text(value: Any) -> str:

@@ -90,15 +90,20 @@ CHAT = EndpointProfile()
 OLLAMA = EndpointProfile(tool_choice=False, idle_timeout=600.0, constrain="response_format")
 OPENAI = EndpointProfile(max_tokens_field="max_completion_tokens", documents=True)
 DIAL = EndpointProfile(key_header="api-key", api_version="2025-04-01-preview")
+NEWEST_MESSAGES_VERSION = "2026-10-21"
+"""The ``anthropic-version`` to send: the newest of https://platform.claude.com/docs/en/api/versioning, and the one that
+the SDK ``anthropic`` 2.12 sends. Gateways may not know it yet."""
+OLDER_MESSAGES_VERSION = "2023-06-01"
+"""The ``anthropic-version`` before it, which every endpoint of the Messages API knows."""
 ANTHROPIC = EndpointProfile(
-    api_version="2026-10-21",
+    api_version=NEWEST_MESSAGES_VERSION,
     max_tokens=16_384,
     sampling=False,
     prompt_cache=True,
     documents=True,
     tool_search=True,
 )
-MESSAGES = EndpointProfile(api_version="2026-10-21", max_tokens=8_192, documents=True)
+MESSAGES = EndpointProfile(api_version=NEWEST_MESSAGES_VERSION, max_tokens=8_192, documents=True)
 
 
 def apply_quirks(profile: EndpointProfile, quirks: Mapping[str, Any], where: str) -> EndpointProfile:

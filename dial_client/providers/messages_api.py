@@ -7,11 +7,18 @@ sent back with its signature, unmodified and in its place.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+from dial_client.errors import ProviderError
 from dial_client.messages import FilePart, ImagePart, Message, Part, TextPart, ToolSpec
 from dial_client.model import ModelRequest, ToolChoice
-from dial_client.providers.endpoint_profile import ANTHROPIC, EndpointProfile
+from dial_client.providers.endpoint_profile import (
+    ANTHROPIC,
+    NEWEST_MESSAGES_VERSION,
+    OLDER_MESSAGES_VERSION,
+    EndpointProfile,
+)
 from dial_client.providers.http.http_provider import HttpProvider
 from dial_client.providers.messages_stream import MessagesStreamParser
 from dial_client.providers.tool_call_codec import replace_surrogates, to_plain_json
@@ -23,12 +30,20 @@ _MAX_UNSTREAMED_TOKENS = 21_333
 """Longer replies are always streamed: the API closes connections that are silent for ten minutes."""
 
 
+_VERSION = "anthropic-version"
+_VERSION_NOTE = (
+    f"the endpoint does not take version {NEWEST_MESSAGES_VERSION} of the API: {OLDER_MESSAGES_VERSION} is sent"
+)
+
+
 class MessagesProvider(HttpProvider):
     """A provider for endpoints with the Messages API."""
 
     wire = "messages"
     search_tool = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}  # noqa: RUF012 - fixed
     required = frozenset({"max_tokens"})
+    _is_older_version = False
+    """True after the endpoint has refused the newest version of the API."""
 
     def _get_path(self) -> str:
         return "/messages" if self._endpoint.base_url.endswith("/v1") else "/v1/messages"
@@ -64,6 +79,27 @@ class MessagesProvider(HttpProvider):
         if request.stop and (stop := [text for text in request.stop if text.strip()]):
             fields["stop_sequences"] = stop
         return fields | self._get_sampling_fields()
+
+    def _adapt_request(
+        self,
+        error: ProviderError,
+        request: ModelRequest,
+        fields: dict[str, Any],
+        tools: tuple[ToolSpec, ...],
+        notes: list[str],
+    ) -> tuple[ModelRequest, str]:
+        if error.status == 400 and _VERSION in str(error) and _VERSION_NOTE not in notes and self._use_older_version():
+            return request, _VERSION_NOTE
+        return super()._adapt_request(error, request, fields, tools, notes)
+
+    def _use_older_version(self) -> bool:
+        """Send the older version of the API from now on; return False if the newest one was not sent before."""
+        headers = dict(self._endpoint.headers)
+        if headers.get(_VERSION) == NEWEST_MESSAGES_VERSION:
+            headers[_VERSION] = OLDER_MESSAGES_VERSION
+            self._endpoint = self._transport.endpoint = replace(self._endpoint, headers=headers)
+            self._is_older_version = True
+        return self._is_older_version
 
     def _add_paused_reply(self, fields: dict[str, Any], parser: Any) -> dict[str, Any]:
         if blocks := drop_empty_blocks(parser.blocks):

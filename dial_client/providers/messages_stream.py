@@ -8,7 +8,7 @@ from typing import Any
 
 from dial_client.messages import ToolCallRequest, Usage
 from dial_client.model import CallChunk, Completion, Delta, FinishReason, ReasoningChunk, TextChunk
-from dial_client.providers.http.provider_errors import require_object
+from dial_client.providers.http.provider_errors import StreamedError, require_object
 from dial_client.providers.tool_call_codec import make_ids_unique, parse_call
 from dial_client.providers.usage import first_number
 
@@ -56,6 +56,9 @@ class MessagesStreamParser:
         self.paused = False
         self.blocks: list[dict[str, Any]] = []
         """The blocks before the last pause, as they have to be sent back."""
+        self._message_id: str | None = None
+        """The id of the message under way, if it has begun and the endpoint sent one."""
+        self._message_has_text = False
         self._current: dict[int, _Block] = {}
         self._finish: str | None = None
         self._notes: list[str] = []
@@ -78,6 +81,7 @@ class MessagesStreamParser:
             case "content_block_start":
                 return self._start_block(event.get("index"), event.get("content_block"))
             case "message_start":
+                self._check_restart(event.get("message"))
                 return self._start_message(event.get("message"))
             case "message_delta":
                 self._end_message(event.get("delta"), event.get("usage"))
@@ -108,6 +112,20 @@ class MessagesStreamParser:
         echo = [*self.blocks, *(block.to_content() for block in self._current.values())]
         finish = FinishReason.TOOL_CALLS if calls else finish
         return [*(CallChunk(call) for call in calls), Completion(finish, usage, _to_echo(echo), tuple(notes))]
+
+    def _check_restart(self, message: Any) -> None:
+        """Forget the message under way if one with another id begins: a gateway has asked its model once more.
+
+        Raises:
+            StreamedError: text of the first message was already streamed, and cannot be taken back.
+        """
+        message_id = (_to_text(message.get("id")) if isinstance(message, Mapping) else "") or None
+        earlier, self._message_id = self._message_id, message_id or self._message_id
+        if earlier is None or message_id in (None, earlier):
+            return
+        if self._message_has_text:
+            raise StreamedError({"message": "a second message began in the middle of the first", "code": "cut"})
+        self._current, self._usage, self._finish = {}, {}, None
 
     def _start_message(self, message: Any) -> list[Delta]:
         """Parse a message that begins, or a whole one."""
@@ -151,6 +169,7 @@ class MessagesStreamParser:
         if key == "thinking":
             return [ReasoningChunk(text)]
         is_new_paragraph, self._is_new_paragraph, self._has_text = self._is_new_paragraph, False, True
+        self._message_has_text = True
         return [TextChunk(f"\n\n{text}" if is_new_paragraph else text)]
 
     def _end_message(self, delta: Any, usage: Any) -> None:
@@ -167,6 +186,7 @@ class MessagesStreamParser:
         self.paused = True
         self.blocks.extend(block.to_content() for block in self._current.values())
         self._earlier_usage, self._usage, self._current = self._earlier_usage + _parse_usage(self._usage), {}, {}
+        self._message_id, self._message_has_text = None, False
 
     def _add_usage(self, usage: Any) -> None:
         if isinstance(usage, Mapping):

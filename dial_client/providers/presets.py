@@ -52,7 +52,11 @@ PRESETS: Mapping[str, Preset] = {
         Wire.RESPONSES, "https://api.openai.com/v1", ("api.openai.com",), replace(OPENAI, tool_search=True)
     ),
     "anthropic": Preset(Wire.MESSAGES, "https://api.anthropic.com", ("api.anthropic.com",), messages=ANTHROPIC),
-    "azure": Preset(hosts=("openai.azure.com",), profile=replace(OPENAI, key_header="api-key")),
+    "azure": Preset(
+        hosts=("openai.azure.com", "services.ai.azure.com", "cognitiveservices.azure.com"),
+        profile=replace(OPENAI, key_header="api-key"),
+        messages=replace(MESSAGES, key_header="x-api-key"),
+    ),
     "dial": Preset(profile=DIAL),
     "ollama": Preset(url="http://127.0.0.1:11434/v1", profile=OLLAMA),
     "vllm": Preset(url="http://127.0.0.1:8000/v1", profile=replace(_LOCAL, constrain="response_format")),

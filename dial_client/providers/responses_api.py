@@ -23,6 +23,7 @@ from dial_client.model import (
 from dial_client.providers.endpoint_profile import OPENAI, EndpointProfile
 from dial_client.providers.http.http_provider import HttpProvider
 from dial_client.providers.http.provider_errors import StreamedError, require_object
+from dial_client.providers.response_items import to_input_item
 from dial_client.providers.tool_call_codec import make_ids_unique, parse_call, replace_surrogates, to_json_text
 from dial_client.providers.usage import parse_usage
 from dial_client.providers.wire_history import AssistantStep, Result, UserStep, normalize
@@ -94,9 +95,9 @@ def to_wire(
 
 
 def _read_echo(step: AssistantStep) -> list[dict[str, Any]]:
-    """Return the items as they came, with valid ids and arguments; nothing if their calls are not those of the step."""
-    items = step.echo if isinstance(step.echo, list) else []
-    items = [item for item in items if isinstance(item, dict) and isinstance(item.get("type"), str)]
+    """Return the items that came, with valid ids and arguments; nothing if their calls are not those of the step."""
+    received = step.echo if isinstance(step.echo, list) else []
+    items = [item for item in map(to_input_item, received) if item is not None]
     if [item.get("call_id") for item in items if item.get("type") == "function_call"] != list(step.original_ids):
         return []
     calls = iter(step.calls)

@@ -67,6 +67,37 @@ async def test_what_the_endpoint_adds_to_a_call_goes_back_with_it_to_this_endpoi
     assert back["id"] == elsewhere["id"] == heard.calls[0].id
 
 
+@pytest.mark.parametrize("stream", [True, False])
+async def test_what_no_schema_has_of_a_call_does_not_go_back(stream: bool) -> None:
+    own = CALL | {"custom": None, "item_id": "x", "provider_specific_fields": {"thought_signature": "abc"}}
+    first = (
+        events(delta({"tool_calls": [own | {"index": 0}]}, "tool_calls")) if stream else whole({"tool_calls": [own]})
+    )
+    with model_endpoint([first, Say("Done")]) as endpoint:
+        provider = ChatProvider("m", Endpoint(endpoint.url), CHAT)
+        heard = await hear(provider, stream=stream)
+        await hear(provider, Message.user("Hello?"), heard.message(provider))
+        await provider.aclose()
+
+    (sent,) = endpoint.requests[1].json["messages"][1]["tool_calls"]
+    assert set(sent) == {"id", "type", "function", "provider_specific_fields"}
+
+
+async def test_a_call_that_the_endpoint_cannot_read_behind_reasoning_is_asked_for_once_more() -> None:
+    unreadable = {"error": {"message": "Failed to call a function", "code": "tool_use_failed"}}
+    failed = events(delta({"role": "assistant", "reasoning": "Hm. "}), unreadable, done=False)
+    again = events(delta({"reasoning": "Well."}), delta({"tool_calls": [CALL]}, "tool_calls"))
+    with model_endpoint([failed, again, Say("Done")]) as endpoint:
+        provider = ChatProvider("m", Endpoint(endpoint.url), CHAT)
+        heard = await hear(provider)
+        await hear(provider, Message.user("Hello?"), heard.message(provider))
+        await provider.aclose()
+
+    assert heard.asked == [("add", {"x": 1})]
+    assert heard.completion.notes == ("the endpoint could not read a call of the model's: it is asked once more",)
+    assert endpoint.requests[2].json["messages"][1]["reasoning"] == "Well.", "not that of the reply that failed"
+
+
 async def test_pieces_of_reasoning_details_are_put_together() -> None:
     pieces = [
         {"type": "reasoning.text", "text": "I ", "index": 0, "signature": None},

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from dial_client.errors import ProviderError
 from dial_client.messages import Message
 from dial_client.model import FinishReason
 from dial_client.providers.chat_api import ChatProvider
@@ -250,6 +251,18 @@ async def test_an_answer_in_one_piece_is_read_whether_a_stream_was_asked_for_or_
 
     assert (heard.text, heard.asked) == (text, expected)
     assert heard.completion.finish is (CALLS if expected else STOP)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(b'{"choices": [{"message": {"content": "Hi"}, "finish_reason": nu', id="in the middle"),
+        pytest.param(b'{"choices": [{"message": {"content": "Hi"}, "finish_reason": null}]}', id="behind the end"),
+    ],
+)
+async def test_one_json_text_without_finish_is_whole_only_if_the_connection_did_not_break(text: bytes) -> None:
+    with pytest.raises(ProviderError, match="broke"):
+        await ask(Raw((text,), cut=True))
 
 
 @pytest.mark.parametrize(

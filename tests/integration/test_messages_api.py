@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import anyio
 import pytest
 
+from dial_client.errors import ProviderError
 from dial_client.messages import Message, ToolCallRequest, Usage
 from dial_client.model import FinishReason
 from dial_client.settings.config_types import Wire
-from tests.support.model_endpoint import Answer, Heard, Say, events, hear, model_endpoint, one_json, provider_of
+from tests.support.model_endpoint import Answer, Heard, Say, events, hear, model_endpoint, one_json, provider_of, refuse
 
 pytestmark = pytest.mark.anyio
 
@@ -176,6 +178,60 @@ async def test_a_temperature_the_endpoint_does_not_take_is_not_sent_and_that_is_
     assert first.completion.notes == ("the endpoint takes no temperature: it is not sent",)
     assert second.completion.notes == ()
     assert all("temperature" not in request.json for request in endpoint.requests)
+
+
+VERSION_REFUSED = refuse(400, 'anthropic-version: "2026-10-21" is not a valid version')
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_an_endpoint_that_does_not_know_the_newest_version_is_asked_in_the_one_before(stream: bool) -> None:
+    with model_endpoint([VERSION_REFUSED, Say("Hi")]) as endpoint:
+        provider = provider_of(endpoint, Wire.MESSAGES)
+        first, second = await hear(provider, stream=stream), await hear(provider, stream=stream)
+        await provider.aclose()
+
+    versions = [request.headers["anthropic-version"] for request in endpoint.requests]
+    assert versions == ["2026-10-21", "2023-06-01", "2023-06-01"]
+    assert (first.text, second.text) == ("Hi", "Hi")
+    assert first.completion.notes == ("the endpoint does not take version 2026-10-21 of the API: 2023-06-01 is sent",)
+    assert second.completion.notes == ()
+
+
+async def test_an_endpoint_that_refuses_every_version_is_asked_twice() -> None:
+    with model_endpoint([VERSION_REFUSED]) as endpoint:
+        provider = provider_of(endpoint, Wire.MESSAGES)
+        with pytest.raises(ProviderError, match="is not a valid version"):
+            await hear(provider)
+        await provider.aclose()
+
+    assert len(endpoint.requests) == 2
+
+
+@pytest.mark.parametrize("settings", [{"api_version": "2023-06-01"}, {"headers": {"anthropic-version": "2024-01-01"}}])
+async def test_a_version_of_the_profile_is_never_changed(settings: dict[str, Any]) -> None:
+    with model_endpoint([VERSION_REFUSED]) as endpoint:
+        provider = provider_of(endpoint, Wire.MESSAGES, quirks=settings)
+        with pytest.raises(ProviderError, match="is not a valid version"):
+            await hear(provider)
+        await provider.aclose()
+
+    assert len(endpoint.requests) == 1
+
+
+async def test_requests_at_once_all_fall_back_to_the_older_version() -> None:
+    with model_endpoint([VERSION_REFUSED, VERSION_REFUSED, Say("Hi")]) as endpoint:
+        provider = provider_of(endpoint, Wire.MESSAGES)
+        texts = []
+
+        async def ask_once() -> None:
+            texts.append((await hear(provider)).text)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask_once)
+            tasks.start_soon(ask_once)
+        await provider.aclose()
+
+    assert texts == ["Hi", "Hi"]
 
 
 async def test_why_a_message_was_refused_is_noted() -> None:

@@ -304,6 +304,8 @@ def test_whether_calls_may_be_forced_changes_nothing_because_none_is() -> None:
         ("https://api.mistral.ai./v1", "mistral"),
         ("https://eu.api.openai.com/v1", "openai"),
         ("https://mine.openai.azure.com/openai/v1", "azure"),
+        ("https://mine.services.ai.azure.com/openai/v1", "azure"),
+        ("https://mine.cognitiveservices.azure.com/openai/v1", "azure"),
         ("https://api.deepseek.com/anthropic", "deepseek"),
         ("https://api.moonshot.cn/v1", "moonshot"),
         ("https://openrouter.ai/api/v1", "openrouter"),

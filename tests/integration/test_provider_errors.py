@@ -85,6 +85,33 @@ async def test_whatever_the_body_of_a_refusal_is_the_error_is_short_and_clean(
     assert "sk-secret" not in str(error)
 
 
+ROUTED_JSON = '{"object": "error", "message": "Unexpected role \'user\'", "type": "invalid_order", "code": "3230"}'
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        pytest.param(ROUTED_JSON, "Provider returned error: Unexpected role 'user'", id="JSON in a text"),
+        pytest.param('{"error": {"message": "No."}}', "Provider returned error: No.", id="an error in a text"),
+        pytest.param({"error": {"message": "No."}}, "Provider returned error: No.", id="an object"),
+        pytest.param("upstream \x1b[31mfailed", "Provider returned error: upstream [31mfailed", id="words"),
+        pytest.param("key sk-secret is bad", "Provider returned error: key [key] is bad", id="the key"),
+        pytest.param(None, "Provider returned error", id="nothing"),
+        pytest.param([], "Provider returned error", id="an empty list"),
+        pytest.param("Provider returned error", "Provider returned error", id="the same words"),
+    ],
+)
+async def test_the_words_of_the_endpoint_behind_a_router_are_shown(raw: Any, expected: str, stream: bool) -> None:
+    error = {"message": "Provider returned error", "code": 400, "metadata": {"raw": raw, "provider_name": "Mistral"}}
+
+    refused, _ = await refusal(one_json({"error": error}, 400), stream=stream)
+    reported, _ = await refusal(events({"error": error}) if stream else one_json({"error": error}), stream=stream)
+
+    assert str(refused).endswith(f"answered 400: {expected}")
+    assert str(reported).endswith(f"answered 400: {expected}")
+
+
 @WIRES
 async def test_a_web_page_in_place_of_an_answer_is_an_error(wire: Wire) -> None:
     error, _ = await refusal(Raw((b"<!doctype html><title>Welcome to Open WebUI</title>",)), wire)
@@ -111,6 +138,18 @@ async def test_what_a_caller_can_act_on_has_one_code_at_every_endpoint(status: i
     error, _ = await refusal(refuse(status, message, NO_RETRY))
 
     assert error.code == code
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_the_type_of_an_error_counts_where_its_code_is_a_number(stream: bool) -> None:
+    error = {"message": "The total length of all messages is too much.", "type": "too_many_prompt_tokens", "code": 400}
+    reported = events({"error": error}) if stream else one_json({"error": error})
+    for answer in (one_json({"error": error}, 400), reported):
+        caught, _ = await refusal(answer, stream=stream)
+        assert (caught.status, caught.code) == (400, provider_errors.CONTEXT_LENGTH_EXCEEDED)
+
+    busy, _ = await refusal(one_json({"error": error | {"code": 429}}, 429, NO_RETRY), stream=stream)
+    assert busy.code == "429"
 
 
 @WIRES

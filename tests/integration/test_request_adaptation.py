@@ -333,3 +333,24 @@ async def test_no_lesson_is_drawn_from_a_refusal_that_teaches_none() -> None:
 
     assert error.status == 400
     assert len(endpoint.requests) == 1
+
+
+async def test_what_the_endpoint_behind_a_router_refuses_is_learned_from() -> None:
+    raw = '{"error": {"message": "temperature: Extra inputs are not permitted", "code": "invalid_parameter"}}'
+    refused = refuse(400, "Provider returned error", code=400, metadata={"raw": raw, "provider_name": "x"})
+    with model_endpoint([refused, Say("Hi")]) as endpoint:
+        provider = provider_of(endpoint, temperature=0.5)
+        heard = await hear(provider)
+        await provider.aclose()
+
+    assert heard.text == "Hi"
+    assert ["temperature" in request.json for request in endpoint.requests] == [True, False]
+    assert heard.completion.notes == ("the endpoint does not take temperature: it is left out",)
+
+
+async def test_a_context_that_is_too_long_behind_a_router_has_its_code() -> None:
+    raw = '{"error": {"message": "Too much.", "code": "context_length_exceeded"}}'
+
+    error, _ = await refusal(refuse(400, "Provider returned error", code=400, metadata={"raw": raw}))
+
+    assert error.code == "context_length_exceeded"

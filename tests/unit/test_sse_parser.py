@@ -124,6 +124,14 @@ def values(*pieces: bytes) -> tuple[list[object], ResponseBodyParser]:
         pytest.param(b': hello\n\ndata: {"a": 1}', [{"a": 1}], id="a comment first"),
         pytest.param(b'\n\nevent: e\ndata: {"a": 1}\n\n', [{"a": 1, "type": "e"}], id="the event's name is its type"),
         pytest.param(b'event: e\ndata: {"type": "t"}\n\n', [{"type": "t"}], id="unless it has one"),
+        pytest.param(
+            b'data: {"a": 1}\nerror: {"m": 2}\n\n',
+            [{"type": "error", "error": {"m": 2}}, {"a": 1}],
+            id="a line of an error",
+        ),
+        pytest.param(
+            b'event: error\ndata: {"error": "e"}\n\n', [{"error": "e", "type": "error"}], id="an error's event"
+        ),
         pytest.param(b'data: {"a": "\\ud800b"}\n\n', [{"a": "\ufffdb"}], id="half of a surrogate pair"),
         pytest.param(b'data: {"a": "\xffb"}\n\n', [{"a": "\ufffdb"}], id="bytes that are not UTF-8"),
         pytest.param(b'data: [DONE]\n\ndata: {"a": 1}\n\n', [], id="nothing counts behind the end"),

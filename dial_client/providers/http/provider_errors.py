@@ -7,7 +7,7 @@ import math
 import re
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jiter
 
@@ -31,7 +31,8 @@ _NO_TOOLS = re.compile(
     re.IGNORECASE,
 )
 _TOO_LONG = re.compile(
-    r"context.?(?:length|window|size)|prompt is too long|maximum context|too many (?:input )?tokens|input is too long",
+    r"context.?(?:length|window|size)|prompt is too long|maximum context|input is too long"
+    r"|too many (?:input )?tokens|\btoo_many_prompt_tokens\b",
     re.IGNORECASE,
 )
 _MAX_MESSAGE = 500
@@ -68,7 +69,7 @@ def build_reported_error(
         text: the body itself.
         retry_after: seconds the endpoint asks to wait.
     """
-    message, code, param = _parse_error(value)
+    message, code, param, kind = _parse_error(value)
     if status is None and code is not None and code.isdecimal() and 400 <= int(code) < 600:
         status = int(code)
     message = _to_line(message or _to_text(text), endpoint)
@@ -81,7 +82,7 @@ def build_reported_error(
     return ProviderError(
         f"{answered}: {message}{hint}" if message else f"{answered}{hint}",
         status=status,
-        code=_find_code(status, code, message),
+        code=_find_code(status, code, f"{message}\n{kind}"),
         retry_after=retry_after,
     )
 
@@ -163,28 +164,58 @@ def parse_retry_after(headers: Mapping[str, str]) -> float | None:
         return None
 
 
-def _parse_error(value: Any) -> tuple[str, str | None, str]:
-    """Return message, code and parameter of an error in any of the forms that endpoints use."""
+class _Report(NamedTuple):
+    """An error in an endpoint's own words."""
+
+    message: str
+    code: str | None = None
+    param: str = ""
+    kind: str = ""
+    """The ``type``, which says more than the code where that is a number (Perplexity)."""
+
+
+def _parse_error(value: Any) -> _Report:
+    """Return the report of an error, joined with that of the endpoint behind a router (OpenRouter)."""
+    message, code, param, kind = _parse_own_error(value)
+    message_behind, code_behind, param_behind, kind_behind = _parse_own_error(_find_routed_error(value))
+    if message_behind and message_behind not in message:
+        message = f"{message}: {message_behind}" if message else message_behind
+    if code_behind and not code_behind.isdecimal() and (code is None or code.isdecimal()):
+        code = code_behind
+    return _Report(message, code, param or param_behind, f"{kind}\n{kind_behind}")
+
+
+def _find_routed_error(value: Any) -> Any:
+    """Return the report in ``error.metadata.raw``, a JSON text most often; None if there is none."""
+    error = value.get("error") if isinstance(value, dict) else None
+    metadata = error.get("metadata") if isinstance(error, dict) else None
+    raw = metadata.get("raw") if isinstance(metadata, dict) else None
+    return (_parse_json(raw.encode("utf-8", "replace")) or raw) if isinstance(raw, str) else raw
+
+
+def _parse_own_error(value: Any) -> _Report:
+    """Return the report of an error in any of the forms that endpoints use."""
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
     if not isinstance(value, dict):
-        return (value if isinstance(value, str) else ""), None, ""
+        return _Report(value if isinstance(value, str) else "")
     error = value.get("error") or value
     if not isinstance(error, dict):
-        return str(error), None, ""
+        return _Report(str(error))
     details = error.get("details")
     code = (details.get("error_code") if isinstance(details, dict) else None) or error.get("code") or error.get("type")
     message = error.get("message") or error.get("detail") or error.get("error") or ""
-    return (
+    return _Report(
         message if isinstance(message, str) else str(message),
         None if code is None else str(code),
-        _find_param(error),
+        _get_text(error, "param"),
+        _get_text(error, "type"),
     )
 
 
-def _find_param(error: Mapping[str, Any]) -> str:
-    param = error.get("param")
-    return param if isinstance(param, str) else ""
+def _get_text(error: Mapping[str, Any], name: str) -> str:
+    value = error.get(name)
+    return value if isinstance(value, str) else ""
 
 
 def _find_code(status: int | None, code: str | None, message: str) -> str | None:

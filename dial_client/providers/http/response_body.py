@@ -38,6 +38,8 @@ class ResponseBodyParser:
     def __init__(self, max_text: int = _MAX_TEXT, max_stream: int = _MAX_STREAM) -> None:
         self.done = False
         """True after the event ``[DONE]``, which ends the streams of OpenAI's APIs."""
+        self.is_whole_text = False
+        """True after a body that is one JSON text, and was received to its end."""
         self.invalid_events = 0
         """The number of events that were not JSON."""
         self._max_text, self._max_stream = max_text, max_stream
@@ -75,6 +77,7 @@ class ResponseBodyParser:
         value = _parse_json(text)
         if value is None:
             raise InvalidBody(text[:4000].decode("utf-8", "replace"))
+        self.is_whole_text = True
         return [value]
 
     def _detect_format(self) -> list[Any]:
@@ -107,7 +110,9 @@ class ResponseBodyParser:
             if value is None:
                 self.invalid_events += 1
                 continue
-            if name and isinstance(value, dict) and "type" not in value:
+            if name == "error" and isinstance(value, dict) and not value.get("error"):
+                value = {"type": name, "error": value}
+            elif name and isinstance(value, dict) and "type" not in value:
                 value["type"] = name
             values.append(value)
         return values

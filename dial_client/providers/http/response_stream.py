@@ -163,7 +163,8 @@ class ResponseStream:
                     yield delta
             if body_parser.invalid_events:
                 self.notes.append(f"parts of the reply that could not be read: {body_parser.invalid_events}")
-            parser.ended = parser.ended or body_parser.done
+            has_reply = self._has_output or parser.has_calls
+            parser.ended = parser.ended or body_parser.done or (body_parser.is_whole_text and has_reply)
         except StreamBroken as broken:
             body.broke = str(broken.error)
             if not (self._has_output or parser.ended or parser.has_calls):

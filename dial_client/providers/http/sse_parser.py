@@ -1,8 +1,9 @@
 """A parser of server-sent events (SSE): https://html.spec.whatwg.org/multipage/server-sent-events.html.
 
-It deviates from the standard in three points: `SSEParser.finish` returns an event whose blank line is missing, ids and
-retry times are ignored (nothing here reconnects), and the length of an event is limited. The parser works on bytes, so
-a character that is split between two reads needs no care.
+It deviates from the standard in four points: `SSEParser.finish` returns an event whose blank line is missing, ids and
+retry times are ignored (nothing here reconnects), the length of an event is limited, and a line ``error: …`` is an
+event with this name (GPUStack). The parser works on bytes, so a character that is split between two reads needs no
+care.
 """
 
 from __future__ import annotations
@@ -94,6 +95,8 @@ class SSEParser:
                 name = line[6:].removeprefix(b" ").decode("utf-8", "replace")
             elif line == b"event":
                 name = ""
+            elif line.startswith(b"error:"):
+                events.append(ServerSentEvent("error", line[6:].strip()))
         self._name, self._data, self._data_length = name, data, length
         self._check_length()
         return events

@@ -59,6 +59,17 @@ _STREAM = "".join(
     f"data: {json.dumps(said)}\n\n" for said in (chunk({"content": "Caf\u00e9 \U0001f600"}), chunk(finish="stop"))
 )
 _TOLD = {"error": {"message": "out of memory", "code": "server_error"}}
+_ERROR_LINE = 'error: {"message": "out of memory", "type": "InternalServerError", "code": 500}\n\n'
+
+
+def beside(delta: Any, message: Any, finish: str | None = None) -> dict[str, Any]:
+    """Give a choice that has both a delta and a message."""
+    return {"choices": [{"index": 0, "finish_reason": finish, "delta": delta, "message": message}]}
+
+
+def spoken(content: str) -> dict[str, Any]:
+    return {"role": "assistant", "content": content}
+
 
 CHAT: dict[str, Case] = {
     "index always 0": pieces(piece(0, "a", "echo", args("a")), piece(0, "b", "echo", args("b"))),
@@ -113,11 +124,27 @@ CHAT: dict[str, Case] = {
     "no finish but [DONE]": Case(
         [events(chunk({"tool_calls": list(_WHOLE)})), DONE], [message(None, "tool_calls", _WHOLE), DONE], BOTH
     ),
-    "no finish and no [DONE]": Case(
-        [events(chunk({"content": "Half", "tool_calls": list(_WHOLE)}), done=False)],
-        [message("Half", None, _WHOLE)],
-        text="Half",
-        stop=TRUNCATED,
+    "no finish and no [DONE]": same(
+        events(chunk({"content": "Half", "tool_calls": list(_WHOLE)}), done=False), text="Half", stop=TRUNCATED
+    ),
+    "finish null in one JSON text (OpenRouter)": same(message(None, None, _WHOLE), DONE, ran=BOTH),
+    "finish empty in one JSON text (Snowflake)": same(message("", "", _WHOLE), message(DONE, ""), ran=BOTH),
+    "no answer and no finish in one JSON text": same(message(None, None), text="nothing that is an answer", stop=None),
+    "a whole message beside an empty delta (Perplexity)": same(
+        {"wire": "chat", "body": beside(spoken(""), spoken(DONE), "stop")}
+    ),
+    "a message that grows beside the deltas (Perplexity)": same(
+        events(
+            beside(spoken("Do"), spoken("Do")),
+            beside(spoken("ne."), spoken(DONE)),
+            beside(spoken(""), spoken(DONE), "stop"),
+        )
+    ),
+    "a whole message in the last event only": same(events(beside({}, spoken(DONE), "stop"))),
+    "calls of a message beside an empty delta": same(
+        {"wire": "chat", "body": beside(spoken(""), spoken("") | {"tool_calls": list(_WHOLE)}, "tool_calls")},
+        DONE,
+        ran=BOTH,
     ),
     "cut in a call": same(
         events(
@@ -192,6 +219,12 @@ CHAT: dict[str, Case] = {
     ),
     "an error with a good status": Case(
         [events(_TOLD)], [{"wire": "chat", "body": _TOLD}], text="out of memory", stop=None
+    ),
+    "a line of an error (GPUStack)": same({"wire": "chat", "body": _ERROR_LINE}, text="out of memory", stop=None),
+    "a line of an error behind calls (GPUStack)": same(
+        {"wire": "chat", "body": f"data: {json.dumps(chunk({'tool_calls': list(_WHOLE)}))}\n\n{_ERROR_LINE}"},
+        text="out of memory",
+        stop=None,
     ),
     "an error behind text": same(events(chunk({"content": "Half"}), _TOLD), text="out of memory", stop=None),
     "JSON in place of a stream": same(message(DONE)),

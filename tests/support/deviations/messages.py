@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tests.support.deviations.case import CALLS, DONE, REFUSED, TRUNCATED, A, Case, cut, same
+from tests.support.deviations.case import CALLS, DONE, REFUSED, TRUNCATED, A, B, Case, cut, same
 from tests.support.model_endpoint import Say
 
 
@@ -24,8 +24,21 @@ def blocks(*sent: dict[str, Any], finish: str = "end_turn", deltas: Sequence[Any
     )
 
 
+def begun(message_id: str, *sent: dict[str, Any]) -> list[dict[str, Any]]:
+    """Give the events of a message with this id, as far as these blocks."""
+    message = {"id": message_id, "content": [], "usage": {"input_tokens": 3}}
+    starts = [{"type": "content_block_start", "index": at, "content_block": block} for at, block in enumerate(sent)]
+    return [{"type": "message_start", "message": message}, *starts]
+
+
+def ended(finish: str) -> list[dict[str, Any]]:
+    return [{"type": "message_delta", "delta": {"stop_reason": finish}}, {"type": "message_stop"}]
+
+
 _HALF = {"type": "text", "text": "Half"}
 _USE = {"type": "tool_use", "id": "a", "name": "echo", "input": {"text": "a"}}
+_THOUGHT = {"type": "thinking", "thinking": "Hm", "signature": "s"}
+_USE_B = {"type": "tool_use", "id": "b", "name": "echo", "input": {"text": "b"}}
 _OVERLOADED = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
 
 MESSAGES: dict[str, Case] = {
@@ -63,6 +76,24 @@ MESSAGES: dict[str, Case] = {
         },
         text="Overloaded",
         stop=None,
+    ),
+    "a message that begins anew": same(
+        {"wire": "messages", "events": [*begun("msg_1", _THOUGHT, _USE), *begun("msg_2", _USE_B), *ended("tool_use")]},
+        DONE,
+        ran=(B,),
+    ),
+    "a message that begins twice under one id": same(
+        {"wire": "messages", "events": [*begun("msg_1", _USE), *begun("msg_1"), *ended("tool_use")]}, DONE, ran=(A,)
+    ),
+    "a message that begins anew behind text": same(
+        {"wire": "messages", "events": [*begun("msg_1", _HALF, _USE), *begun("msg_2", _USE_B), *ended("tool_use")]},
+        text="a second message began",
+        stop=None,
+    ),
+    "a message behind a pause has an id of its own": same(
+        {"wire": "messages", "events": [*begun("msg_1", _HALF), *ended("pause_turn")]},
+        {"wire": "messages", "events": [*begun("msg_2", {"type": "text", "text": " more"}), *ended("end_turn")]},
+        text="Half more",
     ),
     "cut in the text": same(cut("messages", Say("Half", pieces=1), 4), text="Half", stop=TRUNCATED),
     "cut in a call": same(cut("messages", Say("Half", CALLS), 9), text="Half", stop=TRUNCATED),
