@@ -90,6 +90,6 @@ async def open_floor(base_url: str, servers: Servers) -> AsyncIterator[Host]:
 @asynccontextmanager
 async def open_dial(base_url: str, servers: Servers, tool_format: str | None = None) -> AsyncIterator[Host]:
     """Open the product with its default settings, but for one: like the floor it offers all tools there are."""
-    limits = Limits(max_tools=1000)
+    limits = Limits(max_tools=1000, max_tool_bytes=10_000_000)
     async with DialClient(servers, "chat:x", base_url=base_url, limits=limits, tool_format=tool_format) as dial:
         yield _Dial(dial)

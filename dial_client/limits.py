@@ -72,6 +72,9 @@ class Limits:
     """Calls of one reply that are run; the model is told that the others were not."""
     max_tools: int = 40
     """Tools on offer at once; if the servers have more, the model searches for them."""
+    max_tool_bytes: int = 60_000
+    """Bytes of the names, descriptions and schemas on offer; beyond that the model searches for tools too. Every
+    request repeats them: 60,000 are about 20,000 tokens, or 40 tools of 1,500 bytes."""
     max_tokens_total: int | None = None
     """Tokens of all requests of a turn, input and output; checked between rounds. None for no budget."""
     timeout: float = 120.0

@@ -169,6 +169,8 @@ class ModelInfo:
     """The tool format to begin with; None for the API's own tool calls."""
     guidance: str | None = None
     """Instructions on tool use in place of the client's own; empty for none."""
+    fenced_calls: bool = False
+    """True if a code fence with a call in it, at the end of a reply, is a call: small models write calls so."""
     searches_tools: bool = False
     """True if the endpoint itself searches among tools that are `ToolSpec.deferred`."""
     secrets: tuple[str, ...] = field(default=(), repr=False)

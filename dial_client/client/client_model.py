@@ -89,7 +89,7 @@ class ClientModel:
         )
         self.format_name = str(tool_format if isinstance(tool_format, str) else tool_format.format)
         """The tool format as options name it."""
-        self.format = active_format(tool_format)
+        self.format = active_format(tool_format, fenced_calls=info is not None and info.fenced_calls)
         own_window = profile.context_window if profile is not None else None
         if own_window is None and info is not None:
             own_window = info.context_window
@@ -148,8 +148,12 @@ class ClientModel:
                 await provider.aclose()
 
 
-def active_format(tool_format: ToolFormat | ToolFormatHandler | str) -> ActiveFormat:
+def active_format(tool_format: ToolFormat | ToolFormatHandler | str, *, fenced_calls: bool = False) -> ActiveFormat:
     """Return the format of tool calls; for ``auto`` the API's own, for as long as the endpoint supports it.
+
+    Args:
+        tool_format: a handler, or the name of a format.
+        fenced_calls: of `ModelInfo`.
 
     Raises:
         ConfigError: there is no such format.
@@ -157,9 +161,9 @@ def active_format(tool_format: ToolFormat | ToolFormatHandler | str) -> ActiveFo
     if not isinstance(tool_format, str):
         return ActiveFormat(tool_format)
     if tool_format == "auto":
-        return ActiveFormat(handler_for(ToolFormat.NATIVE), automatic=True)
+        return ActiveFormat(handler_for(ToolFormat.NATIVE, fenced_calls=fenced_calls), automatic=True)
     try:
-        return ActiveFormat(handler_for(ToolFormat(tool_format)))
+        return ActiveFormat(handler_for(ToolFormat(tool_format), fenced_calls=fenced_calls))
     except ValueError:
         hint = "one of native, react, xml, auto"
         raise ConfigError(f"unknown tool format {tool_format!r}", hint=hint) from None

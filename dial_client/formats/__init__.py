@@ -10,11 +10,15 @@ from dial_client.model import ToolFormat, ToolFormatHandler
 __all__ = ["NativeFormatHandler", "ReActFormatHandler", "XMLFormatHandler", "handler_for"]
 
 
-def handler_for(format: ToolFormat) -> ToolFormatHandler:  # noqa: A002 - the field's own name for it
-    """Return the handler of a format."""
+def handler_for(
+    format: ToolFormat,  # noqa: A002 - the field's own name for it
+    *,
+    fenced_calls: bool = False,
+) -> ToolFormatHandler:
+    """Return the handler of a format; `fenced_calls` is for the API's own tool calls (`NativeFormatHandler`)."""
     match format:
         case ToolFormat.NATIVE:
-            return NativeFormatHandler()
+            return NativeFormatHandler(fenced_calls=fenced_calls)
         case ToolFormat.REACT:
             return ReActFormatHandler()
         case ToolFormat.XML:

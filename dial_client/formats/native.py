@@ -13,9 +13,15 @@ class NativeFormatHandler:
     """Tools and calls as the API has them; a call in the text counts if it names an offered tool and satisfies it.
 
     Its readers remove reasoning, calls and a template's own tokens from the text, but not from code.
+
+    Args:
+        fenced_calls: a call in the code fence that ends a reply counts too (`ModelInfo.fenced_calls`).
     """
 
     format = ToolFormat.NATIVE
+
+    def __init__(self, *, fenced_calls: bool = False) -> None:
+        self._fenced_calls = fenced_calls
 
     def request(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ModelRequest:
         """Return a request with messages and tools as they are; a tuple of tools stays the same object."""
@@ -43,4 +49,4 @@ class NativeFormatHandler:
 
     def reader(self, tools: Sequence[ToolSpec]) -> ReplyReader:
         """Return a reader that finds calls of these tools in the text."""
-        return ReplyParser(tools, careful=True)
+        return ReplyParser(tools, careful=True, fenced_calls=self._fenced_calls)

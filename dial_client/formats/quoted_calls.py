@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from dial_client.formats.stream_parser import ReplyParser, read_reply
 from dial_client.messages import Message, Role, TextPart, ToolCallRequest, ToolSpec
 
 _BACKTICK = "`"
+_NAME_KEYS = ("name", "function")
+_MARKS = re.compile(r"(?:\\+[nrt]|\W)++")
 
 
 def drop_quoted_calls(
-    calls: Sequence[ToolCallRequest], messages: Sequence[Message], tools: Sequence[ToolSpec]
+    calls: Sequence[ToolCallRequest],
+    messages: Sequence[Message],
+    tools: Sequence[ToolSpec],
+    *,
+    anywhere: bool = False,
 ) -> list[ToolCallRequest]:
     """Return the calls that are, in whatever syntax, in none of the results and resources the model has read.
 
@@ -20,11 +28,18 @@ def drop_quoted_calls(
         calls: found in the text of a reply; calls of the API itself need no such check.
         messages: of the request.
         tools: on offer in the request.
+        anywhere: calls count anywhere in a result, in JSON without any marks too: a model whose fenced calls are run
+            can put a fence around them.
     """
     if not calls:
         return []
-    quotable = {_key(call) for text in _foreign_texts(messages) for call in _calls_in(text, tools)}
-    return [call for call in calls if _key(call) not in quotable]
+    texts = list(_foreign_texts(messages))
+    quotable = {_key(call) for text in texts for call in _calls_in(text, tools)}
+    calls = [call for call in calls if _key(call) not in quotable]
+    if not anywhere:
+        return calls
+    plain_texts = [_strip_marks(text) for text in texts]
+    return [call for call in calls if not any(_is_written_in(text, call) for text in plain_texts)]
 
 
 def _foreign_texts(messages: Sequence[Message]) -> Iterable[str]:
@@ -40,6 +55,33 @@ def _calls_in(text: str, tools: Sequence[ToolSpec]) -> Iterable[ToolCallRequest]
     """Yield the calls of a text as if the model had written it: as it is, and without the marks of code."""
     for reply in dict.fromkeys((text, text.replace(_BACKTICK, ""))):
         yield from read_reply(ReplyParser(tools, careful=True), reply)[0]
+
+
+def _is_written_in(text: str, call: ToolCallRequest) -> bool:
+    """Return whether a text without marks names the tool as a call does, and has all of the call's values."""
+    name = _strip_marks(call.name)
+    is_named = any(f"{key}{name}" in text for key in _NAME_KEYS)
+    return is_named and all(_strip_marks(value) in text for value in _scalars(call.arguments))
+
+
+def _strip_marks(text: str) -> str:
+    """Return a text without escapes, quotation marks, punctuation and white space."""
+    return _MARKS.sub("", text).casefold()
+
+
+def _scalars(value: Any) -> Iterable[str]:
+    """Yield the texts and numbers of a JSON value, however deep."""
+    remaining = [value]
+    while remaining:
+        part = remaining.pop()
+        if isinstance(part, Mapping):
+            remaining.extend(part.values())
+        elif isinstance(part, list | tuple):
+            remaining.extend(part)
+        elif isinstance(part, str):
+            yield json.dumps(part, ensure_ascii=False)
+        elif part is not None and not isinstance(part, bool):
+            yield json.dumps(part)
 
 
 def _key(call: ToolCallRequest) -> tuple[str, str]:

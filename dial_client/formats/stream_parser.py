@@ -24,6 +24,7 @@ from dial_client.formats.call_syntaxes import (
     TAGS,
     TURN_BEGINNINGS,
 )
+from dial_client.formats.fenced_calls import FencedCallParser
 from dial_client.formats.json_calls import MAX_CALLS, FoundCalls
 from dial_client.formats.non_json_calls import parse_arguments
 from dial_client.formats.reply_output import ReplyOutput
@@ -55,9 +56,17 @@ class ReplyParser:
         careful: the model was not asked to write calls as text. They count only if they name an offered tool and
             satisfy its schema; markers around anything else are shown, and so are markers in code.
         one_call: the first call ends the reply.
+        fenced_calls: a call in the code fence that ends a careful reply counts too.
     """
 
-    def __init__(self, tools: Sequence[ToolSpec] | None, *, careful: bool = False, one_call: bool = False) -> None:
+    def __init__(
+        self,
+        tools: Sequence[ToolSpec] | None,
+        *,
+        careful: bool = False,
+        one_call: bool = False,
+        fenced_calls: bool = False,
+    ) -> None:
         self._offer = OfferedTools(tools)
         self._markers: MarkerMatcher = _MARKERS_AND_CODE if careful else _MARKERS
         self._is_careful = careful
@@ -71,6 +80,7 @@ class ReplyParser:
             is_careful=careful,
             max_calls=1 if one_call else MAX_CALLS,
         )
+        self._fenced_calls = FencedCallParser(self._offer, self._buffer) if fenced_calls and tools else None
         self._has_reasoned = False
         self._in_result = False
         self._is_over = False
@@ -146,8 +156,18 @@ class ReplyParser:
                 return ""
 
     def _parse_code(self, marker: str, sink: TextSink) -> Parsing:
+        if marker == "```" and self._fenced_calls is not None and self._may_be_fenced_call():
+            call = yield from self._fenced_calls.parse(sink)
+            if call is not None:
+                self._calls.add([call])
+            return
         sink(marker)
         sink((yield from self._buffer.read_until(_FENCE_END if marker == "```" else _INLINE_CODE_END, sink)))
+
+    def _may_be_fenced_call(self) -> bool:
+        """Return whether a fence may have a call in it: it begins a line, before any call, and not in a result."""
+        line = self._output.tail.rpartition("\n")[2]
+        return not (line.strip() or self._in_result or self._calls.calls)
 
     def _parse_tag(self, marker: str) -> Parsing:
         self._output.note_marker()

@@ -80,6 +80,7 @@ class DialProvider:
             self._model,
             self._endpoint.base_url,
             tool_format=ToolFormat.REACT if self._profile.tools == "text" else None,
+            fenced_calls=self._profile.fenced_calls,
             secrets=self._endpoint.secrets,
         )
 

@@ -17,6 +17,8 @@ class EndpointProfile:
 
     tools: str = ""
     """``native``: the API's own tool calls, whatever the endpoint says of itself; ``text``: tool calls as text."""
+    fenced_calls: bool = False
+    """A code fence with a call in it, at the end of a reply, is a call: models on local servers write calls so."""
     tool_name_re: str = ""
     """A regular expression that tool names must match as a whole; other names are mapped."""
     tool_name_len: int = 64
@@ -78,6 +80,7 @@ class EndpointProfile:
     def get_parser_flags(self) -> dict[str, Any]:
         """Return the flags that decide how a response is read, if they are not the defaults."""
         flags = {
+            "fenced_calls": self.fenced_calls,
             "reasoning_in": self.reasoning_in,
             "tool_name_re": self.tool_name_re,
             "tool_name_len": self.tool_name_len,
@@ -87,7 +90,7 @@ class EndpointProfile:
 
 _DEFAULTS: Mapping[str, Any] = {flag.name: flag.default for flag in fields(EndpointProfile)}
 CHAT = EndpointProfile()
-OLLAMA = EndpointProfile(tool_choice=False, idle_timeout=600.0, constrain="response_format")
+OLLAMA = EndpointProfile(tool_choice=False, idle_timeout=600.0, constrain="response_format", fenced_calls=True)
 OPENAI = EndpointProfile(max_tokens_field="max_completion_tokens", documents=True)
 DIAL = EndpointProfile(key_header="api-key", api_version="2025-04-01-preview")
 NEWEST_MESSAGES_VERSION = "2026-10-21"

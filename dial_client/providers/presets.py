@@ -15,8 +15,8 @@ from dial_client.errors import ConfigError
 from dial_client.providers.endpoint_profile import ANTHROPIC, CHAT, DIAL, MESSAGES, OLLAMA, OPENAI, EndpointProfile
 from dial_client.settings.config_types import Wire
 
-_LOCAL = EndpointProfile(idle_timeout=600.0)
-"""A local server may process a long prompt for minutes before its first token."""
+_LOCAL = EndpointProfile(idle_timeout=600.0, fenced_calls=True)
+"""A local server may process a long prompt for minutes before its first token, and its models may be small."""
 
 
 @dataclass(frozen=True, slots=True)

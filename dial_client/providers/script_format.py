@@ -328,7 +328,7 @@ _ERROR: Mapping[str, Any] = {
     "retry_after": (int, float, type(None)),
 }
 _HEAD: Mapping[str, Any] = {"recording": int, "by": str, "provider": str, "tool_format": str, "flags": Mapping}
-_FLAGS: Mapping[str, Any] = {"reasoning_in": list, "tool_name_re": str, "tool_name_len": int}
+_FLAGS: Mapping[str, Any] = {"fenced_calls": bool, "reasoning_in": list, "tool_name_re": str, "tool_name_len": int}
 _LINE: Mapping[str, Any] = {
     "asked": Mapping,
     "replies": list,

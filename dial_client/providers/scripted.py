@@ -102,7 +102,12 @@ class ScriptedProvider:
         self._profile = replace(CHAT, **script.flags)
         self._names = ToolNameMapping(self._profile.tool_name_re, self._profile.tool_name_len)
         host = script.provider.rpartition("@")[2]
-        self._info = ModelInfo(script.provider or "scripted", path or "scripted", tool_format=script.tool_format)
+        self._info = ModelInfo(
+            script.provider or "scripted",
+            path or "scripted",
+            tool_format=script.tool_format,
+            fenced_calls=self._profile.fenced_calls,
+        )
         self._endpoint = Endpoint(f"http://{host}" if _is_valid_host(host) else "http://scripted")
 
     @classmethod

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from dial_client.schema.regular_expressions import drop_patterns
 from dial_client.text.safe_text import safe
 
 MAX_PROBLEMS = 5
@@ -59,14 +60,24 @@ def _shorten(problem: str) -> str:
 
 
 def _compile(schema: Mapping[str, Any], *, formats: bool) -> Any:
-    """Return a validator; None for an invalid schema."""
+    """Return a validator, without patterns that are no regular expressions; None for an invalid schema."""
     import jsonschema_rs
 
     def refuse_remote(uri: str) -> Any:
         # MCP 2026-07-28, server/tools: a client must not dereference a network $ref.
         raise ValueError(f"remote references are not fetched: {uri}")
 
+    def compile_schema(source: Mapping[str, Any]) -> Any:
+        try:
+            return jsonschema_rs.validator_for(dict(source), retriever=refuse_remote, validate_formats=formats)
+        except (ValueError, TypeError, jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError):
+            return None
+
+    validator = compile_schema(schema)
+    if validator is not None:
+        return validator
     try:
-        return jsonschema_rs.validator_for(dict(schema), retriever=refuse_remote, validate_formats=formats)
-    except (ValueError, TypeError, jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError):
+        remaining = drop_patterns(schema, lambda pattern: compile_schema({"pattern": pattern}) is not None)
+    except RecursionError:
         return None
+    return compile_schema(remaining) if remaining != schema else None

@@ -1,8 +1,9 @@
 """A tool's JSON Schema, adapted to what every provider takes.
 
 Providers refuse, by their documentation and their answers: no object at the top, combinators at the top, an array
-without `items`, remote references, keywords of the wrong type, odd property names. One such schema among hundreds makes
-a provider refuse every request. A server's schema raises nothing here but `Unsupported`: only that tool is left out.
+without `items`, remote references, keywords of the wrong type, invalid regular expressions, odd property names. One
+such schema among hundreds makes a provider refuse every request. A server's schema raises nothing here but
+`Unsupported`: only that tool is left out.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
+from dial_client.schema.regular_expressions import is_portable
 from dial_client.text.safe_text import safe
 
 MAX_DEPTH = 64
@@ -58,6 +60,8 @@ class AdaptedSchema:
     schema: dict[str, Any]
     hints: tuple[str, ...] = ()
     """The constraints that are not in the schema, as sentences for the tool's description."""
+    dropped_patterns: tuple[str, ...] = ()
+    """The regular expressions that providers do not take; the model reads them in descriptions."""
 
 
 def adapt(schema: Any) -> AdaptedSchema:
@@ -71,7 +75,9 @@ def adapt(schema: Any) -> AdaptedSchema:
     if not isinstance(schema, Mapping):
         raise Unsupported("its schema is not an object")
     cleaned = _clean(schema, MAX_DEPTH)
+    dropped_patterns, remarks = _drop_invalid_patterns(cleaned)
     top, hints = _Flattening(_index_schemas(cleaned)).flatten(cleaned, frozenset())
+    hints += remarks
     if (kinds := _kinds(top)) and "object" not in kinds:
         raise Unsupported(f"its arguments are of type {json.dumps(top['type'])}, not an object")
     top |= {"type": "object", "properties": dict(top.get("properties", {}))}
@@ -79,7 +85,7 @@ def adapt(schema: Any) -> AdaptedSchema:
     required = [name for name in top.pop("required", ()) if name in top["properties"]]
     adapted = top | ({"required": required} if required else {})
     _remove_dangling_references(adapted)
-    return AdaptedSchema(adapted, tuple(hints[:MAX_HINTS]))
+    return AdaptedSchema(adapted, tuple(hints[:MAX_HINTS]), tuple(dropped_patterns))
 
 
 def _clean(schema: Any, depth: int) -> dict[str, Any]:
@@ -223,6 +229,34 @@ def _parts(schema: dict[str, Any]) -> Iterator[tuple[Pointer, dict[str, Any]]]:
             yield from (((key, str(index)), part) for index, part in enumerate(value))
         elif key in _NESTED and isinstance(value, dict):
             yield (key,), value
+
+
+def _drop_invalid_patterns(top: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """Move the regular expressions that providers do not take into descriptions.
+
+    Returns:
+        The regular expressions, and the remarks on the top, where no model reads a description.
+    """
+    dropped: list[str] = []
+    hints: list[str] = []
+    for place, schema in reversed(_index_schemas(top).items()):  # what is inside first
+        remarks: list[str] = []
+        if "pattern" in schema and not is_portable(schema["pattern"]):
+            dropped.append(schema.pop("pattern"))
+            remarks.append(f"Must match the regular expression {_shorten(dropped[-1], MAX_HINT_CHARS)}")
+        for name in [name for name in schema.get("patternProperties", ()) if not is_portable(name)]:
+            dropped.append(name)
+            constraint = json.dumps(schema["patternProperties"].pop(name), ensure_ascii=False, separators=(",", ":"))
+            rule = f"{_shorten(name, MAX_HINT_CHARS)} must satisfy {_shorten(constraint, MAX_HINT_CHARS)}"
+            remarks.append(f"Properties whose names match the regular expression {rule}")
+            # The names that are allowed cannot be told any more, so none is forbidden.
+            schema.pop("additionalProperties", None)
+            schema.pop("unevaluatedProperties", None)
+        if not place:
+            hints = remarks
+        elif remarks:
+            schema["description"] = "\n".join([*filter(None, [schema.get("description")]), *remarks])
+    return dropped, hints
 
 
 def _remove_dangling_references(top: dict[str, Any]) -> None:

@@ -22,7 +22,7 @@ from dial_client.schema.argument_check import ArgumentCheck
 from dial_client.servers.connection import Connection
 from dial_client.servers.session_calls import OnProgress
 from dial_client.settings.config_types import ServerSettings
-from dial_client.text.safe_text import clean
+from dial_client.text.safe_text import clean, one_line
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, Tool
@@ -31,11 +31,16 @@ MAX_NAME = 64
 """Characters of an offered name: the limit of OpenAI's APIs; other APIs take more."""
 MAX_DESCRIPTION = 8_000
 """Characters of a tool's description: no server may fill the model's context."""
+CUT_MARK = "[The rest of this description is left out: it is too long.]"
 
 READ_RESULT, SEARCH_TOOLS = "read_result", "search_tools"
 LIST_RESOURCES, READ_RESOURCE = "list_resources", "read_resource"
 RESERVED = frozenset({READ_RESULT, SEARCH_TOOLS, LIST_RESOURCES, READ_RESOURCE})
 """The names of the host's own tools: a server's tool of such a name is offered with its server's."""
+
+_MAX_PATTERN_CHARS = 100
+"""Characters of a pattern in a note."""
+_SENTENCE_END = re.compile(r"[.!?…][\"')\]]*(?=\s)|\u3002|\n")
 
 Key = tuple[str, str]
 """A server's name in the configuration, and the tool's own name there."""
@@ -104,7 +109,9 @@ def build_catalog(connections: Iterable[Connection]) -> Catalog:
     for key, name in assign_names(found).items():
         connection, tool = found[key]
         try:
-            routes[name] = Route(connection, build_tool_spec(name, connection.name, tool))
+            spec, changes = _build_spec(name, connection.name, tool)
+            routes[name] = Route(connection, spec)
+            notes += (f"{connection.name}: {change}" for change in changes)
         except provider_schema.Unsupported as reason:
             notes.append(f"{connection.name}: the tool {tool.name!r} is left out: {reason}")
     ordered = dict(sorted(routes.items()))
@@ -126,11 +133,18 @@ def build_tool_spec(name: str, server: str, tool: Tool) -> ToolSpec:
     Raises:
         Unsupported: no provider would take its schema.
     """
+    return _build_spec(name, server, tool)[0]
+
+
+def _build_spec(name: str, server: str, tool: Tool) -> tuple[ToolSpec, list[str]]:
+    """Return a server's tool as it is offered by this name, and notes on what the model is not given."""
     fit = provider_schema.adapt(tool.input_schema)
     hints = tool.annotations
-    description = clean("\n\n".join([(tool.description or "")[:MAX_DESCRIPTION], *fit.hints]))
+    text = _shorten_description(tool.description or "")
+    description = clean("\n\n".join([text, *fit.hints]))
     title = clean(tool.title or (hints.title if hints else None) or "")
-    return ToolSpec(
+    notes = _describe_changes(tool, fit, is_cut=text != (tool.description or ""))
+    spec = ToolSpec(
         name=name,
         description=description.text.strip(),
         input_schema=fit.schema,
@@ -146,6 +160,35 @@ def build_tool_spec(name: str, server: str, tool: Tool) -> ToolSpec:
         icons=icons_of(tool.icons),
         removed_invisible=description.removed + title.removed,
     )
+    return spec, notes
+
+
+def _shorten_description(text: str) -> str:
+    """Return a description; one that is too long ends behind a sentence, or else a word, and says so."""
+    if len(text) <= MAX_DESCRIPTION:
+        return text
+    head = text[:MAX_DESCRIPTION]
+    ends = [found.end() for found in _SENTENCE_END.finditer(head, MAX_DESCRIPTION // 2)]
+    end = ends[-1] if ends else head.rfind(" ", MAX_DESCRIPTION // 2)
+    return f"{head[: end if end > 0 else None].rstrip()}\n{CUT_MARK}"
+
+
+def _describe_changes(tool: Tool, fit: provider_schema.AdaptedSchema, *, is_cut: bool) -> list[str]:
+    """Return notes on what the model is not given of a tool, or in other words."""
+    notes = []
+    if is_cut:
+        notes.append(
+            f"the description of the tool {tool.name!r} is cut: it has {len(tool.description or ''):,} characters, "
+            f"and the model is given at most {MAX_DESCRIPTION:,}"
+        )
+    if fit.dropped_patterns:
+        pattern, count_more = fit.dropped_patterns[0], len(fit.dropped_patterns) - 1
+        more = f" and {count_more} more" if count_more else ""
+        notes.append(
+            f"the tool {tool.name!r} has a pattern that providers do not take as a regular expression; the model reads "
+            f"it in the description: {one_line(pattern, _MAX_PATTERN_CHARS)!r}{more}"
+        )
+    return notes
 
 
 def assign_names(keys: Iterable[Key]) -> dict[Key, str]:

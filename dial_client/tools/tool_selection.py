@@ -76,11 +76,13 @@ class ToolSnapshot:
     own: tuple[Route, ...] = ()
     """Tools of the host's own that are always on offer, besides those of the turn itself."""
 
-    def is_long(self, most: int, window: int | None) -> bool:
-        """True for too many tools to offer all: more than `most`, or too large for a context window in tokens."""
-        if len(self.catalog.tools) > most:
+    def is_long(self, limits: Limits, window: int | None) -> bool:
+        """True for too many tools to offer all, or too large ones: for the limits, or a context window in tokens."""
+        if len(self.catalog.tools) > limits.max_tools:
             return True
-        return window is not None and self._bytes > window * _BYTES_PER_TOKEN // _WINDOW_SHARE
+        size = sum(self.sizes.values())
+        is_large = window is not None and size > window * _BYTES_PER_TOKEN // _WINDOW_SHARE
+        return is_large or size > limits.max_tool_bytes
 
     @cached_property
     def index(self) -> SearchIndex:
@@ -114,8 +116,14 @@ class ToolSnapshot:
         return _own_tool(SEARCH_TOOLS, description, _QUERY)
 
     @cached_property
-    def _bytes(self) -> int:
-        return sum(len(tool.description) + len(json.dumps(tool.input_schema)) for tool in self.catalog.tools)
+    def sizes(self) -> Mapping[str, int]:
+        """The bytes of each tool in a request, by its name."""
+        return {tool.name: _size_of(tool) for tool in self.catalog.tools}
+
+
+def _size_of(tool: ToolSpec) -> int:
+    texts = (tool.name, tool.description, json.dumps(tool.input_schema, ensure_ascii=False))
+    return sum(len(text.encode(errors="replace")) for text in texts)
 
 
 class ToolSnapshots:
@@ -228,7 +236,7 @@ class TurnTools:
         """Return the tools to offer: all, all to an endpoint that searches, or those that were found."""
         own = (*(route.spec for route in snapshot.own), *((_READ,) if self._can_read_results else ()))
         tools = snapshot.catalog.tools
-        if not snapshot.is_long(self._limits.max_tools, self._window):
+        if not snapshot.is_long(self._limits, self._window):
             return (*tools, *own) if own else tools
         if self._is_searched() and len(tools) <= MAX_DEFERRED:
             return (*snapshot.deferred(self._shown), *own)
@@ -236,8 +244,18 @@ class TurnTools:
         routes = snapshot.catalog.routes
         found = [routes[name].spec for name in self._found if name in routes]
         found = [tool for tool in found if tool not in snapshot.always]
-        room = max(FOUND_AT_ONCE, self._limits.max_tools - len(fixed))
-        return (*fixed, *found[-room:])[:MAX_OFFERED]
+        return (*fixed, *self._newest(found, snapshot, self._limits.max_tools - len(fixed)))[:MAX_OFFERED]
+
+    def _newest(self, found: Sequence[ToolSpec], snapshot: ToolSnapshot, most: int) -> Sequence[ToolSpec]:
+        """Return the tools that were found last: as many as fit, and at least those of one search."""
+        room = self._limits.max_tool_bytes - sum(snapshot.sizes[tool.name] for tool in snapshot.always)
+        count = 0
+        for tool in reversed(found[-max(FOUND_AT_ONCE, most) :]):
+            room -= snapshot.sizes[tool.name]
+            if room < 0 and count >= FOUND_AT_ONCE:
+                break
+            count += 1
+        return found[len(found) - count :]
 
     def _catalog_for(self, snapshot: ToolSnapshot, tools: tuple[ToolSpec, ...]) -> Catalog:
         """Return the catalog with the host's own tools.

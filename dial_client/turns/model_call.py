@@ -160,7 +160,9 @@ class ModelCaller:
                     await listener.receive(delta)
             await listener.end()
         if listener.are_calls_printed and self.model.format.handler.format is ToolFormat.NATIVE:
-            listener.calls = drop_quoted_calls(listener.calls, request.messages, request.tools)
+            listener.calls = drop_quoted_calls(
+                listener.calls, request.messages, request.tools, anywhere=self.model.provider.info.fenced_calls
+            )
         completion = listener.completion
         self.recorder.add_usage(completion.usage, cost_usd(completion.usage, self.model.provider.info))
         self.recorder.note(*completion.notes)

@@ -43,6 +43,30 @@ async def test_calls_ride_as_text_where_the_profile_says_so() -> None:
     assert "tools" not in endpoint.requests[0].json
 
 
+FENCED = Say('I look it up.\n\n```json\n{"name": "lookup", "arguments": {"word": "tea"}}\n```', pieces=9)
+
+
+@pytest.mark.parametrize("preset", ["ollama", "llama.cpp"])
+async def test_a_call_in_a_last_code_fence_runs_where_the_preset_is_a_local_server(preset: str) -> None:
+    with model_endpoint([FENCED, Say("A plant.")]) as endpoint:
+        async with client(endpoint, dictionary(), preset=preset) as dial:
+            turn = await dial.run([Message.user("What is tea?")])
+
+    assert turn.text == "A plant."
+    assert [call.result.content for call in turn.tool_calls] == ["tea: a plant"]
+    [echoed] = [message for message in endpoint.requests[1].json["messages"] if message.get("tool_calls")]
+    assert echoed["content"].strip() == "I look it up."
+
+
+async def test_a_call_in_a_last_code_fence_is_an_example_at_any_other_endpoint() -> None:
+    with model_endpoint([FENCED]) as endpoint:
+        async with client(endpoint, dictionary()) as dial:
+            turn = await dial.run([Message.user("How do I call it?")])
+
+    assert turn.text == FENCED.text
+    assert turn.tool_calls == ()
+
+
 async def test_a_format_that_is_named_wins_over_the_flag() -> None:
     with model_endpoint([Say("Hi")]) as endpoint:
         async with client(endpoint, dictionary(), quirks={"tools": "text"}, tool_format="native") as dial:

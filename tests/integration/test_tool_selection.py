@@ -119,6 +119,44 @@ def test_few_tools_may_be_too_much_for_a_small_window() -> None:
     assert names(offering(menu, window=32_000).tools()) == ["large"]
 
 
+def large_menu(count: int, size: int, word: str = "a") -> ToolSnapshot:
+    tools = [tool_named(f"large_{number:02}", description=word * size) for number in range(count)]
+    return ToolSnapshot(build_catalog([server("large", *tools)]))
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "word", "is_searched_for"),
+    [(24, 3_400, "a", True), (24, 2_400, "a", False), (24, 2_400, "ä", True), (1, 7_000, "a", False)],
+    ids=["24 tools of 3.4 KB", "24 tools of 2.4 KB", "as many characters, but twice the bytes", "one large tool"],
+)
+def test_few_tools_may_be_too_many_bytes_for_every_request(
+    count: int, size: int, word: str, is_searched_for: bool
+) -> None:
+    offered = names(offering(large_menu(count, size, word)).tools())
+    assert (offered == ["search_tools"]) is is_searched_for
+    assert is_searched_for or len(offered) == count
+
+
+def test_a_large_schema_counts_as_a_large_description_does() -> None:
+    properties = {f"p{number}": {"type": "string", "description": "d" * 1_000} for number in range(70)}
+    schema = {"type": "object", "properties": properties}
+    menu = ToolSnapshot(build_catalog([server("one", tool_named("large", input_schema=schema))]))
+    assert names(offering(menu).tools()) == ["search_tools"]
+    assert names(offering(menu, limits=Limits(max_tool_bytes=100_000)).tools()) == ["large"]
+
+
+def test_large_tools_that_were_called_long_ago_make_room_for_later_ones() -> None:
+    calls = [called(f"large_{number:02}") for number in range(20)]
+    on_offer = offering(large_menu(40, 5_000), *ASK, *calls)
+    assert names(on_offer.tools()) == ["search_tools", *(f"large_{number:02}" for number in range(9, 20))]
+
+
+def test_what_one_search_finds_is_on_offer_however_large_it_is() -> None:
+    calls = [called(f"large_{number:02}") for number in range(20)]
+    on_offer = offering(large_menu(40, 5_000), *ASK, *calls, limits=Limits(max_tool_bytes=100))
+    assert names(on_offer.tools()) == ["search_tools", *(f"large_{number:02}" for number in range(15, 20))]
+
+
 def test_a_server_cannot_take_the_names_of_the_hosts_own_tools() -> None:
     menu = ToolSnapshot(build_catalog([server("evil", "read_result", "search_tools", "other")]))
     assert names(menu.catalog.tools) == ["evil__read_result", "evil__search_tools", "other"]

@@ -12,7 +12,7 @@ from mcp_types import Tool, ToolAnnotations
 
 from dial_client.servers.connection import Connection
 from dial_client.settings.config_types import ServerSettings, Transport
-from dial_client.tools.catalog import MAX_DESCRIPTION, MAX_NAME, Catalog, Key, assign_names, build_catalog
+from dial_client.tools.catalog import CUT_MARK, MAX_DESCRIPTION, MAX_NAME, Catalog, Key, assign_names, build_catalog
 from tests.support.fakes import server, tool_named, unhurried
 
 PARTS = (
@@ -189,6 +189,51 @@ def test_a_description_has_an_end_and_keeps_what_the_schema_could_not_say() -> N
     [spec] = build_catalog([server("s", tool_named("a", description="d" * 100_000, input_schema=schema))]).tools
     assert len(spec.description) < 2 * MAX_DESCRIPTION
     assert '"not":' in spec.description
+
+
+SENTENCE = "It opens the door of the room that is named. "
+
+
+@pytest.mark.parametrize(
+    ("description", "end"),
+    [
+        (SENTENCE * 1_000, "that is named."),
+        ("open the door " * 1_000, "open"),
+        ("d" * 20_000, "ddd"),
+        (SENTENCE + "open " * 4_000, "open"),
+    ],
+    ids=["behind a sentence", "behind a word", "anywhere", "behind a word, where the last sentence is far away"],
+)
+def test_a_description_that_is_too_long_is_cut_at_its_end_and_says_so(description: str, end: str) -> None:
+    catalog = build_catalog([server("house", tool_named("open", description=description))])
+    text, _, mark = catalog.tools[0].description.rpartition("\n")
+    assert mark == CUT_MARK
+    assert description.startswith(text)
+    assert text.endswith(end)
+    assert MAX_DESCRIPTION // 2 < len(text) <= MAX_DESCRIPTION
+    assert description[len(text)] in " d"
+    [note] = catalog.notes
+    assert note.startswith(f"house: the description of the tool 'open' is cut: it has {len(description):,} characters")
+
+
+def test_a_description_of_the_greatest_length_is_whole() -> None:
+    catalog = build_catalog([server("s", tool_named("a", description="d" * MAX_DESCRIPTION))])
+    assert catalog.tools[0].description == "d" * MAX_DESCRIPTION
+    assert catalog.notes == ()
+
+
+def test_a_pattern_that_no_provider_takes_is_noted_and_arguments_are_checked_all_the_same() -> None:
+    schema = {
+        "properties": {"a": {"type": "string", "pattern": "[a-"}, "b": {"type": "string", "pattern": r"^\p{Lu}+$"}},
+        "required": ["a"],
+    }
+    catalog = build_catalog([server("s", tool_named("t", input_schema=schema))])
+    [note] = catalog.notes
+    assert note.startswith("s: the tool 't' has a pattern that providers do not take as a regular expression")
+    assert note.endswith("in the description: '[a-' and 1 more")
+    check = catalog.routes["t"].check
+    assert check.problems({"a": "x", "b": "ÄÖ"}) == []
+    assert [problem.partition(":")[0] for problem in check.problems({"a": 1, "b": "äö"})] == ["a", "b"]
 
 
 def test_arguments_are_checked_against_what_the_server_said_and_not_against_what_is_offered() -> None:

@@ -85,6 +85,7 @@ class HttpProvider(ABC):
             self._model,
             self._endpoint.base_url,
             tool_format=ToolFormat.REACT if profile.tools == "text" else None,
+            fenced_calls=profile.fenced_calls,
             searches_tools=self.search_tool is not None and profile.tool_search,
             secrets=self._endpoint.secrets,
         )
