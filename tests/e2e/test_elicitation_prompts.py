@@ -53,7 +53,7 @@ def test_without_a_terminal_a_question_is_declined_and_standard_error_says_who_a
 def test_without_a_terminal_no_server_may_ask_the_model_unless_that_is_allowed(tmp_path: Path) -> None:
     configured(tmp_path, "samples_too", "A word.")
     content, errors = result(tmp_path)
-    assert "none is offered to it" in content
+    assert "sampling is not enabled" in content
     content, errors = result(tmp_path, "--sampling")
     assert "User rejected sampling request" in content
     assert "--allow shop/sampling/createMessage lets it through" in errors

@@ -50,7 +50,7 @@ def test_where_the_answer_names_its_issuer_the_whole_address_is_needed(tmp_path:
             with httpx2.Client(trust_env=False) as browser:
                 came_back = str(browser.get(shown[0]).headers["location"])
             screen.type(f"{code_alone(came_back)}\r")
-            screen.until("this login needs the whole address", PASTE)
+            screen.until("login needs the whole URL", PASTE)
             screen.type(f"{came_back}\r")
             screen.until("docs: ready, 3 tools")
             assert screen.leave() == 0
