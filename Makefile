@@ -30,7 +30,7 @@ demo: $(DEMO)  ## ask the embedded model a question that needs a tool
 	$(BIN)/dial-chat --config servers.json --model local --no-save "$(QUESTION)"
 
 test: $(TEST) $(NPM)  ## run the tests
-	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 quick: $(TEST)  ## run the unit tests: no process, no network, no SDK
 	$(BIN)/python -m pytest tests/unit --numprocesses 2 --dist worksteal $(PYTEST_ARGS)

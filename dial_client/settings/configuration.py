@@ -371,7 +371,9 @@ QUIRKS: Mapping[str, Callable[[Node], Any]] = {
     "api_version": Node.string,
     "headers": _headers,
     "extra_body": _object,
-    **dict.fromkeys(("documents", "echo_call_extra", "forced_choice", "images", "prompt_cache"), Node.boolean),
+    **dict.fromkeys(
+        ("documents", "echo_call_extra", "fenced_calls", "forced_choice", "images", "prompt_cache"), Node.boolean
+    ),
     **dict.fromkeys(("sampling", "short_ids", "stream_usage", "strict", "tool_search"), Node.boolean),
     **dict.fromkeys(("tool_choice", "user_after_tool"), Node.boolean),
 }

@@ -11,7 +11,18 @@ from dial_client.errors import ProviderError
 from dial_client.messages import Message, ToolCallRequest, Usage
 from dial_client.model import FinishReason
 from dial_client.settings.config_types import Wire
-from tests.support.model_endpoint import Answer, Heard, Say, events, hear, model_endpoint, one_json, provider_of, refuse
+from tests.support.model_endpoint import (
+    Answer,
+    Heard,
+    Recorded,
+    Say,
+    events,
+    hear,
+    model_endpoint,
+    one_json,
+    provider_of,
+    refuse,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -218,8 +229,13 @@ async def test_a_version_of_the_profile_is_never_changed(settings: dict[str, Any
     assert len(endpoint.requests) == 1
 
 
+def is_older(request: Recorded) -> bool:
+    return request.headers["anthropic-version"] == "2023-06-01"
+
+
 async def test_requests_at_once_all_fall_back_to_the_older_version() -> None:
-    with model_endpoint([VERSION_REFUSED, VERSION_REFUSED, Say("Hi")]) as endpoint:
+    with model_endpoint([Say("Hi")]) as endpoint:
+        endpoint.answer_to = lambda request: Say("Hi") if is_older(request) else VERSION_REFUSED
         provider = provider_of(endpoint, Wire.MESSAGES)
         texts = []
 

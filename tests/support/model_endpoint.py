@@ -16,7 +16,7 @@ import socketserver
 import struct
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -185,6 +185,8 @@ class ModelEndpoint:
         self.connections = 0
         """Connections that have been opened."""
         self.url = ""
+        self.answer_to: Callable[[Recorded], Answer] | None = None
+        """Chooses the answer to a request, in place of the answers in their order."""
         self._answers = list(answers)
         self._described = described or refuse(404, "there is no such resource")
         self._lock = threading.Lock()
@@ -197,6 +199,8 @@ class ModelEndpoint:
         with self._lock:
             self.requests.append(request)
             self.asked.set()
+            if self.answer_to is not None:
+                return self.answer_to(request)
             return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
 
 
