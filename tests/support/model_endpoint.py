@@ -146,8 +146,7 @@ def one_json(value: Any, status: int = 200, headers: Mapping[str, str] | None = 
 
 def refuse(status: int, message: str = "no", headers: Mapping[str, str] | None = None, **error: Any) -> Raw:
     """Give a refusal as OpenAI and Anthropic word it."""
-    told = {"message": message, "type": "an_error", **error}
-    return one_json({"error": told}, status, headers)
+    return one_json({"error": {"message": message, "type": "an_error", **error}}, status, headers)
 
 
 Answer = Say | Raw | Bytes
@@ -182,11 +181,9 @@ class ModelEndpoint:
         """A request has come."""
         self.heard = threading.Event()
         """The test's word that it has what was sent."""
-        self.connections = 0
-        """Connections that have been opened."""
+        self.connections = 0  # that have been opened
         self.url = ""
-        self.answer_to: Callable[[Recorded], Answer] | None = None
-        """Chooses the answer to a request, in place of the answers in their order."""
+        self.answer_to: Callable[[Recorded], Answer] | None = None  # chooses the answer in place of their order
         self._answers = list(answers)
         self._described = described or refuse(404, "there is no such resource")
         self._lock = threading.Lock()
@@ -199,9 +196,8 @@ class ModelEndpoint:
         with self._lock:
             self.requests.append(request)
             self.asked.set()
-            if self.answer_to is not None:
-                return self.answer_to(request)
-            return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+            following = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+            return self.answer_to(request) if self.answer_to else following
 
 
 @contextmanager
