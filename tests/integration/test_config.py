@@ -173,7 +173,7 @@ def test_a_model_has_sensible_defaults_and_every_key_its_meaning() -> None:
         "reasoning_field": "reasoning_content", "idle_timeout": 30, "key_header": "x-key", "api_version": "v1",
         "headers": {"X-A": "${K}"}, "extra_body": {"a": {"b": ["${K}", 1]}}, "images": false, "prompt_cache": true,
         "documents": true, "short_ids": true, "tool_choice": false, "echo_call_extra": true, "tool_content": "str",
-        "user_after_tool": false, "forced_choice": false, "sampling": false, "parallel": false,
+        "user_after_tool": false, "forced_choice": false, "fenced_calls": true, "sampling": false, "parallel": false,
         "max_tokens_field": "max_tokens", "stream_usage": true, "tool_name_re": "^[a-z]+$", "tool_name_len": 32,
         "constrain": "grammar",
         "schema_dialect": "gemini", "strict": false, "tool_search": true
@@ -213,6 +213,7 @@ def test_a_model_has_sensible_defaults_and_every_key_its_meaning() -> None:
         "schema_dialect": "gemini",
         "echo_call_extra": True,
         "user_after_tool": False,
+        "fenced_calls": True,
         "forced_choice": False,
         "sampling": False,
         "stream_usage": True,
