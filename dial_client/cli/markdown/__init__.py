@@ -1,0 +1,1 @@
+"""Answers in a terminal: Markdown that arrives in pieces becomes styled text, block by block."""
