@@ -9,7 +9,7 @@ from contextlib import aclosing, asynccontextmanager
 
 from dial_client.cli import elicitation_prompt, process_runner
 from dial_client.cli.bootstrap import opened, provider_of, say_notes, settings_of, warn
-from dial_client.cli.input_references import with_resources
+from dial_client.cli.input.input_references import with_resources
 from dial_client.cli.options import ExitCode, Options, Output
 from dial_client.cli.terminal_approver import approver
 from dial_client.client.dial_client import DialClient

@@ -6,8 +6,8 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 
 import anyio
 
@@ -24,6 +24,7 @@ class Interrupts:
         self.leaving = anyio.CancelScope()
         self._turn: TurnHandle | None = None
         self._leave: Callable[[int], None] | None = None
+        self._is_ignored = False
 
     def watch(self, turn: TurnHandle) -> None:
         """Set the turn that the next Ctrl-C cancels."""
@@ -33,8 +34,19 @@ class Interrupts:
         """Pass the first signal to a callback that ends the program its own way. The next signal cancels."""
         self._leave = leave
 
+    @contextmanager
+    def ignored(self) -> Iterator[None]:
+        """Ignore Ctrl-C while this lasts: it is meant for a program that has the terminal, such as an editor."""
+        self._is_ignored = True
+        try:
+            yield
+        finally:
+            self._is_ignored = False
+
     def interrupt(self) -> None:
         """Do the same as Ctrl-C."""
+        if self._is_ignored:
+            return
         turn, self._turn = self._turn, None
         if turn is None:
             self.leaving.cancel()

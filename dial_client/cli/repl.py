@@ -5,18 +5,16 @@ from __future__ import annotations
 import re
 import sys
 from contextlib import aclosing
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import anyio
-import platformdirs
 
 from dial_client.cli import elicitation_prompt, resources_and_prompts
 from dial_client.cli.bootstrap import config_name, opened, provider_of, say_notes, settings_of, warn
-from dial_client.cli.input_references import prompt_called, with_resources
+from dial_client.cli.input.input_references import prompt_called, with_resources
+from dial_client.cli.input.tab_completion import completer
+from dial_client.cli.input.user_input import UserInput
 from dial_client.cli.one_shot import Ask, conversation
 from dial_client.cli.options import ExitCode, Options
-from dial_client.cli.tab_completion import completer
 from dial_client.cli.terminal_approver import approver
 from dial_client.client.dial_client import DialClient
 from dial_client.errors import DialError
@@ -25,9 +23,6 @@ from dial_client.messages import Message
 from dial_client.servers.status import ServerStatus
 from dial_client.sinks.terminal import TerminalSink
 from dial_client.text.safe_text import one_line
-
-if TYPE_CHECKING:
-    from prompt_toolkit import PromptSession
 
 _HELP = """@server:uri goes along with a question; /server:prompt arg=value says a prompt; Tab completes
 /tools     the tools on offer
@@ -66,28 +61,32 @@ async def _say_when_ready(dial: DialClient) -> None:
 async def _talk(dial: DialClient, ask: Ask, sink: TerminalSink, configuration: str) -> None:
     from prompt_toolkit.patch_stdout import patch_stdout
 
-    session = _prompt_session(dial)
+    from dial_client.cli.input.input_line import InputLine, history_path
+
+    proposals = completer(dial, re.findall(r"^(/\w+)", _HELP, re.MULTILINE))
+    input_line = InputLine(lambda _: None, proposals, history=history_path())
     print(f"Configuration: {one_line(configuration, 600)}", file=sys.stderr)
     print("Ask anything; /help for more.", file=sys.stderr)
     while True:
         try:
             with patch_stdout(raw=True):
-                line = (await session.prompt_async("> ", handle_sigint=False)).strip()
+                user_input = await input_line.read()
         except KeyboardInterrupt:
             continue
         except EOFError:
             return
-        if line in ("/quit", "/exit"):
+        if user_input.text in ("/quit", "/exit"):
             return
-        question = await _question(line, dial) if line else None
+        question = await _question(user_input, dial) if user_input.text else None
         if question is not None:
             await _answer(ask, question, sink)
 
 
-async def _question(line: str, dial: DialClient) -> str | Message | None:
+async def _question(user_input: UserInput, dial: DialClient) -> str | Message | None:
     """Return the question to ask; None where the line was a command, which is carried out."""
-    if not line.startswith("/"):
-        return await with_resources(dial, line, line)
+    line = user_input.text
+    if not user_input.typed.startswith("/"):
+        return await with_resources(dial, line, user_input.typed)
     if line.startswith("/restart "):
         await _restart(line.removeprefix("/restart ").strip(), dial)
     elif ":" in line:
@@ -97,18 +96,6 @@ async def _question(line: str, dial: DialClient) -> str | Message | None:
     else:
         _command(line, dial)
     return None
-
-
-def _prompt_session(dial: DialClient) -> PromptSession[str]:
-    from prompt_toolkit import PromptSession
-    from prompt_toolkit.history import FileHistory
-
-    folder = Path(platformdirs.user_state_dir("dial-client"))
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    history = folder / "history"
-    history.touch(mode=0o600)
-    talk = completer(dial, re.findall(r"^(/\w+)", _HELP, re.MULTILINE))
-    return PromptSession(history=FileHistory(str(history)), completer=talk, complete_while_typing=False)
 
 
 def _command(line: str, dial: DialClient) -> None:

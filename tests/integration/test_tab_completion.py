@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dial_client import DialClient
-from dial_client.cli.tab_completion import proposals
+from dial_client.cli.input.tab_completion import proposals
 from tests.support.servers.launch import raw
 from tests.support.servers.library import Library, library
 

@@ -1,0 +1,162 @@
+"""The input line: the buffer in which a person writes, and what becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from prompt_toolkit.application import run_in_terminal
+from prompt_toolkit.application.current import get_app
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.cursor_shapes import ModalCursorShapeConfig
+from prompt_toolkit.document import Document
+from prompt_toolkit.enums import DEFAULT_BUFFER
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.layout.containers import HSplit, Window
+from prompt_toolkit.layout.controls import BufferControl, SearchBufferControl
+from prompt_toolkit.layout.dimension import Dimension
+from prompt_toolkit.layout.menus import CompletionsMenu
+from prompt_toolkit.widgets import SearchToolbar, ValidationToolbar
+
+from dial_client.cli.input import editor
+from dial_client.cli.input.editing_mode import find_editing_mode
+from dial_client.cli.input.input_history import InputHistory
+from dial_client.cli.input.key_bindings import build_key_bindings
+from dial_client.cli.input.pasted_text import PastedTexts
+from dial_client.cli.input.user_input import UserInput
+
+if TYPE_CHECKING:
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.completion import Completer
+    from prompt_toolkit.formatted_text import StyleAndTextTuples
+    from prompt_toolkit.output import Output
+    from prompt_toolkit.validation import Validator
+
+PROMPT = "> "
+MENU_ROWS = 8
+
+
+def history_path() -> Path:
+    """Return the file that keeps the history of the input line."""
+    import platformdirs
+
+    return Path(platformdirs.user_state_dir("dial-client"), "history")
+
+
+class InputLine:
+    """The input line of a conversation. Text is sent by Enter, and passed on as `UserInput`.
+
+    Args:
+        on_submit: takes what was sent.
+        completer: proposes completions.
+        validator: refuses a text, which stays in the input line, with a sentence.
+        history: the file of the history; None keeps it for this run only.
+    """
+
+    def __init__(
+        self,
+        on_submit: Callable[[UserInput], None],
+        completer: Completer | None = None,
+        validator: Validator | None = None,
+        history: Path | None = None,
+    ) -> None:
+        self.on_submit = on_submit
+        self.pasted = PastedTexts()
+        self.editing_mode = find_editing_mode()
+        self.cursor = ModalCursorShapeConfig()
+        self.buffer = Buffer(
+            name=DEFAULT_BUFFER,
+            history=InputHistory(history, self.pasted.unfold),
+            completer=completer,
+            validator=validator,
+            validate_while_typing=False,
+            complete_while_typing=Condition(self._completes_while_typing),
+            enable_history_search=False,
+            multiline=True,
+            accept_handler=self._accept,
+        )
+        self.key_bindings = build_key_bindings(self.pasted, self.open_editor)
+        self._session: PromptSession[str] | None = None
+        self._search = SearchToolbar(ignore_case=True)
+        self.window = Window(
+            BufferControl(self.buffer, search_buffer_control=self._search.control, preview_search=True),
+            height=self._height,
+            wrap_lines=True,
+            dont_extend_height=True,
+            get_line_prefix=self._prefix,
+            style="class:input",
+        )
+        self.container = HSplit(
+            [self.window, self._search, ValidationToolbar(), CompletionsMenu(MENU_ROWS, scroll_offset=1)]
+        )
+
+    @property
+    def search_control(self) -> SearchBufferControl:
+        """The line of Ctrl-R, which has the focus during a search."""
+        return self._search.control
+
+    def to_input(self, text: str) -> UserInput:
+        """Return what is sent for a text of the input line."""
+        return UserInput(self.pasted.unfold(text).strip(), text.strip(), self.pasted.without(text).strip())
+
+    def edit(self, text: str) -> None:
+        """Put a text into the input line: one that was queued, or a question to ask again."""
+        self.buffer.document = Document(self.pasted.fold(text))
+
+    def open_editor(self, buffer: Buffer) -> None:
+        """Open the text of a buffer in the person's editor, and take over what is saved."""
+        get_app().create_background_task(self._open_editor(buffer))
+
+    async def read(self, output: Output | None = None) -> UserInput:
+        """Return the next input of a plain terminal, without a screen around the line.
+
+        Raises:
+            EOFError: Ctrl-D in an empty line.
+            KeyboardInterrupt: Ctrl-C.
+        """
+        if self._session is None:
+            self._session = self._prompt_session(output)
+        return self.to_input(await self._session.prompt_async(PROMPT, handle_sigint=False))
+
+    def _prompt_session(self, output: Output | None) -> PromptSession[str]:
+        from prompt_toolkit import PromptSession
+
+        return PromptSession(
+            multiline=True,
+            history=self.buffer.history,
+            completer=self.buffer.completer,
+            complete_while_typing=False,
+            validator=self.buffer.validator,
+            validate_while_typing=False,
+            key_bindings=self.key_bindings,
+            editing_mode=self.editing_mode,
+            prompt_continuation=" " * len(PROMPT),
+            reserve_space_for_menu=MENU_ROWS,
+            output=output,
+        )
+
+    async def _open_editor(self, buffer: Buffer) -> None:
+        edited = await run_in_terminal(lambda: editor.edit(self.pasted.unfold(buffer.text)), in_executor=True)
+        if edited is not None:
+            text = self.pasted.fold(edited)
+            buffer.document = Document(text, len(text))
+
+    def _accept(self, buffer: Buffer) -> bool:
+        user_input = self.to_input(buffer.text)
+        if user_input.text:
+            self.on_submit(user_input)
+        return False
+
+    def _completes_while_typing(self) -> bool:
+        """Return True where proposals are shown without Tab: in the name of a command, and in a mention."""
+        before = self.buffer.document.text_before_cursor
+        return before.startswith("/") and " " not in before
+
+    def _height(self) -> Dimension:
+        """Return the rows of the input line: as many as the text has, at most half of the terminal's."""
+        return Dimension(min=1, max=max(1, get_app().output.get_size().rows // 2))
+
+    @staticmethod
+    def _prefix(line: int, wrapped: int) -> StyleAndTextTuples:
+        return [("class:prompt", PROMPT if line == 0 and wrapped == 0 else " " * len(PROMPT))]

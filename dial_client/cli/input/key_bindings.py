@@ -1,0 +1,72 @@
+"""The keys of the input line, beside those of readline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from prompt_toolkit.application.current import get_app
+from prompt_toolkit.enums import DEFAULT_BUFFER
+from prompt_toolkit.filters import Condition, has_focus, is_searching, vi_insert_mode, vi_mode
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
+
+from dial_client.cli.input.dropped_paths import mentions_of_paths
+from dial_client.cli.input.pasted_text import PastedTexts, normalize_newlines
+
+if TYPE_CHECKING:
+    from prompt_toolkit.buffer import Buffer
+
+
+def build_key_bindings(pasted: PastedTexts, open_editor: Callable[[Buffer], None]) -> KeyBindings:
+    """Return the key bindings of the input line; they do something only while the default buffer has the focus.
+
+    Args:
+        pasted: keeps the long texts that are pasted.
+        open_editor: opens the text of a buffer in an editor.
+    """
+    keys = KeyBindings()
+    here = has_focus(DEFAULT_BUFFER)
+    inserts = here & (~vi_mode | vi_insert_mode)
+
+    @keys.add("enter", filter=here & ~is_searching)
+    def _send(event: KeyPressEvent) -> None:
+        send_or_continue(event.current_buffer)
+
+    @keys.add("escape", "enter", filter=here)
+    @keys.add("c-j", filter=here)
+    def _insert_line_break(event: KeyPressEvent) -> None:
+        event.current_buffer.newline(copy_margin=False)
+
+    @keys.add(Keys.BracketedPaste, filter=here)
+    def _paste(event: KeyPressEvent) -> None:
+        text = normalize_newlines(event.data)
+        event.current_buffer.insert_text(mentions_of_paths(text) or pasted.insertion(text))
+
+    @Condition
+    def is_behind_pasted_text() -> bool:
+        return bool(pasted.placeholder_before(get_app().current_buffer.document.text_before_cursor))
+
+    @keys.add("backspace", filter=inserts & is_behind_pasted_text)
+    def _delete_pasted_text(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        buffer.delete_before_cursor(len(pasted.placeholder_before(buffer.document.text_before_cursor)))
+
+    @keys.add("c-x", "c-e", filter=here)
+    def _edit(event: KeyPressEvent) -> None:
+        open_editor(event.current_buffer)
+
+    return keys
+
+
+def send_or_continue(buffer: Buffer) -> None:
+    r"""Send the text of the buffer; where it ends in ``\``, put a line break in its place instead."""
+    if buffer.complete_state is not None and buffer.complete_state.current_completion is not None:
+        buffer.complete_state = None  # Enter takes the chosen completion; the next one sends
+        return
+    before = buffer.document.text_before_cursor
+    if before.endswith("\\") and not before.endswith("\\\\"):
+        buffer.delete_before_cursor()
+        buffer.newline(copy_margin=False)
+    else:
+        buffer.validate_and_handle()

@@ -1,0 +1,67 @@
+"""Pasted text: long texts are folded in the input line, and unfolded when the line is sent."""
+
+from __future__ import annotations
+
+import re
+
+from dial_client.turns.mentions import MENTION
+
+FOLDED_LINES = 6
+"""A pasted text of this many lines is folded."""
+FOLDED_CHARS = 800
+"""A pasted text of this many characters is folded."""
+_PLACEHOLDER = re.compile(r"\[pasted [^\[\]\n]{1,60}\]")
+
+
+def normalize_newlines(text: str) -> str:
+    """Return the text with a line feed for each line break: terminals send a carriage return."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+class PastedTexts:
+    """The folded texts of one program run, by their placeholders."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+
+    def insertion(self, text: str) -> str:
+        """Return what to insert into the input line for a pasted text: itself, or a placeholder.
+
+        A text that would refer to a file or a resource (``@``) is folded however short it is: what others wrote must
+        not attach anything.
+        """
+        lines = text.count("\n") + (not text.endswith("\n"))
+        if lines < FOLDED_LINES and len(text) < FOLDED_CHARS and not _refers(text) and not _PLACEHOLDER.search(text):
+            return text
+        size = f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"
+        number = 1
+        while self._texts.setdefault(placeholder := _placeholder(size, number), text) != text:
+            number += 1
+        return placeholder
+
+    def unfold(self, text: str) -> str:
+        """Return the text with the pasted texts in place of their placeholders."""
+        return _PLACEHOLDER.sub(lambda found: self._texts.get(found[0], found[0]), text)
+
+    def fold(self, text: str) -> str:
+        """Return the text with placeholders in place of the pasted texts that are in it, the longest first."""
+        for placeholder, pasted in sorted(self._texts.items(), key=lambda item: -len(item[1])):
+            text = text.replace(pasted, placeholder)
+        return text
+
+    def without(self, text: str) -> str:
+        """Return the text without its placeholders."""
+        return _PLACEHOLDER.sub(lambda found: " " if found[0] in self._texts else found[0], text)
+
+    def placeholder_before(self, text: str) -> str:
+        """Return the placeholder that the text ends with; empty where there is none."""
+        found = next((found for found in _PLACEHOLDER.finditer(text[-80:]) if text.endswith(found[0])), None)
+        return found[0] if found and found[0] in self._texts else ""
+
+
+def _placeholder(size: str, number: int) -> str:
+    return f"[pasted {size}]" if number == 1 else f"[pasted {size}, no. {number}]"
+
+
+def _refers(text: str) -> bool:
+    return MENTION.search(text) is not None
