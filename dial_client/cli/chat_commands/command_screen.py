@@ -1,0 +1,22 @@
+"""The part of the terminal that commands use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+
+class CommandScreen(Protocol):
+    """Prints and asks. The questions raise `tty.Unanswered` where the person presses Ctrl-C or Ctrl-D."""
+
+    def print(self, text: str) -> None:
+        """Print lines; text of models and servers in it is safe already."""
+        ...
+
+    async def ask_key(self, lines: Sequence[str], question: str, keys: Mapping[str, str]) -> str:
+        """Return the key that is pressed; `keys` has the meaning of each, and other keys ask again."""
+        ...
+
+    async def ask_line(self, question: str, *, hidden: bool = False, default: str = "") -> str:
+        """Return the line that is typed."""
+        ...

@@ -1,0 +1,54 @@
+"""The commands about servers: their tools, resources and prompts, their state, and their restart."""
+
+from __future__ import annotations
+
+from dial_client.cli import resources_and_prompts
+from dial_client.cli.chat_commands.chat_session import ChatSession
+from dial_client.cli.input.input_references import prompt_called
+from dial_client.messages import Message
+from dial_client.servers.status import ServerStatus
+from dial_client.text.safe_text import one_line
+
+
+async def show_tools(session: ChatSession, arguments: str) -> None:  # noqa: ARG001 - a `Run`
+    """List the tools on offer."""
+    lines = [f"{tool.name}  {one_line(tool.description, 100)}" for tool in session.dial.tools]
+    session.print("\n".join(lines) or "No tools are on offer.")
+
+
+async def show_servers(session: ChatSession, arguments: str) -> None:
+    """List the servers, or restart one."""
+    action, _, name = arguments.partition(" ")
+    if action == "restart":
+        await restart(session, name.strip())
+    elif action:
+        session.print("/servers lists the servers; /servers restart NAME starts one anew.")
+    else:
+        lines = [describe_status(status) for status in session.dial.servers.values()]
+        session.print("\n".join(lines) or "No servers are configured.")
+
+
+async def show_resources(session: ChatSession, arguments: str) -> None:  # noqa: ARG001 - a `Run`
+    """List the resources of the servers."""
+    await resources_and_prompts.show(session.dial, "resources")
+
+
+async def show_prompts(session: ChatSession, arguments: str) -> None:  # noqa: ARG001 - a `Run`
+    """List the prompts of the servers."""
+    await resources_and_prompts.show(session.dial, "prompts")
+
+
+async def restart(session: ChatSession, name: str) -> None:
+    """Restart a server. Raises `ConfigError` if there is none of this name."""
+    session.print(describe_status(await session.dial.restart_server(name)))
+
+
+async def call_prompt(session: ChatSession, line: str) -> Message | None:
+    """Return the message of ``/server:prompt arg=value``; None, with a warning, where that is not possible."""
+    return await prompt_called(session.dial, line)
+
+
+def describe_status(status: ServerStatus) -> str:
+    """Return the state of a server in one line."""
+    detail = status.error or f"{len(status.tools)} tools"
+    return f"{one_line(status.name, 60)}: {status.state.value}: {one_line(detail, 600)}"

@@ -1,0 +1,30 @@
+"""A screen of lines, for terminals without a live area: what commands print and ask."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+
+from dial_client.cli import tty
+
+
+class PlainScreen:
+    """Prints lines, and asks on a line of its own."""
+
+    def print(self, text: str) -> None:
+        """Print lines."""
+        print(text, flush=True)
+
+    async def ask_key(self, lines: Sequence[str], question: str, keys: Mapping[str, str]) -> str:
+        """Return one of the keys, typed as a line; other answers ask again."""
+        for line in lines:
+            print(line, file=sys.stderr)
+        while True:
+            answer = (await tty.typed(f"{question} ")).strip().lower()
+            if answer in keys:
+                return answer
+            print("; ".join(f"{key}: {meaning}" for key, meaning in keys.items()), file=sys.stderr)
+
+    async def ask_line(self, question: str, *, hidden: bool = False, default: str = "") -> str:
+        """Return the line that is typed, or `default` for an empty one."""
+        return await tty.typed(f"{question} ", hidden=hidden) or default
