@@ -108,6 +108,10 @@ _HOMES = {
         "ToolFormatHandler",
     ),
     "providers.scripted": ("ScriptedProvider",),
+    "providers.vendor_clients": (
+        "AnthropicProvider",
+        "OpenAIProvider",
+    ),
     "servers.notifications": ("Subscription",),
     "servers.resources": (
         "Resource",

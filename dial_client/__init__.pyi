@@ -78,6 +78,8 @@ from dial_client.model import ToolChoice as ToolChoice
 from dial_client.model import ToolFormat as ToolFormat
 from dial_client.model import ToolFormatHandler as ToolFormatHandler
 from dial_client.providers.scripted import ScriptedProvider as ScriptedProvider
+from dial_client.providers.vendor_clients import AnthropicProvider as AnthropicProvider
+from dial_client.providers.vendor_clients import OpenAIProvider as OpenAIProvider
 from dial_client.servers.notifications import Subscription as Subscription
 from dial_client.servers.resources import Resource as Resource
 from dial_client.servers.resources import ResourceContent as ResourceContent

@@ -97,7 +97,7 @@ class MessagesProvider(HttpProvider):
         headers = dict(self._endpoint.headers)
         if headers.get(_VERSION) == NEWEST_MESSAGES_VERSION:
             headers[_VERSION] = OLDER_MESSAGES_VERSION
-            self._endpoint = self._transport.endpoint = replace(self._endpoint, headers=headers)
+            self._transport.endpoint = replace(self._endpoint, headers=headers)
             self._is_older_version = True
         return self._is_older_version
 

@@ -218,7 +218,7 @@ def model_endpoint(answers: Sequence[Answer], described: Raw | Bytes | None = No
                     if isinstance(answer, Bytes):
                         _send_bytes(self.request, answer, endpoint)
                         break
-                    raw = _written(answer, request) if isinstance(answer, Say) else answer
+                    raw = write_reply(answer, request) if isinstance(answer, Say) else answer
                     if not _send(self.request, raw, endpoint):
                         break
             open_sockets.discard(self.request)
@@ -278,7 +278,8 @@ def _send(client: socket.socket, raw: Raw, endpoint: ModelEndpoint) -> bool:
     return True
 
 
-def _written(say: Say, request: Recorded) -> Raw:
+def write_reply(say: Say, request: Recorded) -> Raw:
+    """Write a reply in the wire of a request."""
     stream = bool(request.json.get("stream"))
     write = {"messages": _messages, "responses": _responses}.get(request.path.split("?")[0].rsplit("/", 1)[-1], _chat)
     return write(say, stream=stream)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import anyio
 from anyio import to_thread
@@ -20,13 +20,10 @@ from dial_client.providers.http import provider_errors
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.http.provider_errors import CALL_UNREADABLE, RETRY_NOTE, SEARCH_UNSUPPORTED
 from dial_client.providers.http.response_stream import RawBody, ResponseStream, StreamBroken, StreamParser
-from dial_client.providers.http.transport import HttpTransport
+from dial_client.providers.http.transport import HttpTransport, StreamedResponse, Transport
 from dial_client.providers.request_adaptation import MAX_ADAPTATIONS, RequestAdaptation, drop_echoes
 from dial_client.providers.tool_call_codec import to_json_bytes
 from dial_client.providers.tool_name_mapping import ToolNameMapping
-
-if TYPE_CHECKING:
-    import httpx2
 
 log = get_logger(__name__)
 
@@ -44,6 +41,7 @@ class HttpProvider(ABC):
         temperature: sent if the endpoint takes it; None for the model's own.
         max_tokens: tokens of a reply if the request does not limit them; None for the profile's.
         name: the provider's name; None for the API, the model and the host.
+        transport: sends the requests, with an endpoint of its own; None for our own HTTP client.
     """
 
     wire: ClassVar[str]
@@ -61,11 +59,11 @@ class HttpProvider(ABC):
         temperature: float | None = None,
         max_tokens: int | None = None,
         name: str | None = None,
+        transport: Transport | None = None,
     ) -> None:
         self._model = model
         self._name = name or f"{self.wire}:{model}@{endpoint.host}"
-        self._endpoint = endpoint
-        self._transport = HttpTransport(endpoint)
+        self._transport = transport or HttpTransport(endpoint)
         self._adaptation = RequestAdaptation(profile, self.required)
         self._names = ToolNameMapping(profile.tool_name_re, profile.tool_name_len)
         self._temperature = temperature
@@ -75,6 +73,10 @@ class HttpProvider(ABC):
             self._pending_notes.append("the endpoint takes no temperature: it is not sent")
         self._encoded_for: tuple[tuple[ToolSpec, ...], int, str] | None = None
         self._encoded: tuple[tuple[ToolSpec, ...], bytes] = ((), b"")
+
+    @property
+    def _endpoint(self) -> Endpoint:
+        return self._transport.endpoint
 
     @property
     def info(self) -> ModelInfo:
@@ -157,7 +159,7 @@ class HttpProvider(ABC):
 
     async def _send(
         self, request: ModelRequest, parser: StreamParser, notes: list[str]
-    ) -> tuple[httpx2.Response, ModelRequest]:
+    ) -> tuple[StreamedResponse, ModelRequest]:
         """Send the request, adapted after each refusal; return the response, and the request that was accepted."""
         for attempt in range(MAX_ADAPTATIONS + 1):
             tools, encoded_tools = self._encode_tools(request)
@@ -175,7 +177,7 @@ class HttpProvider(ABC):
 
     async def _post(
         self, fields: dict[str, Any], tools: bytes, notes: list[str], on_wait: OnWait | None
-    ) -> httpx2.Response:
+    ) -> StreamedResponse:
         profile = self._adaptation.profile
         timeout = profile.idle_timeout if fields.get("stream") else _UNSTREAMED_TIMEOUT
         body = _join_body(fields | dict(profile.extra_body), tools)
@@ -205,7 +207,7 @@ class HttpProvider(ABC):
             return without, "the endpoint no longer takes its own earlier reasoning: it is left out"
         raise error
 
-    async def _read_body(self, response: httpx2.Response) -> AsyncGenerator[bytes, None]:
+    async def _read_body(self, response: StreamedResponse) -> AsyncGenerator[bytes, None]:
         """Yield the body as it comes.
 
         Raises:

@@ -102,6 +102,12 @@ def build_connection_error(endpoint: Endpoint, error: BaseException | None) -> P
     return ProviderError(f"the connection to {endpoint.host} broke: {why}", code="connection")
 
 
+def build_client_error(endpoint: Endpoint, error: Exception) -> ProviderError:
+    """Return the error for a vendor's client that could not sign in, or could not make a request."""
+    why = _to_line(str(error), endpoint) or type(error).__name__
+    return ProviderError(f"the client for {endpoint.host} could not send the request: {why}", code="client")
+
+
 def build_invalid_response_error(endpoint: Endpoint, text: str) -> ProviderError:
     """Return the error for a body that is neither JSON nor an event stream: a web page, most often."""
     excerpt = _to_line(_to_text(text.encode()), endpoint)

@@ -10,10 +10,11 @@ from __future__ import annotations
 import random
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import groupby
+from typing import TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -24,6 +25,8 @@ from dial_client.model import OnWait
 from dial_client.providers.http.provider_errors import CONTEXT_LENGTH_EXCEEDED, TOOLS_UNSUPPORTED
 
 log = get_logger(__name__)
+
+_Response = TypeVar("_Response")
 
 MAX_RETRY_AFTER = 60.0
 """The longest ``retry-after`` that is waited for, in seconds; the caller decides about longer ones."""
@@ -193,6 +196,31 @@ class RetryState:
             retries = "asked again" if len(waits) == 1 else f"asked again {len(waits)} times,"
             notes.append(f"{self.host} {why}: {retries} after {round(sum(waits), 1):g} s")
         return notes
+
+
+async def send_until_accepted(
+    send: Callable[[], Awaitable[_Response | Failure]], host: str, notes: list[str], on_wait: OnWait | None
+) -> _Response:
+    """Return the response of a request, which is sent again as often as this policy allows.
+
+    Args:
+        send: sends the request once.
+        host: the endpoint's name.
+        notes: gets what the user should know of the waits.
+        on_wait: called for the longer waits while they last.
+
+    Raises:
+        ProviderError: the error of the last attempt.
+    """
+    retries = RetryState(host, on_wait)
+    try:
+        while True:
+            response = await send()
+            if not isinstance(response, Failure):
+                return response
+            await retries.wait_after(response)
+    finally:
+        notes.extend(retries.to_notes())
 
 
 def _list_causes(error: BaseException) -> list[BaseException]:

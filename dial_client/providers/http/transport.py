@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
 import anyio
@@ -33,6 +34,43 @@ _ERROR_BODY_TIMEOUT = 10.0
 """Seconds for the body of an error response: its status says what matters."""
 _MAX_JSON_BODY = 4 * 1024 * 1024
 """Bytes of a response to `HttpTransport.get`."""
+
+
+class StreamedResponse(Protocol):
+    """A successful response whose body is unread."""
+
+    def aiter_bytes(self) -> AsyncGenerator[bytes, None]:
+        """Yield the body as it comes.
+
+        Raises:
+            httpx2.HTTPError: the connection broke before the end of the body.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Close the response, read or not."""
+        ...
+
+
+class Transport(Protocol):
+    """What an `HttpProvider` sends its requests through."""
+
+    endpoint: Endpoint
+    """The address, and the headers of every request."""
+
+    def preload(self) -> object:
+        """Import what the first request needs, which takes a while; safe in any thread, and more than once."""
+        ...
+
+    async def post(
+        self, path: str, body: bytes, *, idle_timeout: float, notes: list[str], on_wait: OnWait | None = None
+    ) -> StreamedResponse:
+        """Send a request as `HttpTransport.post` does."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close all connections; may be called twice."""
+        ...
 
 
 class HttpTransport:
@@ -78,15 +116,11 @@ class HttpTransport:
         Raises:
             ProviderError: there is no response, or its status is not 2xx.
         """
-        retries = retry_policy.RetryState(self.endpoint.host, on_wait)
-        try:
-            while True:
-                response = await self._send("POST", path, body, idle_timeout)
-                if not isinstance(response, retry_policy.Failure):
-                    return response
-                await retries.wait_after(response)
-        finally:
-            notes.extend(retries.to_notes())
+
+        async def send() -> httpx2.Response | retry_policy.Failure:
+            return await self._send("POST", path, body, idle_timeout)
+
+        return await retry_policy.send_until_accepted(send, self.endpoint.host, notes, on_wait)
 
     async def get(self, path: str, *, timeout: float) -> Any:
         """Send one request for JSON of 4 MiB at most, and return its value.

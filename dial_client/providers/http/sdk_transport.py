@@ -1,0 +1,200 @@
+"""The transport through a vendor's own client, which signs requests and chooses the way to the endpoint.
+
+Of the SDK are used its authentication, its HTTP client with proxies and hooks, and its middleware. Bodies are ours, and
+responses are read as bytes: the SDK's types are not made. Its retries are off, the retry policy of this package holds.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import jiter
+from anyio import to_thread
+
+from dial_client.errors import DialError
+from dial_client.logs import get_logger
+from dial_client.model import OnWait
+from dial_client.providers.http import provider_errors, retry_policy
+from dial_client.providers.http.aws_event_stream import CONTENT_TYPE, convert_to_sse
+from dial_client.providers.http.endpoint import Endpoint
+from dial_client.providers.http.transport import CONNECT_TIMEOUT
+
+if TYPE_CHECKING:
+    import httpx2
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Sdk:
+    """What the clients of an SDK raise and return."""
+
+    stream: type
+    """The class of a response that is not read yet."""
+    status_error: type[Exception]
+    connection_error: type[Exception]
+
+
+def load_openai() -> Sdk:
+    """Import `openai`, which takes a while."""
+    import openai
+
+    return Sdk(openai.AsyncStream[object], openai.APIStatusError, openai.APIConnectionError)
+
+
+def load_anthropic() -> Sdk:
+    """Import `anthropic`, which takes a while."""
+    import anthropic
+
+    return Sdk(anthropic.AsyncStream[object], anthropic.APIStatusError, anthropic.APIConnectionError)
+
+
+class SdkTransport:
+    """A vendor's client, with the retry policy of this package.
+
+    Args:
+        load_sdk: imports the SDK of the client.
+        make_client: returns the client; called once, in a worker thread, and again after `aclose`.
+        endpoint: the address to name in errors, and further headers; the address of the client replaces it.
+        is_owner: True if `aclose` closes the client: nobody else has it.
+    """
+
+    def __init__(
+        self, load_sdk: Callable[[], Sdk], make_client: Callable[[], Any], endpoint: Endpoint, *, is_owner: bool
+    ) -> None:
+        self.endpoint = endpoint
+        self._load_sdk = load_sdk
+        self._make_client = make_client
+        self._is_owner = is_owner
+        self._loaded: tuple[Any, Sdk] | None = None
+        self._lock = threading.Lock()
+
+    def preload(self) -> tuple[Any, Sdk]:
+        """Return the client and its SDK, which is imported; safe in any thread, and more than once.
+
+        Raises:
+            DialError: the client cannot be made with the settings there are.
+        """
+        with self._lock:
+            if self._loaded is not None:
+                return self._loaded
+            try:
+                client, sdk = self._make_client(), self._load_sdk()
+            except DialError:
+                raise
+            except Exception as error:
+                raise provider_errors.build_client_error(self.endpoint, error) from error
+            self.endpoint = read_endpoint(client, self.endpoint)
+            self._loaded = client, sdk
+            log.debug("client_loaded", host=self.endpoint.host, client=type(client).__name__)
+            return client, sdk
+
+    async def post(
+        self, path: str, body: bytes, *, idle_timeout: float, notes: list[str], on_wait: OnWait | None = None
+    ) -> SdkResponse:
+        """Send a request as `HttpTransport.post` does."""
+        loaded = self._loaded
+        if loaded is None:
+            loaded = await to_thread.run_sync(self.preload, abandon_on_cancel=True)
+        client, sdk = loaded
+
+        async def send() -> SdkResponse | retry_policy.Failure:
+            return await self._send(client, sdk, path, body, idle_timeout)
+
+        return await retry_policy.send_until_accepted(send, self.endpoint.host, notes, on_wait)
+
+    async def aclose(self) -> None:
+        """Close the client if it was made here; the next request makes a new one."""
+        loaded = self._loaded
+        if loaded is not None and self._is_owner:
+            self._loaded = None
+            await loaded[0].close()
+
+    async def _send(
+        self, client: Any, sdk: Sdk, path: str, body: bytes, idle_timeout: float
+    ) -> SdkResponse | retry_policy.Failure:
+        import httpx2
+
+        options = {
+            "headers": dict(self.endpoint.headers),
+            "max_retries": 0,
+            "timeout": httpx2.Timeout(idle_timeout, connect=CONNECT_TIMEOUT),
+            "follow_redirects": False,
+        }
+        # As an object, not as bytes: the clients for clouds move fields of the body to the path.
+        fields = jiter.from_json(body)
+        try:
+            stream = await client.post(
+                path, cast_to=object, body=fields, options=options, stream=True, stream_cls=sdk.stream
+            )
+        except sdk.status_error as error:
+            return self._to_failure(error)
+        except sdk.connection_error as error:
+            cause = error.__cause__ or error
+            retry = retry_policy.classify_connection_error(cause, is_local=self.endpoint.is_local)
+            return retry_policy.Failure(provider_errors.build_connection_error(self.endpoint, cause), retry)
+        except Exception as error:
+            raise provider_errors.build_client_error(self.endpoint, error) from error
+        return SdkResponse(stream)
+
+    def _to_failure(self, error: Any) -> retry_policy.Failure:
+        """Return the refusal that an SDK raises as a status error."""
+        response, headers, body = error.response, error.response.headers, error.response.content
+        refusal = provider_errors.build_refusal_error(self.endpoint, response.status_code, headers, body)
+        return retry_policy.Failure(refusal, retry_policy.classify_refusal(refusal, headers, body))
+
+
+class SdkResponse:
+    """The response of a vendor's client: its bytes, as server-sent events or JSON.
+
+    Args:
+        stream: the SDK's stream of events, which is closed but never iterated.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._response: httpx2.Response = stream.response
+
+    async def aiter_bytes(self) -> AsyncGenerator[bytes, None]:
+        """Yield the body as it comes.
+
+        Raises:
+            httpx2.HTTPError: the connection broke before the end of the body.
+        """
+        import httpx2
+
+        pieces = self._response.aiter_bytes()
+        if self._response.headers.get("content-type", "").startswith(CONTENT_TYPE):
+            pieces = convert_to_sse(pieces)
+        try:
+            async with aclosing(pieces):
+                async for piece in pieces:
+                    yield piece
+        except (httpx2.HTTPError, httpx2.StreamError):
+            raise
+        except Exception as error:
+            # A client may have an HTTP client with errors of its own.
+            raise httpx2.ReadError(str(error)) from error
+
+    async def aclose(self) -> None:
+        """Close the response, read or not."""
+        with anyio.CancelScope(shield=True):
+            await self._stream.close()
+
+
+def read_endpoint(client: Any, endpoint: Endpoint) -> Endpoint:
+    """Return an endpoint with the address of a client, and its key, so that it is masked."""
+    key = getattr(client, "api_key", None)
+    return replace(
+        endpoint, base_url=str(client.base_url).rstrip("/"), key=key if isinstance(key, str) else endpoint.key
+    )
+
+
+def read_header(headers: Mapping[str, Any], name: str) -> str:
+    """Return a header of a client; empty if it sends none of this name."""
+    return next((value for key, value in headers.items() if key.lower() == name and isinstance(value, str)), "")

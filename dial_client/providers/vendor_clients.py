@@ -1,0 +1,193 @@
+"""Providers that ask a model through a ready client of the SDK `openai` or `anthropic`.
+
+The client signs in, and chooses the way to the endpoint: its credentials, proxies, hooks and middleware apply. Bodies,
+the reading of responses, timeouts and the retry policy are those of every other provider of this package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from dial_client.errors import ConfigError
+from dial_client.model import Delta, ModelInfo, ModelRequest
+from dial_client.providers.chat_api import ChatProvider
+from dial_client.providers.endpoint_profile import EndpointProfile, apply_quirks
+from dial_client.providers.http.endpoint import Endpoint
+from dial_client.providers.http.http_provider import HttpProvider
+from dial_client.providers.http.response_stream import RawBody
+from dial_client.providers.http.sdk_transport import (
+    SdkTransport,
+    load_anthropic,
+    load_openai,
+    read_endpoint,
+    read_header,
+)
+from dial_client.providers.messages_api import MessagesProvider
+from dial_client.providers.presets import find_preset_by_url
+from dial_client.providers.responses_api import ResponsesProvider
+from dial_client.settings.config_types import Wire
+
+if TYPE_CHECKING:
+    from anthropic import (
+        AsyncAnthropic,
+        AsyncAnthropicBedrock,
+        AsyncAnthropicBedrockMantle,
+        AsyncAnthropicVertex,
+    )
+    from openai import AsyncOpenAI
+
+_NO_QUIRKS: Mapping[str, Any] = MappingProxyType({})
+_VERSION = "anthropic-version"
+
+
+class ClientProvider:
+    """A `Provider` that asks through an `HttpProvider` whose transport is a vendor's client."""
+
+    def __init__(self, inner: HttpProvider) -> None:
+        self._inner = inner
+
+    @property
+    def info(self) -> ModelInfo:
+        """What is known of the model; what its endpoint has refused since is part of it."""
+        return self._inner.info
+
+    @property
+    def parser_flags(self) -> Mapping[str, Any]:
+        """The flags of the endpoint's profile that decide how its responses are read, if they are not the defaults."""
+        return self._inner.parser_flags
+
+    async def prepare(self) -> None:
+        """Import the SDK in a worker thread."""
+        await self._inner.prepare()
+
+    def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        """Ask the model, and yield its reply as it comes, a `Completion` last.
+
+        Raises:
+            ProviderError: the client could not sign in, or the endpoint could not be reached, refused the request, or
+                reported an error, or the connection broke before the first delta.
+        """
+        return self._inner.generate(request)
+
+    def generate_recorded(self, request: ModelRequest, bodies: list[RawBody] | None) -> AsyncGenerator[Delta, None]:
+        """Do as `generate`, and append the body of every response to `bodies`."""
+        return self._inner.generate_recorded(request, bodies)
+
+    async def aclose(self) -> None:
+        """Leave the client open: it belongs to the caller."""
+        await self._inner.aclose()
+
+
+class OpenAIProvider(ClientProvider):
+    """A model behind a client of the SDK `openai`: `AsyncOpenAI`, `AsyncAzureOpenAI` or another subclass.
+
+    Args:
+        client: a ready client. It stays open when the provider is closed.
+        model: the model's id, or the name of its deployment.
+        wire: ``responses``, or ``chat`` for the Chat Completions API.
+        temperature: sent if the endpoint takes it; None for the model's own.
+        max_tokens: tokens of a reply; None for the model's own limit.
+        quirks: how the endpoint deviates from its API, as under ``quirks`` in a profile of the configuration.
+
+    Raises:
+        ConfigError: the client is no `AsyncOpenAI`, or an option has no such value.
+    """
+
+    def __init__(
+        self,
+        client: AsyncOpenAI,
+        model: str,
+        *,
+        wire: str = "responses",
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        quirks: Mapping[str, Any] = _NO_QUIRKS,
+    ) -> None:
+        import openai
+
+        if not isinstance(client, openai.AsyncOpenAI):
+            raise ConfigError(
+                f"OpenAIProvider: {type(client).__name__} is not a client that it takes",
+                hint="give an openai.AsyncOpenAI or AsyncAzureOpenAI",
+            )
+        if wire not in ("responses", "chat"):
+            raise ConfigError(f"OpenAIProvider: there is no wire {wire!r}", hint="expected 'responses' or 'chat'")
+        endpoint = read_endpoint(client, Endpoint(""))
+        profile = find_profile(endpoint, Wire(wire), quirks, "OpenAIProvider")
+        transport = SdkTransport(load_openai, lambda: client, endpoint, is_owner=False)
+        super().__init__(
+            choose_openai_class(Wire(wire))(
+                model, endpoint, profile, temperature=temperature, max_tokens=max_tokens, transport=transport
+            )
+        )
+
+
+class AnthropicProvider(ClientProvider):
+    """A model behind a client of the SDK `anthropic`, for Anthropic itself or for a cloud.
+
+    Args:
+        client: a ready client: `AsyncAnthropic`, `AsyncAnthropicBedrock`, `AsyncAnthropicVertex`,
+            `AsyncAnthropicFoundry` or another one with the Messages API. It stays open when the provider is closed.
+        model: the model's id, in the cloud's own form.
+        temperature: sent if the endpoint takes it; None for the model's own.
+        max_tokens: tokens of a reply; None for the limit of the endpoint's profile.
+        quirks: how the endpoint deviates from its API, as under ``quirks`` in a profile of the configuration.
+
+    Raises:
+        ConfigError: the client has no Messages API, or an option has no such value.
+    """
+
+    def __init__(
+        self,
+        client: AsyncAnthropic | AsyncAnthropicBedrock | AsyncAnthropicBedrockMantle | AsyncAnthropicVertex,
+        model: str,
+        *,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        quirks: Mapping[str, Any] = _NO_QUIRKS,
+    ) -> None:
+        from anthropic.resources.messages import AsyncMessages
+
+        if not isinstance(getattr(client, "messages", None), AsyncMessages):
+            raise ConfigError(
+                f"AnthropicProvider: {type(client).__name__} is not a client that it takes",
+                hint="give an anthropic.AsyncAnthropic, AsyncAnthropicBedrock, AsyncAnthropicVertex or "
+                "AsyncAnthropicFoundry",
+            )
+        endpoint = read_endpoint(client, Endpoint("", _read_version(client)))
+        profile = find_profile(endpoint, Wire.MESSAGES, quirks, "AnthropicProvider")
+        transport = SdkTransport(load_anthropic, lambda: client, endpoint, is_owner=False)
+        super().__init__(
+            SdkMessagesProvider(
+                model, endpoint, profile, temperature=temperature, max_tokens=max_tokens, transport=transport
+            )
+        )
+
+
+class SdkMessagesProvider(MessagesProvider):
+    """A provider for the Messages API through a client of `anthropic`, which knows where the API is."""
+
+    def _get_path(self) -> str:
+        return "/v1/messages"
+
+
+def choose_openai_class(wire: Wire) -> Callable[..., HttpProvider]:
+    """Return the class of providers for one of OpenAI's APIs."""
+    return ChatProvider if wire is Wire.CHAT else ResponsesProvider
+
+
+def find_profile(endpoint: Endpoint, wire: Wire, quirks: Mapping[str, Any], where: str) -> EndpointProfile:
+    """Return the profile of the client's address, with the user's flags in place of its own.
+
+    Raises:
+        ConfigError: there is no such flag, or it cannot have this value; `where` is the setting that it names.
+    """
+    return apply_quirks(find_preset_by_url(endpoint.base_url).get_profile(wire), quirks, where)
+
+
+def _read_version(client: Any) -> Mapping[str, str]:
+    """Return the header with the version of the API that a client sends, if it sends one."""
+    version = read_header(client.default_headers, _VERSION)
+    return {_VERSION: version} if version else {}
