@@ -16,7 +16,7 @@ from dial_client.providers.http.http_provider import HttpProvider
 from dial_client.providers.http.response_stream import ResponseStream
 from dial_client.providers.tool_call_codec import to_json_bytes
 from dial_client.settings.config_types import Wire
-from tests.support.model_endpoint import Call, Recorded, Say, _written, provider_of
+from tests.support.model_endpoint import Call, Recorded, Say, provider_of, write_reply
 
 pytestmark = pytest.mark.anyio
 
@@ -28,7 +28,7 @@ ODD: list[Any] = [None, True, -1, 1e999, "x", "\ud800", [], [[]], [None], {}, {"
 def answered(wire: Wire, *, stream: bool) -> list[Any]:
     """Give the values of an answer in which all has its place."""
     request = Recorded("POST", PATHS[wire], {}, b"", json.dumps({"stream": stream}).encode())
-    chunks = _written(SAID, request).chunks
+    chunks = write_reply(SAID, request).chunks
     lines = [chunk.removeprefix(b"data: ") for chunk in chunks if b"[DONE]" not in chunk]
     return [json.loads(line) for line in lines]
 
