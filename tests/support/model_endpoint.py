@@ -279,7 +279,6 @@ def _send(client: socket.socket, raw: Raw, endpoint: ModelEndpoint) -> bool:
 
 
 def write_reply(say: Say, request: Recorded) -> Raw:
-    """Write a reply in the wire of a request."""
     stream = bool(request.json.get("stream"))
     write = {"messages": _messages, "responses": _responses}.get(request.path.split("?")[0].rsplit("/", 1)[-1], _chat)
     return write(say, stream=stream)
