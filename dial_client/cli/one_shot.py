@@ -10,7 +10,8 @@ from contextlib import aclosing
 from dial_client.cli import elicitation_prompt
 from dial_client.cli.bootstrap import opened, provider_of, say_notes, settings_of
 from dial_client.cli.chat_commands.chat_session import open_session
-from dial_client.cli.input.input_references import with_resources
+from dial_client.cli.input.input_references import with_attachments
+from dial_client.cli.input.user_input import UserInput
 from dial_client.cli.options import ExitCode, Options, Output
 from dial_client.cli.plain_screen import PlainScreen
 from dial_client.cli.terminal_approver import approver
@@ -25,7 +26,7 @@ from dial_client.turn_result import Turn
 async def answer(options: Options, question: str, typed: str = "") -> int:
     """Answer `question` in the form of ``--output``, and return the exit code.
 
-    Resources that `typed` refers to are attached.
+    Resources and files that `typed` refers to are attached.
     """
     settings = await settings_of(options)
     provider = provider_of(options, settings)
@@ -37,7 +38,7 @@ async def answer(options: Options, question: str, typed: str = "") -> int:
     ):
         await dial.ready()
         say_notes(dial.notes)
-        message = await with_resources(dial, question, typed)
+        message = await with_attachments(dial, UserInput(question, question, typed))
         async with aclosing(session.ask(message)) as events:
             if options.output is Output.SSE:
                 return await _print_sse(events, provider.info.name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import aclosing
+from dataclasses import replace
 
 import anyio
 
@@ -11,14 +12,14 @@ from dial_client.cli import elicitation_prompt
 from dial_client.cli.bootstrap import config_name, opened, provider_of, say_notes, settings_of, warn
 from dial_client.cli.chat_commands.chat_session import ChatSession, CommandResult, open_session
 from dial_client.cli.chat_commands.command_registry import command_descriptions, run_command
-from dial_client.cli.input.input_references import with_resources
+from dial_client.cli.input.input_references import with_attachments
 from dial_client.cli.input.tab_completion import completer
 from dial_client.cli.input.user_input import UserInput
 from dial_client.cli.options import ExitCode, Options
 from dial_client.cli.plain_screen import PlainScreen
 from dial_client.cli.terminal_approver import approver
 from dial_client.client.dial_client import DialClient
-from dial_client.errors import DialError
+from dial_client.errors import ConfigError, DialError
 from dial_client.events import Finished
 from dial_client.messages import Message
 from dial_client.sinks.terminal import TerminalSink
@@ -76,10 +77,14 @@ async def _talk(chat: ChatSession, sink: TerminalSink, configuration: str) -> No
 async def _result(user_input: UserInput, chat: ChatSession) -> CommandResult:
     """Return what is left to do: for a command what it leaves, for other text the question."""
     result = CommandResult(user_input.text or None)
-    if user_input.typed.startswith("/"):
+    if user_input.shown.startswith("/"):
         result = await run_command(user_input.text, chat)
     if isinstance(result.message, str):
-        result = CommandResult(await with_resources(chat.dial, result.message, user_input.typed))
+        try:
+            result = CommandResult(await with_attachments(chat.dial, replace(user_input, text=result.message)))
+        except ConfigError as error:
+            warn(str(error))
+            return CommandResult()
     return result
 
 

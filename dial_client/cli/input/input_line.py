@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +25,7 @@ from dial_client.cli.input import editor
 from dial_client.cli.input.editing_mode import find_editing_mode
 from dial_client.cli.input.input_history import InputHistory
 from dial_client.cli.input.key_bindings import build_key_bindings
+from dial_client.cli.input.keyboard import open_input, open_output
 from dial_client.cli.input.pasted_text import PastedTexts
 from dial_client.cli.input.user_input import UserInput
 
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 
 PROMPT = "> "
 MENU_ROWS = 8
+_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def history_path() -> Path:
@@ -98,7 +102,10 @@ class InputLine:
 
     def to_input(self, text: str) -> UserInput:
         """Return what is sent for a text of the input line."""
-        return UserInput(self.pasted.unfold(text).strip(), text.strip(), self.pasted.without(text).strip())
+        # Bytes that are no text arrive as lone surrogates, which nothing can store or send.
+        text = _SURROGATES.sub("\N{REPLACEMENT CHARACTER}", text).strip()
+        whole = _SURROGATES.sub("\N{REPLACEMENT CHARACTER}", self.pasted.unfold(text))
+        return UserInput(whole, text, self.pasted.without(text).strip())
 
     def edit(self, text: str) -> None:
         """Put a text into the input line: one that was queued, or a question to ask again."""
@@ -133,7 +140,8 @@ class InputLine:
             editing_mode=self.editing_mode,
             prompt_continuation=" " * len(PROMPT),
             reserve_space_for_menu=MENU_ROWS,
-            output=output,
+            input=open_input(),
+            output=output or open_output(sys.stdout),
         )
 
     async def _open_editor(self, buffer: Buffer) -> None:

@@ -1,4 +1,4 @@
-"""References in a person's input: resources to attach (``@server:uri``) and prompts (``/server:prompt``)."""
+"""References in a person's input: resources (``@server:uri``), files (``@path``) and prompts (``/server:prompt``)."""
 
 from __future__ import annotations
 
@@ -6,27 +6,36 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 
+import anyio
+
 from dial_client.cli.bootstrap import say_notes, warn
+from dial_client.cli.input.file_attachments import read_files
+from dial_client.cli.input.file_mentions import find_file_mentions, find_problem
+from dial_client.cli.input.user_input import UserInput
 from dial_client.client.dial_client import DialClient
-from dial_client.errors import ServerError
+from dial_client.errors import ConfigError, ServerError
 from dial_client.messages import Message, Part, Role, TextPart
 from dial_client.tools.prompts import Prompt
 
 
-async def with_resources(dial: DialClient, question: str, typed: str) -> str | Message:
-    """Return the question with the resources it refers to; a warning names those that cannot be attached.
+async def with_attachments(dial: DialClient, user_input: UserInput) -> str | Message:
+    """Return the message of an input: its text, and the resources and files that the person mentioned in it.
 
-    Args:
-        dial: has the servers.
-        question: the whole question.
-        typed: the part of it that a person typed: what is piped in names nothing, whoever wrote it.
+    A warning names each resource that cannot be attached.
+
+    Raises:
+        ConfigError: a file cannot be attached: nothing is sent without it.
     """
-    attached = await dial.attach(typed)
+    mentions = find_file_mentions(user_input.typed, dial.servers)
+    if problem := find_problem(mentions):
+        raise ConfigError(problem)
+    files = await anyio.to_thread.run_sync(read_files, mentions) if mentions else []
+    attached = await dial.attach(user_input.typed)
     say_notes(attached.notes)
     content = attached.message.content
-    return (
-        question if isinstance(content, str) else replace(attached.message, content=(TextPart(question), *content[1:]))
-    )
+    resources = () if isinstance(content, str) else content[1:]
+    parts = (*resources, *files, *user_input.attachments)
+    return replace(attached.message, content=(TextPart(user_input.text), *parts)) if parts else user_input.text
 
 
 async def prompt_called(dial: DialClient, line: str) -> Message | None:

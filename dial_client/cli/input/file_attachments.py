@@ -1,0 +1,121 @@
+"""The content of files that go with a message: text as text, images and PDF documents as parts of their own."""
+
+from __future__ import annotations
+
+import base64
+import codecs
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from dial_client.cli.input.file_mentions import FileMention
+from dial_client.errors import ConfigError
+from dial_client.messages import PDF, FilePart, ImagePart, Part, TextPart
+from dial_client.text.safe_text import one_line, safe
+
+MAX_TEXT = 256_000
+"""Bytes of a text file."""
+MAX_IMAGE = 5_000_000
+"""Bytes of an image: the least that the model APIs allow."""
+MAX_DOCUMENT = 20_000_000
+"""Bytes of a PDF document."""
+MAX_ALL = 20_000_000
+"""Bytes of all files of one message."""
+MAX_ENTRIES = 300
+"""Entries of a folder that are listed."""
+_SIGNATURES = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
+_BYTE_ORDER_MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+
+
+def read_files(mentions: Sequence[FileMention]) -> list[Part]:
+    """Return the parts of a message for the files and folders it mentions.
+
+    Raises:
+        ConfigError: one of them is too large, of a kind that models do not take, or cannot be read.
+    """
+    parts: list[Part] = []
+    left = MAX_ALL
+    for mention in mentions:
+        if mention.problem:
+            raise ConfigError(mention.problem)
+        try:
+            if mention.path.is_dir():
+                parts.append(_list_folder(mention))
+                continue
+            data = _read(mention.path)
+        except OSError as error:
+            raise ConfigError(f"@{_name(mention)} cannot be read: {error.strerror}") from None
+        left -= len(data)
+        if left < 0:
+            raise ConfigError(f"the files are larger than {_size(MAX_ALL)} together: attach fewer of them")
+        parts.append(_to_part(mention, data))
+    return parts
+
+
+def _read(path: Path) -> bytes:
+    """Return the content, at most one byte more than any file may have. A pipe or a device is never waited for."""
+    limit = max(MAX_TEXT, MAX_IMAGE, MAX_DOCUMENT) + 1
+    if sys.platform == "win32":
+        with path.open("rb") as file:
+            return file.read(limit)
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123 - a descriptor
+        return file.read(limit)
+
+
+def _to_part(mention: FileMention, data: bytes) -> Part:
+    kind = _media_type(data)
+    if kind.startswith("image/"):
+        _check_size(mention, data, MAX_IMAGE, "an image")
+        return ImagePart(base64.b64encode(data).decode(), kind)
+    if kind == PDF:
+        _check_size(mention, data, MAX_DOCUMENT, "a PDF document")
+        return FilePart(base64.b64encode(data).decode(), PDF, one_line(mention.path.name, 200))
+    text = _decode(data)
+    if text is None:
+        accepted = "text, PNG, JPEG, GIF and WebP images, and PDF documents can be attached"
+        raise ConfigError(f"@{_name(mention)} is of another kind: {accepted}")
+    _check_size(mention, data, MAX_TEXT, "a text file")
+    return TextPart(safe(f"[file {_name(mention)}; the user attached it]\n{text}\n[end of file]"), foreign=True)
+
+
+def _media_type(data: bytes) -> str:
+    """Return the type of an image or a PDF document, by its first bytes; empty for anything else."""
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    if data.startswith(b"%PDF-"):
+        return PDF
+    return next((kind for signature, kind in _SIGNATURES if data.startswith(signature)), "")
+
+
+def _decode(data: bytes) -> str | None:
+    """Return the text of a file; None if it is not text."""
+    encoding = next((name for mark, name in _BYTE_ORDER_MARKS if data.startswith(mark)), "utf-8")
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError:
+        return None
+    return None if "\0" in text else text.replace("\r\n", "\n")
+
+
+def _check_size(mention: FileMention, data: bytes, limit: int, kind: str) -> None:
+    if len(data) > limit:
+        size = _size(mention.path.stat().st_size)
+        raise ConfigError(f"@{_name(mention)} has {size}: {kind} may have {_size(limit)}")
+
+
+def _list_folder(mention: FileMention) -> TextPart:
+    entries = sorted(os.scandir(mention.path), key=lambda entry: entry.name)
+    names = [entry.name + ("/" if entry.is_dir() else "") for entry in entries[:MAX_ENTRIES]]
+    rest = [f"… {len(entries) - MAX_ENTRIES} more"] if len(entries) > MAX_ENTRIES else []
+    lines = [one_line(name, 200) for name in names] + rest
+    header = f"[folder {_name(mention)} with {len(entries)} entries; the user attached the list]"
+    return TextPart(safe("\n".join([header, *lines, "[end of folder]"])), foreign=True)
+
+
+def _name(mention: FileMention) -> str:
+    return one_line(mention.written, 300)
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e6:.1f} MB" if count >= 1_000_000 else f"{max(1, count // 1000)} kB"

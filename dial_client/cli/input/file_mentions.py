@@ -1,0 +1,124 @@
+"""Mentions of files and folders (``@path``) in what a person typed, and the problems with them."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import stat
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from dial_client.text.safe_text import one_line
+from dial_client.turns.mentions import MENTION
+
+MAX_FILES = 20
+"""Files of one message."""
+MAX_NAMES = 2000
+"""Names of a folder that are compared with a path that does not exist."""
+_PUNCTUATION = ".,;:!?)]}>\"'"
+_EXPLICIT = re.compile(r"[~.]{0,2}[/\\]|[A-Za-z]:[\\/]")
+"""Begins a path that cannot be anything else, such as the name of a package: ``/x``, ``./x``, ``../x``, ``~/x``."""
+# On Windows a backslash separates folders; elsewhere it escapes a space.
+_WORD = re.compile(r"[^\s]+" if sys.platform == "win32" else r"(?:\\.|[^\s\\])+")
+
+
+@dataclass(frozen=True, slots=True)
+class FileMention:
+    """A file or a folder that a text mentions."""
+
+    written: str
+    """The path as it was typed, without quotes."""
+    problem: str = ""
+    """Why it cannot be attached; empty if it exists and is a file or a folder."""
+
+    @property
+    def path(self) -> Path:
+        """The path, with the home folder in place of ``~``."""
+        return Path(self.written).expanduser()
+
+
+def find_file_mentions(typed: str, servers: Iterable[str]) -> list[FileMention]:
+    """Return the files and folders that a text mentions, each once.
+
+    A word that names no existing file is no mention (``@dataclass``, ``@types/node``), unless it is written as a path
+    (``./x``, ``/x``, ``~/x``, ``"x"``), or is nearly the name of a file: then its `problem` says so.
+
+    Args:
+        typed: what a person typed; what was pasted or piped in mentions nothing.
+        servers: the names of the servers, whose resources are mentioned in the same way.
+    """
+    prefixes = tuple(f"{server}:" for server in servers)
+    found: list[FileMention] = []
+    for start in (mention.end() for mention in MENTION.finditer(typed)):
+        if not (prefixes and typed.startswith(prefixes, start)):
+            mention = _mention_at(typed, start)
+            found += [mention] if mention else []
+    return list(dict.fromkeys(found))
+
+
+def find_problem(mentions: Iterable[FileMention]) -> str:
+    """Return the first problem of mentions, in one sentence; empty if all can be attached."""
+    mentions = list(mentions)
+    if len(mentions) > MAX_FILES:
+        return f"{len(mentions)} files are mentioned: at most {MAX_FILES} go with one message"
+    return next((mention.problem for mention in mentions if mention.problem), "")
+
+
+def _mention_at(text: str, start: int) -> FileMention | None:
+    quote = text[start : start + 1]
+    if quote in ('"', "'"):
+        end = text.find(quote, start + 1)
+        return _existing(text[start + 1 : end]) or _missing(text[start + 1 : end]) if end > start + 1 else None
+    word = _WORD.match(text, start)
+    if word is None:
+        return None
+    raw = word[0]
+    unescaped = raw if sys.platform == "win32" else re.sub(r"\\(.)", r"\1", raw)
+    trimmed = unescaped.rstrip(_PUNCTUATION)
+    for path in (unescaped, trimmed):
+        if path and (mention := _existing(path)):
+            return mention
+    if not trimmed:
+        return None
+    return _missing(trimmed) if _EXPLICIT.match(trimmed) or _nearest(trimmed) else None
+
+
+def _existing(written: str) -> FileMention | None:
+    mention = FileMention(written)
+    try:
+        mode = mention.path.stat().st_mode
+    except PermissionError:
+        return FileMention(written, f"@{_shown(written)} cannot be read: permission denied")
+    except (OSError, ValueError, RuntimeError):
+        return None
+    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+        readable = os.access(mention.path, os.R_OK)
+        return mention if readable else FileMention(written, f"@{_shown(written)} cannot be read: permission denied")
+    return FileMention(written, f"@{_shown(written)} is neither a file nor a folder")
+
+
+def _missing(written: str) -> FileMention:
+    near = _nearest(written)
+    advice = f": did you mean @{_shown(near)}?" if near else ""
+    return FileMention(written, f"there is no file {_shown(written)}{advice}")
+
+
+def _nearest(written: str) -> str:
+    """Return the path of a file in the same folder whose name is nearly the same; empty where there is none."""
+    folder, name = os.path.split(written)
+    if len(name) < 3:
+        return ""
+    try:
+        entries = os.scandir(Path(folder or ".").expanduser())
+        names = [entry.name for entry, _ in zip(entries, range(MAX_NAMES), strict=False)]
+    except (OSError, ValueError, RuntimeError):
+        return ""
+    near = difflib.get_close_matches(name, [found for found in names if "." in found], n=1, cutoff=0.8)
+    return os.path.join(folder, near[0]) if near else ""  # noqa: PTH118 - as it was typed
+
+
+def _shown(path: str) -> str:
+    return one_line(path, 200)

@@ -1,0 +1,145 @@
+"""The keyboard: keys that terminals report with their modifiers (Shift-Enter), and pasted text of any size.
+
+Two reports are in use: ``CSI code ; modifiers u`` (fixterms, the kitty keyboard protocol), and ``CSI 27 ; modifiers ;
+code ~`` (xterm's modifyOtherKeys). Both become the key that a terminal without such reports would have sent, and Enter
+with any modifier becomes Alt-Enter. `open_output` turns xterm's reports on where the terminal is known to have them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from typing import TextIO
+
+from prompt_toolkit.input import Input, create_input
+from prompt_toolkit.input.vt100_parser import Vt100Parser
+from prompt_toolkit.key_binding import KeyPress
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.output import Output, create_output
+from prompt_toolkit.output.vt100 import Vt100_Output
+from prompt_toolkit.patch_stdout import StdoutProxy
+
+_PASTE_BEGIN, _PASTE_END = "\x1b[200~", "\x1b[201~"
+_REPORT = re.compile(r"\x1b\[(?:(\d{1,7})(?::\d*)*(?:;(\d{0,3})(?::\d)?(?:;[\d:]*)?)?u|27;(\d{1,3});(\d{1,7})~)")
+_UNFINISHED = re.compile(r"\x1b\[[\d;:]{1,40}\Z")
+_SHIFT, _ALT, _CTRL, _OTHERS = 1, 2, 4, 8 | 16 | 32
+_KEYPAD = {57414: "\r"} | {57399 + digit: str(digit) for digit in range(10)}
+"""Keys of the numeric keypad, which the kitty protocol numbers."""
+_REPORTING = ("iTerm.app", "WezTerm", "ghostty", "mintty", "tmux")
+"""Values of ``TERM_PROGRAM``. Some other terminals take the request for a colour."""
+
+
+def decode_reports(text: str) -> str:
+    """Return the text with the keys themselves in place of the reports on keys and their modifiers."""
+    return _REPORT.sub(_decode, text) if "\x1b[" in text else text
+
+
+def _decode(found: re.Match[str]) -> str:
+    code, modifiers = int(found[1] or found[4]), int(found[2] or found[3] or 1) - 1
+    if code in _KEYPAD:
+        return _KEYPAD[code]
+    if modifiers & _OTHERS or code > sys.maxunicode or 57344 <= code <= 63743 or 0xD800 <= code < 0xE000:
+        return ""
+    match code, modifiers & (_SHIFT | _ALT | _CTRL):
+        case 13, held:
+            return "\x1b\r" if held else "\r"
+        case 9, held if held & _SHIFT:
+            return "\x1b[Z"
+        case 127, held:
+            return "\x1b\x7f" if held & (_ALT | _CTRL) else "\x7f"
+        case _, held:
+            return _with_modifiers(chr(code), held)
+
+
+def _with_modifiers(letter: str, held: int) -> str:
+    if held & _CTRL:
+        if not (letter.isascii() and letter.upper() in "@ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_ "):
+            return ""
+        letter = "\x00" if letter == " " else chr(ord(letter.upper()) & 0x1F)
+    elif held & _SHIFT:
+        letter = letter.upper()
+    return f"\x1b{letter}" if held & _ALT else letter
+
+
+class KeyboardParser(Vt100Parser):
+    """Parses what a terminal sends into keys; a pasted text costs time in proportion to its length."""
+
+    def reset(self, request: bool = False) -> None:  # noqa: FBT001, FBT002 - the signature of prompt_toolkit
+        """Forget what is unfinished."""
+        super().reset(request)
+        self._held = ""
+        self._pasted: list[str] = []
+
+    def feed(self, data: str) -> None:
+        """Add what the terminal sent."""
+        if self._in_bracketed_paste:
+            self._feed_pasted(data)
+            return
+        data, self._held = self._held + data, ""
+        typed, begins, pasted = data.partition(_PASTE_BEGIN)
+        unfinished = None if begins else _UNFINISHED.search(typed)
+        if unfinished:
+            typed, self._held = typed[: unfinished.start()], unfinished[0]
+        super().feed(decode_reports(typed))
+        if begins:
+            super().feed(begins)
+            self._feed_pasted(pasted)
+
+    def flush(self) -> None:
+        """Treat what is unfinished as complete: nothing followed in time."""
+        held, self._held = self._held, ""
+        super().feed(held)
+        super().flush()
+
+    def _feed_pasted(self, data: str) -> None:
+        # The end mark may come in two pieces.
+        before = self._pasted[-1][1 - len(_PASTE_END) :] if self._pasted else ""
+        self._pasted.append(data)
+        if _PASTE_END not in before + data:
+            return
+        text, _, rest = "".join(self._pasted).partition(_PASTE_END)
+        self._pasted = []
+        self._in_bracketed_paste = False
+        self.feed_key_callback(KeyPress(Keys.BracketedPaste, text))
+        self.feed(rest)
+
+
+def open_input() -> Input:
+    """Return the keyboard of the terminal."""
+    keyboard = create_input()
+    if sys.platform != "win32":
+        from prompt_toolkit.input.vt100 import Vt100Input
+
+        if isinstance(keyboard, Vt100Input):
+            keyboard.vt100_parser = KeyboardParser(keyboard.vt100_parser.feed_key_callback)
+    return keyboard
+
+
+class KeyReportingOutput(Vt100_Output):
+    """A terminal that is asked to report Shift-Enter, while keys are read."""
+
+    def enable_bracketed_paste(self) -> None:
+        """Ask for marks around pasted text, and for reports on modified keys."""
+        super().enable_bracketed_paste()
+        self.write_raw("\x1b[>4;1m")
+
+    def disable_bracketed_paste(self) -> None:
+        """Ask for neither any more."""
+        super().disable_bracketed_paste()
+        self.write_raw("\x1b[>4;0m")
+
+
+def reports_modified_keys(environment: Mapping[str, str] = os.environ) -> bool:
+    """Return True if the terminal is known to have xterm's reports on modified keys."""
+    program, term = environment.get("TERM_PROGRAM", ""), environment.get("TERM", "")
+    return "XTERM_VERSION" in environment or program in _REPORTING or term.startswith("foot")
+
+
+def open_output(stream: TextIO | StdoutProxy) -> Output:
+    """Return the terminal behind a stream, such as standard error."""
+    terminal = stream.original_stdout if isinstance(stream, StdoutProxy) else stream
+    if sys.platform != "win32" and terminal is not None and terminal.isatty() and reports_modified_keys():
+        return KeyReportingOutput.from_pty(terminal, term=os.environ.get("TERM"))
+    return create_output(terminal)
