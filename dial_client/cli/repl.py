@@ -55,7 +55,7 @@ async def _talk(chat: ChatSession, sink: TerminalSink, configuration: str) -> No
 
     from dial_client.cli.input.input_line import InputLine, history_path
 
-    proposals = completer(chat.dial, list(command_descriptions()))
+    proposals = completer(chat.dial, command_descriptions())
     input_line = InputLine(lambda _: None, proposals, history=history_path())
     print(f"Configuration: {one_line(configuration, 600)}", file=sys.stderr)
     print("Ask anything; /help for more.", file=sys.stderr)

@@ -11,7 +11,7 @@ from tests.support.servers.library import Library, library
 
 pytestmark = pytest.mark.anyio
 
-COMMANDS = ("/tools", "/talk", "/help")
+COMMANDS = {"/tools": "", "/talk": "", "/help": ""}
 
 
 async def ways(dial: DialClient, text: str) -> list[str]:
@@ -47,7 +47,10 @@ async def ways(dial: DialClient, text: str) -> list[str]:
         ("/nobody:x ", []),
     ],
 )
-async def test_what_follows(text: str, lines: list[str]) -> None:
+async def test_what_follows(
+    text: str, lines: list[str], tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path_factory.mktemp("empty"))
     servers = {"books": library(), "bookshop": library(), "gone": raw("ExitsAtOnce"), "bare": raw()}
     async with DialClient(servers) as dial:
         assert await ways(dial, text) == lines

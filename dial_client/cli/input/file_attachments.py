@@ -18,7 +18,7 @@ MAX_TEXT = 256_000
 """Bytes of a text file."""
 MAX_IMAGE = 5_000_000
 """Bytes of an image: the least that the model APIs allow."""
-MAX_DOCUMENT = 20_000_000
+MAX_DOCUMENT = 15_000_000
 """Bytes of a PDF document."""
 MAX_ALL = 20_000_000
 """Bytes of all files of one message."""
@@ -48,7 +48,7 @@ def read_files(mentions: Sequence[FileMention]) -> list[Part]:
             raise ConfigError(f"@{_name(mention)} cannot be read: {error.strerror}") from None
         left -= len(data)
         if left < 0:
-            raise ConfigError(f"the files are larger than {_size(MAX_ALL)} together: attach fewer of them")
+            raise ConfigError(f"the files are larger than {_limit(MAX_ALL)} together: attach fewer of them")
         parts.append(_to_part(mention, data))
     return parts
 
@@ -100,8 +100,9 @@ def _decode(data: bytes) -> str | None:
 
 def _check_size(mention: FileMention, data: bytes, limit: int, kind: str) -> None:
     if len(data) > limit:
-        size = _size(mention.path.stat().st_size)
-        raise ConfigError(f"@{_name(mention)} has {size}: {kind} may have {_size(limit)}")
+        size = mention.path.stat().st_size
+        shown = f"{size / 1e6:.1f} MB" if size >= 1_000_000 else f"{size // 1000} kB"
+        raise ConfigError(f"@{_name(mention)} is too large ({shown}): {kind} may have at most {_limit(limit)}")
 
 
 def _list_folder(mention: FileMention) -> TextPart:
@@ -117,5 +118,5 @@ def _name(mention: FileMention) -> str:
     return one_line(mention.written, 300)
 
 
-def _size(count: int) -> str:
-    return f"{count / 1e6:.1f} MB" if count >= 1_000_000 else f"{max(1, count // 1000)} kB"
+def _limit(size: int) -> str:
+    return f"{size // 1_000_000} MB" if size >= 1_000_000 else f"{size // 1000} kB"

@@ -108,7 +108,11 @@ class KeyboardParser(Vt100Parser):
 
 def open_input() -> Input:
     """Return the keyboard of the terminal."""
-    keyboard = create_input()
+    return with_decoded_keys(create_input())
+
+
+def with_decoded_keys(keyboard: Input) -> Input:
+    """Return the keyboard with a `KeyboardParser`; the console of Windows needs none."""
     if sys.platform != "win32":
         from prompt_toolkit.input.vt100 import Vt100Input
 

@@ -1,13 +1,15 @@
-"""Tab completion in a conversation: commands, prompts with their arguments, resources and their templates."""
+"""Tab completion in a conversation: commands, files, prompts with their arguments, resources and their templates."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import AsyncGenerator, Iterable
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from dial_client.cli.input.file_completion import file_proposals
+from dial_client.cli.input.proposal import Proposal
 from dial_client.client.dial_client import DialClient
 from dial_client.errors import ServerError
 from dial_client.servers.resources import ResourceTemplate
@@ -23,42 +25,47 @@ MAX_PROPOSALS = 200
 _VARIABLE = re.compile(r"\{\+?([A-Za-z0-9_.]+)\}")
 """Of a template (RFC 6570): those that stand for one value. Where another kind begins, completion ends."""
 
-
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """One completion."""
-
-    text: str
-    """Takes the place of what is replaced."""
-    replaced: int
-    """Characters before the cursor."""
-    about: str = ""
+Arguments = Mapping[str, Callable[[], Mapping[str, str]]]
+"""For each command that has values to propose behind its name: a function that returns them, with descriptions."""
 
 
-async def proposals(dial: DialClient, text: str, commands: Iterable[str]) -> list[Proposal]:
+async def proposals(
+    dial: DialClient, text: str, commands: Mapping[str, str], arguments: Arguments | None = None
+) -> list[Proposal]:
     """Return the completions of `text`. Servers that are not ready, or do not answer, contribute none."""
-    try:
-        if text.startswith("/"):
-            found = await _of_prompts(dial, text, commands)
-        else:
-            found = await _of_resources(dial, text)
-    except ServerError:
-        return []
-    # The completed line is sent unchanged, so only names that are safe to print are proposed.
-    return [
-        proposal
-        for proposal in found
-        if proposal.text == one_line(proposal.text, len(proposal.text) + 1) or proposal.text.endswith(" ")
-    ][:MAX_PROPOSALS]
+    found = local_proposals(text, commands, arguments or {})
+    with suppress(ServerError):
+        found += await (_of_prompts(dial, text) if text.startswith("/") else _of_resources(dial, text))
+    return [proposal for proposal in found if proposal.is_safe][:MAX_PROPOSALS]
 
 
-async def _of_prompts(dial: DialClient, text: str, commands: Iterable[str]) -> list[Proposal]:
+def local_proposals(text: str, commands: Mapping[str, str], arguments: Arguments) -> list[Proposal]:
+    """Return the completions for which no server is asked: commands, their arguments, and files."""
+    if text.startswith("/"):
+        name, space, rest = text.partition(" ")
+        if not space:
+            found = [Proposal(command, len(text), about) for command, about in commands.items() if command != text]
+            return [proposal for proposal in found if proposal.text.startswith(text)]
+        values = arguments[name]() if name in arguments else {}
+        return [
+            Proposal(value, len(rest), about)
+            for value, about in values.items()
+            if value.startswith(rest) and value != rest
+        ]
+    start = _mention_start(text)
+    return [] if start is None else file_proposals(text[start:])
+
+
+def _mention_start(text: str) -> int | None:
+    return max((mention.end() for mention in MENTION.finditer(text)), default=None)
+
+
+async def _of_prompts(dial: DialClient, text: str) -> list[Proposal]:
     prompts = [prompt for server in _ready(dial) for prompt in await dial.prompts.list(server)]
     called = [prompt for prompt in prompts if text.startswith(f"/{prompt.server}:{prompt.name} ")]
     if called:
         return await _of_arguments(dial, max(called, key=lambda prompt: len(prompt.name)), text)
-    names = dict.fromkeys(commands, "")
-    names |= {
+    names = {
         f"/{prompt.server}:{prompt.name}{' ' if prompt.arguments else ''}": prompt.description for prompt in prompts
     }
     return [Proposal(name, len(text), about) for name, about in names.items() if name.startswith(text) and name != text]
@@ -81,7 +88,7 @@ async def _of_arguments(dial: DialClient, prompt: Prompt, text: str) -> list[Pro
 
 
 async def _of_resources(dial: DialClient, text: str) -> list[Proposal]:
-    start = max((mention.end() for mention in MENTION.finditer(text)), default=None)
+    start = _mention_start(text)
     if start is None:
         return []
     typed = text[start:]
@@ -127,21 +134,28 @@ def _ready(dial: DialClient) -> list[str]:
     return [name for name, status in dial.servers.items() if status.state is ServerState.READY]
 
 
-def completer(dial: DialClient, commands: Iterable[str]) -> Completer:
-    """Return a completer for prompt_toolkit; it never waits for a server that is still starting."""
+def completer(dial: DialClient, commands: Mapping[str, str], arguments: Arguments | None = None) -> Completer:
+    """Return a completer for prompt_toolkit; it never waits for a server that is still starting.
+
+    Without Tab, while the person types, no server is asked.
+    """
     from prompt_toolkit.completion import Completer, Completion
+
+    def to_completion(proposal: Proposal) -> Completion:
+        return Completion(proposal.text, -proposal.replaced, display_meta=one_line(proposal.about, 60))
 
     class ConversationCompleter(Completer):
         def get_completions(self, document: Any, complete_event: Any) -> Iterable[Completion]:  # noqa: ARG002
             return ()
 
-        async def get_completions_async(
-            self,
-            document: Any,
-            complete_event: Any,  # noqa: ARG002
-        ) -> AsyncGenerator[Completion, None]:
-            for proposal in await proposals(dial, document.text_before_cursor, commands):
-                about = one_line(proposal.about, 60)
-                yield Completion(proposal.text, -proposal.replaced, display_meta=about)
+        async def get_completions_async(self, document: Any, complete_event: Any) -> AsyncGenerator[Completion, None]:
+            text = document.text_before_cursor
+            if complete_event.completion_requested:
+                found = await proposals(dial, text, commands, arguments)
+            else:
+                found = local_proposals(text, commands, arguments or {})
+            for proposal in found:
+                if proposal.is_safe:
+                    yield to_completion(proposal)
 
     return ConversationCompleter()

@@ -1,0 +1,77 @@
+"""Completion of paths in mentions (``@path``): names in a folder, and names anywhere below the working folder."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from dial_client.cli.input.dropped_paths import mention_of
+from dial_client.cli.input.proposal import Proposal
+
+MAX_SCANNED = 5000
+"""Entries that a search below the working folder looks at."""
+MAX_FOUND = 50
+"""Paths that are proposed."""
+_SKIPPED = {"node_modules", "__pycache__", "venv", "site-packages", "target", "dist"}
+
+
+def file_proposals(typed: str) -> list[Proposal]:
+    """Return the completions of a path.
+
+    Args:
+        typed: the text between the ``@`` and the cursor.
+    """
+    quote = typed[:1] if typed[:1] in ('"', "'") else ""
+    path = typed[1:] if quote else _unescape(typed)
+    if path is None or (quote and quote in path):
+        return []
+    names = [*_in_folder(path)]
+    if len(path) >= 2 and not re.search(r"[/\\~]", path):
+        known = {name.rstrip("/") for name, _ in names}
+        names += [(name, about) for name, about in _below(path) if name.rstrip("/") not in known]
+    return [Proposal(_written(name, quote), len(typed), about) for name, about in names[:MAX_FOUND] if name != path]
+
+
+def _unescape(typed: str) -> str | None:
+    """Return the path of an unquoted mention; None where the mention has ended."""
+    if sys.platform == "win32":
+        return None if re.search(r"\s", typed) else typed
+    return None if re.search(r"(?<!\\)\s", typed) else re.sub(r"\\(.)", r"\1", typed)
+
+
+def _written(name: str, quote: str) -> str:
+    """Return a path as it is written behind the ``@``; the quotes of a folder stay open."""
+    if quote and not name.endswith("/"):
+        return f"{quote}{name}{quote}"
+    mention = f"{quote}{name}" if quote else mention_of(name)[1:]
+    return mention.removesuffix('"') if name.endswith("/") else mention
+
+
+def _in_folder(path: str) -> Iterator[tuple[str, str]]:
+    """Yield the entries of a folder that a path is the beginning of, and what they are."""
+    folder, prefix = os.path.split(path)
+    try:
+        entries = sorted(os.scandir(Path(folder or ".").expanduser()), key=lambda entry: entry.name.lower())
+    except (OSError, ValueError, RuntimeError):
+        return
+    start = folder if folder.endswith(("/", "\\")) or not folder else f"{folder}/"
+    for entry in entries:
+        matches = entry.name.lower().startswith(prefix.lower())
+        if matches and (not entry.name.startswith(".") or prefix.startswith(".")) and '"' not in entry.name:
+            yield (f"{start}{entry.name}/", "folder") if entry.is_dir() else (f"{start}{entry.name}", "")
+
+
+def _below(part: str) -> Iterator[tuple[str, str]]:
+    """Yield the files below the working folder whose name contains a text; hidden and generated ones are left out."""
+    scanned = 0
+    for folder, folders, files in os.walk("."):
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _SKIPPED)
+        scanned += len(folders) + len(files)
+        for name in sorted(files):
+            if part.lower() in name.lower() and not name.startswith(".") and '"' not in name:
+                yield Path(folder, name).as_posix(), ""
+        if scanned > MAX_SCANNED:
+            return
