@@ -113,7 +113,8 @@ Model = Annotated[
         "-m",
         "--model",
         metavar="NAME",
-        help="openai:ID, anthropic:ID, chat:ID, ollama:ID, dial:ID, local, scripted:FILE, or one of the file's models.",
+        help="openai:ID, anthropic:ID, chat:ID, ollama:ID, dial:ID, azure:DEPLOYMENT, bedrock:ID, vertex:ID, "
+        "foundry:ID, local, scripted:FILE, or one of the file's models.",
     ),
 ]
 BaseUrl = Annotated[str | None, typer.Option("--base-url", metavar="URL", help="The model's endpoint.")]

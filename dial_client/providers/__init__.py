@@ -5,7 +5,7 @@ A key from the environment is sent to the address it is for and to no other: ``O
 and ``DIAL_API_KEY`` likewise. An address given in another way (``--base-url``, ``base_url`` of a profile) gets the
 ``api_key`` of the profile, or none: a placeholder is sent if there is no key. ``OPENAI_ORG_ID``,
 ``OPENAI_PROJECT_ID`` and the vendors' ``…_CUSTOM_HEADERS`` go to the vendor's own hosts only. No SDK reads any of
-these by itself.
+these by itself, but for the models of clouds (`cloud_models`), whose clients sign in in the cloud's own way.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from dial_client.providers.http.endpoint import (
     normalize_url,
     parse_ollama_host,
 )
-from dial_client.providers.presets import PRESETS, Preset, find_preset, find_preset_by_url
+from dial_client.providers.presets import CLOUDS, PRESETS, Preset, find_preset, find_preset_by_url
 from dial_client.settings.config_types import ModelSettings, Wire
 
 OnProgress = Callable[[int, int, str], None]
@@ -79,8 +79,9 @@ def open_provider(
     """Return the provider for a model's name. Nothing is connected yet.
 
     Args:
-        model: a key of `models`, ``openai:ID``, ``anthropic:ID``, ``chat:ID``, ``ollama:ID``, ``dial:ID``, ``local``,
-            ``local:PATH.gguf``, ``local:hf:REPO[/FILE]``, or ``scripted:FILE``. Any ID is accepted.
+        model: a key of `models`, ``openai:ID``, ``anthropic:ID``, ``chat:ID``, ``ollama:ID``, ``dial:ID``,
+            ``azure:DEPLOYMENT``, ``bedrock:ID``, ``vertex:ID``, ``foundry:ID``, ``local``, ``local:PATH.gguf``,
+            ``local:hf:REPO[/FILE]``, or ``scripted:FILE``. Any ID is accepted.
         models: the profiles of the configuration.
         base_url: the address, in place of that of the name.
         environ: variables in place of those of this process.
@@ -97,19 +98,25 @@ def open_provider(
     if prefix in ("local", "scripted"):
         return _open_offline(prefix, rest, address, on_progress)
     vendor = _PREFIXES.get(prefix)
-    if vendor is None:
+    if vendor is None and prefix not in CLOUDS:
         raise _build_unknown_model_error(model, models)
     if not rest.strip():
         raise ConfigError(f"{model!r} names no model", hint=f"expected {prefix}:ID")
+    if vendor is None:
+        return _open_cloud_model(prefix, model, ModelSettings(model, model=rest.strip()), address, environ)
     endpoint, profile = _build_endpoint(vendor, model, address, environ)
     return _choose_provider_class(vendor)(rest.strip(), endpoint, profile)
 
 
 def _from_settings(settings: ModelSettings, address: str | None, environ: Mapping[str, str]) -> Provider:
     where = f"models.{settings.name}"
-    vendor = _find_vendor(settings, where)
     if address is None and settings.base_url:
         address = normalize_url(settings.base_url, f"{where}.base_url")
+    # An Azure endpoint with an address needs no more than a header.
+    if settings.preset in CLOUDS and not (settings.preset == "azure" and address):
+        named = replace(settings, model=settings.model or settings.name)
+        return _open_cloud_model(settings.preset, where, named, address, environ)
+    vendor = _find_vendor(settings, where)
     endpoint, profile = _build_endpoint(vendor, where, address, environ, settings)
     make = _choose_provider_class(vendor, settings)
     return make(
@@ -143,6 +150,14 @@ def _open_offline(prefix: str, rest: str, address: str | None, on_progress: OnPr
     from dial_client.providers.scripted import ScriptedProvider
 
     return ScriptedProvider.from_file(rest)
+
+
+def _open_cloud_model(
+    cloud: str, where: str, settings: ModelSettings, address: str | None, environ: Mapping[str, str]
+) -> Provider:
+    from dial_client.providers.cloud_models import open_cloud_model
+
+    return open_cloud_model(cloud, where, settings, address, environ)
 
 
 def _choose_provider_class(vendor: _Vendor, settings: ModelSettings | None = None) -> Callable[..., Provider]:
@@ -257,7 +272,7 @@ def _build_unknown_model_error(model: str, models: Mapping[str, ModelSettings]) 
     prefix, colon, rest = model.partition(":")
     vendors = {"claude": "anthropic", "gpt": "openai"}
     vendor = next((vendors[start] for start in vendors if model.startswith(start)), None)
-    names = [*_PREFIXES, "local", "scripted", *models]
+    names = [*_PREFIXES, *CLOUDS, "local", "scripted", *models]
     similar = difflib.get_close_matches(prefix, names, n=1)
     if vendor and not colon:
         hint = f"did you mean {vendor}:{model}?"
@@ -267,7 +282,8 @@ def _build_unknown_model_error(model: str, models: Mapping[str, ModelSettings]) 
         hint = f"did you mean {similar[0]}:{rest or 'ID'}?"
     else:
         hint = (
-            "expected openai:ID, anthropic:ID, chat:ID, ollama:ID, dial:ID, local, scripted:FILE, or a profile's name"
+            "expected openai:ID, anthropic:ID, chat:ID, ollama:ID, dial:ID, azure:DEPLOYMENT, bedrock:ID, vertex:ID, "
+            "foundry:ID, local, scripted:FILE, or a profile's name"
         )
         hint = f"{hint}: {', '.join(models)}" if models else hint
     return ConfigError(f"there is no model {model!r}", hint=hint)

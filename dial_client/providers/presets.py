@@ -96,6 +96,10 @@ PRESETS: Mapping[str, Preset] = {
 }
 
 
+CLOUDS = ("azure", "bedrock", "vertex", "foundry")
+"""Prefixes and presets whose models are asked through the vendors' clients: `cloud_models`."""
+
+
 def find_preset(name: str, where: str) -> Preset:
     """Return the preset of this name.
 
@@ -108,8 +112,9 @@ def find_preset(name: str, where: str) -> Preset:
     """
     if name in PRESETS:
         return PRESETS[name]
-    similar = difflib.get_close_matches(name.lower(), PRESETS, n=1)
-    hint = f"did you mean {similar[0]!r}?" if similar else f"there are {', '.join(PRESETS)}"
+    names = dict.fromkeys((*PRESETS, *CLOUDS))
+    similar = difflib.get_close_matches(name.lower(), names, n=1)
+    hint = f"did you mean {similar[0]!r}?" if similar else f"there are {', '.join(names)}"
     raise ConfigError(f"{where}: there is no preset {name!r}", hint=hint)
 
 

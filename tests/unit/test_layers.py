@@ -19,6 +19,10 @@ VAGUE_NAMES = {"utils", "helpers", "base", "types", "common", "misc"}
 HEAVY = (
     "openai",
     "anthropic",
+    "azure",
+    "boto3",
+    "botocore",
+    "google",
     "mcp",
     "mcp_types",
     "xllamacpp",

@@ -190,9 +190,8 @@ class SdkResponse:
 def read_endpoint(client: Any, endpoint: Endpoint) -> Endpoint:
     """Return an endpoint with the address of a client, and its key, so that it is masked."""
     key = getattr(client, "api_key", None)
-    return replace(
-        endpoint, base_url=str(client.base_url).rstrip("/"), key=key if isinstance(key, str) else endpoint.key
-    )
+    key = endpoint.key or (key if isinstance(key, str) else "")
+    return replace(endpoint, base_url=str(client.base_url).rstrip("/"), key=key)
 
 
 def read_header(headers: Mapping[str, Any], name: str) -> str:
