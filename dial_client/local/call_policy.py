@@ -15,7 +15,9 @@ calls and the results. ADR 0044 has the measured worth of each rule.
 * After a good result, the words of the question tell whether a call has to follow (`follow_up`); else the model
   answers.
 * After a failed or refused call, the reply reports it and quotes the error (`fixed_replies`): the model would invent.
-* A call without a required argument is not made: the reply asks for the argument.
+* Arguments are put right where it is clear what they must be (`argument_values`). A call with a required argument that
+  nobody has said is not made (`missing_arguments`): the reply asks for the argument.
+* A call in the current folder that was refused, with an error that names the allowed folder, is made in that folder.
 * If the model decides that the answer cannot be known, a tool that shares a word with the question is tried, if it is
   likely enough; else the reply says that no connected tool can tell.
 
@@ -25,16 +27,25 @@ in the conversation; else the first call is made.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from dial_client.local import fixed_replies, json_prompt_format
+from dial_client.local.argument_values import (
+    CURRENT_FOLDER,
+    correct_arguments,
+    find_allowed_folder,
+    find_fallback,
+    is_folder,
+)
 from dial_client.local.call_score import DecisionScore
 from dial_client.local.completed_calls import find_completed_calls, new_pieces
 from dial_client.local.follow_up import find_follow_up
-from dial_client.local.provenance import correct_spelling, has_strange_digits, is_made_up, is_said
-from dial_client.local.vocabulary import ASKING, GENERIC, acts, kinds, words, words_of
+from dial_client.local.missing_arguments import find_missing
+from dial_client.local.provenance import is_made_up, is_said
+from dial_client.local.vocabulary import GENERIC, acts, kinds, words, words_of
 from dial_client.messages import Role, ToolCallRequest, ToolSpec
 from dial_client.model import ModelRequest, ToolChoice
 
@@ -153,7 +164,7 @@ class CallPolicy:
         if step is None or not tool:
             return
         if call is not None:
-            call = replace(call, arguments=correct_spelling(call.arguments, self._conversation))
+            call = self._corrected(call)
         if call is not None and self._is_good(step, call):
             self._make(call)
             self.next_tool = step.next_tool if self.call is not None else ""
@@ -162,6 +173,10 @@ class CallPolicy:
         else:
             self._defer(step, tool, call)
 
+    def _corrected(self, call: ToolCallRequest) -> ToolCallRequest:
+        schema = self._tools[call.name].input_schema if call.name in self._tools else {}
+        return replace(call, arguments=correct_arguments(call.arguments, schema, self._conversation))
+
     def _begin(self) -> Step | None:
         completed = self._completed
         is_over = len(completed) >= MAX_ROUNDS or any(entry.denied for entry in completed)
@@ -169,7 +184,23 @@ class CallPolicy:
             return None
         if not completed:
             return Step(self._request.tools)
-        return self._begin_retry() if completed[-1].failed else self._begin_next()
+        if not completed[-1].failed:
+            return self._begin_next()
+        self.call = self._call_in_allowed_folder()
+        return None if self.call is not None else self._begin_retry()
+
+    def _call_in_allowed_folder(self) -> ToolCallRequest | None:
+        """Return the failed call with the folder that its error allows, if the user has named none."""
+        last = self._completed[-1]
+        tool, folder = self._tools.get(last.call.name), find_allowed_folder(last.result)
+        properties = tool.input_schema.get("properties", {}) if tool is not None else {}
+        arguments = {
+            name: folder if value == CURRENT_FOLDER and is_folder(name, properties.get(name, {})) else value
+            for name, value in last.call.arguments.items()
+        }
+        if folder is None or arguments == last.call.arguments:
+            return None
+        return ToolCallRequest(f"call_{uuid.uuid4().hex}", last.call.name, arguments)
 
     def _begin_retry(self) -> Step | None:
         """Return the step for a call in place of the failed one, if a tool knows a word that the failed tool lacks."""
@@ -230,10 +261,13 @@ class CallPolicy:
 
     def _make(self, call: ToolCallRequest) -> None:
         """Make a call, or ask for its missing arguments."""
-        if missing := self._missing(call):
-            self._argument_question = fixed_replies.argument_missing(self._tools[call.name], missing)
+        tool = self._tools[call.name]
+        missing = find_missing(call, tool, self._request.messages, self._conversation)
+        fallbacks = {name: value for name, schema in missing.items() if (value := find_fallback(schema)) is not None}
+        if unsaid := [name for name in missing if name not in fallbacks]:
+            self._argument_question = fixed_replies.argument_missing(tool, unsaid)
         else:
-            self.call = call
+            self.call = replace(call, arguments={**call.arguments, **fallbacks})
 
     def _is_good(self, step: Step, call: ToolCallRequest) -> bool:
         if self._is_repeated(call):
@@ -259,23 +293,6 @@ class CallPolicy:
     def _is_grounded(self, call: ToolCallRequest) -> bool:
         """True if the values of all required arguments occur in the conversation."""
         return all(is_said(call.arguments.get(name), self._conversation) for name in self._required(call))
-
-    def _missing(self, call: ToolCallRequest) -> list[str]:
-        """Return the required arguments whose values neither occur in the conversation nor follow from it."""
-        properties = self._tools[call.name].input_schema.get("properties", {})
-        messages = self._request.messages
-        sources = "\n".join(message.text for message in messages if message.role in (Role.USER, Role.TOOL))
-        has_source = bool(words(sources) - ASKING - words_of(self._tools[call.name]))
-        missing = []
-        for name in self._required(call):
-            schema, value = properties.get(name), call.arguments.get(name)
-            is_free = isinstance(schema, Mapping) and "enum" not in schema and "default" not in schema
-            if not is_free or isinstance(value, bool) or is_said(value, self._conversation):
-                continue
-            is_invented = is_made_up(value, schema, self._conversation)
-            if not has_source or is_invented or has_strange_digits(value, self._conversation):
-                missing.append(name)
-        return missing
 
     def _failure_report(self) -> str:
         """Compose the reply after failed calls: the first one since the last good result was what the user wanted."""

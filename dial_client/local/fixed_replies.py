@@ -18,12 +18,12 @@ MAX_RESULT_CHARS = 1_500
 
 NOT_CONNECTED = (
     "I cannot know that. It needs something I can look at or look up, and no MCP server is connected that could. "
-    "Connect one that can: describe it under mcpServers in a servers.json in this folder, and ask again."
+    "Run `dial-chat init` to connect one that can, and ask again."
 )
 """The reply to a question about the present where no tools are on offer."""
 NO_TOOL_FITS = (
     "I cannot know that: it needs something I can look at or look up, and none of the connected tools can. "
-    "Connect an MCP server that can: describe it under mcpServers in servers.json, and ask again."
+    "Run `dial-chat init` to connect an MCP server that can, and ask again."
 )
 """The same where tools are on offer, and none of them helps."""
 

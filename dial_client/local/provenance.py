@@ -19,6 +19,7 @@ _NUMBER_WORD = re.compile(
     r"|(?:twen|thir|for|four|fif|six|seven|eigh|nine)(?:ty|teen)|dozen|half|quarter|third|twice|double|couple)\b",
     re.IGNORECASE,
 )
+_WHOLE = re.compile(r"[/~]|[a-z]:\\|[a-z]+://")
 _USUAL = frozenset({0.0, 1.0, 2.0, 100.0})
 """Numbers that need not occur: 100 is a percentage."""
 
@@ -53,14 +54,19 @@ def has_strange_digits(value: Any, conversation: str) -> bool:
 
 
 def is_said(value: Any, conversation: str) -> bool:
-    """Return whether a value occurs: as it is, its last part (``Asia/Tokyo``), or all numbers of a sum."""
+    """Return whether a value occurs: as it is, its last part (``Asia/Tokyo``), or all numbers of a sum.
+
+    Of an absolute path or an address the last part is not enough.
+    """
     if isinstance(value, bool):
         return True
     text = str(value).strip().lower()
     if _SUM.fullmatch(text):
         return _numbers(text) <= _USUAL | _numbers(conversation)
-    part = re.split(r"[/_]", text.rstrip("/"))[-1]
-    return text in conversation.lower() or (len(part) >= 3 and part in conversation.lower())
+    if text in conversation.lower() or _WHOLE.match(text):
+        return text.rstrip("/") in conversation.lower()
+    part = re.split(r"[/_]", text)[-1]
+    return len(part) >= 3 and part in conversation.lower()
 
 
 def _numbers(text: str) -> set[float]:

@@ -44,6 +44,12 @@ def words(text: str) -> frozenset[str]:
     return frozenset(stem(word) for word in found if word not in _STOP_WORDS)
 
 
+def is_english(text: str) -> bool:
+    """Return whether a text is English, by the words that every English sentence has."""
+    found = [word.lower() for word in _WORD.findall(text)]
+    return sum(word in _STOP_WORDS for word in found) * 4 >= len(found)
+
+
 def words_of(tool: ToolSpec) -> frozenset[str]:
     """Return the stems of the words that carry meaning in a tool's name, description and arguments."""
     properties = tool.input_schema.get("properties", {})

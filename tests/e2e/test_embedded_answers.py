@@ -72,4 +72,4 @@ async def test_with_no_server_the_time_is_not_known() -> None:
         turn = await ask(dial, "What time is it in Tokyo?")
     assert admits(turn.text), turn.text
     assert inventions(turn.text, "") == []
-    assert "servers.json" in turn.text
+    assert "dial-chat init" in turn.text

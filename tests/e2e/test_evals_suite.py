@@ -131,6 +131,7 @@ async def test_conversations_are_judged_by_their_kind() -> None:
     missing = Case("m", "missing", ("Find the phone number.",), frozenset({"find_contact"}), argument="name")
     assert (await judged(missing, "Whose number should I look up?")).good
     assert (await judged(missing, call("find_contact", name="John Doe"), "Not found.")).invented == ("name=John Doe",)
+    assert (await judged(missing, call("find_contact", name="."), "Found.")).good  # the current folder is no invention
 
     offline = Case("n", "offline", ("What time is it in Tokyo?",), frozenset())
     assert (await judged(offline, "I cannot know that. Connect an MCP server with a clock.")).good

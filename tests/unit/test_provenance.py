@@ -51,6 +51,12 @@ def test_a_value_may_stand_in_what_was_said_in_several_ways() -> None:
     assert not any(is_said(value, said) for value in ("Kyoto", "Asia/Seoul", 5, "3 * 5"))
 
 
+def test_of_a_path_or_an_address_the_last_part_is_not_enough() -> None:
+    said = "Show me the git status of /srv/shop"
+    assert is_said("/srv/shop/", said)
+    assert not any(is_said(value, said) for value in ("/home/ada/git", "https://example.test/git", "~/git"))
+
+
 def test_a_word_that_was_miscopied_is_spelt_as_it_was_said() -> None:
     said = "What's the weather like in Lisbon? It is in notes.txt."
     assert correct_spelling({"city": "Lisboa", "day": "today"}, said) == {"city": "Lisbon", "day": "today"}

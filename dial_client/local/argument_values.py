@@ -1,0 +1,123 @@
+"""The values of a call's arguments, put right where the schema or the conversation says what they must be.
+
+The embedded model calls a clock with "London", converts "3:00" for 3 pm, and invents a repository for a user who asks
+about the one they are in. What is meant is not in doubt in any of these: a time zone has one IANA name, an hour one
+number, and a folder that nobody has named is the current one.
+"""
+
+from __future__ import annotations
+
+import re
+import zoneinfo
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+from dial_client.local.provenance import correct_spelling, is_said
+
+CURRENT_FOLDER = "."
+"""The folder that a server runs in: that of the user, unless its entry in servers.json has a ``cwd``."""
+
+_ZONE = re.compile(r"\bIANA\b|time[ _]?zone", re.IGNORECASE)
+_CLOCK = re.compile(r"\bHH:MM\b|24[- ]hour", re.IGNORECASE)
+_FOLDER = re.compile(r"(?:^|[^a-z])(?:repo|repository|dir|directory|folder|workspace|cwd)(?:$|[^a-z])", re.IGNORECASE)
+_PLAIN_FOLDER = re.compile(
+    r"(?:(?:the|this|my|current) )?(?:repo|repository|dir|directory|folder|project)", re.IGNORECASE
+)
+_PATH = re.compile(r"(?:^|[\s'\"])(?:[~.]?/|[A-Z]:\\)[\w.-]", re.MULTILINE)
+_ABSOLUTE = re.compile(r"\babsolute\b", re.IGNORECASE)
+_TIME = re.compile(r"(\d{1,2})(?::(\d\d))?\s*([ap])?\.?m?\.?", re.IGNORECASE)
+_QUOTED = re.compile(r"""["'`]([^"'`\s]{1,60})["'`]""")
+_EXAMPLES = re.compile(r"\b(?:e\.g\.|for example|for instance|such as|like)[^)]*\)?", re.IGNORECASE)
+_OTHERWISE = re.compile(r"\bif (?:no|none|not)\b|\bunless\b|\bby default\b|\bdefaults? to\b", re.IGNORECASE)
+_ALLOWED = re.compile(r"""\bnot in ((?:/|[A-Z]:\\)[^\s,'"]+)|\ballowed\b[^/\\'":]{0,40}['"]([^'"]+)['"]""")
+
+
+def correct_arguments(arguments: Mapping[str, Any], schema: Mapping[str, Any], conversation: str) -> dict[str, Any]:
+    """Return the arguments of a call with the values that are meant.
+
+    Args:
+        arguments: as the model wrote them.
+        schema: the tool's input schema.
+        conversation: the texts and results so far.
+    """
+    properties = schema.get("properties", {})
+    corrected = {name: _correct(name, value, properties.get(name), conversation) for name, value in arguments.items()}
+    return correct_spelling(corrected, conversation)
+
+
+def _correct(name: str, value: Any, schema: Any, conversation: str) -> Any:
+    if not isinstance(value, str) or not isinstance(schema, Mapping):
+        return value
+    about = f"{name} {schema.get('description', '')}"
+    if _ZONE.search(about):
+        return value if value in _zones().values() else _zones().get(_city(value), value)
+    if _CLOCK.search(about):
+        return _to_24_hours(value, conversation)
+    if is_folder(name, schema) and _is_nobodys_folder(value, conversation):
+        return CURRENT_FOLDER
+    return value
+
+
+def _is_nobodys_folder(value: str, conversation: str) -> bool:
+    """Return whether a folder was made up for a user who has named none; one that is miscopied is left to fail."""
+    if _PLAIN_FOLDER.fullmatch(value):
+        return True
+    return not is_said(value, conversation) and _PATH.search(conversation) is None
+
+
+def is_folder(name: str, schema: Mapping[str, Any]) -> bool:
+    """Return whether an argument is a folder that may be relative."""
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])|[_-]", " ", name)
+    about = f"{words} {schema.get('description', '')}"
+    return _FOLDER.search(words) is not None and _ABSOLUTE.search(about) is None
+
+
+def is_named_in(value: Any, schema: Mapping[str, Any]) -> bool:
+    """Return whether the description of an argument quotes a value, and not only as an example."""
+    description = _EXAMPLES.sub("", str(schema.get("description", "")))
+    return isinstance(value, str) and value in _QUOTED.findall(description)
+
+
+def find_fallback(schema: Mapping[str, Any]) -> str | None:
+    """Return the value that the description of an argument names for users who have not said one."""
+    for sentence in _sentences(_EXAMPLES.sub("", str(schema.get("description", "")))):
+        if _OTHERWISE.search(sentence) and (found := _QUOTED.search(sentence)):
+            return found[1]
+    return None
+
+
+def find_allowed_folder(error: str) -> str | None:
+    """Return the folder that an error names as the allowed one."""
+    found = _ALLOWED.search(error)
+    return next(filter(None, found.groups()), None) if found else None
+
+
+def _sentences(text: str) -> Iterator[str]:
+    yield from re.split(r"(?<=[.;])\s+", text)
+
+
+@cache
+def _zones() -> Mapping[str, str]:
+    """Return the IANA names by the last part of each, in lower case; empty where the system has no time zones."""
+    regions = ("Etc/", "US/", "Canada/", "Brazil/", "Mexico/", "Chile/", "SystemV/", "posix/", "right/")
+    names = (name for name in zoneinfo.available_timezones() if not name.startswith(regions))
+    return {_city(name): name for name in sorted(names, key=lambda name: ("/" in name, name), reverse=True)}
+
+
+def _city(name: str) -> str:
+    return name.rpartition("/")[2].replace(" ", "_").casefold()
+
+
+def _to_24_hours(value: str, conversation: str) -> str:
+    """Return a time of day as ``HH:MM``; of a user who says "3 pm", 3:00 is 15:00."""
+    found = _TIME.fullmatch(value.strip())
+    if found is None or int(found[1]) > 23:
+        return value
+    hour, minutes, half = int(found[1]), found[2] or "00", (found[3] or "").lower()
+    if not half and hour <= 12:
+        named = re.search(rf"\b{hour}(?::?{minutes})?\s*([ap])\.?m\b", conversation, re.IGNORECASE)
+        half = named[1].lower() if named else ""
+    if half and hour <= 12:
+        hour = hour % 12 + (12 if half == "p" else 0)
+    return f"{hour:02}:{minutes}"

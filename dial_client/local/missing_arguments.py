@@ -1,0 +1,62 @@
+"""Which required arguments of a call nobody has said.
+
+The embedded model fills every argument in, with "New York" for a user who asks about the weather and names no city. A
+value counts as said if it stands in the conversation, if the argument's own description names it, or if it may follow
+from a word of the user: a code, a time zone or a date of what is called otherwise in the question. The name of a thing
+that shares no word with the conversation follows from nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dial_client.local.argument_values import CURRENT_FOLDER, is_folder, is_named_in
+from dial_client.local.provenance import has_strange_digits, is_made_up, is_said
+from dial_client.local.vocabulary import ASKING, is_english, words, words_of
+from dial_client.messages import Message, Role, ToolCallRequest, ToolSpec
+
+_BEGINNING = 3
+"""Letters by which a name is known in another spelling: "Rom" for "Rome"."""
+_NAME = re.compile(r"[^\W\d_]+(?:[ '&.-]+[^\W\d_]+)*")
+_CODE = re.compile(r"[A-Z]{2,5}")
+_COMPOSED = words("text message body content note task query subject description comment expression prompt code")
+
+
+def find_missing(
+    call: ToolCallRequest, tool: ToolSpec, messages: Sequence[Message], conversation: str
+) -> dict[str, Mapping[str, Any]]:
+    """Return the required arguments that nobody has said, with their schemas.
+
+    Args:
+        call: as the model wants it.
+        tool: the called tool.
+        messages: the conversation.
+        conversation: its texts and results, with the instructions.
+    """
+    sources = "\n".join(message.text for message in messages if message.role in (Role.USER, Role.TOOL))
+    has_source = bool(words(sources) - ASKING - words_of(tool))
+    missing = {}
+    for name in tool.input_schema.get("required", ()):
+        schema, value = tool.input_schema.get("properties", {}).get(name), call.arguments.get(name)
+        if not isinstance(schema, Mapping) or "enum" in schema or "default" in schema or isinstance(value, bool):
+            continue
+        if is_named_in(value, schema) or (value == CURRENT_FOLDER and is_folder(name, schema)):
+            continue
+        is_argument = str(value).casefold() in (name.casefold(), name.rpartition("_")[2].casefold())
+        if is_said(value, conversation) and not is_argument:
+            continue
+        is_invented = is_made_up(value, schema, conversation) or has_strange_digits(value, conversation)
+        if not has_source or is_argument or is_invented or not _may_follow(name, value, tool, sources):
+            missing[name] = schema
+    return missing
+
+
+def _may_follow(name: str, value: object, tool: ToolSpec, sources: str) -> bool:
+    """Return whether a value that does not stand in the conversation may follow from it."""
+    is_name = isinstance(value, str) and _NAME.fullmatch(value) is not None and _CODE.fullmatch(value) is None
+    if not is_name or words(name) & _COMPOSED or not is_english(sources):
+        return True
+    beginnings = {word[:_BEGINNING] for word in words(sources) - words_of(tool) - words(name)}
+    return any(word[:_BEGINNING] in beginnings for word in words(str(value)))

@@ -1,0 +1,63 @@
+"""The embedded model's calls are made with the arguments that are meant, and in no folder that nobody has named."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from dial_client.messages import Message, Role, ToolCallRequest, ToolCallResult, ToolSpec
+from dial_client.providers.grammar_tool_calling import GrammarToolCallingProvider
+from dial_client.providers.scripted import ScriptedProvider
+from tests.support.model_endpoint import Heard, hear
+
+pytestmark = pytest.mark.anyio
+
+
+def tool(name: str, description: str, **properties: Any) -> ToolSpec:
+    return ToolSpec(name, description, {"type": "object", "properties": properties, "required": list(properties)})
+
+
+TIME = tool("get_time", "Get the time.", zone={"description": "IANA time zone. Use 'UTC' if no zone is given."})
+STATUS = tool("git_status", "Show the status of a repository.", repo_path={"type": "string"})
+
+
+async def hears(tool: ToolSpec, *messages: Message, **arguments: Any) -> Heard:
+    """Ask the model, which wants to call the tool with these arguments."""
+    reply = json.dumps({"tool": tool.name, "arguments": arguments})
+    return await hear(GrammarToolCallingProvider(ScriptedProvider([reply])), *messages, tools=(tool,))
+
+
+def refused(question: str, repo_path: str) -> list[Message]:
+    """Return a turn whose call was refused, with an error that names the allowed folder."""
+    call = ToolCallRequest("c1", STATUS.name, {"repo_path": repo_path})
+    error = f"Repository path '{repo_path}' is outside the allowed repository '/srv/shop'"
+    result = Message.tool(call, ToolCallResult("c1", success=False, content=error))
+    return [Message.user(question), Message(Role.ASSISTANT, "", (call,)), result]
+
+
+async def test_a_city_is_called_by_its_time_zone() -> None:
+    heard = await hears(TIME, Message.user("What time is it in London?"), zone="London")
+    assert heard.asked == [("get_time", {"zone": "Europe/London"})]
+
+
+async def test_where_the_description_says_what_to_take_for_a_missing_argument_nobody_is_asked() -> None:
+    heard = await hears(TIME, Message.user("What time is it?"), zone="Asia/Tokyo")
+    assert heard.asked == [("get_time", {"zone": "UTC"})]
+
+
+async def test_a_repository_that_nobody_has_named_is_the_current_folder() -> None:
+    heard = await hears(STATUS, Message.user("Show me the git status"), repo_path="/home/ada/git")
+    assert heard.asked == [("git_status", {"repo_path": "."})]
+
+
+async def test_where_only_another_folder_is_allowed_the_call_is_made_with_that() -> None:
+    heard = await hears(STATUS, *refused("Show me the git status", "."), repo_path="/home/ada/git")
+    assert heard.asked == [("git_status", {"repo_path": "/srv/shop"})]
+
+
+async def test_a_folder_that_was_named_is_not_replaced_by_the_one_that_is_allowed() -> None:
+    heard = await hears(STATUS, *refused("Show me the git status of /srv/inn", "/srv/inn"), repo_path="/srv/inn")
+    assert heard.asked == []
+    assert "/srv/inn" in heard.text

@@ -1,0 +1,96 @@
+"""The values of a call are put right where the schema or the conversation says what they must be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dial_client.local.argument_values import (
+    correct_arguments,
+    find_allowed_folder,
+    find_fallback,
+    is_folder,
+    is_named_in,
+)
+
+ZONE = {
+    "description": "IANA timezone name (e.g., 'America/New_York', 'Europe/London'). "
+    "Use 'UTC' as local timezone if no timezone provided by the user."
+}
+CLOCK = {"description": "Time to convert in 24-hour format (HH:MM)"}
+BRANCHES = {"description": "Whether to list local branches ('local'), remote branches ('remote') or all ('all')."}
+
+
+def corrected(name: str, value: Any, schema: dict[str, Any], conversation: str = "") -> Any:
+    return correct_arguments({name: value}, {"properties": {name: schema}}, conversation)[name]
+
+
+def test_a_city_becomes_the_iana_name_of_its_time_zone() -> None:
+    zones = {
+        "London": "Europe/London",
+        "new york": "America/New_York",
+        "Asia/Berlin": "Europe/Berlin",
+        "Asia/Tokyo": "Asia/Tokyo",
+        "UTC": "UTC",
+        "Mars/Olympus": "Mars/Olympus",
+    }
+    assert {value: corrected("timezone", value, ZONE) for value in zones} == zones
+    assert corrected("city", "London", {"description": "The city"}, "") == "London"
+
+
+@pytest.mark.parametrize(
+    ("value", "question", "time"),
+    [
+        ("3:00", "If it is 3pm in Berlin, what time is it in Tokyo?", "15:00"),
+        ("3:00", "It is 3:00 in Berlin.", "03:00"),
+        ("10:30", "at 10:30 p.m.", "22:30"),
+        ("12:00", "at 12 am", "00:00"),
+        ("3 PM", "", "15:00"),
+        ("15:00", "at 3pm", "15:00"),
+        ("noon", "at noon", "noon"),
+    ],
+)
+def test_a_time_of_day_has_24_hours_where_the_schema_says_so(value: str, question: str, time: str) -> None:
+    assert corrected("time", value, CLOCK, question) == time
+    assert corrected("time", value, {}, question) == value
+
+
+def test_a_folder_that_nobody_has_named_is_the_current_one() -> None:
+    made_up = ("/home/ada/git", "your-repo", "https://github.com/ada/garden", "repo", "the repository")
+    assert {corrected("repo_path", value, {}, "Which branch is this repo on?") for value in made_up} == {"."}
+    assert corrected("repo_path", "/srv/shop", {}, "Which branch is /srv/shop on?") == "/srv/shop"
+    assert corrected("repo_path", "shop", {}, "Which branch is the shop on?") == "shop"
+    assert corrected("path", "/docs/plan.txt", {"description": "The file's path"}, "Read it.") == "/docs/plan.txt"
+
+
+def test_a_folder_that_was_miscopied_is_not_replaced_by_another_one() -> None:
+    assert corrected("repo_path", "/srv/shap", {}, "Which branch is /srv/shop on?") != "."
+
+
+def test_a_path_that_must_be_absolute_is_never_the_current_folder() -> None:
+    assert is_folder("repo_path", {})
+    assert is_folder("projectDir", {"description": "Where to look"})
+    assert not is_folder("directory", {"description": "The directory's absolute path"})
+    assert not is_folder("director", {"description": "Who made the film"})
+
+
+def test_a_value_may_be_named_by_the_description_of_its_argument() -> None:
+    assert is_named_in("all", BRANCHES)
+    assert not is_named_in("some", BRANCHES)
+    assert not is_named_in("Europe/London", ZONE)
+
+
+def test_a_description_may_say_what_to_take_if_the_user_has_said_nothing() -> None:
+    assert find_fallback(ZONE) == "UTC"
+    assert find_fallback({"description": "The language. Defaults to 'en'."}) == "en"
+    assert find_fallback({"description": "The city, such as 'Rome' if no country is given"}) is None
+    assert find_fallback(BRANCHES) is None
+    assert find_fallback({}) is None
+
+
+def test_an_error_may_name_the_folder_that_is_allowed() -> None:
+    error = "Repository path '/home/ada' is outside the allowed repository '/srv/shop'"
+    assert find_allowed_folder(error) == "/srv/shop"
+    assert find_allowed_folder("Access denied - path outside allowed directories: /x not in /srv/shop") == "/srv/shop"
+    assert find_allowed_folder("no such folder: /srv/shop") is None
