@@ -13,7 +13,7 @@ from dial_client.cli.approval_prompt import BAR, barred, width
 from dial_client.cli.bootstrap import warn
 from dial_client.cli.options import Options
 from dial_client.cli.tty import Unanswered, is_there, typed
-from dial_client.sinks.terminal import TerminalSink
+from dial_client.cli.turn_sink import TurnSink
 from dial_client.text.safe_text import one_line, safe
 
 MAX_MESSAGE = 4_000
@@ -25,7 +25,7 @@ _ANSWERS = {"y": True, "yes": True, "n": False, "no": False}
 _YES = {"y": True, "yes": True, "true": True, "1": True, "n": False, "no": False, "false": False, "0": False}
 
 
-def callbacks(options: Options, sink: TerminalSink) -> Callbacks:
+def callbacks(options: Options, sink: TurnSink) -> Callbacks:
     """Return the callbacks of the terminal program for its servers."""
     return Callbacks(
         elicit=elicitor(sink),
@@ -34,7 +34,7 @@ def callbacks(options: Options, sink: TerminalSink) -> Callbacks:
     )
 
 
-def elicitor(sink: TerminalSink) -> Elicit:
+def elicitor(sink: TurnSink) -> Elicit:
     """Return the callback that asks the person at the terminal; without a terminal, one that declines and warns."""
     if not is_there():
         return _decline

@@ -48,7 +48,7 @@ class Interrupts:
         if self._is_ignored:
             return
         turn, self._turn = self._turn, None
-        if turn is None:
+        if turn is None or turn.over:
             self.leaving.cancel()
         else:
             turn.cancel()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import aclosing
 from dataclasses import replace
 
 import anyio
 
-from dial_client.cli import elicitation_prompt
+from dial_client.cli import elicitation_prompt, process_runner
 from dial_client.cli.bootstrap import config_name, opened, provider_of, say_notes, settings_of, warn
 from dial_client.cli.chat_commands.chat_session import ChatSession, CommandResult, open_session
 from dial_client.cli.chat_commands.command_registry import command_descriptions, run_command
@@ -16,12 +17,16 @@ from dial_client.cli.input.input_references import with_attachments
 from dial_client.cli.input.tab_completion import completer
 from dial_client.cli.input.user_input import UserInput
 from dial_client.cli.options import ExitCode, Options
-from dial_client.cli.plain_screen import PlainScreen
+from dial_client.cli.terminal import ability
+from dial_client.cli.terminal.console import Console, LineConsole
 from dial_client.cli.terminal_approver import approver
+from dial_client.cli.turn_sink import TurnSink
 from dial_client.client.dial_client import DialClient
 from dial_client.errors import ConfigError, DialError
 from dial_client.events import Finished
 from dial_client.messages import Message
+from dial_client.model import Provider
+from dial_client.settings.configuration import Settings
 from dial_client.sinks.terminal import TerminalSink
 from dial_client.text.safe_text import one_line
 
@@ -30,16 +35,109 @@ async def talk_with(options: Options) -> int:
     """Hold a conversation until the person leaves."""
     settings = await settings_of(options)
     provider = provider_of(options, settings)
-    sink = TerminalSink(reasoning=options.verbose, usage=options.verbose)
+    console, sink = _open_terminal(options)
+    print(f"Configuration: {one_line(config_name(settings), 600)}", file=sys.stderr)
+    print("Ask anything; /help for more.", file=sys.stderr)
+    return await console.run(lambda: _talk(options, settings, provider, console, sink))
+
+
+async def _talk(options: Options, settings: Settings, provider: Provider, console: Console, sink: TurnSink) -> int:
+    callbacks = elicitation_prompt.callbacks(options, sink)
     async with (
-        opened(options, settings, provider, approver(sink), elicitation_prompt.callbacks(options, sink)) as dial,
-        open_session(options, settings, dial, PlainScreen()) as session,
-        anyio.create_task_group() as group,
+        opened(options, settings, provider, approver(sink), callbacks) as dial,
+        open_session(options, settings, dial, console) as chat,
     ):
-        group.start_soon(_say_when_ready, dial)
-        await _talk(session, sink, config_name(settings))
-        group.cancel_scope.cancel()
+        console.complete_with(completer(dial, command_descriptions()))
+        await Talk(chat, console, sink).run()
+        console.close()
     return ExitCode.ANSWERED
+
+
+def _open_terminal(options: Options) -> tuple[Console, TurnSink]:
+    """Return the console, and where turns are shown: a screen if the terminal is able, else lines."""
+    if not ability.is_able() or not ability.has_colour():
+        return LineConsole(), TerminalSink(reasoning=options.verbose, usage=options.verbose)
+    from dial_client.cli.markdown.markdown_stream import MarkdownStream
+    from dial_client.cli.markdown.themes import choose_theme
+    from dial_client.cli.terminal.screen import Screen
+    from dial_client.cli.terminal.turn_view import TurnView
+
+    screen, theme = Screen(), choose_theme("auto", os.environ)
+    return screen, TurnView(
+        screen, lambda: MarkdownStream(lambda: screen.columns, theme), theme, details=options.verbose
+    )
+
+
+class Talk:
+    """The conversation: reads what the person sends, and answers it.
+
+    Args:
+        chat: the conversation.
+        console: where the person types.
+        sink: where turns are shown.
+    """
+
+    def __init__(self, chat: ChatSession, console: Console, sink: TurnSink) -> None:
+        self._chat, self._console, self._sink = chat, console, sink
+        self._is_answering = False
+        self._will_leave = False
+        console.set_interrupt(self._interrupt)
+
+    async def run(self) -> None:
+        """Talk until the person leaves."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(_say_when_ready, self._chat.dial)
+            while (user_input := await self._console.next_input()) is not None:
+                self._will_leave = False
+                self._console.echo(user_input)
+                result = await self._result(user_input)
+                if result.quit:
+                    break
+                if result.draft is not None:
+                    self._console.edit(result.draft)
+                if result.message is not None:
+                    await self._answer(result.message)
+            group.cancel_scope.cancel()
+
+    async def _result(self, user_input: UserInput) -> CommandResult:
+        """Return what is left to do: for a command what it leaves, for other text the question."""
+        result = CommandResult(user_input.text or None)
+        if user_input.shown.startswith("/"):
+            result = await run_command(user_input.text, self._chat)
+        if isinstance(result.message, str):
+            question = replace(user_input, text=result.message)
+            try:
+                result = CommandResult(await with_attachments(self._chat.dial, question))
+            except ConfigError as error:
+                warn(str(error))
+                return CommandResult()
+        return result
+
+    async def _answer(self, question: str | Message) -> None:
+        self._is_answering = True
+        self._sink.begin()
+        try:
+            async with aclosing(self._chat.ask(question)) as events:
+                async for event in events:
+                    self._sink.show(event)
+                    if isinstance(event, Finished):
+                        say_notes(event.turn.notes)
+        except DialError as error:
+            self._sink.end()
+            warn(str(error))
+        finally:
+            self._sink.end()
+            self._is_answering = False
+
+    def _interrupt(self) -> None:
+        """Stop the answer; where there is none, leave the second time."""
+        if self._is_answering:
+            process_runner.interrupts.interrupt()
+        elif self._will_leave:
+            process_runner.interrupts.leaving.cancel()
+        else:
+            self._will_leave = True
+            self._console.print("Ctrl-C again leaves, and so does Ctrl-D.")
 
 
 async def _say_when_ready(dial: DialClient) -> None:
@@ -48,52 +146,3 @@ async def _say_when_ready(dial: DialClient) -> None:
     except DialError as error:
         warn(str(error))
     say_notes(dial.notes)
-
-
-async def _talk(chat: ChatSession, sink: TerminalSink, configuration: str) -> None:
-    from prompt_toolkit.patch_stdout import patch_stdout
-
-    from dial_client.cli.input.input_line import InputLine, history_path
-
-    proposals = completer(chat.dial, command_descriptions())
-    input_line = InputLine(lambda _: None, proposals, history=history_path())
-    print(f"Configuration: {one_line(configuration, 600)}", file=sys.stderr)
-    print("Ask anything; /help for more.", file=sys.stderr)
-    while True:
-        try:
-            with patch_stdout(raw=True):
-                user_input = await input_line.read()
-        except KeyboardInterrupt:
-            continue
-        except EOFError:
-            return
-        result = await _result(user_input, chat)
-        if result.quit:
-            return
-        if result.message is not None:
-            await _answer(chat, result.message, sink)
-
-
-async def _result(user_input: UserInput, chat: ChatSession) -> CommandResult:
-    """Return what is left to do: for a command what it leaves, for other text the question."""
-    result = CommandResult(user_input.text or None)
-    if user_input.shown.startswith("/"):
-        result = await run_command(user_input.text, chat)
-    if isinstance(result.message, str):
-        try:
-            result = CommandResult(await with_attachments(chat.dial, replace(user_input, text=result.message)))
-        except ConfigError as error:
-            warn(str(error))
-            return CommandResult()
-    return result
-
-
-async def _answer(chat: ChatSession, question: str | Message, sink: TerminalSink) -> None:
-    try:
-        async with aclosing(chat.ask(question)) as events:
-            async for event in events:
-                sink.show(event)
-                if isinstance(event, Finished):
-                    say_notes(event.turn.notes)
-    except DialError as error:
-        warn(str(error))

@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from dial_client.cli.approval_prompt import HELP, Again, lines_of, parse_answer, question, width
 from dial_client.cli.bootstrap import warn
 from dial_client.cli.tty import Unanswered, is_there, typed
+from dial_client.cli.turn_sink import TurnSink
 from dial_client.messages import ToolCallRequest, ToolSpec
-from dial_client.sinks.terminal import TerminalSink
 from dial_client.tools.approval import NO_APPROVER, Approval, ApprovalContext, Approver, Decision
 from dial_client.turns.sampling import SAMPLING
 
 
-def approver(sink: TerminalSink) -> Approver:
+def approver(sink: TurnSink) -> Approver:
     """Return the approver that asks at the terminal; without a terminal, one that denies and names an option."""
     if not is_there():
         return _deny

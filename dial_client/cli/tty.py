@@ -3,12 +3,36 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
 
 from dial_client.cli import process_runner
 
 
 class Unanswered(Exception):
     """The person gave no answer; the text says how."""
+
+
+class Asker(Protocol):
+    """Asks for a line, where a screen has the terminal."""
+
+    async def __call__(self, question: str, *, hidden: bool = False) -> str:
+        """Return the line that is typed behind the question, or raise `Unanswered`."""
+
+
+_asker: Asker | None = None
+
+
+@contextmanager
+def ask_through(asker: Asker) -> Iterator[None]:
+    """Let `typed` ask through a screen for as long as the screen has the terminal."""
+    global _asker  # noqa: PLW0603 - there is one terminal
+    before, _asker = _asker, asker
+    try:
+        yield
+    finally:
+        _asker = before
 
 
 def is_there() -> bool:
@@ -26,6 +50,8 @@ async def typed(question: str, *, hidden: bool = False) -> str:
     Raises:
         Unanswered: Ctrl-D, or Ctrl-C, which has done what it always does.
     """
+    if _asker is not None:
+        return await _asker(question, hidden=hidden)
     from prompt_toolkit import PromptSession
     from prompt_toolkit.input.typeahead import clear_typeahead
     from prompt_toolkit.output import create_output

@@ -65,6 +65,12 @@ class TerminalSink:
         self._started: dict[str, tuple[str, str]] = {}
         """Names and arguments of running calls that are shown only as a status so far."""
 
+    def begin(self) -> None:
+        """Begin a turn: nothing is shown of that here."""
+
+    def end(self) -> None:
+        """End a turn: its last event has shown all there is."""
+
     def show(self, event: Event) -> None:
         """Show one event; while a question has the screen, all but status lines wait until it is over."""
         if not self._is_asking:

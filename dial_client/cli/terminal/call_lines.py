@@ -1,0 +1,119 @@
+"""Tool calls as lines: one that runs, one that is over with the beginning of its result."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dial_client.cli.markdown.themes import RESET, Theme
+from dial_client.cli.terminal.cell_width import cell_width, fit
+from dial_client.messages import Content, ImagePart, TextPart, ToolCallRequest, ToolCallResult
+from dial_client.text.safe_text import one_line, safe
+
+MAX_CHARS = 600
+"""Characters of arguments or of an error that are looked at for one line."""
+PREVIEW_LINES = 2
+BAR_COLUMNS = 12
+BAR = "  │ "
+
+
+@dataclass(slots=True)
+class RunningCall:
+    """A call that runs, as the live area shows it."""
+
+    name: str
+    """``server.tool``, safe to show."""
+    arguments: str
+    since: float
+    """`time.monotonic` of its beginning."""
+    progress: float = 0.0
+    total: float | None = None
+    message: str = ""
+
+
+def describe(call: ToolCallRequest, server: str, tool: str) -> tuple[str, str]:
+    """Return the name ``server.tool`` of a call, and its arguments ``city="Berlin"``, each safe and on one line."""
+    name = one_line(f"{server}.{tool}" if server else call.name, 150)
+    return name, one_line(", ".join(_arguments(call)), MAX_CHARS)
+
+
+def running_line(call: RunningCall, columns: int, now: float, spinner: str) -> str:
+    """Return the line of a call that runs: its name, seconds, and progress."""
+    tail = f" {max(0.0, now - call.since):.0f} s"
+    if call.total:
+        tail += f" {_bar(call.progress / call.total)} {call.progress:g} of {call.total:g}"
+    elif call.progress:
+        tail += f" · {call.progress:g}"
+    message = f" · {one_line(call.message, MAX_CHARS)}" if call.message else ""
+    room = max(12, columns - cell_width(tail) - min(cell_width(message), columns // 3) - 3)
+    return fit(f"{spinner} {_called(call.name, call.arguments, room)}{tail}{message}", columns - 1)
+
+
+def finished_lines(
+    name: str, arguments: str, result: ToolCallResult, duration: float, columns: int, theme: Theme
+) -> Iterator[str]:
+    """Yield the lines of a call that is over: its name with seconds and size, and the first lines of its result."""
+    sign, colour = ("✓", theme.success) if result.success else ("✗", theme.failure)
+    size = _size(result.content) if result.success else ""
+    tail = f" {duration:.2f} s{f' · {size}' if size else ''}"
+    called = _called(name, arguments, max(12, columns - cell_width(tail) - 3))
+    yield fit_styled(sign, colour, f" {called}", tail, theme, columns)
+    text = _text(result.content) if result.success else (result.error or "")
+    for line in _preview(text):
+        yield _styled(fit(f"{BAR}{line}", columns - 1), theme.faint if result.success else theme.failure)
+
+
+def fit_styled(sign: str, colour: str, text: str, tail: str, theme: Theme, columns: int) -> str:
+    """Return a line of three parts, each in its style, in at most so many columns."""
+    room = columns - cell_width(sign) - cell_width(tail) - 1
+    return f"{_styled(sign, colour)}{fit(text, max(1, room))}{_styled(tail, theme.faint)}"
+
+
+def _called(name: str, arguments: str, columns: int) -> str:
+    room = columns - cell_width(name) - 2
+    return f"{name}({fit(arguments, room)})" if room > 0 or not arguments else fit(f"{name}({arguments})", columns)
+
+
+def _arguments(call: ToolCallRequest) -> Iterator[str]:
+    size = 0
+    for name, value in call.arguments.items():
+        text = f"{name}={json.dumps(value, ensure_ascii=False)[:MAX_CHARS]}"
+        size += len(text)
+        yield text
+        if size > MAX_CHARS:
+            return
+
+
+def _preview(text: str) -> Iterator[str]:
+    """Yield the first lines that have text, of a text of any length."""
+    found = 0
+    for line in text[:20_000].splitlines():
+        if shown := one_line(line[:2_000], MAX_CHARS):
+            yield shown
+            found += 1
+        if found == PREVIEW_LINES:
+            return
+
+
+def _text(content: Content) -> str:
+    if isinstance(content, str):
+        return content
+    return "\n".join(part.text for part in content if isinstance(part, TextPart))
+
+
+def _size(content: Content) -> str:
+    text = safe(_text(content)).strip()
+    lines = text.count("\n") + 1 if text else 0
+    images = 0 if isinstance(content, str) else sum(isinstance(part, ImagePart) for part in content)
+    sizes = [f"{lines:,} lines"] if lines > 1 else [f"{len(text):,} characters"] if len(text) > 100 else []
+    return " · ".join([*sizes, *([f"{images} image{'s' if images > 1 else ''}"] if images else [])])
+
+
+def _bar(share: float) -> str:
+    done = round(max(0.0, min(1.0, share)) * BAR_COLUMNS)
+    return "━" * done + "─" * (BAR_COLUMNS - done)
+
+
+def _styled(text: str, parameters: str) -> str:
+    return f"\x1b[{parameters}m{text}{RESET}" if parameters and text else text

@@ -1,0 +1,85 @@
+"""The terminal as a conversation uses it: a screen with a live area, or lines where no live area can be drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from dial_client.cli.chat_commands.command_screen import CommandScreen
+from dial_client.cli.input.user_input import UserInput
+from dial_client.cli.plain_screen import PlainScreen
+
+if TYPE_CHECKING:
+    from prompt_toolkit.completion import Completer
+
+T = TypeVar("T")
+
+
+class Console(CommandScreen, Protocol):
+    """Prints, asks, and reads what the person sends."""
+
+    async def next_input(self) -> UserInput | None:
+        """Return what the person sends next; None if they leave."""
+
+    def echo(self, user_input: UserInput) -> None:
+        """Show what the person sent, where it is not on the screen already."""
+
+    def edit(self, text: str) -> None:
+        """Put a text into the input line."""
+
+    def complete_with(self, completer: Completer) -> None:
+        """Propose completions of the input."""
+
+    def set_interrupt(self, on_interrupt: Callable[[], None]) -> None:
+        """Call `on_interrupt` for Ctrl-C, where the console reads it as a key."""
+
+    async def run(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Have the terminal for as long as `work` takes, and return what it returns."""
+
+    def close(self) -> None:
+        """Read and draw nothing any more: what is printed from now on is printed as it comes."""
+
+
+class LineConsole(PlainScreen):
+    """A console that prints lines, and reads a line when it is asked for one."""
+
+    def __init__(self) -> None:
+        self._input_line: Any = None
+
+    async def next_input(self) -> UserInput | None:
+        """Return the next line; None for Ctrl-D. Ctrl-C begins a new one."""
+        from prompt_toolkit.patch_stdout import patch_stdout
+
+        while True:
+            try:
+                with patch_stdout(raw=True):
+                    user_input: UserInput = await self._input_line.read()
+            except KeyboardInterrupt:
+                continue
+            except EOFError:
+                return None
+            if user_input.text:
+                return user_input
+
+    def echo(self, user_input: UserInput) -> None:
+        """Do nothing: the line stays where it was typed."""
+
+    def edit(self, text: str) -> None:
+        """Print a text that is to be changed and sent again."""
+        self.print(text)
+
+    def complete_with(self, completer: Completer) -> None:
+        """Propose completions of the input."""
+        from dial_client.cli.input.input_line import InputLine, history_path
+
+        self._input_line = InputLine(lambda _: None, completer, history=history_path())
+
+    def set_interrupt(self, on_interrupt: Callable[[], None]) -> None:
+        """Do nothing: Ctrl-C is a signal here."""
+
+    async def run(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Return what `work` returns."""
+        return await work()
+
+    def close(self) -> None:
+        """Do nothing: no terminal was taken."""

@@ -1,0 +1,98 @@
+"""The live area at the bottom of the screen, as data, and as lines of a given size."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dial_client.cli.terminal.call_lines import RunningCall, running_line
+from dial_client.cli.terminal.cell_width import cell_width, fit
+from dial_client.text.safe_text import one_line
+
+SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+FRAME = 0.1
+"""Seconds for which one sign of the spinner is shown."""
+MAX_QUEUED = 3
+MAX_TEXT = 500
+_DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
+_LINK = re.compile(r"\x1b\]8;[^\x07\x1b]*(?:\x07|\x1b\\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """What goes on now."""
+
+    text: str
+    since: float
+    """`time.monotonic` of its beginning."""
+    tokens: int = 0
+    """Written by the model so far in this turn; 0 where that is not known."""
+
+
+@dataclass(slots=True)
+class LiveState:
+    """What the live area shows. After a change call `Screen.refresh`."""
+
+    draft: Callable[[int], str] | None = None
+    """Returns the unfinished end of the answer in so many rows, with our own ANSI sequences."""
+    calls: Mapping[str, RunningCall] = field(default_factory=dict)
+    """The calls that run, by their ids."""
+    queued: list[str] = field(default_factory=list)
+    """Messages that are sent after this turn, as they were typed."""
+    activity: Activity | None = None
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether something in it changes with time alone."""
+        return self.activity is not None or bool(self.calls)
+
+
+def render(state: LiveState, columns: int, rows: int, now: float) -> list[str]:
+    """Return the lines of the live area.
+
+    Args:
+        state: what to show.
+        columns: of the terminal.
+        rows: the most lines.
+        now: `time.monotonic`.
+    """
+    below = [*_calls(state, columns, max(1, rows // 3), now), *_queued(state.queued, columns)]
+    if state.activity is not None:
+        below.append(live_line(state.activity, columns, now))
+    left = rows - len(below)
+    if left < 1 or state.draft is None:
+        return below[-rows:]
+    draft = _LINK.sub("", state.draft(left)).splitlines()
+    return [*draft[-left:], *below]
+
+
+def live_line(activity: Activity, columns: int, now: float) -> str:
+    """Return the line that says what goes on, for how long, and how to stop it."""
+    tokens = f" · about {activity.tokens:,} tokens" if activity.tokens else ""
+    tail = f" {max(0.0, now - activity.since):.0f} s{tokens} · Ctrl-C stops"
+    sign = _spinner(now - activity.since)
+    room = columns - cell_width(tail) - 3
+    if room < 8:
+        return f"{sign} {fit(one_line(activity.text, columns), max(1, columns - 3))}"
+    return f"{sign} {fit(one_line(activity.text, MAX_TEXT), room)}{_DIM}{tail}{_PLAIN}"
+
+
+def _calls(state: LiveState, columns: int, most: int, now: float) -> Iterable[str]:
+    calls = list(state.calls.values())
+    for call in calls[:most]:
+        yield running_line(call, columns, now, _spinner(now - call.since))
+    if len(calls) > most:
+        yield f"  … and {len(calls) - most:,} more calls"
+
+
+def _queued(messages: Sequence[str], columns: int) -> Iterable[str]:
+    for message in messages[:MAX_QUEUED]:
+        yield f"{_DIM}{fit(f'queued: {one_line(message, MAX_TEXT)}', columns - 1)}{_PLAIN}"
+    if messages:
+        more = f"{len(messages) - MAX_QUEUED} more queued; " if len(messages) > MAX_QUEUED else ""
+        yield f"{_DIM}{fit(f'{more}Up edits the last one, Esc removes it', columns - 1)}{_PLAIN}"
+
+
+def _spinner(seconds: float) -> str:
+    return SPINNER[int(max(0.0, seconds) / FRAME) % len(SPINNER)]

@@ -1,0 +1,73 @@
+"""Standard output and standard error while the screen has the terminal: whole lines go through the screen."""
+
+from __future__ import annotations
+
+import io
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+
+class PrintedStream(io.TextIOBase):
+    """A text stream whose lines are passed to `show`, from any thread; the end of a line may come later.
+
+    Args:
+        stream: what it stands for.
+        show: is called with whole lines.
+    """
+
+    def __init__(self, stream: TextIO, show: Callable[[str], None]) -> None:
+        super().__init__()
+        self._stream = stream
+        self._show = show
+        self._begun = ""
+        self._lock = threading.Lock()
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]  # nobody sets that of a stream
+        """The encoding of the stream it stands for."""
+        return self._stream.encoding or "utf-8"
+
+    def isatty(self) -> bool:
+        """Return True: the screen is in a terminal."""
+        return True
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def fileno(self) -> int:
+        """Return the descriptor of the stream it stands for."""
+        return self._stream.fileno()
+
+    def write(self, text: str) -> int:
+        """Show the lines that `text` completes."""
+        with self._lock:
+            lines, newline, self._begun = (self._begun + text).rpartition("\n")
+        if newline:
+            self._show(lines + newline)
+        return len(text)
+
+    def flush(self) -> None:
+        """Do nothing: a line is shown when it is whole."""
+
+    def finish(self) -> None:
+        """Show the line that was begun."""
+        if self._begun:
+            self.write("\n")
+
+
+@contextmanager
+def redirect_prints(show: Callable[[str], None]) -> Iterator[None]:
+    """Pass what is printed meanwhile to `show`, line by line."""
+    before = sys.stdout, sys.stderr
+    out, err = (PrintedStream(stream, show) for stream in before)
+    sys.stdout, sys.stderr = out, err
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
+        out.finish()
+        err.finish()

@@ -1,0 +1,171 @@
+"""A question in place of the input line: answered with one key, or with a line.
+
+Keys that were typed before the question was shown answer nothing. What is typed in one go with them does not either:
+somebody who is writing a message when a question appears would answer it unread.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from dial_client.cli.tty import Unanswered
+
+if TYPE_CHECKING:
+    from prompt_toolkit.formatted_text import StyleAndTextTuples
+
+QUIET = 0.4
+"""Seconds without a key, after which a key is meant for the question."""
+BUSY = 1.0
+"""Seconds since the last key within which somebody was typing when the question was shown."""
+
+
+@dataclass
+class Question:
+    """A question that waits for its answer."""
+
+    text: str
+    keys: Mapping[str, str] | None = None
+    """For one key: what each key stands for. None for a line."""
+    is_hidden: bool = False
+    hint: str = ""
+    """Shown behind the question, after a key that answers nothing."""
+    answer: str | None = None
+    is_over: anyio.Event = field(default_factory=anyio.Event)
+
+    def settle(self, answer: str | None) -> None:
+        """End the question; None for no answer."""
+        if not self.is_over.is_set():
+            self.answer = answer
+            self.is_over.set()
+
+
+class QuestionLine:
+    """Shows one question at a time.
+
+    Args:
+        on_stray: is called with text that was typed, but not as an answer.
+        on_change: is called when it has to be drawn again.
+        clock: `time.monotonic`.
+    """
+
+    def __init__(
+        self,
+        on_stray: Callable[[str], None],
+        on_change: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        from prompt_toolkit.buffer import Buffer
+        from prompt_toolkit.filters import Condition
+        from prompt_toolkit.key_binding import KeyBindings
+        from prompt_toolkit.layout import BufferControl, Window
+        from prompt_toolkit.layout.processors import BeforeInput, ConditionalProcessor, PasswordProcessor
+
+        self.current: Question | None = None
+        self._on_stray, self._on_change, self._clock = on_stray, on_change, clock
+        self._last_key = float("-inf")
+        self._is_armed = True
+        self.buffer = Buffer(multiline=False, accept_handler=self._accept)
+        hidden = Condition(lambda: self.current is not None and self.current.is_hidden)
+        self.container = Window(
+            BufferControl(
+                self.buffer,
+                input_processors=[ConditionalProcessor(PasswordProcessor(), hidden), BeforeInput(self._prompt)],
+            ),
+            wrap_lines=True,
+            dont_extend_height=True,
+        )
+        self.key_bindings = KeyBindings()
+        self._bind(Condition)
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether a question waits."""
+        return self.current is not None
+
+    def note_key(self) -> None:
+        """Remember that a key was pressed now."""
+        now = self._clock()
+        if not self._is_armed and now - self._last_key >= QUIET:
+            self._is_armed = True
+        self._last_key = now
+
+    async def ask(self, question: Question, default: str = "") -> str:
+        """Show a question, and return its answer: the key, or the line.
+
+        Raises:
+            Unanswered: Ctrl-C or Ctrl-D.
+        """
+        from prompt_toolkit.document import Document
+
+        self.buffer.set_document(Document(default), bypass_readonly=True)
+        self._is_armed = self._clock() - self._last_key > BUSY
+        self.current = question
+        self._on_change()
+        try:
+            await question.is_over.wait()
+        finally:
+            self.current = None
+            self._on_change()
+        if question.answer is None:
+            raise Unanswered("the user did not answer")
+        return question.answer
+
+    def _prompt(self) -> StyleAndTextTuples:
+        if self.current is None:
+            return []
+        hint = f"({self.current.hint}) " if self.current.hint else ""
+        return [("class:question", f"{self.current.text.rstrip()} "), ("class:hint", hint)]
+
+    def _accept(self, buffer: Any) -> bool:
+        if self.current is not None:
+            self.current.settle(buffer.text)
+        return False
+
+    def _bind(self, condition: Callable[[Callable[[], bool]], Any]) -> None:
+        shown = condition(lambda: self.is_shown)
+        stray = condition(lambda: self.is_shown and not self._is_armed)
+        by_key = condition(lambda: self.current is not None and self.current.keys is not None and self._is_armed)
+        bind = self.key_bindings.add
+
+        @bind("<any>", filter=by_key, eager=True)
+        def _(event: Any) -> None:
+            self._answer_by_key(event.data)
+
+        @bind("enter", filter=by_key, eager=True)
+        def _(event: Any) -> None:  # noqa: ARG001 - a key binding
+            self._answer_by_key("\r")
+
+        @bind("<any>", filter=stray, eager=True)
+        def _(event: Any) -> None:
+            if event.data.isprintable():
+                self._on_stray(event.data)
+
+        @bind("enter", filter=stray, eager=True)
+        def _(event: Any) -> None:
+            pass
+
+        @bind("<bracketed-paste>", filter=stray | by_key, eager=True)
+        def _(event: Any) -> None:
+            self._on_stray(event.data)
+
+        @bind("c-d", filter=shown, eager=True)
+        def _(event: Any) -> None:  # noqa: ARG001 - a key binding
+            if self.current is not None:
+                self.current.settle(None)
+
+    def _answer_by_key(self, key: str) -> None:
+        question = self.current
+        if question is None or question.keys is None:
+            return
+        answer = next((known for known in (key, key.lower()) if known in question.keys), None)
+        if answer is None:
+            names = ", ".join(f"{name} ({what})" for name, what in question.keys.items() if name.isprintable())
+            question.hint = f"press {names}"
+            self._on_change()
+        else:
+            question.settle(answer)

@@ -1,0 +1,304 @@
+"""The screen: the one owner of the terminal while a conversation or an answer is shown.
+
+What is final is printed once, above the live area; the live area at the bottom is redrawn. The terminal keeps its
+scrollback, and nothing that was printed is ever repainted.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import anyio
+
+from dial_client.cli import process_runner, tty
+from dial_client.cli.input.user_input import UserInput
+from dial_client.cli.terminal import live_area
+from dial_client.cli.terminal.live_area import LiveState
+from dial_client.cli.terminal.printed_streams import redirect_prints
+from dial_client.cli.terminal.question_line import Question, QuestionLine
+from dial_client.cli.terminal.screen_application import Keys, build_application, paint_above
+from dial_client.text.safe_text import safe
+
+if TYPE_CHECKING:
+    from anyio.abc import TaskStatus
+    from prompt_toolkit.completion import Completer
+
+T = TypeVar("T")
+
+MAX_CLOSING = 2.0
+"""Seconds to wait until the terminal is as it was."""
+
+
+class Screen:
+    """Prints above the live area, redraws the live area, and asks.
+
+    Args:
+        has_input: whether there is an input line.
+        colour: write ANSI colours.
+    """
+
+    def __init__(self, *, has_input: bool = True, colour: bool = True) -> None:
+        self.live = LiveState()
+        self._input_line: Any = None
+        self._has_input, self._colour = has_input, colour
+        self._on_interrupt: Callable[[], None] = process_runner.interrupts.interrupt
+        self._printed: list[str] = []
+        self._sent: deque[UserInput | None] = deque()
+        self._has_sent = anyio.Event()
+        self._lock = anyio.Lock()
+        self._question = QuestionLine(self._keep_stray, self._focus)
+        self._application: Any = None
+        self._live_text = ""
+        self._ended = anyio.Event()
+        self._is_running = False
+
+    @property
+    def columns(self) -> int:
+        """The width of the terminal."""
+        return self._size()[0]
+
+    @property
+    def rows(self) -> int:
+        """The height of the terminal."""
+        return self._size()[1]
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether a question waits for its answer."""
+        return self._question.is_shown
+
+    def print(self, text: str) -> None:
+        """Print final text above the live area. It is safe already, and may have our own ANSI sequences."""
+        self._printed.append(text if text.endswith("\n") or not text else f"{text}\n")
+        if self._ended.is_set():
+            self._print_rest()
+        else:
+            self.refresh()
+
+    def refresh(self) -> None:
+        """Draw the live area again soon; may be called from any thread."""
+        if self._application is not None:
+            self._application.invalidate()
+
+    async def next_input(self) -> UserInput | None:
+        """Wait for the person's next message, and return it; None if they leave."""
+        while not self._sent:
+            self._has_sent = anyio.Event()
+            await self._has_sent.wait()
+        sent = self._sent.popleft()
+        self._show_queue()
+        return sent
+
+    @asynccontextmanager
+    async def panel(self) -> AsyncGenerator[None, None]:
+        """Reserve the place of questions: other questions wait until this one is over."""
+        async with self._lock:
+            yield
+
+    async def ask_key(self, lines: Sequence[str], question: str, keys: Mapping[str, str]) -> str:
+        r"""Ask for one key, and return it. Other keys ask again.
+
+        Args:
+            lines: are printed above the question.
+            question: the last line of the screen.
+            keys: what each key stands for; ``"\r"`` is Enter.
+
+        Raises:
+            Unanswered: Ctrl-C or Ctrl-D.
+        """
+        return await self._ask(Question(question, keys), lines)
+
+    async def ask_line(self, question: str, *, hidden: bool = False, default: str = "") -> str:
+        """Ask for a line, and return it without spaces around it.
+
+        Args:
+            question: is shown before the line.
+            hidden: show no letter of the answer.
+            default: is in the line already, to be edited.
+
+        Raises:
+            Unanswered: Ctrl-C or Ctrl-D.
+        """
+        return (await self._ask(Question(question, is_hidden=hidden), (), default)).strip()
+
+    def echo(self, user_input: UserInput) -> None:
+        """Print what the person sent: the input line is empty again."""
+        lines = safe(user_input.shown).splitlines() or [""]
+        self.print("\n".join(["", f"\x1b[1m> {lines[0]}\x1b[0m", *(f"\x1b[1m  {line}\x1b[0m" for line in lines[1:])]))
+
+    def set_interrupt(self, on_interrupt: Callable[[], None]) -> None:
+        """Call `on_interrupt` for Ctrl-C; by default the running turn is cancelled, and then the program ends."""
+        self._on_interrupt = on_interrupt
+
+    def edit(self, text: str) -> None:
+        """Put a text into the input line."""
+        if self._input_line is not None:
+            self._input_line.edit(text)
+
+    def complete_with(self, completer: Completer) -> None:
+        """Propose completions of the input."""
+        if self._input_line is not None:
+            self._input_line.buffer.completer = completer
+
+    async def run(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Have the terminal for as long as `work` takes, and return what it returns."""
+        from dial_client.cli.input.input_line import InputLine, history_path
+
+        if self._has_input:
+            self._input_line = InputLine(self._send, history=history_path())
+        results: list[T] = []
+        failures: list[Exception] = []
+        self._application = self._make_application()
+        self._ended = anyio.Event()
+        with redirect_prints(self.print), tty.ask_through(self.ask_line):
+            async with anyio.create_task_group() as group:
+                await group.start(self._show)
+                group.start_soon(self._animate)
+                try:
+                    results.append(await work())
+                except Exception as error:  # noqa: BLE001 - carried out of the task group, which would wrap it
+                    failures.append(error)
+                self.close()
+                with anyio.CancelScope(shield=True), anyio.move_on_after(MAX_CLOSING):
+                    await self._ended.wait()
+                group.cancel_scope.cancel()
+        if failures:
+            raise failures[0]
+        return results[0]
+
+    def _make_application(self) -> Any:
+        keys = Keys(self._interrupt, lambda: self._send(None), self._take_back, self._drop)
+        application = build_application(
+            lambda: self._live_text, self._input_line, self._question, keys, colour=self._colour
+        )
+
+        def paint(_: Any) -> None:
+            printed, self._printed = "".join(self._printed), []
+            rows = max(1, self.rows // 2)
+            self._live_text = "\n".join(live_area.render(self.live, self.columns, rows, time.monotonic()))
+            paint_above(application, printed)
+
+        application.before_render += paint
+        return application
+
+    async def _show(self, task_status: TaskStatus[None]) -> None:
+        self._is_running = True
+        settings = {"handle_sigint": False, "set_exception_handler": False}
+        try:
+            await self._application.run_async(lambda: self._begin(task_status), **settings)
+        except (EOFError, OSError):
+            process_runner.interrupts.leaving.cancel()
+        finally:
+            self._is_running = False
+            self._print_rest()
+            self._ended.set()
+
+    def close(self) -> None:
+        """Erase the live area, and restore the terminal; what is printed later goes there as it comes."""
+        if self._is_running and not self._application.is_done:
+            with suppress(OSError):
+                self._application.exit()
+
+    def _print_rest(self) -> None:
+        rest, self._printed = "".join(self._printed), []
+        output = self._application.output
+        with suppress(OSError):
+            output.write_raw(rest)
+            output.flush()
+
+    async def _animate(self) -> None:
+        while True:
+            await anyio.sleep(live_area.FRAME)
+            if self.live.is_moving:
+                self.refresh()
+
+    async def _ask(self, question: Question, lines: Sequence[str], default: str = "") -> str:
+        self._read_early_keys()
+        for line in lines:
+            self.print(line)
+        return await self._question.ask(question, default)
+
+    def _begin(self, task_status: TaskStatus[None]) -> None:
+        self._read_ahead()
+        task_status.started()
+
+    def _read_ahead(self) -> None:
+        """Read the lines that were typed before there was a screen: the terminal wrote their ends as line feeds."""
+        from prompt_toolkit.key_binding import KeyPress
+        from prompt_toolkit.keys import Keys as Key
+
+        while keys := self._application.input.read_keys():
+            lines = [KeyPress(Key.ControlM, "\r") if press.key is Key.ControlJ else press for press in keys]
+            self._application.key_processor.feed_multiple(lines)
+
+    def _read_early_keys(self) -> None:
+        """Put keys that wait in the terminal into the input line: they were pressed before the question was shown."""
+        if self._application is None or not self._is_running:
+            return
+        context, processor = self._application.context, self._application.key_processor
+        if context is not None:
+            processor.feed_multiple(self._application.input.read_keys())
+            context.copy().run(processor.process_keys)
+
+    def _send(self, sent: UserInput | None) -> None:
+        self._sent.append(sent)
+        self._show_queue()
+        self._has_sent.set()
+
+    def _show_queue(self) -> None:
+        self.live.queued = [sent.shown for sent in self._sent if sent is not None]
+        self.refresh()
+
+    def _interrupt(self) -> None:
+        """Do what Ctrl-C does: it ends a question, and clears a line while no answer is under way."""
+        if self._question.current is not None:
+            self._question.current.settle(None)
+        elif self.live.activity is None and self._input_line is not None and self._input_line.buffer.text:
+            self._input_line.buffer.reset()
+            return
+        self._on_interrupt()
+
+    def _take_back(self) -> bool:
+        """Put the message that was queued last into the input line; False where there is none."""
+        if not self.live.queued or self._input_line is None:
+            return False
+        taken = self._sent.pop()
+        self._show_queue()
+        if taken is not None:
+            self._input_line.edit(taken.text)
+        return True
+
+    def _drop(self) -> bool:
+        """Remove the message that was queued last; False where there is none."""
+        if not self.live.queued:
+            return False
+        self._sent.pop()
+        self._show_queue()
+        return True
+
+    def _keep_stray(self, text: str) -> None:
+        if self._input_line is not None:
+            self._input_line.buffer.insert_text(text)
+
+    def _focus(self) -> None:
+        if self._application is None:
+            return
+        if self._question.is_shown:
+            self._application.layout.focus(self._question.container)
+        elif self._input_line is not None:
+            self._application.layout.focus(self._input_line.container)
+        self.refresh()
+
+    def _size(self) -> tuple[int, int]:
+        if self._application is None:
+            size = shutil.get_terminal_size()
+            return size.columns, size.lines
+        with suppress(OSError):
+            found = self._application.output.get_size()
+            return found.columns, found.rows
+        return 80, 24

@@ -1,0 +1,130 @@
+"""The application of prompt_toolkit behind the screen: its layout, its keys, and how it is painted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dial_client.cli.terminal.question_line import QuestionLine
+
+if TYPE_CHECKING:
+    from prompt_toolkit.application import Application
+    from prompt_toolkit.key_binding import KeyBindings
+    from prompt_toolkit.output import Output
+
+REDRAW = 0.04
+"""Seconds between two paintings of the live area."""
+_STYLE = {"question": "bold", "hint": "italic", "validation-toolbar": "noinherit italic"}
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """What the keys of the screen do, beside those of the input line."""
+
+    interrupt: Callable[[], None]
+    leave: Callable[[], None]
+    take_back: Callable[[], bool]
+    """Puts the message that was queued last into the input line; False where none is queued."""
+    drop: Callable[[], bool]
+    """Removes the message that was queued last; False where none is queued."""
+
+
+def build_application(
+    live_text: Callable[[], str], input_line: Any, question: QuestionLine, keys: Keys, *, colour: bool
+) -> Application[None]:
+    """Return the application: the live area, below it the input line or a question."""
+    from prompt_toolkit.application import Application
+    from prompt_toolkit.filters import Condition
+    from prompt_toolkit.formatted_text import ANSI
+    from prompt_toolkit.key_binding import merge_key_bindings
+    from prompt_toolkit.layout import ConditionalContainer, FormattedTextControl, HSplit, Layout, Window
+    from prompt_toolkit.output import ColorDepth
+    from prompt_toolkit.styles import Style
+
+    shown = Condition(lambda: question.is_shown)
+    live = ConditionalContainer(
+        Window(FormattedTextControl(lambda: ANSI(live_text())), dont_extend_height=True),
+        Condition(lambda: bool(live_text())),
+    )
+    containers: list[Any] = [live, ConditionalContainer(question.container, shown)]
+    bindings = [_bindings(input_line, question, keys), question.key_bindings]
+    if input_line is not None:
+        containers.append(ConditionalContainer(input_line.container, ~shown))
+        bindings.append(input_line.key_bindings)
+    else:
+        containers.append(ConditionalContainer(Window(height=1, always_hide_cursor=True), ~shown))
+    application: Application[None] = Application(
+        Layout(HSplit(containers), focused_element=None if input_line is None else input_line.buffer),
+        key_bindings=merge_key_bindings(bindings),
+        style=Style.from_dict(_STYLE),
+        erase_when_done=True,
+        min_redraw_interval=REDRAW,
+        color_depth=None if colour else ColorDepth.DEPTH_1_BIT,
+        output=_make_output(),
+        **_line_settings(input_line),
+    )
+    application.key_processor.before_key_press += lambda _: question.note_key()
+    return application
+
+
+def paint_above(application: Application[None], printed: str) -> None:
+    """Print final text where the live area is, which is drawn again below it.
+
+    Without text only a live area that became lower is erased: prompt_toolkit would keep its height.
+    """
+    renderer, output = application.renderer, application.output
+    if printed:
+        renderer.erase(leave_alternate_screen=False)
+        output.write_raw(printed.replace("\n", "\r\n"))
+    elif (last := renderer.last_rendered_screen) is not None:
+        size = output.get_size()
+        rows = application.layout.container.preferred_height(size.columns, size.rows).preferred
+        if rows < last.height:
+            renderer.erase(leave_alternate_screen=False)
+
+
+def _make_output() -> Output:
+    """Return the output; the position of the cursor is never asked for: some terminals do not answer."""
+    from prompt_toolkit.output import create_output
+
+    output = create_output()
+    if hasattr(output, "enable_cpr"):
+        output.enable_cpr = False
+    return output
+
+
+def _line_settings(input_line: Any) -> dict[str, Any]:
+    return {} if input_line is None else {"editing_mode": input_line.editing_mode, "cursor": input_line.cursor}
+
+
+def _bindings(input_line: Any, question: QuestionLine, keys: Keys) -> KeyBindings:
+    from prompt_toolkit.filters import Condition, has_completions, is_searching
+    from prompt_toolkit.key_binding import KeyBindings
+
+    is_empty = Condition(lambda: input_line is not None and not input_line.buffer.text and not question.is_shown)
+    bindings = KeyBindings()
+
+    @bindings.add("c-c", eager=True, filter=~is_searching)
+    @bindings.add("<sigint>")
+    def _(_: Any) -> None:
+        keys.interrupt()
+
+    @bindings.add("c-d", filter=is_empty, eager=True)
+    def _(_: Any) -> None:
+        keys.leave()
+
+    @bindings.add("c-z", eager=True)
+    def _(event: Any) -> None:
+        event.app.suspend_to_background()
+
+    @bindings.add("up", filter=is_empty & ~has_completions)
+    def _(event: Any) -> None:
+        if not keys.take_back():
+            event.current_buffer.auto_up()
+
+    @bindings.add("escape", filter=is_empty)
+    def _(_: Any) -> None:
+        keys.drop()
+
+    return bindings

@@ -1,0 +1,233 @@
+"""A turn on the screen: what is final is printed, what still changes goes into the live area."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Protocol
+
+import anyio
+
+from dial_client.callbacks.server_callbacks import ServerLog
+from dial_client.cli.markdown.themes import RESET, Theme
+from dial_client.cli.terminal.call_lines import RunningCall, describe, finished_lines
+from dial_client.cli.terminal.live_area import Activity
+from dial_client.cli.terminal.screen import Screen
+from dial_client.cli.terminal.usage_line import UsageSum, usage_line
+from dial_client.events import (
+    Event,
+    Finished,
+    MessageCompleted,
+    ReasoningDelta,
+    ServerChanged,
+    StatusChanged,
+    TextDelta,
+    ToolCallFinished,
+    ToolCallProgress,
+    ToolCallStarted,
+)
+from dial_client.limits import StopReason
+from dial_client.messages import Role, ToolCallRequest
+from dial_client.text.safe_text import SafeStream, one_line
+from dial_client.turn_result import ToolCallRecord, Turn
+
+MAX_LINE = 300
+CHARS_PER_TOKEN = 4
+"""Of a text whose tokens nobody has counted yet."""
+PATIENCE = 1.0
+"""Seconds a question waits until its call is shown."""
+
+
+class AnswerStream(Protocol):
+    """Renders one message of the model as it arrives."""
+
+    def feed(self, text: str) -> str:
+        """Add a piece, and return what became final."""
+
+    def draft(self, rows: int) -> str:
+        """Return the unfinished end."""
+
+    def finish(self) -> str:
+        """Return what is left."""
+
+
+class TurnView:
+    """Shows the events of turns on a screen.
+
+    Args:
+        screen: where to.
+        new_stream: begins to render a message of the model.
+        theme: the colours.
+        details: show the model's reasoning.
+    """
+
+    def __init__(
+        self, screen: Screen, new_stream: Callable[[], AnswerStream], theme: Theme, *, details: bool = False
+    ) -> None:
+        self.calls: list[ToolCallRecord] = []
+        """The calls of the present turn that are over, else of the last turn that had any."""
+        self.usage = UsageSum()
+        self._screen, self._new_stream, self._theme, self._details = screen, new_stream, theme, details
+        self._stream: AnswerStream | None = None
+        self._reasoning: SafeStream | None = None
+        self._thought = ""
+        self._begun = 0.0
+        self._chars = 0
+        self._running: dict[str, RunningCall] = {}
+        self._requests: dict[str, tuple[ToolCallRequest, str, str]] = {}
+        self._shown: dict[str, anyio.Event] = {}
+        self._held: list[Event | ServerLog] | None = None
+        """What happened while a question has the screen; None while none has."""
+        self._has_calls = False
+
+    def begin(self) -> None:
+        """Begin a turn: the clock of the live line starts."""
+        self._begun, self._chars, self._has_calls = time.monotonic(), 0, False
+        self._say("Sending…")
+
+    def end(self) -> None:
+        """End a turn, however it ended: nothing of it stays in the live area."""
+        self._end_reasoning()
+        self._end_answer()
+        self._running.clear()
+        self._requests.clear()
+        live = self._screen.live
+        live.activity, live.calls, live.draft = None, {}, None
+        self._screen.refresh()
+
+    def show(self, event: Event) -> None:
+        """Show one event; while a question has the screen, all but progress waits until it is over."""
+        if self._held is None or isinstance(event, StatusChanged | ToolCallProgress):
+            self._show(event)
+        else:
+            self._held.append(event)
+
+    def log(self, message: ServerLog) -> None:
+        """Show a log message of a server."""
+        if self._held is not None:
+            self._held.append(message)
+            return
+        logger = f" {message.logger}" if message.logger else ""
+        self._print_faint(one_line(f"{message.server}{logger} ({message.level}): {message.text}", MAX_LINE))
+
+    @asynccontextmanager
+    async def question(self, call_id: str | None = None) -> AsyncGenerator[None, None]:
+        """Reserve the screen for one question at a time; what happens meanwhile is shown behind it.
+
+        Args:
+            call_id: of the call in question.
+        """
+        if call_id is not None:
+            with anyio.move_on_after(PATIENCE):
+                await self._shown.setdefault(call_id, anyio.Event()).wait()
+        async with self._screen.panel():
+            self._held = []
+            asked = time.monotonic()
+            try:
+                yield
+            finally:
+                if call_id in self._running:
+                    self._running[call_id].since += time.monotonic() - asked
+                held, self._held = self._held, None
+                for event in held:
+                    if isinstance(event, ServerLog):
+                        self.log(event)
+                    else:
+                        self.show(event)
+
+    def _show(self, event: Event) -> None:
+        match event:
+            case TextDelta(text):
+                self._write(text)
+            case ReasoningDelta(text):
+                self._think(text)
+            case StatusChanged(text):
+                self._say(text)
+            case ToolCallStarted(call, server, tool):
+                self._start_call(call, server, tool)
+            case ToolCallProgress(call_id, progress, total, message) if call_id in self._running:
+                running = self._running[call_id]
+                running.progress, running.total, running.message = progress, total, message or ""
+            case ToolCallFinished():
+                self._finish_call(event)
+            case ServerChanged(name, "failed" | "restarting" as status):
+                self._print_faint(f"server {one_line(name, 80)}: {status}")
+            case MessageCompleted(message) if message.role is Role.ASSISTANT:
+                self._end_reasoning()
+                self._end_answer()
+            case Finished(turn):
+                self._finish(turn)
+
+    def _say(self, text: str) -> None:
+        self._screen.live.activity = Activity(text, self._begun, self._chars // CHARS_PER_TOKEN)
+        self._screen.refresh()
+
+    def _write(self, text: str) -> None:
+        self._end_reasoning()
+        self._chars += len(text)
+        if self._stream is None:
+            self._stream = self._new_stream()
+        if final := self._stream.feed(text):
+            self._screen.print(final)
+        live = self._screen.live
+        live.draft = self._stream.draft
+        self._say(live.activity.text if live.activity else "Writing…")
+
+    def _end_answer(self) -> None:
+        stream, self._stream = self._stream, None
+        self._screen.live.draft = None
+        if stream is not None and (rest := stream.finish()):
+            self._screen.print(rest)
+
+    def _think(self, text: str) -> None:
+        self._chars += len(text)
+        if not self._details:
+            self._say("Thinking…")
+            return
+        self._reasoning = self._reasoning or SafeStream()
+        self._thought += self._reasoning.feed(text)
+        *lines, self._thought = self._thought.split("\n")
+        for line in lines:
+            self._print_faint(line)
+
+    def _end_reasoning(self) -> None:
+        if self._reasoning is not None:
+            rest, self._thought = self._thought + self._reasoning.finish(), ""
+            self._reasoning = None
+            for line in rest.splitlines():
+                self._print_faint(line)
+
+    def _start_call(self, call: ToolCallRequest, server: str, tool: str) -> None:
+        self._end_answer()
+        name, arguments = describe(call, server, tool)
+        self._running[call.id] = RunningCall(name, arguments, time.monotonic())
+        self._requests[call.id] = call, server, tool
+        self._screen.live.calls = self._running
+        self._screen.refresh()
+        self._shown.setdefault(call.id, anyio.Event()).set()
+
+    def _finish_call(self, event: ToolCallFinished) -> None:
+        result, server, duration = event.result, event.server, event.duration
+        running = self._running.pop(result.tool_call_id, None)
+        call, _, tool = self._requests.pop(result.tool_call_id, (None, "", ""))
+        self._shown.pop(result.tool_call_id, None)
+        if running is None or call is None:
+            return
+        lines = finished_lines(running.name, running.arguments, result, duration, self._screen.columns, self._theme)
+        self._screen.print("\n".join(lines))
+        if not self._has_calls:
+            self.calls, self._has_calls = [], True
+        self.calls.append(ToolCallRecord(call, result, server, tool, duration))
+
+    def _finish(self, turn: Turn) -> None:
+        seconds = time.monotonic() - self._begun
+        self.end()
+        if turn.stop_reason is StopReason.CANCELLED:
+            self._print_faint("interrupted")
+        self.usage.add(turn, seconds)
+        if turn.usage.input_tokens or turn.usage.output_tokens:
+            self._print_faint(usage_line(turn, seconds))
+
+    def _print_faint(self, line: str) -> None:
+        self._screen.print(f"\x1b[{self._theme.faint}m{line}{RESET}" if self._theme.faint else line)

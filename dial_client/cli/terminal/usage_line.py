@@ -1,0 +1,55 @@
+"""The usage of a turn, and of all turns of a session, in one line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dial_client.turn_result import Turn
+
+
+@dataclass(slots=True)
+class UsageSum:
+    """What the turns of a session used together."""
+
+    turns: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    cost_usd: float = 0.0
+    is_cost_known: bool = True
+    """Whether the cost of every turn is known."""
+    seconds: float = 0.0
+
+    def add(self, turn: Turn, seconds: float) -> None:
+        """Count one more turn."""
+        self.turns += 1
+        self.input_tokens += turn.usage.input_tokens
+        self.output_tokens += turn.usage.output_tokens
+        self.cached_tokens += turn.usage.cached_tokens
+        self.seconds += seconds
+        if turn.cost_usd is None:
+            self.is_cost_known = False
+        else:
+            self.cost_usd += turn.cost_usd
+
+    @property
+    def line(self) -> str:
+        """The sum as one line."""
+        tokens = _tokens(self.input_tokens, self.output_tokens, self.cached_tokens)
+        cost = f" · about ${self.cost_usd:.4f}" if self.is_cost_known and self.cost_usd else ""
+        turns = "1 answer" if self.turns == 1 else f"{self.turns:,} answers"
+        return f"{turns}: {tokens}{cost} · {self.seconds:.1f} s"
+
+
+def usage_line(turn: Turn, seconds: float) -> str:
+    """Return what a turn used: tokens, cost where it is known, seconds, rounds of tool calls."""
+    usage = turn.usage
+    cost = "" if turn.cost_usd is None else f" · about ${turn.cost_usd:.4f}"
+    rounds = len(turn.request_usages)
+    counted = f" · {rounds} rounds" if rounds > 1 else ""
+    return f"{_tokens(usage.input_tokens, usage.output_tokens, usage.cached_tokens)}{cost} · {seconds:.1f} s{counted}"
+
+
+def _tokens(read: int, written: int, cached: int) -> str:
+    from_cache = f" ({cached:,} cached)" if cached else ""
+    return f"{read:,} tokens in{from_cache}, {written:,} out"

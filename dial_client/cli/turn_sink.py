@@ -1,0 +1,28 @@
+"""Where a turn is shown: on a screen, or line by line."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+from dial_client.callbacks.server_callbacks import ServerLog
+from dial_client.events import Event
+
+
+class TurnSink(Protocol):
+    """Shows the events of a turn, and reserves the terminal for questions."""
+
+    def begin(self) -> None:
+        """Begin a turn."""
+
+    def end(self) -> None:
+        """End a turn, however it ended."""
+
+    def show(self, event: Event) -> None:
+        """Show one event."""
+
+    def log(self, message: ServerLog) -> None:
+        """Show a log message of a server."""
+
+    def question(self, call_id: str | None = None) -> AbstractAsyncContextManager[None]:
+        """Reserve the terminal for one question, about the call of this id if there is one."""
