@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
+from dial_client.cli.markdown.block_parser import Block, BlockParser
+from dial_client.cli.markdown.block_renderer import BlockRenderer
 from dial_client.cli.markdown.themes import Theme
 from dial_client.text.safe_text import SafeStream
+
+MAX_LINE = 3_000
+"""Characters after which a line of text is cut at a space. Lines of code are never cut."""
+_BEGINNING = re.compile(r"[\s>]*(?:[-*+=~_|$]{1,6}|#{1,6}|`{1,3}|(?:`{3}|~{3})[\w+#.-]*|[0-9]{1,9}[.)]?)?\s*\Z")
+"""A line that may still become something else than text."""
+_OPEN_LINK = re.compile(r"!?\[([^\]\[]*)\]\([^)\s]*\Z")
+_MARK = re.compile(r"\\.|(`+|\*{1,3}|~~)")
 
 
 class MarkdownStream:
@@ -18,22 +28,84 @@ class MarkdownStream:
 
     def __init__(self, columns: Callable[[], int], theme: Theme) -> None:
         self._columns = columns
-        self._theme = theme
         self._safe_text = SafeStream()
-        self._line = ""
+        self._parser = BlockParser()
+        self._renderer = BlockRenderer(columns(), theme)
+        self._pieces: list[str] = []
+        """Of the line that is not complete."""
+        self._length = 0
 
     def feed(self, text: str) -> str:
         """Add a piece of the message; return what became final: whole lines with ANSI sequences, or nothing."""
-        *lines, self._line = (self._line + self._safe_text.feed(text)).split("\n")
-        return "".join(f"{line}\n" for line in lines)
+        return self._feed_safe(self._safe_text.feed(text))
 
     def draft(self, rows: int) -> str:
         """Return the unfinished block as it looks now: at most so many rows, its end if it has more."""
-        width = max(1, self._columns() - 1)
-        pieces = [self._line[at : at + width] for at in range(0, len(self._line), width)]
-        return "\n".join(pieces[-rows:])
+        renderer = self._renderer.clone(has_links=False)
+        renderer.columns = self._columns()
+        line = "".join(self._pieces)
+        if self._parser.is_in_code:
+            # The rows of a draft begin at the same letters while the line grows.
+            above = max(0, -(-len(line) // renderer.columns) - rows) * renderer.columns
+            blocks = self._parser.clone().feed(line[above:]) if line else []
+        else:
+            parser = self._parser.clone()
+            blocks = [] if _BEGINNING.match(line) else parser.feed(close_markup(line))
+            blocks += parser.finish()
+        lines = list(renderer.render(blocks, is_draft=True))
+        return "\n".join(lines[-rows:] if rows > 0 else [])
 
     def finish(self) -> str:
         """End the message, and return what is left, as whole lines."""
-        rest, self._line = self._line + self._safe_text.finish(), ""
-        return f"{rest}\n" if rest else ""
+        printed = self._feed_safe(self._safe_text.finish())
+        if self._length:
+            printed += self._feed_safe("\n")
+        return printed + self._render(self._parser.finish())
+
+    def _feed_safe(self, text: str) -> str:
+        *lines, rest = text.split("\n")
+        blocks: list[Block] = []
+        for line in lines:
+            whole = self._cut("".join((*self._pieces, line)), blocks)
+            blocks += self._parser.feed(whole)
+            self._pieces, self._length = [], 0
+        if rest:
+            self._pieces.append(rest)
+            self._length += len(rest)
+        if self._length > MAX_LINE and not self._parser.is_in_code:
+            self._pieces = [self._cut("".join(self._pieces), blocks)]
+            self._length = len(self._pieces[0])
+        return self._render(blocks)
+
+    def _cut(self, line: str, blocks: list[Block]) -> str:
+        """Add what is too long of a line to the blocks, and return the rest of the line."""
+        while len(line) > MAX_LINE and not self._parser.is_in_code:
+            end = line.rfind(" ", MAX_LINE // 2, MAX_LINE)
+            end = MAX_LINE if end < 0 else end
+            blocks += self._parser.feed(line[:end])
+            line = line[end:]
+        return line
+
+    def _render(self, blocks: list[Block]) -> str:
+        if not blocks:
+            return ""
+        self._renderer.columns = self._columns()
+        return "".join(f"{line}\n" for line in self._renderer.render(blocks))
+
+
+def close_markup(line: str) -> str:
+    """Return the beginning of a line with its open emphasis and code ended: a word changes its look only once."""
+    line = _OPEN_LINK.sub(r"\1", line)
+    marks: list[str] = []
+    end = len(line)
+    for found in _MARK.finditer(line):
+        mark = found[1]
+        if mark is None or (marks and marks[-1][0] == "`" and mark != marks[-1]):
+            continue
+        if marks and marks[-1] == mark:
+            marks.pop()
+        elif found.end() == len(line):
+            end = found.start()
+        elif not line[found.end()].isspace():
+            marks.append(mark)
+    return line[:end] + "".join(reversed(marks))

@@ -9,7 +9,7 @@ from types import MappingProxyType
 RESET = "\x1b[0m"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Theme:
     """Parameters of the SGR sequence that begins each kind of text: ``1;36``; empty for plain text."""
 

@@ -1,0 +1,168 @@
+r"""Formulas in LaTeX as readable Unicode: ``\frac{a+b}{2} \le x^2`` becomes ``(a+b)/2 ≤ x²``.
+
+What has no such form stays as it was written.
+"""
+
+# ruff: noqa: RUF001, S105 - the characters of formulas; tokens are those of LaTeX
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from dial_client.cli.markdown.formula_symbols import (
+    ACCENTS,
+    DOUBLE_STRUCK,
+    IGNORED,
+    LOWERED,
+    RAISED,
+    SCRIPT,
+    SPACES,
+    SYMBOLS,
+    TEXTS,
+)
+
+MAX_DEPTH = 20
+_TOKEN = re.compile(r"\\[A-Za-z]+\*?|\\.|[{}^_&\[\]]|\s+|[A-Za-z0-9.]+|.", re.DOTALL)
+_SIMPLE = re.compile(r"(?:[0-9.]+|√?[^\W\d_])[′°¹²³⁰-₟ᵃ-ᵿ\u0300-\u036f\u20d7]*\Z")
+"""A number or a letter: what needs no brackets in a fraction."""
+_ROOTS = {"": "√", "2": "√", "3": "∛", "4": "∜"}
+_OF_TWO = frozenset(("frac", "dfrac", "tfrac", "cfrac", "binom"))
+
+
+def to_unicode(source: str) -> str:
+    """Return a formula in Unicode; line breaks of LaTeX are line feeds."""
+    text = _Reader(source).read("")
+    lines = (" ".join(line.split()) for line in text.split("\n"))
+    return "\n".join(line for line in lines if line)
+
+
+class _Reader:
+    """Reads a formula from left to right, once."""
+
+    def __init__(self, source: str) -> None:
+        self._tokens: list[str] = _TOKEN.findall(source)
+        self._at = 0
+        self._depth = 0
+
+    def read(self, end: str) -> str:
+        """Return the text up to a token that ends it; a formula that ends earlier is complete."""
+        parts: list[str] = []
+        while self._at < len(self._tokens) and self._tokens[self._at] != end:
+            parts.append(self._next())
+        self._at += 1
+        return "".join(parts)
+
+    def _next(self) -> str:
+        token = self._tokens[self._at]
+        self._at += 1
+        if token == "{":
+            return self._group()
+        if token in "^_":
+            return self._script(token)
+        if token == "&":
+            return " "
+        if token == "'":
+            return "′"
+        if token == "\\\\":
+            return "\n"
+        if token[0] == "\\":
+            return self._command(token[1:].rstrip("*"))
+        return "" if token == "}" else " " if token.isspace() else token
+
+    def _group(self) -> str:
+        """Return what is in braces; the opening one has been read."""
+        if self._depth >= MAX_DEPTH:
+            return "{"
+        self._depth += 1
+        text = self.read("}")
+        self._depth -= 1
+        return text
+
+    def _argument(self) -> str:
+        """Return the argument of a command: a group, or the next character."""
+        while self._at < len(self._tokens) and self._tokens[self._at].isspace():
+            self._at += 1
+        if self._at >= len(self._tokens) or self._tokens[self._at] == "}" or self._depth >= MAX_DEPTH:
+            return ""
+        token = self._tokens[self._at]
+        if len(token) > 1 and token[0].isalnum():
+            self._tokens[self._at] = token[1:]
+            return token[0]
+        self._depth += 1
+        text = self._next()
+        self._depth -= 1
+        return text.strip()
+
+    def _script(self, mark: str) -> str:
+        text = self._argument()
+        table = RAISED if mark == "^" else LOWERED
+        if text and all(char in table for char in text):
+            return "".join(table[char] for char in text)
+        return mark + (text if len(text) <= 1 else f"({text})")
+
+    def _command(self, name: str) -> str:
+        if name in SYMBOLS:
+            return self._symbol(name)
+        if name in SPACES:
+            return SPACES[name]
+        if name in IGNORED:
+            return self._delimiter()
+        if name in TEXTS:
+            return self._argument()
+        if name in ACCENTS:
+            text = self._argument()
+            return text[:1] + ACCENTS[name] + text[1:] if len(text) <= 1 else "".join(c + ACCENTS[name] for c in text)
+        if name in ("mathbb", "mathcal", "mathscr"):
+            return _mapped(self._argument(), DOUBLE_STRUCK if name == "mathbb" else SCRIPT)
+        if name in _OF_TWO:
+            above, below = self._argument(), self._argument()
+            return f"C({above}, {below})" if name == "binom" else f"{_enclosed(above)}/{_enclosed(below)}"
+        return self._structure(name)
+
+    def _structure(self, name: str) -> str:
+        if name == "sqrt":
+            return self._root()
+        if name in ("begin", "end"):
+            self._argument()
+            return "\n"
+        if name == "boxed":
+            return f"[{self._argument()}]"
+        if name == "not":
+            return f"{self._argument()}\u0338"
+        if name in ("pmod", "tag"):
+            return f" ({'mod ' if name == 'pmod' else ''}{self._argument()})"
+        if len(name) == 1 and not name.isalpha():
+            return name
+        is_group = self._at < len(self._tokens) and self._tokens[self._at] == "{"
+        return f"\\{name}{{{self._argument()}}}" if is_group else f"\\{name}"
+
+    def _symbol(self, name: str) -> str:
+        """Return a symbol; the name of a function is kept apart from what follows."""
+        text = SYMBOLS[name]
+        following = self._tokens[self._at] if self._at < len(self._tokens) else ""
+        return f"{text} " if text == name and len(name) > 1 and following[:1].isalnum() else text
+
+    def _delimiter(self) -> str:
+        """Skip the period that stands for no delimiter."""
+        if self._at < len(self._tokens) and self._tokens[self._at][0] == ".":
+            self._tokens[self._at] = self._tokens[self._at][1:] or " "
+        return ""
+
+    def _root(self) -> str:
+        degree = ""
+        if self._at < len(self._tokens) and self._tokens[self._at] == "[":
+            self._at += 1
+            degree = self.read("]")
+        inside = self._argument()
+        sign = _ROOTS.get(degree) or "".join(RAISED.get(char, char) for char in degree) + "√"
+        return sign + _enclosed(inside)
+
+
+def _enclosed(text: str) -> str:
+    """Return a text in brackets, unless it is one thing."""
+    return text if _SIMPLE.match(text) else f"({text})"
+
+
+def _mapped(text: str, table: Mapping[str, str]) -> str:
+    return "".join(table.get(char, char) for char in text)

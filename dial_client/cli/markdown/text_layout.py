@@ -1,0 +1,201 @@
+"""Styled text in rows of terminal columns: widths, wrapping, and escape sequences."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+MAX_CLUSTER = 12
+"""Characters of one letter with its marks: further marks would be drawn over other lines."""
+MAX_ADDRESS = 2_000
+_ADDRESS = re.compile(r"https?://[\x21-\x7e]+\Z")
+_PART = re.compile(r"\n|[^\S\n\xa0]+|[^\s]+|\xa0+")
+_CLOSING = frozenset("、。，．！？；：）］｝」』】〉》〕ー～…’”")  # noqa: RUF001 - they stand in texts of East Asia
+_OPENING = frozenset("（［｛「『【〈《〔‘“")  # noqa: RUF001
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Text of one style; safe, and without tabs."""
+
+    text: str
+    style: str = ""
+    """Parameters of an SGR sequence."""
+    address: str = ""
+    """What the text links to."""
+
+
+Row = list[Span]
+
+
+@lru_cache(4_096)
+def columns_of(text: str) -> int:
+    """Return the width of a text in terminal columns."""
+    if text.isascii():
+        return len(text)
+    from wcwidth import wcswidth
+
+    return max(0, wcswidth(text))
+
+
+def clusters(text: str) -> Iterator[str]:
+    """Yield the letters of a text, each with its marks: what a terminal draws in one place."""
+    if text.isascii():
+        yield from text
+        return
+    from wcwidth import iter_graphemes
+
+    yield from (cluster[:MAX_CLUSTER] for cluster in iter_graphemes(text))
+
+
+@dataclass(frozen=True, slots=True)
+class _Word:
+    """Spans that no row is broken between."""
+
+    spans: tuple[Span, ...]
+    width: int
+    space: str
+    """What stands before it on the same row."""
+    space_span: Span | None
+    breaks: bool = False
+    """True for a line break."""
+
+
+def wrap(spans: Iterable[Span], columns: int) -> list[Row]:
+    """Return spans as rows no wider than so many columns; words that are wider are broken."""
+    rows: list[Row] = [[]]
+    used = 0
+    for word in _words(spans):
+        if word.breaks:
+            rows.append([])
+            used = 0
+            continue
+        space = len(word.space)
+        if used and used + space + word.width <= columns:
+            if word.space_span:
+                rows[-1].append(word.space_span)
+            rows[-1] += word.spans
+            used += space + word.width
+            continue
+        if used:
+            rows.append([])
+        used = _place(rows, word, columns)
+    return rows
+
+
+def chop(row: Row, columns: int) -> list[Row]:
+    """Return a row as rows no wider than so many columns, broken wherever that is."""
+    rows: list[Row] = [[]]
+    _place(
+        rows, _Word(tuple(Span(span.text.expandtabs(4), span.style) for span in row), width_of(row), "", None), columns
+    )
+    return rows
+
+
+def _place(rows: list[Row], word: _Word, columns: int) -> int:
+    """Put a word at the beginning of a row, on several rows if it is too wide; return the columns of the last one."""
+    if word.width <= columns:
+        rows[-1] += word.spans
+        return word.width
+    used = 0
+    for span in word.spans:
+        start = at = 0
+        for cluster in clusters(span.text):
+            width = columns_of(cluster)
+            if used and used + width > columns:
+                rows[-1].append(Span(span.text[start:at], span.style, span.address))
+                rows.append([])
+                start, used = at, 0
+            at += len(cluster)
+            used += width
+        rows[-1].append(Span(span.text[start:], span.style, span.address))
+    return used
+
+
+def _words(spans: Iterable[Span]) -> Iterator[_Word]:
+    glued: list[Span] = []
+    space, space_span = "", None
+
+    def take() -> Iterator[_Word]:
+        nonlocal glued, space, space_span
+        if glued:
+            yield _Word(tuple(glued), sum(columns_of(span.text) for span in glued), space, space_span)
+        glued, space, space_span = [], "", None
+
+    for span in spans:
+        for part in _PART.findall(span.text):
+            if part == "\n":
+                yield from take()
+                yield _Word((), 0, "", None, breaks=True)
+            elif part.isspace() and part[0] != "\xa0":
+                yield from take()
+                space, space_span = " " * len(part), Span(" " * len(part), span.style, span.address)
+            elif part.isascii():
+                glued.append(Span(part, span.style, span.address))
+            else:
+                for piece, breaks in _pieces(part, glued[-1].text[-1] if glued else ""):
+                    if breaks:
+                        yield from take()
+                    glued.append(Span(piece, span.style, span.address))
+    yield from take()
+
+
+def _pieces(part: str, before: str) -> Iterator[tuple[str, bool]]:
+    """Yield the pieces of a word, each with True if a row may be broken before it: around letters of East Asia."""
+    kept, was_wide = "", False
+    last = before
+    breaks_kept = False
+    for cluster in clusters(part):
+        is_wide = columns_of(cluster) == 2
+        if last and (is_wide or was_wide) and cluster not in _CLOSING and last not in _OPENING:
+            if kept:
+                yield kept, breaks_kept
+            kept, breaks_kept = "", True
+        kept += cluster
+        last, was_wide = cluster, is_wide
+    if kept:
+        yield kept, breaks_kept
+
+
+def width_of(row: Iterable[Span]) -> int:
+    """Return the width of spans in terminal columns."""
+    return sum(columns_of(span.text) for span in row)
+
+
+def to_ansi(row: Iterable[Span], *, has_links: bool = True) -> str:
+    """Return a row with its escape sequences; each is ended in the row.
+
+    Args:
+        row: the spans.
+        has_links: write hyperlinks (OSC 8).
+    """
+    written = []
+    for span in _joined(row):
+        text = f"\x1b[{span.style}m{span.text}\x1b[0m" if span.style else span.text
+        if has_links and span.address and len(span.address) <= MAX_ADDRESS and _ADDRESS.match(span.address):
+            key = zlib.crc32(span.address.encode())
+            text = f"\x1b]8;id={key:x};{span.address}\x1b\\{text}\x1b]8;;\x1b\\"
+        written.append(text)
+    return "".join(written).rstrip(" ")
+
+
+def _joined(row: Iterable[Span]) -> Iterator[Span]:
+    """Yield the spans of a row, neighbours of the same style as one."""
+    latest: Span | None = None
+    for span in row:
+        if latest is not None and (span.style, span.address) == (latest.style, latest.address):
+            latest = Span(latest.text + span.text, span.style, span.address)
+        else:
+            if latest is not None:
+                yield latest
+            latest = span
+    if latest is not None:
+        yield latest
+
+
+def plain(row: Iterable[Span]) -> str:
+    """Return the text of spans."""
+    return "".join(span.text for span in row)
