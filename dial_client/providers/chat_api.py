@@ -6,9 +6,9 @@ endpoints.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dial_client.messages import FilePart, ImagePart, Message, Part, TextPart, ToolCallRequest, ToolSpec, text_of
 from dial_client.model import Delta, ModelRequest, TextChunk, ToolChoice
@@ -19,6 +19,21 @@ from dial_client.providers.http.response_stream import RawBody
 from dial_client.providers.json_to_lines import JsonToLines
 from dial_client.providers.tool_call_codec import replace_surrogates, to_json_text
 from dial_client.providers.wire_history import AssistantStep, Result, UserStep, normalize
+
+if TYPE_CHECKING:
+    from openai.types.chat import (
+        ChatCompletionAssistantMessageParam,
+        ChatCompletionContentPartParam,
+        ChatCompletionContentPartTextParam,
+        ChatCompletionFunctionToolParam,
+        ChatCompletionMessageFunctionToolCallParam,
+        ChatCompletionSystemMessageParam,
+        ChatCompletionToolMessageParam,
+        ChatCompletionUserMessageParam,
+        CompletionCreateParams,
+    )
+    from openai.types.chat.completion_create_params import CompletionCreateParamsBase
+    from openai.types.shared_params import FunctionDefinition, ResponseFormatJSONSchema
 
 NO_ANSWER = "(no answer)"
 
@@ -40,14 +55,15 @@ class ChatProvider(HttpProvider):
         return ChatStreamParser(self._adaptation.profile)
 
     def _encode_tool(self, tool: ToolSpec) -> dict[str, Any]:
-        function: dict[str, Any] = {"name": tool.name}
+        function: FunctionDefinition = {"name": tool.name}
         if tool.input_schema:
             function["parameters"] = dict(tool.input_schema)
         if tool.description:
             function["description"] = tool.description
         if self._adaptation.profile.strict:
             function["strict"] = True
-        return {"type": "function", "function": function}
+        encoded: ChatCompletionFunctionToolParam = {"type": "function", "function": function}
+        return {**encoded}
 
     def generate_recorded(self, request: ModelRequest, bodies: list[RawBody] | None) -> AsyncGenerator[Delta, None]:
         """Do as `generate`, and append the body of every response to `bodies`."""
@@ -58,36 +74,46 @@ class ChatProvider(HttpProvider):
     def _build_fields(self, request: ModelRequest, notes: list[str], *, has_tools: bool) -> dict[str, Any]:
         profile = self._adaptation.profile
         messages = to_wire(request.messages, self._name, profile, notes)
-        if system := replace_surrogates(request.instruction_text):
-            messages.insert(0, {"role": "system", "content": system})
-        fields: dict[str, Any] = {"model": self._model, "messages": messages}
-        fields["stream"] = request.stream
+        if text := replace_surrogates(request.instruction_text):
+            system: ChatCompletionSystemMessageParam = {"role": "system", "content": text}
+            messages.insert(0, system)
+        params: CompletionCreateParamsBase = {"model": self._model, "messages": messages}
         if request.stream and profile.stream_usage:
-            fields["stream_options"] = {"include_usage": True}
+            params["stream_options"] = {"include_usage": True}
         if has_tools and request.tool_choice is ToolChoice.NONE:
-            fields["tool_choice"] = "none"
+            params["tool_choice"] = "none"
         if has_tools and profile.parallel != "omit":
-            fields["parallel_tool_calls"] = profile.parallel == "send_true"
+            params["parallel_tool_calls"] = profile.parallel == "send_true"
         if request.stop:
-            fields["stop"] = list(request.stop)
-        if constraint := _build_constraint(request, profile):
-            fields[profile.constrain] = constraint
-        if profile.max_tokens_field and (limit := self._get_max_tokens(request)):
-            fields[profile.max_tokens_field] = limit
-        return fields | self._get_sampling_fields()
+            params["stop"] = list(request.stop)
+        self._add_limit(params, request)
+        body: CompletionCreateParams
+        body = {**params, "stream": True} if request.stream else {**params, "stream": False}
+        return {**body, **_build_constraint(request, profile), **self._get_sampling_fields()}
+
+    def _add_limit(self, params: CompletionCreateParamsBase, request: ModelRequest) -> None:
+        limit = self._get_max_tokens(request)
+        match self._adaptation.profile.max_tokens_field:
+            case "max_tokens" if limit:
+                params["max_tokens"] = limit
+            case "max_completion_tokens" if limit:
+                params["max_completion_tokens"] = limit
 
 
-def _build_constraint(request: ModelRequest, profile: EndpointProfile) -> Any:
-    """Return the value of the field that constrains the reply; None if nothing does."""
+def _build_constraint(request: ModelRequest, profile: EndpointProfile) -> dict[str, Any]:
+    """Return the field that constrains the reply; nothing if nothing does."""
     match profile.constrain:
-        case "grammar":
-            return request.grammar or None
-        case "structured_outputs" if request.grammar:
+        case "grammar" if request.grammar:
             return {"grammar": request.grammar}
+        case "structured_outputs" if request.grammar:
+            return {"structured_outputs": {"grammar": request.grammar}}
         case "response_format" if request.schema is not None:
-            schema = {"name": "reply", "schema": dict(request.schema), "strict": True}
-            return {"type": "json_schema", "json_schema": schema}
-    return None
+            schema: ResponseFormatJSONSchema = {
+                "type": "json_schema",
+                "json_schema": {"name": "reply", "schema": dict(request.schema), "strict": True},
+            }
+            return {"response_format": schema}
+    return {}
 
 
 async def _convert_json_to_lines(deltas: AsyncGenerator[Delta, None]) -> AsyncGenerator[Delta, None]:
@@ -103,7 +129,7 @@ async def _convert_json_to_lines(deltas: AsyncGenerator[Delta, None]) -> AsyncGe
 
 def to_wire(
     messages: Sequence[Message], provider_name: str, profile: EndpointProfile = CHAT, notes: list[str] | None = None
-) -> list[dict[str, Any]]:
+) -> list[Any]:
     """Return the conversation as ``messages``, valid for any conversation.
 
     Args:
@@ -114,7 +140,7 @@ def to_wire(
     """
     ids = _SHORT_ID if profile.short_ids else _ANY_ID
     steps = normalize(messages, provider_name, ids, profile, notes, in_results=profile.user_after_tool)
-    wire: list[dict[str, Any]] = []
+    wire: list[Any] = []
     for step in steps:
         if isinstance(step, UserStep):
             _add_user(wire, _to_content(step.parts), profile)
@@ -126,38 +152,32 @@ def to_wire(
     return wire
 
 
-def _to_content(parts: tuple[Part, ...]) -> str | list[dict[str, Any]]:
+def _to_content(parts: tuple[Part, ...]) -> str | list[ChatCompletionContentPartParam]:
     if all(isinstance(part, TextPart) for part in parts):
         return text_of(parts)
     return [_to_part(part) for part in parts]
 
 
-def _to_part(part: Part) -> dict[str, Any]:
+def _to_part(part: Part) -> ChatCompletionContentPartParam:
     match part:
         case TextPart(text):
             return {"type": "text", "text": text}
         case ImagePart(data, mime_type):
             return {"type": "image_url", "image_url": {"url": f"data:{mime_type};base64,{data}"}}
         case FilePart(data, mime_type, name):
-            file = {"filename": name, "file_data": f"data:{mime_type};base64,{data}"}
-            return {"type": "file", "file": file}
+            return {"type": "file", "file": {"filename": name, "file_data": f"data:{mime_type};base64,{data}"}}
 
 
 def _to_assistant_message(step: AssistantStep, profile: EndpointProfile) -> dict[str, Any]:
-    message: dict[str, Any] = {"role": "assistant", "content": step.text or None}
+    message: ChatCompletionAssistantMessageParam = {"role": "assistant", "content": step.text or None}
     if step.calls:
-        extras = _read_call_extras(step) if profile.echo_call_extra else {}
-        message["tool_calls"] = [
-            _to_tool_call(call, extras.get(original_id))
-            for call, original_id in zip(step.calls, step.original_ids, strict=True)
-        ]
-        if profile.unsigned_call and not extras:
-            message["tool_calls"][0] = dict(profile.unsigned_call) | message["tool_calls"][0]
+        message["tool_calls"] = _to_tool_calls(step, profile)
+    fields: dict[str, Any] = {**message}
     if profile.echo_reasoning == "always" or (profile.echo_reasoning == "tool_turns" and step.calls):
-        message |= _read_echo(step, "reasoning")
+        fields |= _read_echo(step, "reasoning")
     if profile.reasoning_field and step.calls:
-        message.setdefault(profile.reasoning_field, "")
-    return message | _read_echo(step, "message")
+        fields.setdefault(profile.reasoning_field, "")
+    return fields | _read_echo(step, "message")
 
 
 def _read_echo(step: AssistantStep, part: str) -> dict[str, Any]:
@@ -175,19 +195,34 @@ def _read_call_extras(step: AssistantStep) -> dict[str, dict[str, Any]]:
     return {call_id: extra for call_id, extra in extras.items() if extra}
 
 
-def _to_tool_call(call: ToolCallRequest, extra: dict[str, Any] | None) -> dict[str, Any]:
-    function = {"name": call.name, "arguments": to_json_text(call.arguments)}
-    return (extra or {}) | {"id": call.id, "type": "function", "function": function}
+def _to_tool_calls(step: AssistantStep, profile: EndpointProfile) -> list[Any]:
+    extras = _read_call_extras(step) if profile.echo_call_extra else {}
+    calls = [
+        _to_tool_call(call, extras.get(original_id, {}))
+        for call, original_id in zip(step.calls, step.original_ids, strict=True)
+    ]
+    if profile.unsigned_call and not extras:
+        calls[0] = {**profile.unsigned_call, **calls[0]}
+    return calls
 
 
-def _to_tool_messages(step: AssistantStep, profile: EndpointProfile) -> list[dict[str, Any]]:
+def _to_tool_call(call: ToolCallRequest, extra: Mapping[str, Any]) -> dict[str, Any]:
+    tool_call: ChatCompletionMessageFunctionToolCallParam = {
+        "id": call.id,
+        "type": "function",
+        "function": {"name": call.name, "arguments": to_json_text(call.arguments)},
+    }
+    return {**extra, **tool_call}
+
+
+def _to_tool_messages(step: AssistantStep, profile: EndpointProfile) -> list[ChatCompletionToolMessageParam]:
     return [
         {"role": "tool", "tool_call_id": call.id, "content": _to_tool_content(result, profile)}
         for call, result in zip(step.calls, step.results, strict=True)
     ]
 
 
-def _to_tool_content(result: Result, profile: EndpointProfile) -> str | list[dict[str, Any]]:
+def _to_tool_content(result: Result, profile: EndpointProfile) -> str | list[ChatCompletionContentPartTextParam]:
     """Return the content of a tool message, which is text only: images and documents follow the results."""
     images = sum(isinstance(part, ImagePart) for part in result.media)
     documents = len(result.media) - images
@@ -196,8 +231,8 @@ def _to_tool_content(result: Result, profile: EndpointProfile) -> str | list[dic
     return [{"type": "text", "text": text}] if profile.tool_content == "parts" else text
 
 
-def _to_media_parts(step: AssistantStep) -> list[dict[str, Any]]:
-    media: list[dict[str, Any]] = []
+def _to_media_parts(step: AssistantStep) -> list[ChatCompletionContentPartParam]:
+    media: list[ChatCompletionContentPartParam] = []
     for call, result in zip(step.calls, step.results, strict=True):
         if result.media:
             media.append({"type": "text", "text": f"[the result of {call.name}:]"})
@@ -205,17 +240,18 @@ def _to_media_parts(step: AssistantStep) -> list[dict[str, Any]]:
     return media
 
 
-def _add_user(wire: list[dict[str, Any]], content: str | list[dict[str, Any]], profile: EndpointProfile) -> None:
+def _add_user(wire: list[Any], content: str | list[ChatCompletionContentPartParam], profile: EndpointProfile) -> None:
     """Append a user message, or join it with a user message before it: many chat templates demand alternating turns."""
     if wire and wire[-1]["role"] == "tool" and not profile.user_after_tool:
         wire.append({"role": "assistant", "content": NO_ANSWER})
     if wire and wire[-1]["role"] == "user":
         wire[-1]["content"] = _join_contents(wire[-1]["content"], content)
     else:
-        wire.append({"role": "user", "content": content})
+        message: ChatCompletionUserMessageParam = {"role": "user", "content": content}
+        wire.append(message)
 
 
-def _add_assistant(wire: list[dict[str, Any]], message: dict[str, Any]) -> None:
+def _add_assistant(wire: list[Any], message: dict[str, Any]) -> None:
     before = wire[-1] if wire else {}
     if before.get("role") == "assistant" and "tool_calls" not in before:
         text = "\n\n".join(text for text in (before["content"], message["content"]) if text)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from dial_client.errors import ProviderError
 from dial_client.messages import FilePart, ImagePart, Message, Part, TextPart, ToolSpec
@@ -23,6 +23,20 @@ from dial_client.providers.http.http_provider import HttpProvider
 from dial_client.providers.messages_stream import MessagesStreamParser
 from dial_client.providers.tool_call_codec import replace_surrogates, to_plain_json
 from dial_client.providers.wire_history import NO_TEXT, AssistantStep, Result, UserStep, normalize
+
+if TYPE_CHECKING:
+    from anthropic.types import (
+        ContentBlockParam,
+        DocumentBlockParam,
+        ImageBlockParam,
+        MessageCreateParams,
+        MessageParam,
+        TextBlockParam,
+        ToolParam,
+        ToolResultBlockParam,
+        ToolUseBlockParam,
+    )
+    from anthropic.types.message_create_params import MessageCreateParamsBase
 
 _ID = r"[a-zA-Z0-9_-]{1,64}"
 _DEFAULT_MAX_TOKENS = 8_192
@@ -52,33 +66,37 @@ class MessagesProvider(HttpProvider):
         return MessagesStreamParser()
 
     def _encode_tool(self, tool: ToolSpec) -> dict[str, Any]:
-        definition: dict[str, Any] = {"name": tool.name, "input_schema": dict(tool.input_schema or {"type": "object"})}
+        definition: ToolParam = {"name": tool.name, "input_schema": dict(tool.input_schema or {"type": "object"})}
         if self._adaptation.profile.strict:
             definition["strict"] = True
         if tool.deferred:
             definition["defer_loading"] = True
-        return definition | {"description": tool.description} if tool.description else definition
+        if tool.description:
+            definition["description"] = tool.description
+        return {**definition}
 
     def _build_fields(self, request: ModelRequest, notes: list[str], *, has_tools: bool) -> dict[str, Any]:
         profile = self._adaptation.profile
         messages = to_wire(request.messages, self._name, profile, notes)
         limit = self._get_max_tokens(request) or _DEFAULT_MAX_TOKENS
-        fields: dict[str, Any] = {"model": self._model, "max_tokens": limit, "messages": messages}
-        fields["stream"] = request.stream or limit > _MAX_UNSTREAMED_TOKENS
+        params: MessageCreateParamsBase = {"model": self._model, "max_tokens": limit, "messages": messages}
         if system := replace_surrogates(request.instruction_text):
-            fields["system"] = system
+            params["system"] = system
         if has_tools:
             if request.tool_choice is ToolChoice.NONE:
-                fields["tool_choice"] = {"type": "none"}
+                params["tool_choice"] = {"type": "none"}
         elif names := _list_called_tools(messages):
             # Bedrock refuses a history with calls but without tools.
-            fields["tools"] = [{"name": name, "input_schema": {"type": "object"}} for name in names]
-            fields["tool_choice"] = {"type": "none"}
+            params["tools"] = [{"name": name, "input_schema": {"type": "object"}} for name in names]
+            params["tool_choice"] = {"type": "none"}
         if profile.prompt_cache:
-            fields["cache_control"] = {"type": "ephemeral"}
+            params["cache_control"] = {"type": "ephemeral"}
         if request.stop and (stop := [text for text in request.stop if text.strip()]):
-            fields["stop_sequences"] = stop
-        return fields | self._get_sampling_fields()
+            params["stop_sequences"] = stop
+        is_streamed = request.stream or limit > _MAX_UNSTREAMED_TOKENS
+        body: MessageCreateParams
+        body = {**params, "stream": True} if is_streamed else {**params, "stream": False}
+        return {**body, **self._get_sampling_fields()}
 
     def _adapt_request(
         self,
@@ -112,7 +130,7 @@ def to_wire(
     provider_name: str,
     profile: EndpointProfile = ANTHROPIC,
     notes: list[str] | None = None,
-) -> list[dict[str, Any]]:
+) -> list[Any]:
     """Return the conversation as ``messages``, valid for any conversation.
 
     Args:
@@ -122,7 +140,7 @@ def to_wire(
         notes: gets what the model is not shown.
     """
     steps = normalize(messages, provider_name, _ID, profile, notes)
-    wire: list[dict[str, Any]] = []
+    wire: list[Any] = []
     if not isinstance(steps[0], UserStep):
         _append_blocks(wire, "user", [{"type": "text", "text": NO_TEXT}])
     for step in steps:
@@ -163,38 +181,53 @@ def _read_echo(step: AssistantStep) -> list[dict[str, Any]]:
     return valid
 
 
-def _build_blocks(step: AssistantStep) -> list[dict[str, Any]]:
-    blocks: list[dict[str, Any]] = [{"type": "text", "text": step.text}] if step.text else []
-    uses = (
-        {"type": "tool_use", "id": call.id, "name": call.name, "input": dict(call.arguments)} for call in step.calls
-    )
-    return [*blocks, *uses]
+def _build_blocks(step: AssistantStep) -> list[ContentBlockParam]:
+    blocks: list[ContentBlockParam] = [{"type": "text", "text": step.text}] if step.text else []
+    for call in step.calls:
+        use: ToolUseBlockParam = {
+            "type": "tool_use",
+            "id": call.id,
+            "name": call.name,
+            "input": dict(call.arguments),
+        }
+        blocks.append(use)
+    return blocks
 
 
-def _to_tool_result(call_id: str, result: Result) -> dict[str, Any]:
+def _to_tool_result(call_id: str, result: Result) -> ToolResultBlockParam:
     parts = [_to_part(part) for part in result.parts]
     content: Any = parts[0]["text"] if len(parts) == 1 and parts[0]["type"] == "text" else parts
-    block = {"type": "tool_result", "tool_use_id": call_id, "content": content}
-    return block | {"is_error": True} if result.is_error else block
+    block: ToolResultBlockParam = {"type": "tool_result", "tool_use_id": call_id, "content": content}
+    if result.is_error:
+        block["is_error"] = True
+    return block
 
 
-def _to_part(part: Part) -> dict[str, Any]:
+def _to_part(part: Part) -> TextBlockParam | ImageBlockParam | DocumentBlockParam:
     match part:
         case TextPart(text):
             return {"type": "text", "text": text}
         case ImagePart(data, mime_type):
-            return {"type": "image", "source": {"type": "base64", "media_type": mime_type, "data": data}}
-        case FilePart(data, mime_type, name):
-            source = {"type": "base64", "media_type": mime_type, "data": data}
-            return {"type": "document", "source": source, "title": name}
+            # `media_fallback` has left the four types that the API takes.
+            media_type: Any = mime_type
+            return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}
+        case FilePart(data, _, name):
+            return {
+                "type": "document",
+                "source": {"type": "base64", "media_type": "application/pdf", "data": data},
+                "title": name,
+            }
 
 
-def _append_blocks(wire: list[dict[str, Any]], role: str, blocks: list[dict[str, Any]]) -> None:
+def _append_blocks(wire: list[Any], role: Literal["user", "assistant"], blocks: Sequence[Any]) -> None:
     """Append blocks, to the message before if its role is the same: the results of a round must be one message."""
     if wire and wire[-1]["role"] == role:
         wire[-1]["content"].extend(blocks)
     elif blocks:
-        wire.append({"role": role, "content": blocks})
+        content = list(blocks)
+        message: MessageParam
+        message = {"role": "user", "content": content} if role == "user" else {"role": "assistant", "content": content}
+        wire.append(message)
 
 
 def _list_called_tools(messages: Sequence[dict[str, Any]]) -> list[str]:

@@ -7,7 +7,7 @@ whole conversation, with the encrypted reasoning of the model as it came.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dial_client.messages import FilePart, ImagePart, Message, Part, TextPart, ToolCallRequest, ToolSpec, Usage, text_of
 from dial_client.model import (
@@ -27,6 +27,17 @@ from dial_client.providers.response_items import to_input_item
 from dial_client.providers.tool_call_codec import make_ids_unique, parse_call, replace_surrogates, to_json_text
 from dial_client.providers.usage import parse_usage
 from dial_client.providers.wire_history import AssistantStep, Result, UserStep, normalize
+
+if TYPE_CHECKING:
+    from openai.types.responses import (
+        EasyInputMessageParam,
+        FunctionToolParam,
+        ResponseCreateParams,
+        ResponseFunctionToolCallParam,
+        ResponseInputContentParam,
+    )
+    from openai.types.responses.response_create_params import ResponseCreateParamsBase
+    from openai.types.responses.response_input_item_param import FunctionCallOutput
 
 _NO_PARAMETERS = {"type": "object", "properties": {}}
 """The parameters of a tool without any, which this API demands."""
@@ -49,30 +60,35 @@ class ResponsesProvider(HttpProvider):
         # Unless "strict" is False, the API may make optional arguments required, which servers need not take.
         strict = self._adaptation.profile.strict
         parameters = dict(tool.input_schema or _NO_PARAMETERS)
+        function: FunctionToolParam
         function = {"type": "function", "name": tool.name, "parameters": parameters, "strict": strict}
         if tool.deferred:
             function["defer_loading"] = True
-        return function | {"description": tool.description} if tool.description else function
+        if tool.description:
+            function["description"] = tool.description
+        return {**function}
 
     def _build_fields(self, request: ModelRequest, notes: list[str], *, has_tools: bool) -> dict[str, Any]:
         profile = self._adaptation.profile
         items = to_wire(request.messages, self._name, profile, notes)
-        fields: dict[str, Any] = {"model": self._model, "input": items, "stream": request.stream, "store": False}
-        fields["include"] = ["reasoning.encrypted_content"]
+        params: ResponseCreateParamsBase = {"model": self._model, "input": items, "store": False}
+        params["include"] = ["reasoning.encrypted_content"]
         if instructions := replace_surrogates(request.instruction_text):
-            fields["instructions"] = instructions
+            params["instructions"] = instructions
         if has_tools and request.tool_choice is ToolChoice.NONE:
-            fields["tool_choice"] = "none"
+            params["tool_choice"] = "none"
         if has_tools and profile.parallel != "omit":
-            fields["parallel_tool_calls"] = profile.parallel == "send_true"
+            params["parallel_tool_calls"] = profile.parallel == "send_true"
         if limit := self._get_max_tokens(request):
-            fields["max_output_tokens"] = limit
-        return fields | self._get_sampling_fields()
+            params["max_output_tokens"] = limit
+        body: ResponseCreateParams
+        body = {**params, "stream": True} if request.stream else {**params, "stream": False}
+        return {**body, **self._get_sampling_fields()}
 
 
 def to_wire(
     messages: Sequence[Message], provider_name: str, profile: EndpointProfile = OPENAI, notes: list[str] | None = None
-) -> list[dict[str, Any]]:
+) -> list[Any]:
     """Return the conversation as the items of ``input``, valid for any conversation.
 
     Args:
@@ -82,15 +98,14 @@ def to_wire(
         notes: gets what the model is not shown.
     """
     steps = normalize(messages, provider_name, _ID, profile, notes)
-    items: list[dict[str, Any]] = []
+    items: list[Any] = []
     for step in steps:
         if isinstance(step, UserStep):
-            items.append({"role": "user", "content": _to_content(step.parts)})
+            message: EasyInputMessageParam = {"role": "user", "content": _to_content(step.parts)}
+            items.append(message)
             continue
         items.extend(_read_echo(step) or _build_items(step))
-        for call, result in zip(step.calls, step.results, strict=True):
-            output = _to_output(result)
-            items.append({"type": "function_call_output", "call_id": call.id, "output": output})
+        items.extend(_build_outputs(step))
     return items
 
 
@@ -114,30 +129,39 @@ def _read_echo(step: AssistantStep) -> list[dict[str, Any]]:
     return valid
 
 
-def _build_items(step: AssistantStep) -> list[dict[str, Any]]:
-    items: list[dict[str, Any]] = [{"role": "assistant", "content": step.text}] if step.text else []
+def _build_items(step: AssistantStep) -> list[EasyInputMessageParam | ResponseFunctionToolCallParam]:
+    items: list[EasyInputMessageParam | ResponseFunctionToolCallParam] = []
+    if step.text:
+        items.append({"role": "assistant", "content": step.text})
     for call in step.calls:
         arguments = to_json_text(call.arguments)
         items.append({"type": "function_call", "call_id": call.id, "name": call.name, "arguments": arguments})
     return items
 
 
-def _to_content(parts: tuple[Part, ...]) -> str | list[dict[str, Any]]:
+def _build_outputs(step: AssistantStep) -> list[FunctionCallOutput]:
+    return [
+        {"type": "function_call_output", "call_id": call.id, "output": _to_output(result)}
+        for call, result in zip(step.calls, step.results, strict=True)
+    ]
+
+
+def _to_content(parts: tuple[Part, ...]) -> str | list[ResponseInputContentParam]:
     if all(isinstance(part, TextPart) for part in parts):
         return text_of(parts)
     return [_to_part(part) for part in parts]
 
 
-def _to_output(result: Result) -> str | list[dict[str, Any]]:
+def _to_output(result: Result) -> str | list[Any]:
     return [_to_part(part) for part in result.to_parts()] if result.media else result.text()
 
 
-def _to_part(part: Part) -> dict[str, Any]:
+def _to_part(part: Part) -> ResponseInputContentParam:
     match part:
         case TextPart(text):
             return {"type": "input_text", "text": text}
         case ImagePart(data, mime_type):
-            return {"type": "input_image", "image_url": f"data:{mime_type};base64,{data}"}
+            return {"type": "input_image", "image_url": f"data:{mime_type};base64,{data}", "detail": "auto"}
         case FilePart(data, mime_type, name):
             return {"type": "input_file", "filename": name, "file_data": f"data:{mime_type};base64,{data}"}
 

@@ -71,7 +71,7 @@ async def test_the_responses_api_is_shown_them_in_the_output() -> None:
     assert result["type"] == "function_call_output"
     assert result["output"] == [
         {"type": "input_text", "text": "Page one:"},
-        {"type": "input_image", "image_url": f"data:image/png;base64,{PNG}"},
+        {"type": "input_image", "image_url": f"data:image/png;base64,{PNG}", "detail": "auto"},
         {"type": "input_file", "filename": "report.pdf", "file_data": DATA_URL},
     ]
 

@@ -57,7 +57,7 @@ def test_the_responses_api_gets_images_and_documents_inside_the_output() -> None
     assert sent["type"] == "function_call_output"
     assert sent["output"] == [
         {"type": "input_text", "text": "Here"},
-        {"type": "input_image", "image_url": "data:image/png;base64,aGVsbG8="},
+        {"type": "input_image", "image_url": "data:image/png;base64,aGVsbG8=", "detail": "auto"},
         {"type": "input_file", "filename": "report.pdf", "file_data": DATA_URL},
     ]
 

@@ -355,7 +355,7 @@ def test_a_preset_that_needs_an_address_says_so() -> None:
     with pytest.raises(ConfigError, match=r"models\.mine has no address") as caught:
         opened("mine", models=settings(preset="azure", base_url=None))
 
-    assert caught.value.hint == "give a base URL"
+    assert caught.value.hint == "set AZURE_OPENAI_ENDPOINT, or give a base URL"
 
 
 @pytest.mark.parametrize(
