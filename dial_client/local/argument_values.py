@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any
 
 from dial_client.local.provenance import correct_spelling, is_said
+from dial_client.messages import ToolSpec
 
 CURRENT_FOLDER = "."
 """The folder that a server runs in: that of the user, unless its entry in servers.json has a ``cwd``."""
@@ -27,22 +28,51 @@ _PLAIN_FOLDER = re.compile(
 _PATH = re.compile(r"(?:^|[\s'\"])(?:[~.]?/|[A-Z]:\\)[\w.-]", re.MULTILINE)
 _ABSOLUTE = re.compile(r"\babsolute\b", re.IGNORECASE)
 _TIME = re.compile(r"(\d{1,2})(?::(\d\d))?\s*([ap])?\.?m?\.?", re.IGNORECASE)
+_TIME_OF_12_HOURS = re.compile(r"\b(\d{1,2})(?::(\d\d))?\s*([ap])\.?m\b", re.IGNORECASE)
+_CURRENCY = re.compile(r"currency", re.IGNORECASE)
+_CURRENCY_CODES = re.compile(r"(?:three|3)[- ]letter|\bcurrency codes?\b|\bISO 4217\b", re.IGNORECASE)
+_CURRENCIES = {
+    name: row[:3]
+    for row in (
+        "EUR euro euros",
+        "USD dollar dollars",
+        "GBP pound pounds sterling",
+        "JPY yen",
+        "CHF franc francs",
+        "CNY yuan renminbi",
+        "INR rupee rupees",
+        "PLN zloty zlotys",
+        "CZK koruna korunas",
+        "HUF forint forints",
+        "TRY lira liras",
+        "KRW won",
+        "BRL real reais",
+        "MXN peso pesos",
+        "ZAR rand",
+    )
+    for name in row[4:].split()
+}
+"""Names of currencies, by the last word, where one code is meant most often."""
+_COUNTRIES = {"norwegian": "NOK", "swedish": "SEK", "danish": "DKK", "australian": "AUD", "canadian": "CAD"}
 _QUOTED = re.compile(r"""["'`]([^"'`\s]{1,60})["'`]""")
 _EXAMPLES = re.compile(r"\b(?:e\.g\.|for example|for instance|such as|like)[^)]*\)?", re.IGNORECASE)
 _OTHERWISE = re.compile(r"\bif (?:no|none|not)\b|\bunless\b|\bby default\b|\bdefaults? to\b", re.IGNORECASE)
 _ALLOWED = re.compile(r"""\bnot in ((?:/|[A-Z]:\\)[^\s,'"]+)|\ballowed\b[^/\\'":]{0,40}['"]([^'"]+)['"]""")
 
 
-def correct_arguments(arguments: Mapping[str, Any], schema: Mapping[str, Any], conversation: str) -> dict[str, Any]:
+def correct_arguments(arguments: Mapping[str, Any], tool: ToolSpec, conversation: str) -> dict[str, Any]:
     """Return the arguments of a call with the values that are meant.
 
     Args:
         arguments: as the model wrote them.
-        schema: the tool's input schema.
+        tool: the called tool.
         conversation: the texts and results so far.
     """
-    properties = schema.get("properties", {})
+    properties = tool.input_schema.get("properties", {})
     corrected = {name: _correct(name, value, properties.get(name), conversation) for name, value in arguments.items()}
+    if _CURRENCY_CODES.search(f"{tool.description} {properties}"):
+        for name in filter(_CURRENCY.search, corrected):
+            corrected[name] = _currency_code(corrected[name])
     return correct_spelling(corrected, conversation)
 
 
@@ -59,6 +89,11 @@ def _correct(name: str, value: Any, schema: Any, conversation: str) -> Any:
     return value
 
 
+def _currency_code(name: Any) -> Any:
+    first, _, last = str(name).casefold().rpartition(" ")
+    return _COUNTRIES.get(first) or (_CURRENCIES.get(last) if first in ("", "us", "british") else None) or name
+
+
 def _is_nobodys_folder(value: str, conversation: str) -> bool:
     """Return whether a folder was made up for a user who has named none; one that is miscopied is left to fail."""
     if _PLAIN_FOLDER.fullmatch(value):
@@ -71,6 +106,12 @@ def is_folder(name: str, schema: Mapping[str, Any]) -> bool:
     words = re.sub(r"(?<=[a-z])(?=[A-Z])|[_-]", " ", name)
     about = f"{words} {schema.get('description', '')}"
     return _FOLDER.search(words) is not None and _ABSOLUTE.search(about) is None
+
+
+def follows_as_time(value: Any, conversation: str) -> bool:
+    """Return whether a time of day stands in the conversation by the clock of 12 hours."""
+    times = (f"{found[1]}:{found[2] or '00'} {found[3]}m" for found in _TIME_OF_12_HOURS.finditer(conversation))
+    return any(value == _to_24_hours(time, "") for time in times)
 
 
 def is_named_in(value: Any, schema: Mapping[str, Any]) -> bool:

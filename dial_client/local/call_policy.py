@@ -174,8 +174,9 @@ class CallPolicy:
             self._defer(step, tool, call)
 
     def _corrected(self, call: ToolCallRequest) -> ToolCallRequest:
-        schema = self._tools[call.name].input_schema if call.name in self._tools else {}
-        return replace(call, arguments=correct_arguments(call.arguments, schema, self._conversation))
+        tool = self._tools.get(call.name)
+        arguments = call.arguments if tool is None else correct_arguments(call.arguments, tool, self._conversation)
+        return replace(call, arguments=arguments)
 
     def _begin(self) -> Step | None:
         completed = self._completed

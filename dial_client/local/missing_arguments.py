@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dial_client.local.argument_values import CURRENT_FOLDER, is_folder, is_named_in
+from dial_client.local.argument_values import CURRENT_FOLDER, follows_as_time, is_folder, is_named_in
 from dial_client.local.provenance import has_strange_digits, is_made_up, is_said
 from dial_client.local.vocabulary import ASKING, is_english, words, words_of
 from dial_client.messages import Message, Role, ToolCallRequest, ToolSpec
@@ -43,6 +43,8 @@ def find_missing(
         if not isinstance(schema, Mapping) or "enum" in schema or "default" in schema or isinstance(value, bool):
             continue
         if is_named_in(value, schema) or (value == CURRENT_FOLDER and is_folder(name, schema)):
+            continue
+        if follows_as_time(value, conversation):
             continue
         is_argument = str(value).casefold() in (name.casefold(), name.rpartition("_")[2].casefold())
         if is_said(value, conversation) and not is_argument:

@@ -1,11 +1,13 @@
-"""Answers from results that say nothing of the results.
+"""Answers from results, checked against the results.
 
-Half a billion parameters now and then answer that they have looked, and leave out what they found. Such an answer is
-replaced by the results. For this its beginning is held back until a word or a number of the results occurs in it.
+Half a billion parameters now and then answer that they have looked, and leave out what they found; take the first of
+two results for the last; or write a number that no result has. Such an answer is replaced by the results. For this its
+beginning is held back until it has something of the last result, up to the end of a sentence or a line.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 
@@ -14,11 +16,23 @@ from dial_client.messages import NO_OUTPUT
 
 MAX_RESULT_CHARS = 1_500
 """Characters of the results that replace an answer."""
-_NUMBER = re.compile(r"\d+")
+MAX_HELD_CHARS = 300
+"""Characters of an answer that are held back for the end of a sentence."""
+
+_DIGITS = re.compile(r"\d+")
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_GROUPING = re.compile(r"(?<=\d),(?=\d{3})")
+_TIME = re.compile(r"(?<!\d)(\d\d):\d\d")
+_NUMBERING = re.compile(r"^\s*\d+[.)]\s", re.MULTILINE)
+_END = re.compile(r"[.!?:](?=\s)|\n")
+_VALUE = r"[^\s,;]*\d[^\s,;]*"
+_GROUP = re.compile(rf"{_VALUE}(?:, {_VALUE})*,? (?:and|or) {_VALUE}")
+_SHOWS = re.compile(r"\s*(?:please |can you |could you )?(?:show|list|print|display|read)\b", re.IGNORECASE)
+_ASKS_MORE = re.compile(r"\b(?:and|then|tell|which|what|how|who|when|where|why|explain|summari[sz]e)\b", re.IGNORECASE)
 
 
 class ResultCheck:
-    """The beginning of an answer, held back until it has something of the results.
+    """The beginning of an answer, held back until it has something of the last result, and no number from nowhere.
 
     Args:
         question: the user's question; its words count for nothing.
@@ -26,25 +40,86 @@ class ResultCheck:
     """
 
     def __init__(self, question: str, results: Sequence[str]) -> None:
-        self._results = [text for text in (result.partition(": ")[2] for result in results) if text != NO_OUTPUT]
-        self._news = frozenset[str]().union(*map(_content, self._results)) - _content(question)
+        self._results = _texts(results)
+        earlier = _content("\n".join((question, *self._results[:-1])))
+        last = _content("".join(self._results[-1:]))
+        everything = _content("\n".join(self._results))
+        self._news = (last - earlier) or (everything - _content(question))
+        self._known = _numbers("\n".join((question, *self._results))) | _derived("\n".join(self._results))
         self._held = ""
+        self._shown = ""
         self._is_open = not self._news
 
     def feed(self, text: str) -> str:
         """Add a piece of the answer, and return the text that can be shown."""
-        if self._is_open:
-            return text
-        self._held += text
-        if self._news.isdisjoint(_content(self._held)):
-            return ""
-        self._is_open = True
-        return self._held
+        if not self._is_open:
+            self._held += text
+            is_long = len(self._held) > MAX_HELD_CHARS
+            if not (is_long or _END.search(self._held)) or not self._is_good():
+                return ""
+            self._is_open, text = True, self._held
+        self._shown += text
+        return text
 
     def finish(self) -> str:
-        """Return the text that follows at the answer's end: the results, if the answer has nothing of them."""
-        return "" if self._is_open else "\n".join(self._results).strip()[:MAX_RESULT_CHARS]
+        """Return the text that follows at the answer's end: the rest of the answer, or the results in its place.
+
+        Behind an answer with only one of several values that a result joins by "and" stands that result.
+        """
+        if not self._is_open and not self._is_good():
+            return quote(self._results)
+        rest = "" if self._is_open else self._held
+        answer = self._shown + rest
+        groups = [group for text in self._results for group in _GROUP.findall(text)]
+        cut = [group for group in groups if 0 < sum(v in answer for v in _values(group)) < len(_values(group))]
+        return f"{rest}\n\n{quote(self._results)}" if self._news and cut else rest
+
+    def _is_good(self) -> bool:
+        is_news = not self._news.isdisjoint(_content(self._held))
+        return is_news and _numbers(_NUMBERING.sub("", self._held)) <= self._known
+
+
+def quote(results: Sequence[str]) -> str:
+    """Return results as a reply: several lines as they are, in a fence."""
+    text = "\n".join(results).strip()
+    text = text if len(text) <= MAX_RESULT_CHARS else f"{text[:MAX_RESULT_CHARS].rstrip()}…"
+    return f"```\n{text}\n```" if "\n" in text and "```" not in text else text
+
+
+def find_shown_result(question: str, results: Sequence[str]) -> str | None:
+    """Return the result that is the answer as it is, or None: where a user only asks to see it."""
+    texts = _texts(results)
+    if len(texts) != 1 or not _SHOWS.match(question) or _ASKS_MORE.search(question) or _is_json(texts[0]):
+        return None
+    return quote(texts)
+
+
+def _texts(results: Sequence[str]) -> list[str]:
+    return [text for text in (result.partition(": ")[2] for result in results) if text != NO_OUTPUT]
+
+
+def _is_json(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict | list)
+    except ValueError:
+        return False
 
 
 def _content(text: str) -> frozenset[str]:
-    return words(text) | frozenset(_NUMBER.findall(text))
+    return words(text) | frozenset(_DIGITS.findall(_GROUPING.sub("", text)))
+
+
+def _values(group: str) -> list[str]:
+    return re.findall(_VALUE, group)
+
+
+def _numbers(text: str) -> frozenset[str]:
+    return frozenset(f"{float(number):g}" for number in _NUMBER.findall(_GROUPING.sub("", text)))
+
+
+def _derived(results: str) -> frozenset[str]:
+    """Return the numbers that may be said of results which do not have them: hours on a 12-hour clock, and a count."""
+    hours = {f"{int(hour) % 12 or 12}" for hour in _TIME.findall(results)}
+    digits = {f"{int(number)}" for number in _DIGITS.findall(results)}
+    lines = sum(bool(line.strip()) for line in results.splitlines())
+    return frozenset(hours | digits | {"1", str(lines)})

@@ -22,7 +22,7 @@ from dial_client.local.call_policy import CallPolicy, Step
 from dial_client.local.call_score import DecisionScore
 from dial_client.local.echo import ANSWER_NOW, Opening
 from dial_client.local.json_prompt_format import called_tool, is_unknown, parse_call
-from dial_client.local.result_check import ResultCheck
+from dial_client.local.result_check import ResultCheck, find_shown_result
 from dial_client.logs import get_logger
 from dial_client.messages import Message, Role, Usage
 from dial_client.model import CallChunk, Completion, Delta, FinishReason, ModelRequest, Provider, TextChunk, ToolChoice
@@ -64,8 +64,8 @@ class GrammarToolCallingProvider:
             yield CallChunk(policy.call)
             echo = {"then": policy.next_tool} if policy.next_tool else None
             yield Completion(FinishReason.TOOL_CALLS, usage, echo)
-        elif policy.reply:
-            yield TextChunk(policy.reply)
+        elif reply := policy.reply or _shown_result(request):
+            yield TextChunk(reply)
             yield Completion(FinishReason.STOP, usage)
         else:
             async with aclosing(self._answer(request, usage)) as deltas:
@@ -130,6 +130,10 @@ def _is_in_another_form(request: ModelRequest) -> bool:
         return False
     is_question = bool(request.messages) and request.messages[-1].role is Role.USER
     return not is_question or bool(request.grammar or request.schema or request.stop)
+
+
+def _shown_result(request: ModelRequest) -> str:
+    return find_shown_result(find_question(request.messages), find_results(request.messages)) or ""
 
 
 def _answer_request(request: ModelRequest) -> ModelRequest:

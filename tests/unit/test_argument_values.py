@@ -13,6 +13,7 @@ from dial_client.local.argument_values import (
     is_folder,
     is_named_in,
 )
+from dial_client.messages import ToolSpec
 
 ZONE = {
     "description": "IANA timezone name (e.g., 'America/New_York', 'Europe/London'). "
@@ -23,7 +24,8 @@ BRANCHES = {"description": "Whether to list local branches ('local'), remote bra
 
 
 def corrected(name: str, value: Any, schema: dict[str, Any], conversation: str = "") -> Any:
-    return correct_arguments({name: value}, {"properties": {name: schema}}, conversation)[name]
+    tool = ToolSpec("tool", "Does it, by three-letter codes.", {"properties": {name: schema}})
+    return correct_arguments({name: value}, tool, conversation)[name]
 
 
 def test_a_city_becomes_the_iana_name_of_its_time_zone() -> None:
@@ -54,6 +56,13 @@ def test_a_city_becomes_the_iana_name_of_its_time_zone() -> None:
 def test_a_time_of_day_has_24_hours_where_the_schema_says_so(value: str, question: str, time: str) -> None:
     assert corrected("time", value, CLOCK, question) == time
     assert corrected("time", value, {}, question) == value
+
+
+def test_a_currency_has_its_code_where_the_tool_takes_codes() -> None:
+    codes = {"euros": "EUR", "US dollars": "USD", "norwegian kroner": "NOK", "GBP": "GBP", "canadian dollar": "CAD"}
+    assert {name: corrected("from_currency", name, {}) for name in codes} == codes
+    assert corrected("currency", "crown", {}) == "crown"
+    assert corrected("city", "euro", {}) == "euro"
 
 
 def test_a_folder_that_nobody_has_named_is_the_current_one() -> None:

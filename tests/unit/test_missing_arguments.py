@@ -17,6 +17,7 @@ def tool(name: str, description: str, **properties: dict[str, Any]) -> ToolSpec:
 WEATHER = tool("weather_forecast", "Get the weather of a city for today or tomorrow.", city=TEXT)
 ROOM = tool("room_temperature", "Measure the temperature of a room.", room=TEXT)
 TIME = tool("get_time", "Get the time.", zone=TEXT)
+CONVERT = tool("convert_time", "Convert a time.", time={"description": "As HH:MM"})
 RATE = tool("exchange_rate", "Get a rate between two currencies, by their codes.", from_currency=TEXT, to_currency=TEXT)
 BRANCH = tool("git_branch", "List branches", repo_path=TEXT, kind={"description": "Local ('local') or all ('all')."})
 SEND = tool("send_message", "Send a message.", to=TEXT, text=TEXT)
@@ -44,6 +45,8 @@ def test_codes_and_time_zones_may_follow_from_a_name() -> None:
     assert missing(TIME, "What time is it in Japan?", zone="Asia/Tokyo") == []
     assert missing(RATE, "How many euros is a dollar?", from_currency="USD", to_currency="EUR") == []
     assert missing(TIME, "What time is it?", zone="Asia/Tokyo") == ["zone"]
+    assert missing(CONVERT, "It is 3pm in Berlin.", time="15:00") == []
+    assert missing(CONVERT, "It is 3pm in Berlin.", time="16:00") == ["time"]
 
 
 def test_a_value_that_the_description_names_and_the_current_folder_are_not_missing() -> None:

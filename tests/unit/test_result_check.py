@@ -1,21 +1,53 @@
-"""An answer that says nothing of the results is replaced by them."""
+"""An answer that says nothing of the results, or what they do not say, is replaced by them."""
 
 from __future__ import annotations
 
 import pytest
 
-from dial_client.local.result_check import ResultCheck
+from dial_client.local.result_check import ResultCheck, find_shown_result
 
 
-def played(question: str, result: str, answer: str) -> tuple[str, str]:
-    """Return the text shown while the answer was written, and the text at its end."""
-    check = ResultCheck(question, [f"tool: {result}"])
-    return "".join(check.feed(f"{word} ") for word in answer.split(" ")), check.finish()
+def played(question: str, answer: str, *results: str) -> str:
+    """Return what is shown of an answer."""
+    check = ResultCheck(question, [f"tool: {result}" for result in results])
+    shown = "".join(check.feed(piece) for piece in answer.splitlines(keepends=True))
+    return shown + check.finish()
 
 
 def test_an_answer_without_anything_of_the_results_is_replaced_by_them() -> None:
-    question, result = "Look into the box for me.", "two spoons\na fork"
-    assert played(question, result, "I have looked into the box for you.") == ("", result)
+    question, answer = "Look into the box for me.", "I have looked into the box for you."
+    assert played(question, answer, "two spoons\na fork") == "```\ntwo spoons\na fork\n```"
+
+
+def test_an_answer_with_a_number_that_nobody_has_said_is_replaced_by_the_results() -> None:
+    assert played("What is 348 plus 577?", "925 + 577 = 1502", "925") == "925"
+    assert played("What is 348 plus 577?", "348 + 577 = 925", "925") == "348 + 577 = 925"
+
+
+def test_an_answer_from_the_first_of_two_results_is_replaced_by_both() -> None:
+    results = ("Mia: phone 555-0132, manager: Jonas", "Jonas: phone 555-0187, manager: Ruth")
+    question = "What is the phone number of Mia's manager?"
+    assert played(question, "The number is 555-0132.", *results) == "```\n" + "\n".join(results) + "\n```"
+    assert played(question, "The number is 555-0187.", *results) == "The number is 555-0187."
+
+
+def test_behind_an_answer_with_one_of_several_values_stands_the_result() -> None:
+    result = "Pell: high at 04:20 and 16:45, low at 10:30"
+    answer = "High tide in Pell is at 16:45."
+    assert played("When is high tide in Pell?", answer, result) == f"{answer}\n\n{result}"
+    answer = "High tide in Pell is at 04:20 and at 16:45."
+    assert played("When is high tide in Pell?", answer, result) == answer
+
+
+def test_an_answer_is_shown_before_its_end() -> None:
+    check = ResultCheck("How many?", ["tool: 12 eggs"])
+    assert [check.feed(text) for text in ("There are ", "12 eggs. ", "Enough ", "for us.")] == [
+        "",
+        "There are 12 eggs. ",
+        "Enough ",
+        "for us.",
+    ]
+    assert check.finish() == ""
 
 
 @pytest.mark.parametrize(
@@ -25,10 +57,27 @@ def test_an_answer_without_anything_of_the_results_is_replaced_by_them() -> None
         ("How many?", '{"count": 12}', "There are 12."),
         ("Turn on the light in the hall.", "The light in the hall is now on.", "I have done that."),
         ("Draw it.", "(no output)", "It is drawn."),
+        ("What time is it?", '{"time": "2026-11-23T15:04:05"}', "It is 3:04 PM."),
+        ("Which files are there?", "a.txt\nb.txt", "1. a.txt\n2. b.txt\n\nThere are 2 files."),
+        ("How many people live there?", "4100000 people", "4,100,000 people live there."),
     ],
 )
 def test_other_answers_are_shown_as_they_are(question: str, result: str, answer: str) -> None:
-    assert played(question, result, answer) == (f"{answer} ", "")
+    assert played(question, answer, result) == answer
+
+
+@pytest.mark.parametrize(
+    ("question", "result", "is_shown"),
+    [
+        ("Show me the git status", "On branch main", True),
+        ("List the files in /docs", "a.txt\nb.txt", True),
+        ("Show me the time", '{"time": "15:04"}', False),
+        ("Which files are in /docs?", "a.txt\nb.txt", False),
+        ("Read the file and tell me the port", "port: 80", False),
+    ],
+)
+def test_what_a_user_only_asks_to_see_is_shown_as_it_is(question: str, result: str, is_shown: bool) -> None:
+    assert (find_shown_result(question, [f"tool: {result}"]) is not None) is is_shown
 
 
 def test_without_results_nothing_is_held_back() -> None:
