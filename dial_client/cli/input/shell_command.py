@@ -1,0 +1,95 @@
+"""Commands of the person's shell (``!command``), and their output for the model (``!!``)."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import anyio
+import anyio.from_thread
+import anyio.to_thread
+
+from dial_client.cli import process_runner
+from dial_client.cli.input.terminal_output import plain_text, run_in_this_terminal
+from dial_client.messages import Part, TextPart
+from dial_client.text.safe_text import one_line
+
+MAX_SENT = 30_000
+"""Characters of an output that the model reads: the beginning and the end of a longer one."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Finished:
+    """A command that was run."""
+
+    command: str
+    code: int
+    output: str
+
+
+class ShellCommands:
+    """Runs commands in the person's shell, and keeps the output that goes with the next message."""
+
+    def __init__(self) -> None:
+        self._last: _Finished | None = None
+        self._outputs: list[_Finished] = []
+
+    async def run(self, line: str) -> str:
+        """Run the command of a line that begins with ``!``, and return a sentence about it.
+
+        The command has the terminal, as in a shell. ``!!`` before a command sends its output with the next message;
+        ``!!`` alone sends that of the latest command.
+        """
+        is_sent = line.startswith("!!")
+        command = line.lstrip("!").strip()
+        if command:
+            self._last = await _run(command)
+        if self._last is None:
+            return "!COMMAND runs a command of your shell; !!COMMAND sends its output with your next message, too."
+        if not is_sent:
+            return _describe(self._last)
+        self._outputs.append(self._last)
+        return (
+            f"{_describe(self._last)}; the output of `{one_line(self._last.command, 60)}` goes with your next message"
+        )
+
+    def take_outputs(self) -> tuple[Part, ...]:
+        """Return the outputs that go with the message, and forget them."""
+        outputs, self._outputs = self._outputs, []
+        return tuple(map(_to_part, outputs))
+
+
+def shell_arguments(command: str, environment: Mapping[str, str] = os.environ) -> list[str]:
+    """Return the arguments that run a command in the person's shell."""
+    if sys.platform == "win32":
+        return [environment.get("COMSPEC", "cmd.exe"), "/d", "/c", command]
+    return [*shlex.split(environment.get("SHELL") or "/bin/sh")[:1], "-c", command]
+
+
+async def _run(command: str) -> _Finished:
+    from prompt_toolkit.application import in_terminal
+
+    async with in_terminal():
+        with process_runner.interrupts.ignored():
+            code, output = await anyio.to_thread.run_sync(
+                run_in_this_terminal, shell_arguments(command), anyio.from_thread.check_cancelled
+            )
+    return _Finished(command, code, plain_text(output))
+
+
+def _describe(finished: _Finished) -> str:
+    lines = len(finished.output.splitlines())
+    end = f"exit code {finished.code}" if finished.code >= 0 else f"ended by signal {-finished.code}"
+    return f"{end}, {lines:,} {'line' if lines == 1 else 'lines'}"
+
+
+def _to_part(finished: _Finished) -> Part:
+    output = finished.output
+    if len(output) > MAX_SENT:
+        half = MAX_SENT // 2
+        output = f"{output[:half]}\n… {len(output) - MAX_SENT:,} characters are left out …\n{output[-half:]}"
+    header = f"[output of the user's command `{one_line(finished.command, 300)}`, exit code {finished.code}]"
+    return TextPart(f"{header}\n{output}\n[end of output]", foreign=True)
