@@ -21,7 +21,7 @@ JOBS ?= 4
 export PYTHONDONTWRITEBYTECODE =
 QUESTION ?= What time is it in Tokyo?
 
-.PHONY: help demo test quick conformance lint types bench soak attack eval eval-quick eval-speed lock clean
+.PHONY: help demo test quick conformance lint types man bench soak attack eval eval-quick eval-speed lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1	/'
@@ -45,6 +45,9 @@ lint: $(TEST)  ## style, layers, and what is where
 
 types: $(TEST)  ## mypy, strict
 	$(BIN)/mypy
+
+man: $(TEST)  ## write the manual page, docs/dial-chat.1, from the source of --help
+	$(BIN)/python -m dial_client.cli.manual_page > docs/dial-chat.1
 
 bench: $(TEST)  ## what this host adds to the bare SDKs
 	$(BIN)/python -m benchmarks.dial $(BENCH_ARGS)

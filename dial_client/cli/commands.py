@@ -12,17 +12,11 @@ from typer.core import TyperOption
 from dial_client import __version__
 from dial_client.cli import audit_command, models_command, policy_command, trust_command  # noqa: F401 - they register commands
 from dial_client.cli import options as o
+from dial_client.cli.command_help import ChatCommand
 from dial_client.cli.typer_apps import SETTINGS, more, run_command, talk
 
-_MORE = """
-Commands: dial-chat tools | servers [login NAME | logout NAME] | resources | prompts | call NAME '{"a": 1}' |
-conversations | models | policy [test NAME '{"a": 1}'] | grants | audit | trust | serve; each has its own --help.
-Exit codes: 0 answered; 1 unexpected; 2 bad usage or configuration; 3 the model could not be reached or refused;
-4 stopped by a limit; 5 answered, but a tool call was denied; 6 `policy test`: the call needs approval; 130 interrupted.
-"""
 
-
-@talk.command(context_settings=SETTINGS, epilog=_MORE)
+@talk.command(cls=ChatCommand, context_settings=SETTINGS)
 def chat(
     prompt: Annotated[
         str | None, typer.Argument(help="The question. Without one, hold a conversation in the terminal.")
@@ -52,14 +46,7 @@ def chat(
     verbose: o.Verbose = False,
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
-    """Ask a chat model that can use the tools of your MCP servers.
-
-    With a PROMPT: print one answer on standard output, and exit; standard input, if piped, is added to the prompt.
-    Without a PROMPT, in a terminal: hold a conversation.
-
-    With a PROMPT: one answer on standard output, then exit; what is piped in is added to the prompt. Without one, in a
-    terminal: talk.
-    """
+    """Ask a chat model that can use the tools of your MCP servers, or hold a conversation."""
     if version:
         typer.echo(__version__)
         return

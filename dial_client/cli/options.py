@@ -103,57 +103,66 @@ Config = Annotated[
         "-c",
         "--config",
         metavar="FILE",
-        help="The configuration. Default: ./servers.json if you trust it, else servers.json in your user folder.",
+        help="The configuration, in place of the one that is found. Found is ./servers.json if you trust it, else "
+        "servers.json in your user folder.",
     ),
 ]
-Trust = Annotated[bool, typer.Option("--trust", help="Trust the ./servers.json of this folder, for this run only.")]
+Trust = Annotated[bool, typer.Option("--trust", help="Trust the ./servers.json of this folder for this run.")]
 Model = Annotated[
     str | None,
     typer.Option(
         "-m",
         "--model",
         metavar="NAME",
-        help="openai:ID, anthropic:ID, chat:ID, ollama:ID, dial:ID, azure:DEPLOYMENT, bedrock:ID, vertex:ID, "
-        "foundry:ID, local, scripted:FILE, or one of the file's models.",
+        help="The model, such as openai:ID, anthropic:ID or local. Also chat:ID (any OpenAI-compatible endpoint), "
+        "ollama:ID, dial:ID, azure:DEPLOYMENT, bedrock:ID, vertex:ID, foundry:ID, scripted:FILE, or one of the "
+        "configuration's models.",
     ),
 ]
 BaseUrl = Annotated[str | None, typer.Option("--base-url", metavar="URL", help="The model's endpoint.")]
 ToolFormat = Annotated[
-    Format | None, typer.Option("--tool-format", help="The tool format: how tool calls are written.")
+    Format | None,
+    typer.Option("--tool-format", metavar="FORMAT", help="How calls are written: native, react, xml or auto."),
 ]
 System = Annotated[str | None, typer.Option("--system", metavar="TEXT", help="Instructions for the model.")]
 MaxDepth = Annotated[
-    int | None, typer.Option("--max-depth", metavar="N", help="The most rounds of tool calls. Default: 10.")
+    int | None, typer.Option("--max-depth", metavar="N", help="The most rounds of tool calls; 10 by default.")
 ]
-Timeout = Annotated[float | None, typer.Option("--timeout", metavar="S", help="Seconds for a turn. Default: 120.")]
+Timeout = Annotated[float | None, typer.Option("--timeout", metavar="S", help="Seconds for a turn; 120 by default.")]
 ToolTimeout = Annotated[
-    float | None, typer.Option("--tool-timeout", metavar="S", help="Seconds for one tool call. Default: 60.")
+    float | None, typer.Option("--tool-timeout", metavar="S", help="Seconds for one tool call; 60 by default.")
 ]
 NoStream = Annotated[bool, typer.Option("--no-stream", help="Do not stream: request the answer in one piece.")]
-OutputForm = Annotated[Output, typer.Option("--output", help="The form of the answer on standard output.")]
+OutputForm = Annotated[
+    Output, typer.Option("--output", metavar="FORM", help="The form of the answer: text, json, jsonl or sse.")
+]
 Allow = Annotated[
     list[str] | None,
     typer.Option(
-        "--allow", metavar="PATTERN", help="Tools that run without asking, as SERVER/TOOL: 'time/*'. Repeatable."
+        "--allow", metavar="PATTERN", help="Tools that run without asking, like 'time/*'. As SERVER/TOOL; repeatable."
     ),
 ]
 Deny = Annotated[
     list[str] | None,
     typer.Option(
-        "--deny", metavar="PATTERN", help="Tools that never run, as SERVER/TOOL or TOOL; overrides --allow. Repeatable."
+        "--deny", metavar="PATTERN", help="Tools that never run; overrides --allow. As SERVER/TOOL or TOOL; repeatable."
     ),
 ]
 Yes = Annotated[bool, typer.Option("-y", "--yes", help="Run all calls that no rule denies, without asking.")]
 Policy = Annotated[
     Path | None,
     typer.Option(
-        "--policy", metavar="FILE", help="Rules that allow, ask about or deny calls; checked before other rules."
+        "--policy",
+        metavar="FILE",
+        help="Rules that allow, ask about or deny calls. They are checked before other rules.",
     ),
 ]
 Sampling = Annotated[
     bool,
     typer.Option(
-        "--sampling", help="Let servers use your model (MCP sampling), within a budget, each time with your consent."
+        "--sampling",
+        help="Let servers use your model, if you consent. This is MCP sampling: within a budget, and each time you "
+        "are asked.",
     ),
 ]
 Continue = Annotated[bool, typer.Option("--continue", help="Continue the latest conversation.")]
@@ -161,15 +170,15 @@ Resume = Annotated[str | None, typer.Option("--resume", metavar="ID", help="Cont
 NoSave = Annotated[bool, typer.Option("--no-save", help="Do not store this conversation.")]
 Record = Annotated[
     Path | None,
-    typer.Option("--record", metavar="FILE", help="Record the conversation; -m scripted:FILE replays it."),
+    typer.Option("--record", metavar="FILE", help="Record the conversation. -m scripted:FILE replays it."),
 ]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Print details on standard error.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 NoAudit = Annotated[
-    bool, typer.Option("--no-audit", help="Write no audit log of tool calls; DIAL_AUDIT=off does the same.")
+    bool, typer.Option("--no-audit", help="Write no audit log of tool calls. DIAL_AUDIT=off does the same.")
 ]
 AuditArguments = Annotated[
-    bool, typer.Option("--audit-arguments", help="Write the arguments of tool calls into the audit log.")
+    bool, typer.Option("--audit-arguments", help="Write the arguments of calls into the audit log.")
 ]
 Host = Annotated[
     str,

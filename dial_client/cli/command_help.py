@@ -1,0 +1,122 @@
+"""The help of ``dial-chat``: its options by subject, its commands, exit codes and examples.
+
+The same source makes the manual page (`manual_page`), which says more about each option.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from typer.core import TyperCommand, TyperGroup, TyperOption
+
+GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("Model", ("model", "base_url", "system", "tool_format", "max_depth", "timeout", "tool_timeout", "no_stream")),
+    ("Servers and tools", ("config", "trust", "allow", "deny", "yes", "policy", "sampling")),
+    ("Conversation", ("continue_latest", "resume", "no_save", "record", "no_audit", "audit_arguments")),
+)
+"""The groups of the options of a chat, by the names of their parameters; all others make a last group."""
+USAGE = ("dial-chat [OPTIONS] [PROMPT]", "dial-chat COMMAND [OPTIONS]")
+DESCRIPTION = (
+    "Ask a chat model that can use the tools of your MCP servers: answer PROMPT (what is piped in is added to it) and "
+    "exit. Without PROMPT, in a terminal: hold a conversation."
+)
+EXIT_CODES = (
+    (0, "answered"),
+    (1, "unexpected"),
+    (2, "bad usage or configuration"),
+    (3, "no model, or it refused"),
+    (4, "stopped by a limit"),
+    (5, "answered, a call was denied"),
+    (6, "policy test: needs approval"),
+    (130, "interrupted"),
+)
+EXAMPLES = (
+    'dial-chat "What changed in @CHANGELOG.md since May?"',
+    'git diff | dial-chat -m local "Write a commit message"',
+    """dial-chat --allow 'time/*' --output json "What time is it in Tokyo?\"""",
+)
+_COLUMN = 24
+_REST = "Input and output"
+
+
+@dataclass(frozen=True, slots=True)
+class OptionHelp:
+    """An option, as help shows it."""
+
+    flags: str
+    """With its value: ``-m, --model NAME``."""
+    text: str
+
+    @property
+    def first_sentence(self) -> str:
+        """The text up to the end of its first sentence, without the full stop."""
+        return self.text.partition(". ")[0].rstrip(".")
+
+
+def option_groups(command: Any) -> Iterator[tuple[str, list[OptionHelp]]]:
+    """Yield the groups of the options of a chat that are not empty, with their headings."""
+    options = {option.name: describe_option(option) for option in command.params if is_shown(option)}
+    for heading, names in GROUPS:
+        found = [options.pop(name) for name in names if name in options]
+        if found:
+            yield heading, found
+    yield _REST, [*options.values(), OptionHelp("-h, --help", "Show this help.")]
+
+
+def is_shown(option: Any) -> bool:
+    """Return True for an option that help shows."""
+    return isinstance(option, TyperOption) and not option.hidden
+
+
+def describe_option(option: Any) -> OptionHelp:
+    """Return an option as help shows it."""
+    flags = ", ".join(option.opts)
+    value = option.metavar or (option.name or "").upper().rpartition("_")[2]
+    return OptionHelp(flags if option.is_flag else f"{flags} {value}", option.help or "")
+
+
+def command_names(group: TyperGroup) -> list[str]:
+    """Return the names of the commands beside the chat."""
+    return sorted(group.commands)
+
+
+def chat_help(command: Any, commands: Iterable[str], width: int) -> str:
+    """Return the text of ``dial-chat --help``."""
+    lines = [f"{'Usage:' if usage is USAGE[0] else '':<6} {usage}" for usage in USAGE]
+    lines += ["", *textwrap.wrap(DESCRIPTION, width)]
+    for heading, options in option_groups(command):
+        lines += ["", f"{heading}:", *(line for option in options for line in _option_lines(option, width))]
+    codes = "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES)
+    lines += ["", *_paragraph(f"Commands, each with its own --help: {', '.join(commands)}.", width)]
+    lines += _paragraph(f"Exit codes: {codes}.", width)
+    lines += ["", "Examples:", *(f"  {example}" for example in EXAMPLES)]
+    return "\n".join(lines)
+
+
+def _option_lines(option: OptionHelp, width: int) -> list[str]:
+    text = textwrap.wrap(option.first_sentence, width - _COLUMN - 2)
+    left = f"  {option.flags}"
+    first = [left, text.pop(0)] if len(left) <= _COLUMN else [left]
+    lines = [f"{first[0]:<{_COLUMN}}  {first[1]}" if len(first) > 1 else left]
+    return lines + [" " * (_COLUMN + 2) + line for line in text]
+
+
+def _paragraph(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, width, subsequent_indent="  ", break_on_hyphens=False)
+
+
+class ChatCommand(TyperCommand):
+    """The chat itself: its help has its options by subject."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - the signature of Typer
+        """Write the help into the formatter."""
+        from typer.main import get_command
+
+        from dial_client.cli.typer_apps import more
+
+        group = get_command(more)
+        assert isinstance(group, TyperGroup)
+        formatter.write(chat_help(self, command_names(group), formatter.width) + "\n")

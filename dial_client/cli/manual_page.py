@@ -1,0 +1,96 @@
+"""The manual page of ``dial-chat``, from the source of its ``--help``: ``make man`` writes ``docs/dial-chat.1``."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from dial_client.cli.command_help import (
+    DESCRIPTION,
+    EXAMPLES,
+    EXIT_CODES,
+    USAGE,
+    OptionHelp,
+    describe_option,
+    is_shown,
+    option_groups,
+)
+
+_FILES = (
+    ("./servers.json", "The configuration of a folder. It counts once you trust it: see dial-chat trust."),
+    ("$XDG_CONFIG_HOME/dial-client/servers.json", "Your own configuration, where a folder has none."),
+    ("$XDG_DATA_HOME/dial-client/conversations.db", "The conversations."),
+    ("$XDG_STATE_HOME/dial-client/history", "What you typed in conversations."),
+)
+_ENVIRONMENT = (
+    ("OPENAI_API_KEY, ANTHROPIC_API_KEY, DIAL_API_KEY", "The keys of model endpoints."),
+    ("VISUAL, EDITOR", "The editor of Ctrl-X Ctrl-E."),
+    ("DIAL_EDITING_MODE", "The keys of the input line, vi or emacs, in place of editing-mode of your inputrc."),
+    ("NO_COLOR", "If it is set, answers have no colours."),
+    ("DIAL_AUDIT", "off writes no audit log."),
+)
+
+
+def manual_page(chat: Any, commands: TyperGroup) -> str:
+    """Return the manual page in roff, for section 1."""
+    lines = [
+        '.TH DIAL-CHAT 1 "" "dial-chat" "User Commands"',
+        ".SH NAME",
+        "dial\\-chat \\- ask a chat model that can use the tools of your MCP servers",
+        ".SH SYNOPSIS",
+        *(f".B {_escape(usage)}\n.br" for usage in USAGE),
+        ".SH DESCRIPTION",
+        _escape(DESCRIPTION),
+    ]
+    for heading, options in option_groups(chat):
+        lines += [f".SH {heading.upper()} OPTIONS", *(line for option in options for line in _term_of(option))]
+    lines.append(".SH COMMANDS")
+    for name, command in sorted(commands.commands.items()):
+        lines += _command(name, command)
+    lines += [".SH EXIT STATUS", *(line for code, text in EXIT_CODES for line in _term(str(code), text))]
+    lines += [".SH ENVIRONMENT", *(line for name, text in _ENVIRONMENT for line in _term(name, text))]
+    lines += [".SH FILES", *(line for name, text in _FILES for line in _term(name, text))]
+    lines += [".SH EXAMPLES", *(f".PP\n.nf\n{_escape(example)}\n.fi" for example in EXAMPLES)]
+    return "\n".join(lines) + "\n"
+
+
+def _command(name: str, command: Any) -> Iterator[str]:
+    arguments = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
+    usage = " ".join([name, *(argument.metavar or (argument.name or "").upper() for argument in arguments)])
+    yield f".SS dial\\-chat {_escape(usage)}"
+    yield _escape(command.help or "")
+    for option in filter(is_shown, command.params):
+        yield from _term_of(describe_option(option))
+
+
+def _term_of(option: OptionHelp) -> list[str]:
+    return _term(option.flags, option.text)
+
+
+def _term(term: str, text: str) -> list[str]:
+    return [".TP", f"\\fB{_escape(term)}\\fR", _escape(text) or "\\&"]
+
+
+def _escape(text: str) -> str:
+    """Return text for roff: a hyphen stays one, and no line begins with a request."""
+    escaped = text.replace("\\", "\\e").replace("-", "\\-").replace("…", "...")
+    return re.sub(r"^(?=[.'])", r"\\&", " ".join(escaped.split()), flags=re.MULTILINE)
+
+
+def main() -> None:
+    """Write the manual page to standard output."""
+    from dial_client.cli import commands as registered  # noqa: F401 - it registers the commands
+    from dial_client.cli.typer_apps import more, talk
+
+    commands = get_command(more)
+    assert isinstance(commands, TyperGroup)
+    sys.stdout.write(manual_page(get_command(talk), commands))
+
+
+if __name__ == "__main__":
+    main()

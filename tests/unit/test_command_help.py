@@ -1,0 +1,57 @@
+"""``dial-chat --help`` and the manual page, which have one source."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from dial_client.cli import commands as registered  # noqa: F401 - it registers the commands
+from dial_client.cli.command_help import EXAMPLES, chat_help, command_names, option_groups
+from dial_client.cli.manual_page import manual_page
+from dial_client.cli.typer_apps import more, talk
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def group() -> TyperGroup:
+    group = get_command(more)
+    assert isinstance(group, TyperGroup)
+    return group
+
+
+@pytest.fixture(scope="module")
+def chat() -> Any:
+    return get_command(talk)
+
+
+def test_help_is_short_and_has_every_option_every_command_and_three_examples(chat: Any, group: TyperGroup) -> None:
+    lines = chat_help(chat, command_names(group), 78).splitlines()
+    assert len(lines) < 60
+    assert max(map(len, lines)) <= 80
+    text = "\n".join(lines)
+    options = [flag for option in chat.params for flag in getattr(option, "opts", []) if flag.startswith("-")]
+    assert [flag for flag in options if flag not in text] == []
+    assert [name for name in group.commands if name not in text] == []
+    assert lines[-3:] == [f"  {example}" for example in EXAMPLES]
+
+
+def test_an_option_takes_one_line_of_help(chat: Any) -> None:
+    long = [
+        option.flags
+        for _, options in option_groups(chat)
+        for option in options
+        if len(option.flags) > 22 or len(option.first_sentence) > 52
+    ]
+    assert long == []
+
+
+def test_the_manual_page_is_that_of_these_options(chat: Any, group: TyperGroup) -> None:
+    page = (ROOT / "docs" / "dial-chat.1").read_text(encoding="utf-8")
+    assert page == manual_page(chat, group), "make man writes it anew"
+    requests = {line.split()[0] for line in page.splitlines() if line.startswith((".", "'"))}
+    assert requests == {".TH", ".SH", ".SS", ".TP", ".B", ".br", ".PP", ".nf", ".fi"}
