@@ -14,6 +14,7 @@ from dial_client.cli.bootstrap import config_name, opened, provider_of, say_note
 from dial_client.cli.chat_commands.chat_session import ChatSession, CommandResult, open_session
 from dial_client.cli.chat_commands.command_registry import command_descriptions, run_command
 from dial_client.cli.input.input_references import with_attachments
+from dial_client.cli.input.shell_command import ShellCommands
 from dial_client.cli.input.tab_completion import completer
 from dial_client.cli.input.user_input import UserInput
 from dial_client.cli.options import ExitCode, Options
@@ -79,6 +80,7 @@ class Talk:
 
     def __init__(self, chat: ChatSession, console: Console, sink: TurnSink) -> None:
         self._chat, self._console, self._sink = chat, console, sink
+        self._shell = ShellCommands(console.suspended)
         self._is_answering = False
         self._will_leave = False
         console.set_interrupt(self._interrupt)
@@ -101,16 +103,20 @@ class Talk:
 
     async def _result(self, user_input: UserInput) -> CommandResult:
         """Return what is left to do: for a command what it leaves, for other text the question."""
+        if user_input.shown.startswith("!"):
+            self._console.print(await self._shell.run(user_input.text))
+            return CommandResult()
         result = CommandResult(user_input.text or None)
         if user_input.shown.startswith("/"):
             result = await run_command(user_input.text, self._chat)
         if isinstance(result.message, str):
-            question = replace(user_input, text=result.message)
+            question = replace(user_input, text=result.message, attachments=self._shell.outputs)
             try:
                 result = CommandResult(await with_attachments(self._chat.dial, question))
             except ConfigError as error:
-                warn(str(error))
-                return CommandResult()
+                warn(f"not sent: {error}")
+                return CommandResult(draft=question.text)
+            self._shell.forget_outputs()
         return result
 
     async def _answer(self, question: str | Message) -> None:

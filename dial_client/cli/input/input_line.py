@@ -28,6 +28,7 @@ from dial_client.cli.input.key_bindings import build_key_bindings
 from dial_client.cli.input.keyboard import open_input, open_output
 from dial_client.cli.input.pasted_text import PastedTexts
 from dial_client.cli.input.user_input import UserInput
+from dial_client.turns.mentions import MENTION
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
@@ -159,7 +160,10 @@ class InputLine:
     def _completes_while_typing(self) -> bool:
         """Return True where proposals are shown without Tab: in the name of a command, and in a mention."""
         before = self.buffer.document.text_before_cursor
-        return before.startswith("/") and " " not in before
+        if before.startswith("/"):
+            return " " not in before
+        mention = max((found.end() for found in MENTION.finditer(before)), default=None)
+        return mention is not None and not re.search(r"\s", before[mention:])
 
     def _height(self) -> Dimension:
         """Return the rows of the input line: as many as the text has, at most half of the terminal's."""

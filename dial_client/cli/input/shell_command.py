@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 
 import anyio
@@ -31,9 +32,14 @@ class _Finished:
 
 
 class ShellCommands:
-    """Runs commands in the person's shell, and keeps the output that goes with the next message."""
+    """Runs commands in the person's shell, and keeps the output that goes with the next message.
 
-    def __init__(self) -> None:
+    Args:
+        suspended: gives the terminal to the command while it lasts.
+    """
+
+    def __init__(self, suspended: Callable[[], AbstractAsyncContextManager[None]] = nullcontext) -> None:
+        self._suspended = suspended
         self._last: _Finished | None = None
         self._outputs: list[_Finished] = []
 
@@ -46,7 +52,8 @@ class ShellCommands:
         is_sent = line.startswith("!!")
         command = line.lstrip("!").strip()
         if command:
-            self._last = await _run(command)
+            async with self._suspended():
+                self._last = await _run(command)
         if self._last is None:
             return "!COMMAND runs a command of your shell; !!COMMAND sends its output with your next message, too."
         if not is_sent:
@@ -56,10 +63,14 @@ class ShellCommands:
             f"{_describe(self._last)}; the output of `{one_line(self._last.command, 60)}` goes with your next message"
         )
 
-    def take_outputs(self) -> tuple[Part, ...]:
-        """Return the outputs that go with the message, and forget them."""
-        outputs, self._outputs = self._outputs, []
-        return tuple(map(_to_part, outputs))
+    @property
+    def outputs(self) -> tuple[Part, ...]:
+        """The outputs that go with the next message."""
+        return tuple(map(_to_part, self._outputs))
+
+    def forget_outputs(self) -> None:
+        """Send the outputs with no further message."""
+        self._outputs = []
 
 
 def shell_arguments(command: str, environment: Mapping[str, str] = os.environ) -> list[str]:
@@ -70,13 +81,10 @@ def shell_arguments(command: str, environment: Mapping[str, str] = os.environ) -
 
 
 async def _run(command: str) -> _Finished:
-    from prompt_toolkit.application import in_terminal
-
-    async with in_terminal():
-        with process_runner.interrupts.ignored():
-            code, output = await anyio.to_thread.run_sync(
-                run_in_this_terminal, shell_arguments(command), anyio.from_thread.check_cancelled
-            )
+    with process_runner.interrupts.ignored():
+        code, output = await anyio.to_thread.run_sync(
+            run_in_this_terminal, shell_arguments(command), anyio.from_thread.check_cancelled
+        )
     return _Finished(command, code, plain_text(output))
 
 

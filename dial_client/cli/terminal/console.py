@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from dial_client.cli.chat_commands.command_screen import CommandScreen
@@ -26,6 +27,9 @@ class Console(CommandScreen, Protocol):
 
     def edit(self, text: str) -> None:
         """Put a text into the input line."""
+
+    def suspended(self) -> AbstractAsyncContextManager[None]:
+        """Give the terminal to another program while this lasts."""
 
     def complete_with(self, completer: Completer) -> None:
         """Propose completions of the input."""
@@ -63,6 +67,10 @@ class LineConsole(PlainScreen):
 
     def echo(self, user_input: UserInput) -> None:
         """Do nothing: the line stays where it was typed."""
+
+    def suspended(self) -> AbstractAsyncContextManager[None]:
+        """Do nothing: nothing is drawn."""
+        return nullcontext()
 
     def edit(self, text: str) -> None:
         """Print a text that is to be changed and sent again."""

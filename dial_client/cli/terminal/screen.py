@@ -126,6 +126,15 @@ class Screen:
         """
         return (await self._ask(Question(question, is_hidden=hidden), (), default)).strip()
 
+    @asynccontextmanager
+    async def suspended(self) -> AsyncGenerator[None, None]:
+        """Give the terminal to another program while this lasts."""
+        from prompt_toolkit.application import in_terminal
+
+        async with in_terminal():
+            self._print_rest()
+            yield
+
     def echo(self, user_input: UserInput) -> None:
         """Print what the person sent: the input line is empty again."""
         lines = safe(user_input.shown).splitlines() or [""]
