@@ -29,7 +29,7 @@ class Console(CommandScreen, Protocol):
         """Put a text into the input line."""
 
     def suspended(self) -> AbstractAsyncContextManager[None]:
-        """Give the terminal to another program while this lasts."""
+        """Leave the terminal to another program while this lasts."""
 
     def complete_with(self, completer: Completer) -> None:
         """Propose completions of the input."""

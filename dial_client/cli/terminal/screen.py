@@ -128,7 +128,7 @@ class Screen:
 
     @asynccontextmanager
     async def suspended(self) -> AsyncGenerator[None, None]:
-        """Give the terminal to another program while this lasts."""
+        """Leave the terminal to another program while this lasts."""
         from prompt_toolkit.application import in_terminal
 
         async with in_terminal():
