@@ -86,7 +86,7 @@ class Turns:
     async def sample(self, host: Host) -> Sample:
         """Ask, and measure it."""
         ask = host.streamed if self.streamed else host.plain
-        with _Clock() as clock:
+        with Clock() as clock:
             answers = await asyncio.gather(*(ask() for _ in range(self.at_once)))
         if set(answers) != {self.script.answer}:
             raise RuntimeError(f"{self.about}: not the answer that was scripted: {answers[0][:200]!r}")
@@ -130,7 +130,7 @@ class Start:
 
     async def _sample(self, opener: Callable[[], AbstractAsyncContextManager[object]]) -> Sample:
         async with AsyncExitStack() as stack:
-            with _Clock() as clock:
+            with Clock() as clock:
                 await stack.enter_async_context(opener())
         return clock.sample
 
@@ -191,14 +191,14 @@ class Kept:
             yield {"floor": partial(self._unkept, dial), "dial": partial(self._kept, manager)}
 
     async def _unkept(self, dial: DialClient) -> Sample:
-        with _Clock() as clock:
+        with Clock() as clock:
             turns = await asyncio.gather(*(dial.run([Message.user(QUESTION)]) for _ in range(self.at_once)))
         self._check(turns)
         return clock.sample
 
     async def _kept(self, manager: ConversationManager) -> Sample:
         created = await asyncio.gather(*(manager.create() for _ in range(self.at_once)))
-        with _Clock() as clock:
+        with Clock() as clock:
             turns = await asyncio.gather(*(manager.chat(conversation.id, QUESTION) for conversation in created))
         self._check(turns)
         stored = await asyncio.gather(*(manager.get(conversation.id) for conversation in created))
@@ -243,7 +243,7 @@ class Idle:
         return {"held KiB": memory.kib / self.count}
 
 
-class _Clock:
+class Clock:
     """Wall time, and CPU time of this process, of what is inside."""
 
     sample: Sample
@@ -307,32 +307,3 @@ async def _child(argv: list[str], marker: str, metrics: Mapping[str, str]) -> Sa
 def _dial_chat() -> list[str]:
     script = shutil.which("dial-chat", path=str(Path(sys.executable).parent))
     return [script] if script else [sys.executable, "-m", "dial_client"]
-
-
-def all_cases(*, smoke: bool = False) -> dict[str, Case]:
-    """Return the cases by name; for a smoke run small ones, which do the same on a smaller scale."""
-    scale = 10 if smoke else 1
-    tools = server_entries(4, tools=50 // scale)
-    child = {"answer_ms": "to answer ms", "exit_ms": "to exit ms", "cpu_ms": "CPU ms"}
-    return {
-        "rounds": Turns("5 tool rounds, plain", Script(rounds=5)),
-        "rounds-streamed": Turns("5 tool rounds, streamed", Script(rounds=5), streamed=True),
-        "parallel": Turns("8 parallel calls of 50 ms", Script(1, calls=8), server_entries(call_delay=0.05)),
-        "chunks": Turns(f"{2000 // scale:,}-chunk stream", Script(0, chunks=2000 // scale), streamed=True),
-        "react": Format(f"{2000 // scale:,}-chunk stream: react | native", Script(0, chunks=2000 // scale), "react"),
-        "xml": Format(f"{2000 // scale:,}-chunk stream: xml | native", Script(0, chunks=2000 // scale), "xml"),
-        "tools": Turns(f"5 rounds, {200 // scale} tools of 4 servers", Script(rounds=5), tools),
-        "tools-start": Start(f"4 servers, {200 // scale} tools: start", tools),
-        "start": Start("10 servers of 0.3 s each: start", server_entries(10, start_delay=0.3 / scale)),
-        "turns": Turns(f"{50 // scale} turns at once, 1 round", Script(rounds=1), at_once=50 // scale),
-        "kept": Kept(f"{200 // scale} conversations, 3 rounds: SQLite | no store", Script(3), at_once=200 // scale),
-        "idle": Idle("an idle conversation, 3 rounds: kept | a list", Script(3), count=100 // scale),
-        "cold-start": Program("cold start, 2 servers, 1 round", Script(1), server_entries(2), child),
-        "help": Help("--help | import mcp, openai", {"exit_ms": "to exit ms", "cpu_ms": "CPU ms"}),
-        "memory": Program(
-            f"peak memory: 5 rounds, {2000 // scale:,} chunks",
-            Script(rounds=5, chunks=2000 // scale),
-            server_entries(2, tools=20 // scale),  # as many as the host offers without a search
-            {"peak_mb": "peak MB"},
-        ),
-    }

@@ -14,7 +14,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from benchmarks.cases import Case, Help, Idle, Kept, Program, Sample, all_cases
+from benchmarks.case_list import all_cases
+from benchmarks.cases import Case, Help, Idle, Kept, Program, Sample
 from benchmarks.endpoint import Endpoint
 from benchmarks.report import Row, as_json, machine, rows_of, table
 

@@ -14,7 +14,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.types import TextContent
 
-from benchmarks.cases import all_cases
+from benchmarks.case_list import all_cases
 from benchmarks.child import measured
 from benchmarks.hosts import server_entries
 from benchmarks.report import Row, rows_of, table

@@ -1,0 +1,102 @@
+"""A streamed answer on a terminal: rendered Markdown, beside the plain text of the same answer."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from benchmarks.cases import Clock, Sample, Script, Sides
+from benchmarks.endpoint import Endpoint
+from benchmarks.hosts import QUESTION
+from dial_client import DialClient, Event, Message, TextDelta
+from dial_client.cli.markdown.markdown_stream import MarkdownStream
+from dial_client.cli.markdown.themes import DARK
+from dial_client.sinks.terminal import TerminalSink
+
+REFRESH = 0.05
+"""Seconds between two drafts of what is unfinished, as on the screen."""
+ROWS = 20
+_DOCUMENT = """\
+## What the records say
+
+There are **three** records, and a [page](https://example.test/page) that `explains` them. The second one is longer than
+the others, which is why it is wrapped.
+
+- the first is *short*
+- the second has a formula, $x_1^2 \\le \\frac{a}{b}$
+  - and a part of its own
+
+| record | words | state |
+|:-------|------:|-------|
+| first  |    12 | done  |
+| second | 1,204 | a cell with **more** text than the others |
+
+```python
+def read(record: Record) -> str:
+    \"\"\"Return the text of a record.\"\"\"
+    return record.text.strip()  # without its margins
+```
+
+"""
+
+
+def _pieces(count: int) -> list[str]:
+    """Return a document in so many pieces of a token's size, four characters."""
+    whole = _DOCUMENT * (4 * count // len(_DOCUMENT) + 1)
+    return [whole[at : at + 4] for at in range(0, 4 * count, 4)]
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """Turns of the host whose words are shown as the pieces of a document; plain in the floor's place."""
+
+    about: str
+    script: Script
+
+    @asynccontextmanager
+    async def prepared(self, endpoint: Endpoint) -> AsyncIterator[Sides]:
+        """Open the client that both sides use."""
+        async with DialClient({}, "chat:x", base_url=self.script.url(endpoint)) as dial:
+            yield {"floor": partial(self._sample, dial, _plain), "dial": partial(self._sample, dial, _rendered)}
+
+    async def _sample(self, dial: DialClient, show_on: Callable[[], Callable[[Event], None]]) -> Sample:
+        pieces = iter(_pieces(self.script.chunks))
+        with _silence():
+            show = show_on()
+            with Clock() as clock:
+                async for event in dial.stream([Message.user(QUESTION)]):
+                    show(TextDelta(next(pieces)) if isinstance(event, TextDelta) else event)
+        if next(pieces, None) is not None:
+            raise RuntimeError(f"{self.about}: not the answer that was scripted")
+        return clock.sample
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    with Path(os.devnull).open("w", encoding="utf-8") as null, redirect_stdout(null), redirect_stderr(null):
+        yield
+
+
+def _plain() -> Callable[[Event], None]:
+    return TerminalSink().show
+
+
+def _rendered() -> Callable[[Event], None]:
+    """Return what shows events as the screen does, except that its live area is not drawn."""
+    stream = MarkdownStream(lambda: 100, DARK)
+    drawn = 0.0
+
+    def show(event: Event) -> None:
+        nonlocal drawn
+        if isinstance(event, TextDelta):
+            print(stream.feed(event.text), end="", flush=True)
+            if time.monotonic() - drawn > REFRESH:
+                print(stream.draft(ROWS), end="", flush=True)
+                drawn = time.monotonic()
+
+    return show
