@@ -6,7 +6,6 @@ may be opened and closed in any task, and the task that opens it enters no cance
 
 from __future__ import annotations
 
-import asyncio
 import traceback
 from collections.abc import Awaitable, Callable
 from types import FunctionType, MethodType
@@ -34,6 +33,8 @@ class BackgroundTasks:
     @classmethod
     async def open(cls) -> BackgroundTasks:
         """Start the task that runs the group."""
+        import asyncio
+
         tasks = cls()
         try:
             asyncio.get_running_loop()

@@ -30,7 +30,7 @@ other, whoever requests them (`turn_queue`). A turn's events are in the process 
 
 from __future__ import annotations
 
-import uuid
+import secrets
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Literal, TypedDict
@@ -284,7 +284,7 @@ class ConversationManager:
     ) -> TurnHandle:
         """Start the next turn; without a message, one that resumes an interrupted turn."""
         question = Message.user(message) if isinstance(message, str) else message
-        origin = Origin(conversation_id, turn_id or uuid.uuid4().hex)
+        origin = Origin(conversation_id, turn_id or secrets.token_hex(16))
 
         def start(history: tuple[Message, ...], slot: TurnObserver) -> TurnHandle:
             return self._dial.start(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
+import secrets
 from collections.abc import Callable
 
 import anyio
@@ -36,7 +36,7 @@ class TurnExecution:
         on_started: Callable[[TurnHandle], None],
         is_stopping: Callable[[], bool],
     ) -> None:
-        self.executor_id = uuid.uuid4().hex
+        self.executor_id = secrets.token_hex(16)
         """This process, for DBOS."""
         self.turn_ids: set[str] = set()
         """The turns of this process, until their workflows have ended."""

@@ -7,12 +7,12 @@ slow must not be taken for its successor.
 
 from __future__ import annotations
 
-import uuid
+import secrets
 
 
 def new_turn_id(conversation_id: str, name: str = "") -> str:
     """Return the id of a durable turn; without a name, of a new one."""
-    return f"{conversation_id}.{name or uuid.uuid4().hex}"
+    return f"{conversation_id}.{name or secrets.token_hex(16)}"
 
 
 def conversation_of(turn_id: str) -> str:
@@ -22,7 +22,7 @@ def conversation_of(turn_id: str) -> str:
 
 def new_attempt_id(turn_id: str) -> str:
     """Return the id of a new attempt to carry the turn out."""
-    return f"{turn_id.partition('.')[2]}.{uuid.uuid4().hex[:8]}"
+    return f"{turn_id.partition('.')[2]}.{secrets.token_hex(4)}"
 
 
 def is_attempt_of(turn_id: str, attempt_id: str) -> bool:

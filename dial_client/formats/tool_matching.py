@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import uuid
+import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -143,7 +143,7 @@ class OfferedTools:
 
 
 def _new_id() -> str:
-    return f"call_{uuid.uuid4().hex}"
+    return f"call_{secrets.token_hex(16)}"
 
 
 def _to_object(arguments: Any) -> dict[str, Any] | None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import re
-import uuid
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -263,4 +263,4 @@ def parse_call(text: str) -> ToolCallRequest | None:
         return None
     if not tool or not isinstance(value.get("arguments"), Mapping):
         return None
-    return ToolCallRequest(f"call_{uuid.uuid4().hex}", tool, dict(value["arguments"]))
+    return ToolCallRequest(f"call_{secrets.token_hex(16)}", tool, dict(value["arguments"]))

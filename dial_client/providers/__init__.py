@@ -10,7 +10,6 @@ these by itself, but for the models of clouds (`cloud_models`), whose clients si
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -273,7 +272,9 @@ def _build_unknown_model_error(model: str, models: Mapping[str, ModelSettings]) 
     vendors = {"claude": "anthropic", "gpt": "openai"}
     vendor = next((vendors[start] for start in vendors if model.startswith(start)), None)
     names = [*_PREFIXES, *CLOUDS, "local", "scripted", *models]
-    similar = difflib.get_close_matches(prefix, names, n=1)
+    from difflib import get_close_matches
+
+    similar = get_close_matches(prefix, names, n=1)
     if vendor and not colon:
         hint = f"did you mean {vendor}:{model}?"
     elif similar and (similar[0] in models or similar[0] == "local"):

@@ -18,7 +18,8 @@ import jiter
 from dial_client.messages import ToolCallRequest, Usage
 from dial_client.model import CallChunk, Completion, Delta, FinishReason, ReasoningChunk, TextChunk
 from dial_client.providers.endpoint_profile import EndpointProfile
-from dial_client.providers.http.provider_errors import CALL_UNREADABLE, RETRY_NOTE, StreamedError, require_object
+from dial_client.providers.error_codes import CALL_UNREADABLE
+from dial_client.providers.http.provider_errors import RETRY_NOTE, StreamedError, require_object
 from dial_client.providers.tool_call_codec import make_ids_unique, parse_call, to_json_text
 from dial_client.providers.usage import parse_usage
 

@@ -21,9 +21,9 @@ from dial_client.messages import Echo, Message, Role, TextPart
 from dial_client.model import Completion, Delta, ModelInfo, ModelRequest, ToolFormat
 from dial_client.providers.chat_api import ChatProvider
 from dial_client.providers.endpoint_profile import MESSAGES, EndpointProfile
+from dial_client.providers.error_codes import TOOLS_UNSUPPORTED
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.http.http_provider import HttpProvider
-from dial_client.providers.http.provider_errors import TOOLS_UNSUPPORTED
 from dial_client.providers.http.response_stream import RawBody
 from dial_client.providers.http.transport import HttpTransport
 from dial_client.providers.messages_api import MessagesProvider

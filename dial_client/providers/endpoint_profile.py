@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -124,7 +123,9 @@ def apply_quirks(profile: EndpointProfile, quirks: Mapping[str, Any], where: str
     quirks = {name: value for name, value in quirks.items() if name not in _IGNORED_FLAGS}
     for name, value in quirks.items():
         if name not in flag_names:
-            similar = difflib.get_close_matches(name, flag_names, n=1)
+            from difflib import get_close_matches
+
+            similar = get_close_matches(name, flag_names, n=1)
             hint = f"did you mean {similar[0]!r}?" if similar else f"there are {', '.join(flag_names)}"
             raise ConfigError(f"{where}: there is no flag {name!r}", hint=hint)
         if not is_valid_flag(name, value):

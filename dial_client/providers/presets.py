@@ -6,7 +6,6 @@ port, which anything may listen on. docs/models.md has the same table in words.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
@@ -113,7 +112,9 @@ def find_preset(name: str, where: str) -> Preset:
     if name in PRESETS:
         return PRESETS[name]
     names = dict.fromkeys((*PRESETS, *CLOUDS))
-    similar = difflib.get_close_matches(name.lower(), names, n=1)
+    from difflib import get_close_matches
+
+    similar = get_close_matches(name.lower(), names, n=1)
     hint = f"did you mean {similar[0]!r}?" if similar else f"there are {', '.join(names)}"
     raise ConfigError(f"{where}: there is no preset {name!r}", hint=hint)
 

@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Any
 
 import jiter
-from pydantic_core import PydanticSerializationError, to_json
 
 from dial_client.messages import ToolCallRequest
 
@@ -63,6 +62,8 @@ def to_json_text(value: Any) -> str:
 
 def to_json_bytes(value: Any) -> bytes:
     """Return JSON that every parser takes, in UTF-8."""
+    from pydantic_core import PydanticSerializationError, to_json
+
     try:
         return to_json(value, inf_nan_mode="null")
     except (PydanticSerializationError, ValueError):

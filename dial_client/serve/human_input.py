@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import uuid
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -129,7 +129,7 @@ class HumanInputBroker:
         # A call that must be approved in spite of grants is granted on its own, with its arguments.
         key = _hash(grant_key, call.arguments) if context.why_asked else grant_key
         about = {"conversation": turn.conversation_id, "turn": turn.id, **_describe_call(call, tool, context)}
-        answer = await self._ask(PendingRequest(uuid.uuid4().hex, APPROVAL, about, key), (turn,))
+        answer = await self._ask(PendingRequest(secrets.token_hex(16), APPROVAL, about, key), (turn,))
         if not isinstance(answer, Approval):
             return Approval(Decision.DENY, "nobody answered the request for approval", NO_APPROVER)
         if answer.decision in _LASTING and not context.why_asked:
@@ -154,7 +154,7 @@ class HumanInputBroker:
             return ElicitationAnswer(ElicitationAction.DECLINE)
         turn = turns[0] if len(turns) == 1 else None
         ids = {"conversation": turn and turn.conversation_id, "turn": turn and turn.id}
-        request = PendingRequest(uuid.uuid4().hex, QUESTION, {**ids, **_describe_elicitation(question)})
+        request = PendingRequest(secrets.token_hex(16), QUESTION, {**ids, **_describe_elicitation(question)})
         answer = await self._ask(request, turns)
         return answer if isinstance(answer, ElicitationAnswer) else ElicitationAnswer(ElicitationAction.CANCEL)
 

@@ -9,8 +9,8 @@ be asked for approval: calls that need one are denied.
 from __future__ import annotations
 
 import json
+import secrets
 import time
-import uuid
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from typing import Any
@@ -119,7 +119,7 @@ class ChatCompletionsEndpoint:
         yield DONE
 
     def _head(self, kind: str) -> dict[str, Any]:
-        id_ = f"chatcmpl-{uuid.uuid4().hex}"
+        id_ = f"chatcmpl-{secrets.token_hex(16)}"
         return {"id": id_, "object": kind, "created": int(time.time()), "model": self._model}
 
 

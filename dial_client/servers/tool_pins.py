@@ -6,7 +6,6 @@ not for a name but for a definition: all that a model reads of the tool, and the
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 from collections.abc import Mapping
@@ -39,7 +38,9 @@ def definition(tool: ToolSpec) -> str:
 
 def difference(before: str, now: str) -> str:
     """Return the lines that differ between two definitions, as in a unified diff without its header."""
-    lines = difflib.unified_diff(before.splitlines(), now.splitlines(), n=1, lineterm="")
+    from difflib import unified_diff
+
+    lines = unified_diff(before.splitlines(), now.splitlines(), n=1, lineterm="")
     return "\n".join(line for line in lines if not line.startswith(("---", "+++", "@@")))
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import math
+import secrets
 import time
-import uuid
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any
@@ -44,7 +44,7 @@ _ANSWER = {"approval": "decision", "question": "action"}
 
 async def encode(events: AsyncGenerator[Event, None], *, model: str) -> AsyncGenerator[str, None]:
     """Yield a turn's events as strings that end in a blank line; an error of the turn becomes an ``error`` event."""
-    head = build_head(model, uuid.uuid4().hex)
+    head = build_head(model, secrets.token_hex(16))
     try:
         async with aclosing(events):
             async for event in events:

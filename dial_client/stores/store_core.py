@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
+import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -78,7 +78,7 @@ class StoreCore(ABC):
     async def create(self, title: str = "", messages: Sequence[Message] = ()) -> Conversation:
         """See `ConversationStore.create`."""
         now, encoded = self._stamp(), self._encode(messages)
-        made = StoredConversation(uuid.uuid4().hex, title_from(title), now, now, len(encoded))
+        made = StoredConversation(secrets.token_hex(16), title_from(title), now, now, len(encoded))
 
         def change(row: RowChange) -> None:
             row.record = made

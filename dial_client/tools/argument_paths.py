@@ -17,7 +17,6 @@ from fnmatch import fnmatchcase
 from pathlib import PurePath
 from typing import Any
 from urllib.parse import unquote
-from urllib.request import url2pathname
 
 MAX_PATH = 8192
 """Characters of a path that some system opens; Linux takes 4096."""
@@ -125,6 +124,8 @@ def _find_readings(text: str) -> set[str]:
 
 def _from_uri(uri: str) -> str:
     """Return the path of a file URI (RFC 8089), whatever host it names."""
+    from urllib.request import url2pathname
+
     return url2pathname(re.sub(r"^//[^/\\]*", "", uri[len("file:") :]))
 
 

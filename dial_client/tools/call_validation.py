@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import replace
 
 from dial_client.messages import Failure, ToolCallRequest, ToolCallResult
@@ -54,7 +53,9 @@ def _describe_arguments(route: Route) -> str:
 def _describe_unknown_tool(name: str, catalog: Catalog) -> str:
     if not catalog.routes:
         return f"There is no tool {name!r}; no tools are on offer."
-    near = difflib.get_close_matches(name, catalog.routes, n=1, cutoff=0.5)
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, catalog.routes, n=1, cutoff=0.5)
     if near:
         return f"There is no tool {name!r}. Did you mean {near[0]!r}?"
     return f"There is no tool {name!r}. On offer are: {', '.join(list(catalog.routes)[:MAX_TOOLS])}."

@@ -30,7 +30,7 @@ from dial_client.model import (
     ToolChoice,
     ToolFormat,
 )
-from dial_client.providers.http.provider_errors import CONTEXT_LENGTH_EXCEEDED, SEARCH_UNSUPPORTED, TOOLS_UNSUPPORTED
+from dial_client.providers.error_codes import CONTEXT_LENGTH_EXCEEDED, SEARCH_UNSUPPORTED, TOOLS_UNSUPPORTED
 from dial_client.text.safe_text import SafeStream
 from dial_client.turns import context_window, status_text
 from dial_client.turns.context_window import ContextWindow

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
+import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 
@@ -61,7 +61,7 @@ class TurnHandle:
         self.log = log
         """All its events, for any number of readers."""
         self.recorder = TurnRecorder()
-        self.origin = origin or Origin(turn=uuid.uuid4().hex)
+        self.origin = origin or Origin(turn=secrets.token_hex(16))
         """Which turn this is, for the audit log."""
         self._work = work
         self.observers = tuple(observers)

@@ -18,7 +18,7 @@ from dial_client.model import (
     ModelRequest,
     TextChunk,
 )
-from dial_client.providers.http.provider_errors import CONTEXT_LENGTH_EXCEEDED, TOOLS_UNSUPPORTED
+from dial_client.providers.error_codes import CONTEXT_LENGTH_EXCEEDED, TOOLS_UNSUPPORTED
 from dial_client.turns.context_window import NOTE
 from dial_client.turns.instructions import GUIDANCE
 from tests.support.model_calls import NOW, QUESTION, STOP, Exchange

@@ -16,9 +16,10 @@ from dial_client.messages import ToolSpec
 from dial_client.model import Delta, ModelInfo, ModelRequest, OnWait, ToolChoice, ToolFormat
 from dial_client.providers import schema_dialects
 from dial_client.providers.endpoint_profile import EndpointProfile
+from dial_client.providers.error_codes import CALL_UNREADABLE, SEARCH_UNSUPPORTED
 from dial_client.providers.http import provider_errors
 from dial_client.providers.http.endpoint import Endpoint
-from dial_client.providers.http.provider_errors import CALL_UNREADABLE, RETRY_NOTE, SEARCH_UNSUPPORTED
+from dial_client.providers.http.provider_errors import RETRY_NOTE
 from dial_client.providers.http.response_stream import RawBody, ResponseStream, StreamBroken, StreamParser
 from dial_client.providers.http.transport import HttpTransport, StreamedResponse, Transport
 from dial_client.providers.request_adaptation import MAX_ADAPTATIONS, RequestAdaptation, drop_echoes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import email.utils
 import math
 import re
 import time
@@ -12,18 +11,11 @@ from typing import Any, NamedTuple
 import jiter
 
 from dial_client.errors import ProviderError
+from dial_client.providers.error_codes import CONTEXT_LENGTH_EXCEEDED, TOOLS_UNSUPPORTED
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.tool_call_codec import replace_surrogates
 
-TOOLS_UNSUPPORTED = "tools_unsupported"
-"""The `ProviderError.code` of an endpoint without tool calls of its own: a text format may still work."""
-SEARCH_UNSUPPORTED = "tool_search_unsupported"
-"""The `ProviderError.code` of an endpoint that does not search among tools: the client does."""
-CALL_UNREADABLE = "tool_use_failed"
-"""The `ProviderError.code` of a reply whose tool call the endpoint could not parse (Groq): a retry may help."""
 RETRY_NOTE = "the endpoint could not read a call of the model's: it is asked once more"
-CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
-"""The `ProviderError.code` of a conversation that is too long for the model, whatever code the endpoint has for it."""
 
 _NO_TOOLS = re.compile(
     r"(?:not|n't) support(?:ed)?\b[^.]{0,40}\b(?:tools?|functions?)\b|\btools?\b[^.]{0,60}\b(?:not|n't) supported"
@@ -163,8 +155,10 @@ def parse_retry_after(headers: Mapping[str, str]) -> float | None:
         except ValueError:
             continue
         return max(0.0, seconds) if math.isfinite(seconds) else None
+    from email.utils import parsedate_to_datetime
+
     try:
-        date = email.utils.parsedate_to_datetime(headers.get("retry-after", ""))
+        date = parsedate_to_datetime(headers.get("retry-after", ""))
         return max(0.0, date.timestamp() - time.time())
     except (ValueError, OverflowError, OSError):
         return None

@@ -22,7 +22,7 @@ import anyio.lowlevel
 from dial_client.errors import ProviderError
 from dial_client.logs import get_logger
 from dial_client.model import OnWait
-from dial_client.providers.http.provider_errors import CONTEXT_LENGTH_EXCEEDED, TOOLS_UNSUPPORTED
+from dial_client.providers.error_codes import CONTEXT_LENGTH_EXCEEDED, TOOLS_UNSUPPORTED
 
 log = get_logger(__name__)
 

@@ -7,7 +7,7 @@ the calls and results of the servers' tools, and what the provider needs echoed.
 from __future__ import annotations
 
 import re
-import uuid
+import secrets
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -56,7 +56,7 @@ class HandoffStore:
 
     async def issue_calls(self, turn: Turn) -> tuple[ToolCallRequest, ...]:
         """Return the calls for the client, with unique ids: a model's ids are unique within a reply only."""
-        calls = tuple(replace(call, id=f"call_{uuid.uuid4().hex}") for call in turn.client_tool_calls)
+        calls = tuple(replace(call, id=f"call_{secrets.token_hex(16)}") for call in turn.client_tool_calls)
         if calls and sum(len(message.text) for message in turn.messages) <= MAX_CHARS:
             model_ids: dict[str | None, str] = {
                 issued.id: call.id for issued, call in zip(calls, turn.client_tool_calls, strict=True)

@@ -9,7 +9,7 @@ A process polls all its topics with one query, and polls nothing while it runs n
 from __future__ import annotations
 
 import math
-import uuid
+import secrets
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -61,7 +61,7 @@ class PeerBus:
 
     def __init__(self, store: ConversationStore, turns: TurnRegistry, model: str) -> None:
         self.mailbox: Mailbox | None = store.mailbox if isinstance(store, SQLStore) else None
-        self.address = f"process:{uuid.uuid4().hex}"
+        self.address = f"process:{secrets.token_hex(16)}"
         """The topic of messages to this process."""
         self._turns = turns
         self._model = model

@@ -1,0 +1,10 @@
+"""The codes of a `ProviderError` that this package acts on, in place of the endpoint's own code."""
+
+TOOLS_UNSUPPORTED = "tools_unsupported"
+"""The endpoint has no tool calls of its own: a text format may still work."""
+SEARCH_UNSUPPORTED = "tool_search_unsupported"
+"""The endpoint does not search among tools: the client does."""
+CALL_UNREADABLE = "tool_use_failed"
+"""The endpoint could not parse a tool call of the model (Groq): a retry may help."""
+CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
+"""The conversation is too long for the model, whatever code the endpoint has for it."""
