@@ -13,6 +13,7 @@ from dial_client import __version__
 from dial_client.cli import audit_command, models_command, policy_command, trust_command  # noqa: F401 - they register commands
 from dial_client.cli import options as o
 from dial_client.cli.command_help import ChatCommand
+from dial_client.cli.plain_values import build_command
 from dial_client.cli.typer_apps import SETTINGS, more, run_command, talk
 
 
@@ -235,7 +236,7 @@ def run(arguments: Sequence[str]) -> int:
         return int(o.ExitCode.USAGE)
     app = more if command else talk
     try:
-        app([command, *words] if command else words, prog_name="dial-chat")
+        build_command(app, command, SETTINGS)([command, *words] if command else words, prog_name="dial-chat")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(o.ExitCode.UNEXPECTED)
     return int(o.ExitCode.ANSWERED)

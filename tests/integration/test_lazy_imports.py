@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 from tests.unit.test_layers import HEAVY
 
@@ -17,7 +18,8 @@ def test_importing_the_package_loads_no_sdk() -> None:
 def test_using_the_client_class_loads_no_sdk_and_no_server() -> None:
     program = (
         "import sys; from dial_client import DialClient; "
-        "print([m for m in sys.modules if m in ('openai', 'anthropic', 'mcp', 'mcp.server', 'sqlalchemy')])"
+        "print([m for m in sys.modules if m in ('openai', 'anthropic', 'mcp', 'mcp.server', 'sqlalchemy', "
+        "'pydantic_core', 'urllib.request', 'asyncio')])"
     )
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert printed.strip() == "[]"
@@ -31,3 +33,18 @@ def test_help_loads_neither_sdk_nor_client() -> None:
     )
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert printed.splitlines()[-1] == "[] 0"
+
+
+def test_a_question_without_servers_loads_no_pydantic(tmp_path: Path) -> None:
+    script, config = tmp_path / "script.json", tmp_path / "servers.json"
+    script.write_text('["Hello."]')
+    config.write_text('{"mcpServers": {}}')
+    program = (
+        "import sys; from dial_client.cli.commands import run; "
+        f"code = run(['-c', {str(config)!r}, '-m', 'scripted:' + {str(script)!r}, '--no-save', '--no-audit', 'Hi']); "
+        "print([m for m in sys.modules if m in ('pydantic', 'pydantic_core', 'mcp', 'sqlalchemy')], code)"
+    )
+    printed = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL
+    ).stdout
+    assert printed.splitlines() == ["Hello.", "[] 0"]
