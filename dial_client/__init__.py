@@ -35,6 +35,7 @@ _HOMES = {
         "ApprovalPolicy",
         "ClientOptions",
     ),
+    "conversations.compaction": ("Compaction",),
     "conversations.conversation_manager": ("ConversationManager",),
     "durable.workflows": ("DurableTurns",),
     "errors": (

@@ -17,6 +17,7 @@ from dial_client.client.client_options import ApprovalPolicy as ApprovalPolicy
 from dial_client.client.client_options import ClientOptions as ClientOptions
 from dial_client.client.dial_client import DialClient as DialClient
 from dial_client.client.turn_methods import TurnInput as TurnInput
+from dial_client.conversations.compaction import Compaction as Compaction
 from dial_client.conversations.conversation_manager import ConversationManager as ConversationManager
 from dial_client.durable.workflows import DurableTurns as DurableTurns
 from dial_client.errors import ConfigError as ConfigError

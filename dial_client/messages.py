@@ -163,6 +163,8 @@ class Message:
     echo: Echo | None = field(default=None, repr=False)
     taint: str = ""
     """The untrusted source of the content, a tool or a server; empty for none. See `tools.taint`."""
+    replaces: tuple[int, int] | None = None
+    """In a stored conversation: the positions, from and up to, of the messages it stands for (`history_edits`)."""
 
     @classmethod
     def user(cls, text: str) -> Message:
@@ -205,7 +207,7 @@ class Message:
             data["is_error"] = True
         if self.echo is not None:
             data["echo"] = {"provider": self.echo.provider, "data": self.echo.data}
-        return data
+        return data if self.replaces is None else data | {"replaces": list(self.replaces)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Message:
@@ -225,6 +227,7 @@ class Message:
                 is_error=bool(data.get("is_error", False)),
                 echo=Echo(echo["provider"], echo["data"]) if echo else None,
                 taint=_text_or_none(data.get("taint")) or "",
+                replaces=_span(data.get("replaces")),
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not a message: {error!r}") from error
@@ -388,3 +391,10 @@ def _text(value: Any) -> str:
 
 def _text_or_none(value: Any) -> str | None:
     return None if value is None else _text(value)
+
+
+def _span(value: Any) -> tuple[int, int] | None:
+    if value is None:
+        return None
+    start, stop = value
+    return int(start), int(stop)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import anyio
@@ -77,38 +77,94 @@ class ClientModel:
     """
 
     def __init__(self, selection: ModelSelection) -> None:
-        self.provider = selection.open()
-        """The provider; None for a client that only calls tools."""
+        self._is_fixed = False
+        self._prepared = anyio.Event()
+        self._retired: list[Provider] = []
+        self._configure(selection)
+
+    def _configure(self, selection: ModelSelection) -> None:
+        provider = selection.open()
         profile = selection.profile
-        info = self.provider.info if self.provider is not None else None
+        info = provider.info if provider is not None else None
         tool_format = (
             selection.tool_format
             or (profile.tool_format if profile is not None else None)
             or (info.tool_format if info is not None else None)
             or "auto"
         )
-        self.format_name = str(tool_format if isinstance(tool_format, str) else tool_format.format)
-        """The tool format as options name it."""
-        self.format = active_format(tool_format, fenced_calls=info is not None and info.fenced_calls)
+        chosen_format = active_format(tool_format, fenced_calls=info is not None and info.fenced_calls)
+        status_provider = selection.open_status_provider(provider)
         own_window = profile.context_window if profile is not None else None
         if own_window is None and info is not None:
             own_window = info.context_window
+        self.provider = provider
+        """The provider; None for a client that only calls tools."""
+        self.format_name = str(tool_format if isinstance(tool_format, str) else tool_format.format)
+        """The tool format as options name it."""
+        self.format = chosen_format
         self.window = ContextWindow(own_window)
         self.guidance = selection.guidance
         if self.guidance is None and info is not None:
             self.guidance = info.guidance
-        self.status_provider = selection.open_status_provider(self.provider)
+        self.status_provider = status_provider
         """Words the status of running calls; None for the templates alone."""
-        self._prepared = anyio.Event()
+        self._unrecorded = provider
+        self._selection = selection
 
     @property
     def name(self) -> str:
         """The provider's name; empty for a client without a model."""
         return self.provider.info.name if self.provider is not None else ""
 
-    def replace_provider(self, provider: Provider | None) -> None:
-        """Ask this provider from now on: the same one, with its exchanges recorded."""
+    @property
+    def window_tokens(self) -> int | None:
+        """The tokens of the context window: as configured, or by the price list; None where they are not known."""
+        if self.window.tokens is not None or self.provider is None:
+            return self.window.tokens
+        return prices.find_context_window(self.provider.info)
+
+    def record_with(self, provider: Provider | None) -> None:
+        """Ask this provider from now on: the same one, with its exchanges recorded. It cannot be switched any more."""
+        self._is_fixed = provider is not self.provider
         self.provider = provider
+
+    def switch(
+        self, model: str | Provider | None = None, *, tool_format: ToolFormat | ToolFormatHandler | str | None = None
+    ) -> None:
+        """Answer the next turns with another model, or in another tool format. Turns that run keep theirs.
+
+        What messages carry for the model before is not sent to another one. Where the model is not prepared yet, its
+        first request does that.
+
+        Args:
+            model: as for `DialClient`; None for the same as before. It is asked at its own address.
+            tool_format: the tool format; by default that of the model.
+
+        Raises:
+            ConfigError: there is no such model or tool format, or the client is being recorded.
+        """
+        if self._is_fixed:
+            raise ConfigError("a recording is of one model", hint="leave the recording out to change the model")
+        before = (self.provider, self.status_provider)
+        window = self.window
+        if model is None:
+            self._configure(replace(self._selection, model=self.provider, tool_format=tool_format))
+            self.window = window
+        else:
+            self._configure(replace(self._selection, model=model, tool_format=tool_format, base_url=None))
+        kept = (self.provider, self.status_provider)
+        self._retired += [provider for provider in before if provider is not None and provider not in kept]
+
+    def set_context_window(self, tokens: int | None) -> None:
+        """Set the tokens of the model's context window; None leaves it as it is."""
+        if tokens is not None:
+            self.window = ContextWindow(tokens)
+
+    async def close_retired(self) -> None:
+        """Close the models that were switched away from; no turn may be under way."""
+        retired, self._retired = self._retired, []
+        for provider in retired:
+            await provider.aclose()
 
     def required(self) -> Provider:
         """Return the provider.
@@ -119,6 +175,12 @@ class ClientModel:
         if self.provider is None:
             raise ConfigError("no model is named", hint="give DialClient a model")
         return self.provider
+
+    def get_unrecorded(self) -> Provider:
+        """Return the provider, without the recording of its exchanges. Raises as `required`."""
+        self.required()
+        assert self._unrecorded is not None
+        return self._unrecorded
 
     async def prepare(self) -> None:
         """Prepare the model for the first request; an error here appears again, in words, in that request."""
@@ -143,6 +205,7 @@ class ClientModel:
 
     async def aclose(self) -> None:
         """Close the connections and processes of the models."""
+        await self.close_retired()
         for provider in (self.provider, self.status_provider):
             if provider is not None:
                 await provider.aclose()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -136,13 +136,13 @@ def approval_checker(servers: ServerManager, approve: Approver | None, approval:
 
 def client_features(
     callbacks: Callbacks,
-    provider: Provider | None,
+    provider: Callable[[], Provider] | None,
     approve: Approver | None,
     approval: ApprovalPolicy,
     limits: Limits,
     audit: AuditRecorder | None,
 ) -> ClientFeatures:
-    """Return what servers may ask this client for.
+    """Return what servers may ask this client for; `provider` returns its model of the moment, None for no model.
 
     Raises:
         ConfigError: there is no such log level, or no model for ``sample="model"``.

@@ -19,7 +19,7 @@ from dial_client.client.client_options import ApprovalPolicy, ClientOptions, Dir
 from dial_client.client.turn_methods import TurnInput, TurnMethods, to_messages
 from dial_client.deadline import Deadline
 from dial_client.errors import ConfigError
-from dial_client.events import Event, ServerChanged
+from dial_client.events import Event
 from dial_client.limits import Limits, StopReason
 from dial_client.messages import Content, Message, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.model import Provider, ToolFormat, ToolFormatHandler
@@ -37,6 +37,7 @@ from dial_client.tools.executor import ToolExecutor
 from dial_client.tools.prompts import Prompts
 from dial_client.tools.resource_tools import ResourceTools
 from dial_client.tools.result_store import ResultStore
+from dial_client.tools.taint import find_taint
 from dial_client.tools.tool_selection import ToolSnapshots
 from dial_client.turns import server_instructions, turn_runner
 from dial_client.turns.event_log import EventLog
@@ -109,20 +110,26 @@ class DialClient(TurnMethods):
         resource_tools: bool = False,
     ) -> None:
         approval, self._limits = approval or ApprovalPolicy(), limits or Limits()
-        self._raise_at_limits, self._system = on_limit == "raise", system
-        self._model = ClientModel(
+        self._raise_at_limits = on_limit == "raise"
+        self.system = system
+        """Instructions of the next turns, for conversations that do not begin with their own."""
+        self.model = ClientModel(
             ModelSelection(model, models or {}, base_url, tool_format, guidance, status, status_model)
         )
+        """The model, with its context window; `ClientModel.switch` changes it between two turns."""
+        provider = self.model.get_unrecorded if self.model.provider is not None else None
         features = client_setup.client_features(
-            callbacks or Callbacks(), self._model.provider, approve, approval, self._limits, audit
+            callbacks or Callbacks(), provider, approve, approval, self._limits, audit
         )
-        setup = client_setup.recording_setup(self._model.provider, servers, approve, record, self._model.format_name)
+        setup = client_setup.recording_setup(self.model.provider, servers, approve, record, self.model.format_name)
         self._recording = setup.recording
-        self._model.replace_provider(setup.provider)
+        self.model.record_with(setup.provider)
         self._turns = TurnTasks()
         # No server is lazy in a recording: its tools have to be in it.
         cache = client_setup.open_cache(cache_dir if record is None else False, client_setup.CACHE)
-        self._servers = ServerManager(setup.targets, ClientCapabilities(self._announce, cache, features), setup.connect)
+        self._servers = ServerManager(
+            setup.targets, ClientCapabilities(self._turns.announce, cache, features), setup.connect
+        )
         self._approvals = client_setup.approval_checker(self._servers, setup.approve, approval)
         self.resources = Resources(self._servers)
         """The resources of all servers."""
@@ -183,8 +190,8 @@ class DialClient(TurnMethods):
             self._recording.open()
         self._tasks = await BackgroundTasks.open()
         self._servers.start(self._tasks)
-        self._model.reset()
-        self._tasks.start_soon(self._model.prepare)
+        self.model.reset()
+        self._tasks.start_soon(self.model.prepare)
 
     async def ready(self) -> None:
         """Wait until every server is ready or known not to be, at most its start-up timeout.
@@ -203,7 +210,7 @@ class DialClient(TurnMethods):
         with anyio.CancelScope(shield=True):
             await self._turns.aclose()
             await self._servers.aclose()
-            await self._model.aclose()
+            await self.model.aclose()
             await tasks.aclose()
         if self._recording is not None:
             self._recording.close()
@@ -211,7 +218,7 @@ class DialClient(TurnMethods):
     @property
     def model_name(self) -> str:
         """The name of the model's provider; empty for a client without a model."""
-        return self._model.name
+        return self.model.name
 
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
@@ -297,7 +304,7 @@ class DialClient(TurnMethods):
         """
         if self._tasks is None:
             raise RuntimeError("the client is not open: use `async with DialClient(…) as dial`")
-        self._model.required()
+        self.model.required()
         conversation = to_messages(messages)
         options = turn_runner.TurnOptions(stream, tuple(client_tools), max_tokens, depth)
 
@@ -307,6 +314,8 @@ class DialClient(TurnMethods):
         turn = TurnHandle(
             work, EventLog(is_paced=stream_events), observers, origin=origin, raise_at_limits=self._raise_at_limits
         )
+        if not self._turns.are_running:
+            self._tasks.start_soon(self.model.close_retired)
         self._turns.start(turn, observers, self._tasks)
         return turn
 
@@ -318,6 +327,10 @@ class DialClient(TurnMethods):
 
         request = ToolCallRequest("call_1", name, arguments)
         return await self._executor.execute(request, discard, Deadline(self._limits.timeout))
+
+    def find_taint(self, messages: Sequence[Message]) -> tuple[str, ...]:
+        """Return the sources of untrusted content in a conversation; empty for none."""
+        return find_taint(messages, self._tools.catalog(), self._servers.values()).sources
 
     async def attach(self, content: Content) -> Attached:
         """Return a user's message together with the resources it names (``@server:uri``)."""
@@ -334,27 +347,24 @@ class DialClient(TurnMethods):
     ) -> StopReason:
         # Getting ready has limits of its own: a model that is fetched first must not use up the first turn's time.
         await self._servers.wait_settled()
-        await self._model.ready()
+        await self.model.ready()
         turn.recorder.note(*self.notes)
         restarts = self._servers.restarts
         services = turn_runner.TurnServices(
-            model=ChatModel(self._model.required(), self._model.format, self._model.window),
+            model=ChatModel(self.model.required(), self.model.format, self.model.window),
             tool_snapshot=self._tools.current,
             result_store=self._results,
             approvals=self._approvals,
             limits=limits,
             await_tool_changes=self._servers.wait_for_tools,
-            status_provider=self._model.status_provider,
+            status_provider=self.model.status_provider,
             answers_at_limits=not self._raise_at_limits,
-            guidance=self._model.guidance,
+            guidance=self.model.guidance,
             server_instructions=server_instructions.build_server_instructions(self._servers.values()),
-            system=(self._system if system is None else system) or None,
+            system=(self.system if system is None else system) or None,
             servers=self._servers.values,
             audit=self._executor.audit,
         )
         reason = await turn_runner.run_turn(services, messages, turn, options)
         turn.recorder.note(*self.notes, *self._servers.notes_since(restarts))
         return reason
-
-    def _announce(self, name: str, status: ServerStatus) -> None:
-        self._turns.announce(ServerChanged(name, status.state.value))

@@ -11,6 +11,8 @@
     await manager.get(id)                            -> Conversation: messages (a valid history), running, notes
     await manager.list(20, cursor=…, search="words") -> Page: a tuple of ConversationSummary, and .cursor of the next
     await manager.rename(id, title), .delete(id), .fork(id, at)
+    await manager.undo(id), .restore(id)             takes back the last exchange; brings it back
+    await manager.compact(id)                        -> Compaction | None: the model summarizes the older messages
     await manager.export(id, "json" | "markdown")    -> str
     await manager.import_json(text)                  -> Conversation
 
@@ -20,8 +22,9 @@ What is stored when:
 * each message the turn adds as soon as it is whole, before its event is logged, by the turn itself (`persistence`);
 * the partial text of a turn that was cancelled or failed, and a result for each of its open calls.
 
-A stored message is never rewritten. If the program was killed, the conversation has the text and results of a second
-earlier: text is marked as cut off, and a call without a result says that it may have run (`history`).
+A stored message is never rewritten, and what is taken back or summarized is still stored (`history_edits`). If the
+program was killed, the conversation has the text and results of a second earlier: text is marked as cut off, and a call
+without a result says that it may have run (`history`).
 
 **Several processes.** A turn holds its conversation in the store: turns of one conversation take place one after the
 other, whoever requests them (`turn_queue`). A turn's events are in the process that runs it; another one sees
@@ -38,7 +41,11 @@ from typing import Literal, TypedDict
 from dial_client.audit.entries import Origin
 from dial_client.client.dial_client import DialClient
 from dial_client.conversations import export
+from dial_client.conversations.compaction import KEPT_EXCHANGES, Compaction
+from dial_client.conversations.compactor import Compactor
 from dial_client.conversations.history import count_last_rounds, repair_conversation, repair_history
+from dial_client.conversations.history_editor import HistoryEditor
+from dial_client.conversations.history_edits import StoredMessage, build_removal, detach, find_edit, find_last_exchange
 from dial_client.conversations.persistence import LeaseHeartbeat, TurnPersister
 from dial_client.conversations.turn_queue import NothingToResume, TurnQueue, WillBeResumed, never_resumed
 from dial_client.errors import ConfigError
@@ -63,6 +70,7 @@ class ManagerOptions(TypedDict, total=False):
     when_busy: WhenBusy
     patience: float
     lease: float
+    compact_at: float | None
 
 
 class ConversationManager:
@@ -77,6 +85,8 @@ class ConversationManager:
         when_busy: ``"wait"``: a request waits while another turn of its conversation runs; ``"refuse"``: it fails.
         patience: seconds a request waits at most.
         lease: seconds for which a turn holds its conversation without a heartbeat.
+        compact_at: the part of the context window, from 0 to 1, from which on a conversation is compacted before its
+            next turn, as `compact` does; None for never. It costs a request to the model.
         will_be_resumed: whether some process will resume the interrupted turn of a conversation: until then no other
             turn begins. By default none does.
     """
@@ -89,6 +99,7 @@ class ConversationManager:
         when_busy: WhenBusy = "wait",
         patience: float = PATIENCE,
         lease: float = LEASE,
+        compact_at: float | None = None,
         will_be_resumed: WillBeResumed = never_resumed,
     ) -> None:
         if when_busy not in ("wait", "refuse"):
@@ -96,8 +107,11 @@ class ConversationManager:
         self._dial = dial
         self._store = store
         self._lease = lease
+        self._compact_at = compact_at
         patience = patience if when_busy == "wait" else 0.0
         self._queue = TurnQueue(store, patience=patience, lease=lease, will_be_resumed=will_be_resumed)
+        self._editor = HistoryEditor(store, patience=patience, lease=lease, will_be_resumed=will_be_resumed)
+        self._compactor = Compactor(dial, store, self._editor, self._queue)
 
     @property
     def store(self) -> ConversationStore:
@@ -158,7 +172,67 @@ class ConversationManager:
             raise ConfigError(f"the conversation has {len(source.messages)} messages, not {end}")
         while 0 < end < len(source.messages) and source.messages[end].role is Role.TOOL:
             end += 1
-        return await self._store.create(source.title if title is None else title, source.messages[:end])
+        return await self._store.create(
+            source.title if title is None else title, tuple(map(detach, source.messages[:end]))
+        )
+
+    async def undo(self, conversation_id: str) -> tuple[Message, ...]:
+        """Take back the last exchange, and return its messages, the question first; empty where there is none.
+
+        The messages stay in the store, but the conversation goes on without them. What tools have done stays done.
+
+        Raises:
+            ConversationNotFound: there is no such conversation.
+            ConversationBusy: a turn of it is under way.
+        """
+        removed: tuple[StoredMessage, ...] = ()
+
+        def build(stored: Conversation) -> tuple[Message, ...]:
+            nonlocal removed
+            removed = find_last_exchange(stored)
+            return (build_removal(removed),) if removed else ()
+
+        await self._editor.edit(conversation_id, build)
+        return tuple(stored.message for stored in removed)
+
+    async def restore(self, conversation_id: str, edit: Literal["undo", "compact"] = "undo") -> bool:
+        """Undo the latest `undo` or `compact`, and return whether there was one.
+
+        An exchange can be restored for as long as nothing was said since. Raises as `undo`.
+        """
+
+        def build(stored: Conversation) -> tuple[Message, ...]:
+            found = find_edit(stored, is_summary=edit == "compact")
+            return (build_removal((found,)),) if found is not None else ()
+
+        return await self._editor.edit(conversation_id, build)
+
+    async def compact(self, conversation_id: str, *, keep: int = KEPT_EXCHANGES, at: float = 0.0) -> Compaction | None:
+        """Let the model summarize the older part of a conversation; return None where there is nothing to summarize.
+
+        The summary takes the place of the older messages, which stay in the store: `restore` brings them back. Calls
+        and their results are never separated.
+
+        Args:
+            conversation_id: which conversation.
+            keep: exchanges at the end that stay as they are, if they take at most a quarter of the context window.
+            at: the part of the context window that the conversation has to fill, from 0 to 1; else nothing is done.
+
+        Raises:
+            ConversationNotFound: there is no such conversation.
+            ConversationBusy: a turn of it is under way, or it was edited meanwhile.
+            ProviderError: the model could not be reached, refused, or wrote nothing.
+            ConfigError: the client has no model.
+        """
+        return await self._compactor.compact(conversation_id, keep, at)
+
+    async def measure(self, conversation_id: str) -> float:
+        """Return the part of the model's context window that a conversation fills; 0 where its size is not known.
+
+        Raises:
+            ConversationNotFound: there is no such conversation.
+        """
+        return self._compactor.measure(await self._store.get(conversation_id))
 
     async def delete(self, conversation_id: str) -> None:
         """Delete a conversation. A turn that runs is cancelled, and stores nothing more.
@@ -285,9 +359,12 @@ class ConversationManager:
         """Start the next turn; without a message, one that resumes an interrupted turn."""
         question = Message.user(message) if isinstance(message, str) else message
         origin = Origin(conversation_id, turn_id or secrets.token_hex(16))
+        note = ""
+        if question is not None and self._compact_at is not None:
+            note = await self._compactor.compact_when_full(conversation_id, self._compact_at)
 
         def start(history: tuple[Message, ...], slot: TurnObserver) -> TurnHandle:
-            return self._dial.start(
+            turn = self._dial.start(
                 history,
                 stream=stream,
                 stream_events=stream_events,
@@ -295,5 +372,7 @@ class ConversationManager:
                 observers=(LeaseHeartbeat(self._store, self._lease), TurnPersister(self._store), slot),
                 depth=count_last_rounds(history) if question is None else 0,
             )
+            turn.recorder.note(*([note] if note else []))
+            return turn
 
         return await self._queue.start_next(origin, question, start)

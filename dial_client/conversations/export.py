@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from dial_client.conversations.history_edits import detach
 from dial_client.errors import ConfigError
 from dial_client.messages import Content, Message, Role, TextPart, describe
 from dial_client.stores.conversation_store import Conversation
@@ -88,7 +89,7 @@ def from_json(text: str) -> tuple[str, tuple[Message, ...]]:
 
 def _message(at: int, data: Any) -> Message:
     try:
-        return Message.from_dict(data)
+        return detach(Message.from_dict(data))
     except (ValueError, TypeError, AttributeError) as error:
         raise ConfigError(f"messages[{at}]: {error}") from None
 

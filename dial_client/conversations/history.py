@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from dial_client.conversations.history_edits import apply_edits
 from dial_client.messages import Failure, Message, Role, ToolCallResult
 from dial_client.stores.conversation_store import Conversation
 
@@ -23,8 +24,10 @@ _INTERRUPTED_NOTE = "the last turn was interrupted: its program ended in the mid
 def repair_conversation(conversation: Conversation) -> Conversation:
     """Return a stored conversation with a valid history.
 
-    If the last turn was interrupted, its unfinished messages are included, and a note says so.
+    If the last turn was interrupted, its unfinished messages are included, and a note says so. Of messages that were
+    taken back or summarized it has what is shown in their place.
     """
+    conversation = apply_edits(conversation)
     if conversation.running:
         return replace(conversation, messages=repair_history(conversation.messages, NO_RESULT_YET), unfinished=())
     messages = repair_history((*conversation.messages, *conversation.unfinished))

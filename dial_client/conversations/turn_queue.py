@@ -19,6 +19,7 @@ from dial_client.conversations.history import (
     ends_with_answer,
     repair_history,
 )
+from dial_client.conversations.history_edits import apply_edits
 from dial_client.errors import ConversationBusy
 from dial_client.messages import Message
 from dial_client.stores.conversation_store import Conversation, ConversationStore
@@ -31,7 +32,7 @@ WillBeResumed = Callable[[Conversation], Awaitable[bool]]
 MAX_ENDED = 32
 """Turns that can still be found after their end."""
 
-_POLL_INTERVAL = 0.25
+POLL_INTERVAL = 0.25
 """Seconds between two looks whether the turn of another process is over."""
 
 
@@ -131,7 +132,7 @@ class TurnQueue:
             if history is not None:
                 return history
             slot.release()  # whoever resumes the turn before this one needs it
-            await anyio.sleep(_POLL_INTERVAL)
+            await anyio.sleep(POLL_INTERVAL)
 
     async def _begin(self, origin: Origin, message: Message | None, deadline: float) -> tuple[Message, ...] | None:
         """Store the message once no other process runs a turn; None where an interrupted turn has to be resumed first.
@@ -148,14 +149,14 @@ class TurnQueue:
                     raise _busy(origin.conversation)
                 if must_resume:
                     return None
-                await anyio.sleep(_POLL_INTERVAL)
+                await anyio.sleep(POLL_INTERVAL)
                 continue
             added = await self._prepare(stored, message)
             count, lease = stored.message_count, self._lease
             if await self._store.begin(
                 origin.conversation, origin.turn, added, expected_count=count, lease=lease, title=title
             ):
-                return repair_history((*stored.messages, *added))
+                return repair_history((*apply_edits(stored).messages, *added))
             # Another process was faster.
 
     async def _has_to_be_resumed(self, stored: Conversation) -> bool:
@@ -171,7 +172,7 @@ class TurnQueue:
             return (*build_closing_messages(stored), message)
         if not stored.turn:
             raise NothingToResume
-        if ends_with_answer(stored.messages):
+        if ends_with_answer(apply_edits(stored).messages):
             await self._store.end(stored.id, stored.turn)
             raise NothingToResume
         return build_closing_messages(drop_unfinished_text(stored))

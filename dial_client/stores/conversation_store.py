@@ -49,6 +49,8 @@ class Conversation:
     far."""
     message_count: int = 0
     """The number of stored messages, those that cannot be read included."""
+    unreadable: tuple[int, ...] = ()
+    """The positions of the stored messages that cannot be read, and are not among `messages`."""
 
 
 @dataclass(frozen=True, slots=True)

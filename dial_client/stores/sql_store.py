@@ -83,7 +83,7 @@ class SQLStore(StoreCore):
         found = read.record
         count = row_values.to_count(found.message_count)
         # A turn may have stored more between the two statements: the count is that of the first.
-        messages, notes = _decode_all(read.messages[:count])
+        messages, notes, unreadable = _decode_all(read.messages[:count])
         return Conversation(
             found.id,
             row_values.to_title(found.title),
@@ -95,6 +95,7 @@ class SQLStore(StoreCore):
             turn=row_values.to_turn(found.turn),
             unfinished=_unfinished(found.unfinished),
             message_count=len(read.messages) if count is None else count,
+            unreadable=unreadable,
         )
 
     async def read_turn(self, conversation_id: str) -> tuple[str, bool]:
@@ -189,17 +190,20 @@ def _encode_message(message: Message) -> EncodedMessage:
         raise DialError(f"a message of the {message.role} cannot be stored: {error}") from error
 
 
-def _decode_all(read: Iterable[Any]) -> tuple[tuple[Message, ...], tuple[str, ...]]:
+def _decode_all(read: Iterable[Any]) -> tuple[tuple[Message, ...], tuple[str, ...], tuple[int, ...]]:
+    """Return the messages, a note on each that cannot be read, and the places of these in the list of all."""
     messages: list[Message] = []
     notes: list[str] = []
-    for position, text in read:
+    unreadable: list[int] = []
+    for index, (position, text) in enumerate(read):
         try:
             messages.append(Message.from_dict(json.loads(text)))
         except (TypeError, ValueError, RecursionError) as error:
             number = position + 1 if isinstance(position, int) else len(messages) + len(notes) + 1
             notes.append(f"message {number} cannot be read and is left out")
+            unreadable.append(index)
             log.warning("message_unreadable", number=number, error=type(error).__name__)
-    return tuple(messages), tuple(notes)
+    return tuple(messages), tuple(notes), tuple(unreadable)
 
 
 def _unfinished(text: str) -> tuple[Message, ...]:

@@ -46,7 +46,29 @@ class ContextWindow:
         if self._max_bytes is None:
             return messages
         room = max(self._max_bytes - self._size_of_tools(tools), self._max_bytes // 4)
-        return _fit(messages, room - _size_of_instructions(instructions))
+        room -= _size_of_instructions(instructions)
+        # A summary stands for all that was said before: it is the last message to leave out.
+        head = messages[:1] if messages and messages[0].replaces is not None else ()
+        if head and (size := _size(head[0])) < room // 2 and len(messages) > 1:
+            kept = _fit(messages[1:], room - size)
+            return messages if len(kept) == len(messages) - 1 and kept == messages[1:] else (*head, *kept)
+        return _fit(messages, room)
+
+    def estimate_fill(
+        self, messages: Sequence[Message], tools: tuple[ToolSpec, ...], tokens: int | None = None
+    ) -> float:
+        """Return the part of the window that a conversation fills, by a cautious estimate; 0 where no size is known.
+
+        Args:
+            messages: the conversation.
+            tools: the tools on offer.
+            tokens: the size to assume where the window has none.
+        """
+        max_bytes = self._max_bytes or (tokens or 0) * _BYTES_PER_TOKEN
+        if not max_bytes:
+            return 0.0
+        room = max(max_bytes - self._size_of_tools(tools), max_bytes // 4)
+        return sum(map(_size, messages)) / room
 
     def record_refusal(
         self, messages: tuple[Message, ...], tools: tuple[ToolSpec, ...], instructions: Sequence[Instruction] = ()

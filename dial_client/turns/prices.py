@@ -1,4 +1,4 @@
-"""The price of a request to a model, if it is known. The prices are those of ``genai-prices``, if that is installed."""
+"""The price of a request to a model, and its context window, by ``genai-prices``, if that is installed."""
 
 from __future__ import annotations
 
@@ -32,4 +32,18 @@ def cost_usd(usage: Usage, info: ModelInfo) -> float | None:
     try:
         return float(calc_price(billed, info.model, provider_api_url=info.url).total_price)
     except (LookupError, ValueError):  # an unknown model; counts that contradict each other
+        return None
+
+
+def find_context_window(info: ModelInfo) -> int | None:
+    """Return the tokens of a model's context window by the price list; None if it is not known."""
+    if not info.url:
+        return None
+    try:
+        from genai_prices.data_snapshot import get_snapshot
+    except ImportError:
+        return None
+    try:
+        return get_snapshot().find_provider_model(info.model, None, None, info.url)[1].context_window
+    except LookupError:
         return None

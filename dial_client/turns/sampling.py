@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
@@ -70,7 +70,7 @@ class ModelSampler:
     """Lets the client's own model answer: during a tool call only, with the user's consent, and within a budget.
 
     Args:
-        provider: the model.
+        provider: returns the client's model of the moment.
         approve: asks for permission; None for a program that enables sampling without approval.
         allow: patterns of servers that need no permission, as ``server/sampling/createMessage``.
         limits: with the budget of one server in one turn.
@@ -79,7 +79,7 @@ class ModelSampler:
 
     def __init__(
         self,
-        provider: Provider,
+        provider: Callable[[], Provider],
         approve: Approver | None,
         allow: tuple[str, ...],
         limits: Limits,
@@ -119,7 +119,7 @@ class ModelSampler:
             for spending in spendings:
                 spending.tokens += used.input_tokens + used.output_tokens - max_tokens
         if contexts and (spend := contexts[0].spend):
-            spend(used, cost_usd(used, self._provider.info))
+            spend(used, cost_usd(used, self._provider().info))
         return reply
 
     def _remaining_tokens(self, request: SamplingRequest, spendings: list[_Spending]) -> int:
@@ -162,16 +162,17 @@ class ModelSampler:
             stream=False,
             max_tokens=max_tokens,
         )
+        provider = self._provider()
         text: list[str] = []
         completion = Completion(FinishReason.CUT)
-        async with aclosing(self._provider.generate(model_request)) as deltas:
+        async with aclosing(provider.generate(model_request)) as deltas:
             async for delta in deltas:
                 if isinstance(delta, TextChunk):
                     text.append(delta.text)
                 elif isinstance(delta, Completion):
                     completion = delta
         reason = "maxTokens" if completion.finish is FinishReason.LENGTH else "endTurn"
-        return SamplingReply("".join(text), self._provider.info.name, reason), completion.usage
+        return SamplingReply("".join(text), provider.info.name, reason), completion.usage
 
 
 def _record(

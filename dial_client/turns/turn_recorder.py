@@ -55,6 +55,11 @@ class TurnRecorder:
         self._costs.append(cost_usd)
 
     @property
+    def request_usages(self) -> tuple[Usage, ...]:
+        """The usage of each request so far."""
+        return tuple(self._request_usages)
+
+    @property
     def usage(self) -> Usage:
         """The usage of all requests so far."""
         return sum(self._request_usages, Usage())

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dial_client.background_tasks import BackgroundTasks
-from dial_client.events import Event
+from dial_client.events import ServerChanged
+from dial_client.servers.status import ServerStatus
 from dial_client.turns.turn_handle import TurnHandle, TurnObserver
 
 
@@ -22,10 +23,15 @@ class TurnTasks:
         for observer in observers:
             tasks.start_soon(observer.run_beside, turn)
 
-    def announce(self, event: Event) -> None:
-        """Report an event that comes from outside to every turn."""
+    @property
+    def are_running(self) -> bool:
+        """True while a turn is under way."""
+        return bool(self._turns)
+
+    def announce(self, server: str, status: ServerStatus) -> None:
+        """Report the changed status of a server to every turn."""
         for turn in tuple(self._turns):
-            turn.announce(event)
+            turn.announce(ServerChanged(server, status.state.value))
 
     async def aclose(self) -> None:
         """Cancel all turns, and wait for their ends."""

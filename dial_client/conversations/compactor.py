@@ -1,0 +1,98 @@
+"""Compacts conversations: measures how full the context window is, and stores the summary of the older part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dial_client.client.dial_client import DialClient
+from dial_client.conversations.compaction import (
+    KEPT_EXCHANGES,
+    Compaction,
+    OlderPart,
+    find_older_part,
+    max_kept_chars,
+    summarize,
+)
+from dial_client.conversations.history import repair_conversation
+from dial_client.conversations.history_editor import HistoryEditor
+from dial_client.conversations.history_edits import build_summary, find_shown
+from dial_client.conversations.turn_queue import TurnQueue
+from dial_client.errors import ConversationBusy, ProviderError
+from dial_client.messages import Message
+from dial_client.stores.conversation_store import Conversation, ConversationStore
+
+
+class Compactor:
+    """Compacts the conversations of a store.
+
+    Args:
+        dial: has the model.
+        store: keeps the conversations.
+        editor: stores the summaries.
+        turns: knows the latest turns, which tell how many tokens a conversation has.
+    """
+
+    def __init__(self, dial: DialClient, store: ConversationStore, editor: HistoryEditor, turns: TurnQueue) -> None:
+        self._dial = dial
+        self._store = store
+        self._editor = editor
+        self._turns = turns
+
+    async def compact(self, conversation_id: str, keep: int, at: float) -> Compaction | None:
+        """See `ConversationManager.compact`."""
+        model = self._dial.model
+        model.required()
+        stored = await self._store.get(conversation_id)
+        if stored.running:
+            raise ConversationBusy(conversation_id, "a turn of this conversation is under way: wait for its end")
+        part = find_older_part(stored, keep, max_kept_chars(model))
+        if part is None or (at and self.measure(stored) < at):
+            return None
+        messages = part.messages
+        compaction = await summarize(model, messages)
+        taint = ", ".join(self._dial.find_taint(messages))
+
+        def build(current: Conversation) -> Sequence[Message]:
+            if not _is_unchanged(current, part):
+                return ()
+            return (build_summary(compaction.summary, part.stop, start=part.start, taint=taint),)
+
+        if not await self._editor.edit(conversation_id, build):
+            raise ConversationBusy(conversation_id, "the conversation was edited while it was being summarized")
+        return compaction
+
+    async def compact_when_full(self, conversation_id: str, at: float) -> str:
+        """Compact a conversation that fills the window up to `at`; return a note on what was done, empty for nothing.
+
+        Raises:
+            ConversationNotFound: there is no such conversation.
+        """
+        try:
+            compaction = await self.compact(conversation_id, KEPT_EXCHANGES, at)
+        except ConversationBusy:
+            return ""  # the turn before the next one has to end first
+        except ProviderError as error:
+            return f"the conversation is nearly as long as this model can take, and it could not be summarized: {error}"
+        return "" if compaction is None else compaction.note
+
+    def measure(self, stored: Conversation) -> float:
+        """Return the part of the context window that a stored conversation fills; 0 where its size is not known.
+
+        Where the latest turn has run in this process, the provider has counted; else this is a cautious estimate.
+        """
+        model = self._dial.model
+        messages = repair_conversation(stored).messages
+        is_edited = bool(stored.messages) and stored.messages[-1].replaces is not None
+        turn = None if is_edited else self._turns.find(stored.id)
+        usages = turn.recorder.request_usages if turn is not None else ()
+        used = max((usage.input_tokens + usage.output_tokens for usage in usages), default=0)
+        tokens = model.window_tokens
+        if not used or not tokens:
+            return model.window.estimate_fill(messages, self._dial.tools, tokens)
+        # What the window is known to refuse counts too.
+        return max(used / tokens, model.window.estimate_fill(messages, self._dial.tools))
+
+
+def _is_unchanged(current: Conversation, part: OlderPart) -> bool:
+    shown = {stored.position for stored in find_shown(current)}
+    return all(stored.position in shown for stored in part.stored)

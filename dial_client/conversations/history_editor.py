@@ -1,0 +1,70 @@
+"""Stores edits of a conversation between its turns."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+
+import anyio
+
+from dial_client.conversations.history import build_closing_messages
+from dial_client.conversations.turn_queue import POLL_INTERVAL, WillBeResumed
+from dial_client.errors import ConversationBusy
+from dial_client.messages import Message
+from dial_client.stores.conversation_store import Conversation, ConversationStore
+
+BuildEdits = Callable[[Conversation], Sequence[Message]]
+"""Returns the edits of a conversation as it is stored; none where there is nothing to edit."""
+
+
+class HistoryEditor:
+    """Edits conversations as a turn would add to them: never while a turn runs, in any program.
+
+    Args:
+        store: keeps the conversations.
+        patience: seconds an edit waits at most for a turn.
+        lease: seconds for which an edit holds its conversation.
+        will_be_resumed: as for `TurnQueue`.
+    """
+
+    def __init__(
+        self, store: ConversationStore, *, patience: float, lease: float, will_be_resumed: WillBeResumed
+    ) -> None:
+        self._store = store
+        self._patience = patience
+        self._lease = lease
+        self._will_be_resumed = will_be_resumed
+
+    async def edit(self, conversation_id: str, build: BuildEdits) -> bool:
+        """Store the edits that `build` returns for the conversation as it is; return whether there were any.
+
+        Raises:
+            ConversationNotFound: there is no such conversation.
+            ConversationBusy: a turn took longer than `patience`.
+        """
+        deadline = anyio.current_time() + self._patience
+        while True:
+            stored = await self._store.get(conversation_id)
+            is_busy = stored.running or (bool(stored.turn) and await self._will_be_resumed(stored))
+            if not is_busy:
+                edits = build(stored)
+                if not edits:
+                    return False
+                if await self._store_edits(stored, edits):
+                    return True
+            if anyio.current_time() >= deadline:
+                raise ConversationBusy(conversation_id, "a turn of this conversation is under way: wait for its end")
+            await anyio.sleep(POLL_INTERVAL)
+
+    async def _store_edits(self, stored: Conversation, edits: Sequence[Message]) -> bool:
+        """Store the edits; return False if the conversation has changed meanwhile."""
+        edit_id = secrets.token_hex(16)
+        closing = build_closing_messages(stored)
+        count, lease = stored.message_count, self._lease
+        with anyio.CancelScope(shield=True):
+            if not await self._store.begin(
+                stored.id, edit_id, closing, expected_count=count, lease=lease, title=stored.title
+            ):
+                return False
+            await self._store.end(stored.id, edit_id, edits)
+        return True

@@ -1,0 +1,127 @@
+"""Edits of a conversation: exchanges that were taken back, and older messages that a summary stands for.
+
+Stored messages are never rewritten, so an edit is a message too: its `Message.replaces` names the positions of earlier
+messages that the conversation shows no longer. An edit with text is a summary, and is shown in their place; one without
+is shown nowhere. An edit may replace another one, which then has no effect: so each edit can be undone.
+
+Positions count all messages as they were stored, edits included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from dial_client.messages import Message, Role
+from dial_client.stores.conversation_store import Conversation
+
+SUMMARY_HEAD = "[Summary of the conversation so far, in place of its older messages]"
+"""The first line of a summary."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMessage:
+    """A message with its position in the store."""
+
+    position: int
+    message: Message
+
+    @property
+    def is_edit(self) -> bool:
+        """True for a message that replaces others."""
+        return self.message.replaces is not None
+
+    @property
+    def place(self) -> int:
+        """The position at which it is shown: for a summary that of the first message it stands for."""
+        start, stop = self.message.replaces or (0, 0)
+        return max(start, 0) if self.message.text and start < min(stop, self.position) else self.position
+
+    @property
+    def is_question(self) -> bool:
+        """True for a message of the user that begins an exchange."""
+        return self.message.role is Role.USER and not self.is_edit
+
+
+def apply_edits(conversation: Conversation) -> Conversation:
+    """Return a stored conversation with the messages that it shows."""
+    if not any(message.replaces for message in conversation.messages):
+        return conversation
+    return replace(conversation, messages=tuple(stored.message for stored in find_shown(conversation)))
+
+
+def find_shown(conversation: Conversation) -> tuple[StoredMessage, ...]:
+    """Return the messages that a stored conversation shows, in their order: a summary is where its range begins."""
+    effective = _find_effective(conversation)
+    shown = [stored for stored in effective if not stored.is_edit or stored.message.text]
+    return tuple(sorted(shown, key=lambda stored: stored.place))
+
+
+def find_last_exchange(conversation: Conversation) -> tuple[StoredMessage, ...]:
+    """Return the last question that a stored conversation shows, and what followed it; empty for none."""
+    shown = find_shown(conversation)
+    start = max((at for at, stored in enumerate(shown) if stored.is_question), default=len(shown))
+    return shown[start:]
+
+
+def find_edit(conversation: Conversation, *, is_summary: bool) -> StoredMessage | None:
+    """Return the latest edit in effect: a summary, or an exchange that was taken back; None for none.
+
+    An exchange can only come back at the end of the conversation: where something was said since, there is none.
+    """
+    edits = {stored.position: stored for stored in _with_positions(conversation) if stored.is_edit}
+    found = next(
+        (
+            stored
+            for stored in reversed(_find_effective(conversation))
+            if _length(stored)
+            and bool(stored.message.text) == is_summary
+            and (is_summary or (stored.message.replaces or (0, 0))[0] not in edits)
+        ),
+        None,
+    )
+    if found is None or is_summary:
+        return found
+    said_since = any(stored.position > found.position for stored in find_shown(conversation) if not stored.is_edit)
+    return None if said_since else found
+
+
+def build_removal(removed: Sequence[StoredMessage]) -> Message:
+    """Return the edit that takes messages back; they follow each other in the store."""
+    return Message(Role.SYSTEM, replaces=(removed[0].position, removed[-1].position + 1))
+
+
+def build_summary(text: str, stop: int, *, start: int = 0, taint: str = "") -> Message:
+    """Return the edit that shows a summary in place of the messages from `start` up to `stop`."""
+    return Message(Role.USER, f"{SUMMARY_HEAD}\n\n{text}", taint=taint, replaces=(start, stop))
+
+
+def detach(message: Message) -> Message:
+    """Return a message for another conversation, in which it replaces nothing."""
+    return message if message.replaces is None else replace(message, replaces=(0, 0))
+
+
+def _find_effective(conversation: Conversation) -> list[StoredMessage]:
+    """Return the messages that no edit in effect replaces, in the order in which they were stored."""
+    effective: list[StoredMessage] = []
+    replaced: set[int] = set()
+    for stored in reversed(tuple(_with_positions(conversation))):
+        # A summary is part of what a later summary stands for, although it was stored behind those messages.
+        if stored.position in replaced or stored.place in replaced:
+            continue
+        effective.append(stored)
+        start, stop = stored.message.replaces or (0, 0)
+        # An edit is about earlier messages, whatever is written in it.
+        replaced.update(range(max(start, 0), min(stop, stored.position)))
+    return effective[::-1]
+
+
+def _with_positions(conversation: Conversation) -> Iterator[StoredMessage]:
+    unreadable = frozenset(conversation.unreadable)
+    readable = (at for at in range(len(conversation.messages) + len(unreadable)) if at not in unreadable)
+    return (StoredMessage(at, message) for at, message in zip(readable, conversation.messages, strict=True))
+
+
+def _length(stored: StoredMessage) -> int:
+    start, stop = stored.message.replaces or (0, 0)
+    return stop - start

@@ -1,0 +1,237 @@
+"""Conversations that are edited: an exchange taken back, older messages summarized."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+
+import anyio
+import pytest
+
+from dial_client.conversations.history_edits import SUMMARY_HEAD
+from dial_client.errors import ConfigError, ConversationBusy, ConversationNotFound, ProviderError
+from dial_client.limits import StopReason
+from dial_client.messages import Message, Role, ToolCallRequest, Usage
+from dial_client.model import Completion, Delta, FinishReason, ModelInfo, ModelRequest, TextChunk
+from dial_client.providers.scripted import ScriptedProvider
+from dial_client.stores.conversation_store import ConversationStore
+from tests.support.managed_conversations import ADD, WAIT, Calculator, assert_valid, dialogue, managed
+from tests.support.temporary_stores import MESSAGES
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend(kept: tuple[str, str]) -> str:
+    return kept[0]
+
+
+class Summarizer:
+    """A model that answers each question with its number, and summarizes whatever transcript it is given."""
+
+    def __init__(self, window: int | None = None) -> None:
+        self.info = ModelInfo("summarizer", context_window=window)
+        self.requests: list[ModelRequest] = []
+        self.transcripts: list[str] = []
+        self.fails = False
+
+    async def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        last = request.messages[-1].text
+        if last.startswith("<transcript>"):
+            assert not request.tools
+            self.transcripts.append(last)
+            if self.fails:
+                raise ProviderError("out of order")
+            yield TextChunk(f"Summary {len(self.transcripts)}.")
+        else:
+            self.requests.append(request)
+            yield TextChunk(f"Answer {len(self.requests)}.")
+        yield Completion(FinishReason.STOP, Usage(10, 5))
+
+    async def aclose(self) -> None:
+        pass
+
+
+def texts(messages: tuple[Message, ...]) -> list[str]:
+    return [message.text.removeprefix(SUMMARY_HEAD).strip() for message in messages]
+
+
+async def test_the_last_exchange_is_taken_back_and_the_model_does_not_read_it(store: ConversationStore) -> None:
+    model = Summarizer()
+    async with managed(store, model) as manager:
+        made = await manager.create()
+        for text in ("one", "two"):
+            await manager.chat(made.id, text)
+        assert texts(await manager.undo(made.id)) == ["two", "Answer 2."]
+        assert texts((await manager.get(made.id)).messages) == ["one", "Answer 1."]
+        assert await manager.restore(made.id)
+        assert texts((await manager.get(made.id)).messages) == ["one", "Answer 1.", "two", "Answer 2."]
+        await manager.undo(made.id)
+        await manager.chat(made.id, "three")
+        assert texts(model.requests[-1].messages) == ["one", "Answer 1.", "three"]
+        assert not await manager.restore(made.id), "something was said since"
+        assert len((await store.get(made.id)).messages) == 9, "all of it is still stored"
+        await manager.undo(made.id)
+        await manager.undo(made.id)
+        assert await manager.undo(made.id) == ()
+        with pytest.raises(ConversationNotFound):
+            await manager.undo("nobody")
+
+
+async def test_nothing_is_taken_back_while_a_turn_runs(store: ConversationStore) -> None:
+    calculator = Calculator()
+    async with managed(store, [WAIT], {"c": calculator.server}, when_busy="refuse") as manager:
+        made = await manager.create()
+        turn = await manager.start(made.id, "Wait.")
+        await calculator.waiting.wait()
+        for edit in (manager.undo(made.id), manager.restore(made.id), manager.compact(made.id)):
+            with pytest.raises(ConversationBusy):
+                await edit
+        turn.cancel()
+        assert (await turn.result()).stop_reason is StopReason.CANCELLED
+        assert [message.role for message in await manager.undo(made.id)][:2] == [Role.USER, Role.ASSISTANT]
+        assert (await manager.get(made.id)).messages == ()
+
+
+async def test_a_summary_takes_the_place_of_calls_with_their_results(store: ConversationStore) -> None:
+    replies = [ADD, "Three and seven.", ADD, "Again.", "Last.", "They added 1 and 2.", "Next."]
+    provider = ScriptedProvider(replies)
+    async with managed(store, provider, {"c": Calculator().server}) as manager:
+        made = await manager.create()
+        for text in ("Add!", "Once more!", "Thanks."):
+            await manager.chat(made.id, text)
+        before = (await manager.get(made.id)).messages
+        compaction = await manager.compact(made.id, keep=1)
+        assert compaction is not None
+        assert (compaction.summary, compaction.message_count) == ("They added 1 and 2.", 10)
+        after = (await manager.get(made.id)).messages
+        assert texts(after) == ["They added 1 and 2.", "Thanks.", "Last."]
+        assert_valid(after)
+        assert after[0].role is Role.USER
+        await manager.chat(made.id, "Next?")
+        assert await manager.restore(made.id, "compact")
+        whole = (await manager.get(made.id)).messages
+        assert whole == (*before, *dialogue("Next?", "Next."))
+        assert_valid(whole)
+
+
+async def test_a_turn_that_was_killed_can_be_summarized_and_taken_back(store: ConversationStore) -> None:
+    async with managed(store, ["Summary.", "Fine."]) as manager:
+        made = await store.create("", dialogue("a", "b"))
+        call = Message.assistant("", (ToolCallRequest("1", "add", {"a": 1}),))
+        await store.begin(made.id, "dead", [Message.user("c")], expected_count=2, lease=0.0, title="")
+        await store.append(made.id, [call], turn="dead")
+        await store.renew(made.id, "dead", 0.0)
+        assert await manager.compact(made.id, keep=1) is not None
+        messages = (await manager.get(made.id)).messages
+        assert_valid(messages)
+        assert [message.role for message in messages] == [Role.USER, Role.USER, Role.ASSISTANT, Role.TOOL]
+        await manager.chat(made.id, "d")
+        assert texts(await manager.undo(made.id)) == ["d", "Fine."]
+        assert [message.text for message in await manager.undo(made.id)][:1] == ["c"]
+        assert texts((await manager.get(made.id)).messages) == ["Summary."]
+
+
+async def test_a_second_summary_contains_the_first(store: ConversationStore) -> None:
+    model = Summarizer()
+    async with managed(store, model) as manager:
+        made = await manager.create()
+        assert await manager.compact(made.id) is None
+        for number in range(4):
+            await manager.chat(made.id, f"Question {number}")
+        assert await manager.compact(made.id) is not None
+        assert await manager.compact(made.id) is None, "there is nothing more to gain"
+        await manager.chat(made.id, "Question 4")
+        assert await manager.compact(made.id) is not None
+        assert "Summary 1." in model.transcripts[-1]
+        assert "Question 0" not in model.transcripts[-1]
+        assert texts((await manager.get(made.id)).messages)[:2] == ["Summary 2.", "Question 3"]
+
+
+async def test_a_fork_and_an_export_take_the_summary_along(store: ConversationStore) -> None:
+    async with managed(store, Summarizer()) as manager:
+        made = await manager.create()
+        for number in range(3):
+            await manager.chat(made.id, f"Question {number}")
+        await manager.compact(made.id, keep=1)
+        expected = ["Summary 1.", "Question 2", "Answer 3."]
+        forked = await manager.fork(made.id)
+        copied = await manager.import_json(await manager.export(made.id))
+        for conversation_id in (forked.id, copied.id):
+            assert texts((await manager.get(conversation_id)).messages) == expected
+            assert not await manager.restore(conversation_id, "compact")
+            await manager.chat(conversation_id, "More")
+            assert len((await manager.get(conversation_id)).messages) == 5
+
+
+async def test_an_import_cannot_hide_messages(store: ConversationStore) -> None:
+    async with managed(store, Summarizer()) as manager:
+        hidden = '[{"role": "user", "content": "a"}, {"role": "user", "content": "b", "replaces": [0, 1]}]'
+        made = await manager.import_json(hidden)
+        assert texts((await manager.get(made.id)).messages) == ["a", "b"]
+        with pytest.raises(ConfigError):
+            await manager.import_json('[{"role": "user", "content": "a", "replaces": "x"}]')
+
+
+async def test_a_full_window_is_made_room_in_before_the_next_turn(store: ConversationStore) -> None:
+    model = Summarizer(window=1_000)
+    async with managed(store, model, compact_at=0.8) as manager:
+        made = await manager.create()
+        notes: list[str] = []
+        for number in range(6):
+            notes += (await manager.chat(made.id, f"Question {number} {'x' * 500}")).notes
+        assert len(model.transcripts) == 1 or all("Summary" in text for text in model.transcripts[1:])
+        assert model.transcripts
+        assert "the older part of the conversation was summarized" in notes[0]
+        assert await manager.measure(made.id) < 1
+        model.fails = True
+        for number in range(6):
+            notes += (await manager.chat(made.id, f"More {number} {'x' * 500}")).notes
+        assert any("could not be summarized: out of order" in note for note in notes), "the turn goes on without"
+
+
+async def test_a_transcript_larger_than_the_window_is_summarized_piece_by_piece(store: ConversationStore) -> None:
+    model = Summarizer(window=4_000)
+    async with managed(store, model) as manager:
+        made = await store.create("", [message for n in range(9) for message in dialogue(f"q{n} {'x' * 3000}", "a")])
+        assert await manager.compact(made.id) is not None
+        assert len(model.transcripts) > 2
+        assert max(map(len, model.transcripts)) < 4_000 * 3
+        assert "Summary 1." in model.transcripts[1]
+        assert texts((await manager.get(made.id)).messages)[0] == f"Summary {len(model.transcripts)}."
+
+
+async def test_untrusted_content_stays_untrusted_in_a_summary(store: ConversationStore) -> None:
+    tainted = [replace(message, taint="web/fetch") if message.role is Role.TOOL else message for message in MESSAGES]
+    async with managed(store, Summarizer()) as manager:
+        made = await store.create("", [*tainted, *dialogue("q", "a")])
+        await manager.compact(made.id, keep=1)
+        messages = (await manager.get(made.id)).messages
+        assert [message.taint for message in messages] == ["web/fetch", "", ""]
+
+
+async def test_an_edit_meanwhile_keeps_the_summary_out(store: ConversationStore) -> None:
+    class Slow(Summarizer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.asked, self.may_answer = anyio.Event(), anyio.Event()
+
+        async def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+            self.asked.set()
+            await self.may_answer.wait()
+            async for delta in super().generate(request):
+                yield delta
+
+    model = Slow()
+    async with managed(store, model) as manager, anyio.create_task_group() as group:
+        made = await store.create("", dialogue("a", "b", "c", "d"))
+
+        async def compact() -> None:
+            with pytest.raises(ConversationBusy, match="edited"):
+                await manager.compact(made.id, keep=0)
+
+        group.start_soon(compact)
+        await model.asked.wait()
+        await manager.undo(made.id)
+        model.may_answer.set()
+    assert texts((await manager.get(made.id)).messages) == ["a", "b"]

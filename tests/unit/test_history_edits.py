@@ -1,0 +1,98 @@
+"""What a conversation shows of the messages that are stored of it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dial_client.conversations.history_edits import (
+    apply_edits,
+    build_removal,
+    build_summary,
+    detach,
+    find_edit,
+    find_last_exchange,
+    find_shown,
+)
+from dial_client.messages import Message, Role
+from dial_client.stores.conversation_store import Conversation
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def dialogue(*texts: str) -> list[Message]:
+    return [(Message.assistant if at % 2 else Message.user)(text) for at, text in enumerate(texts)]
+
+
+def stored(*messages: Message, unreadable: tuple[int, ...] = ()) -> Conversation:
+    return Conversation("id", "", NOW, NOW, messages, unreadable=unreadable)
+
+
+def shown(conversation: Conversation) -> list[str]:
+    return [message.text.splitlines()[-1] for message in apply_edits(conversation).messages]
+
+
+def test_an_exchange_is_taken_back_and_the_next_one_after_it() -> None:
+    messages = dialogue("q1", "a1", "q2", "a2")
+    for expected in (["q1", "a1"], [], []):
+        exchange = find_last_exchange(stored(*messages))
+        if exchange:
+            messages.append(build_removal(exchange))
+        assert shown(stored(*messages)) == expected
+
+
+def test_what_was_taken_back_comes_back_until_something_is_said() -> None:
+    messages = dialogue("q1", "a1", "q2", "a2")
+    messages.append(build_removal(find_last_exchange(stored(*messages))))
+    edit = find_edit(stored(*messages), is_summary=False)
+    assert edit is not None
+    again = [*messages, build_removal((edit,))]
+    assert shown(stored(*again)) == ["q1", "a1", "q2", "a2"]
+    assert find_edit(stored(*again), is_summary=False) is None, "there is nothing left to bring back"
+    said = [*messages, *dialogue("q3", "a3")]
+    assert shown(stored(*said)) == ["q1", "a1", "q3", "a3"]
+    assert find_edit(stored(*said), is_summary=False) is None
+
+
+def test_a_summary_stands_where_its_messages_stood_and_can_be_undone() -> None:
+    messages = dialogue("q1", "a1", "q2", "a2", "q3", "a3")
+    messages.append(build_summary("short", 4))
+    assert shown(stored(*messages)) == ["short", "q3", "a3"]
+    messages += [*dialogue("q4", "a4"), build_summary("shorter", 6)]
+    assert shown(stored(*messages)) == ["shorter", "q4", "a4"]
+    assert apply_edits(apply_edits(stored(*messages))) == apply_edits(stored(*messages))
+    for expected in (["short", "q3", "a3", "q4", "a4"], ["q1", "a1", "q2", "a2", "q3", "a3", "q4", "a4"]):
+        edit = find_edit(stored(*messages), is_summary=True)
+        assert edit is not None
+        messages.append(build_removal((edit,)))
+        assert shown(stored(*messages)) == expected
+
+
+def test_the_last_exchange_is_taken_back_behind_a_summary_and_the_summary_stays() -> None:
+    messages = [*dialogue("q1", "a1", "q2", "a2"), build_summary("short", 2)]
+    messages.append(build_removal(find_last_exchange(stored(*messages))))
+    assert shown(stored(*messages)) == ["short"]
+    assert find_last_exchange(stored(*messages)) == ()
+
+
+def test_a_message_that_cannot_be_read_moves_no_edit() -> None:
+    messages = [*dialogue("q1", "a1", "q2", "a2"), Message(Role.SYSTEM, replaces=(2, 4))]
+    del messages[0]
+    assert shown(stored(*messages, unreadable=(0,))) == ["a1"]
+
+
+def test_in_another_conversation_an_edit_replaces_nothing() -> None:
+    summary = build_summary("short", 2)
+    assert shown(stored(*map(detach, (summary, *dialogue("q", "a"))))) == ["short", "q", "a"]
+
+
+SPAN = st.none() | st.tuples(st.integers(-3, 12), st.integers(-3, 10**9))
+
+
+@given(st.lists(st.tuples(st.sampled_from(Role), st.sampled_from(["", "x"]), SPAN), max_size=10))
+def test_whatever_is_stored_is_shown_without_an_error(rows: list[tuple[Role, str, object]]) -> None:
+    messages = [Message(role, text, replaces=span) for role, text, span in rows]  # type: ignore[arg-type]
+    positions = [item.position for item in find_shown(stored(*messages))]
+    assert len(set(positions)) == len(positions)
