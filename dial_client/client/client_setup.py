@@ -107,6 +107,11 @@ def open_cache(directory: Directory, name: str) -> JsonCache | None:
     return JsonCache(Path(parent("dial-client"), name))
 
 
+def open_tool_cache(directory: Directory, *, is_recorded: bool) -> JsonCache | None:
+    """Open the cache of the servers' tools; none for a recording: its tools have to be in it, so no server is lazy."""
+    return open_cache(False if is_recorded else directory, CACHE)
+
+
 def open_grants(directory: Directory) -> GrantStore | None:
     """Open the grants of a folder; for True those of the user, for False none."""
     if directory is not True:
@@ -136,13 +141,13 @@ def approval_checker(servers: ServerManager, approve: Approver | None, approval:
 
 def client_features(
     callbacks: Callbacks,
-    provider: Callable[[], Provider] | None,
+    provider: Callable[[], Provider],
     approve: Approver | None,
     approval: ApprovalPolicy,
     limits: Limits,
     audit: AuditRecorder | None,
 ) -> ClientFeatures:
-    """Return what servers may ask this client for; `provider` returns its model of the moment, None for no model.
+    """Return what servers may ask this client for; `provider` returns its model of the moment.
 
     Raises:
         ConfigError: there is no such log level, or no model for ``sample="model"``.
@@ -152,8 +157,10 @@ def client_features(
         raise ConfigError(f"unknown log level {level!r}", hint=f"one of {', '.join(LOG_LEVELS)}")
     sampler: Sampler | None = None
     if callbacks.sample == "model":
-        if provider is None:
-            raise ConfigError('sample="model" needs a model', hint="give DialClient a model")
+        try:
+            provider()
+        except ConfigError:
+            raise ConfigError('sample="model" needs a model', hint="give DialClient a model") from None
         sampler = ModelSampler(provider, approve, tuple(approval.allow), limits, audit)
     elif callbacks.sample is not None and not isinstance(callbacks.sample, str):
         sampler = by_callback(callbacks.sample, audit)

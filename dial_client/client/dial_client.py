@@ -117,26 +117,25 @@ class DialClient(TurnMethods):
             ModelSelection(model, models or {}, base_url, tool_format, guidance, status, status_model)
         )
         """The model, with its context window; `ClientModel.switch` changes it between two turns."""
-        provider = self.model.get_unrecorded if self.model.provider is not None else None
         features = client_setup.client_features(
-            callbacks or Callbacks(), provider, approve, approval, self._limits, audit
+            callbacks or Callbacks(), self.model.get_unrecorded, approve, approval, self._limits, audit
         )
         setup = client_setup.recording_setup(self.model.provider, servers, approve, record, self.model.format_name)
         self._recording = setup.recording
         self.model.record_with(setup.provider)
         self._turns = TurnTasks()
-        # No server is lazy in a recording: its tools have to be in it.
-        cache = client_setup.open_cache(cache_dir if record is None else False, client_setup.CACHE)
+        cache = client_setup.open_tool_cache(cache_dir, is_recorded=record is not None)
         self._servers = ServerManager(
             setup.targets, ClientCapabilities(self._turns.announce, cache, features), setup.connect
         )
-        self._approvals = client_setup.approval_checker(self._servers, setup.approve, approval)
+        self.approvals = client_setup.approval_checker(self._servers, setup.approve, approval)
+        """Decides which calls run."""
         self.resources = Resources(self._servers)
         """The resources of all servers."""
         self.prompts = Prompts(self._servers)
         """The prompts of all servers."""
         self._tools = ToolSnapshots(self._servers, ResourceTools(self.resources, self._servers, for_all=resource_tools))
-        self._executor = ToolExecutor(self._tools.catalog, self._approvals, self._limits, audit=features.audit)
+        self._executor = ToolExecutor(self._tools.catalog, self.approvals, self._limits, audit=features.audit)
         self._results = ResultStore()
         self._tasks: BackgroundTasks | None = None
 
@@ -257,7 +256,7 @@ class DialClient(TurnMethods):
         Raises:
             ConfigError: there is no server of this name.
         """
-        self._approvals.forget(name)
+        self.approvals.forget(name)
         await self._servers.remove(name)
 
     async def restart_server(self, name: str) -> ServerStatus:
@@ -267,7 +266,7 @@ class DialClient(TurnMethods):
     @property
     def notes(self) -> tuple[str, ...]:
         """The problems with servers and tools, a line each: why one is missing, what is odd."""
-        return (*self._servers.notes, *self._tools.catalog().notes, *self._approvals.notes(self._servers))
+        return (*self._servers.notes, *self._tools.catalog().notes, *self.approvals.notes(self._servers))
 
     def start(  # noqa: PLR0913 - the options of a turn, all but one by name
         self,
@@ -354,7 +353,7 @@ class DialClient(TurnMethods):
             model=ChatModel(self.model.required(), self.model.format, self.model.window),
             tool_snapshot=self._tools.current,
             result_store=self._results,
-            approvals=self._approvals,
+            approvals=self.approvals,
             limits=limits,
             await_tool_changes=self._servers.wait_for_tools,
             status_provider=self.model.status_provider,
