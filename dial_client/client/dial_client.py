@@ -113,9 +113,8 @@ class DialClient(TurnMethods):
         self._raise_at_limits = on_limit == "raise"
         self.system = system
         """Instructions of the next turns, for conversations that do not begin with their own."""
-        self.model = ClientModel(
-            ModelSelection(model, models or {}, base_url, tool_format, guidance, status, status_model)
-        )
+        chosen = ModelSelection(model, models or {}, base_url, tool_format, guidance, status, status_model)
+        self.model = ClientModel(chosen)
         """The model, with its context window; `ClientModel.switch` changes it between two turns."""
         features = client_setup.client_features(
             callbacks or Callbacks(), self.model.get_unrecorded, approve, approval, self._limits, audit
