@@ -10,13 +10,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from dial_client.logs import get_logger
+from dial_client.private_files import write_private
 from dial_client.settings.config_types import ServerSettings
 
 log = get_logger(__name__)
@@ -79,8 +79,7 @@ class JsonCache:
             data = json.dumps({"form": FORM, **value}).encode()
             if len(data) > MAX_BYTES:
                 return False
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._replace(self._path(key), data)
+            write_private(self._path(key), data)
             self._remove_oldest()
         except (OSError, ValueError, TypeError, RecursionError) as error:
             log.debug("cache_not_written", error=type(error).__name__)
@@ -94,17 +93,6 @@ class JsonCache:
 
     def _path(self, key: str) -> Path:
         return self._folder / f"{key}.json"
-
-    def _replace(self, path: Path, data: bytes) -> None:
-        handle, name = tempfile.mkstemp(dir=self._folder, prefix=".", suffix=".new")  # readable by its owner only
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-            Path(name).replace(path)
-        except BaseException:
-            with suppress(OSError):
-                Path(name).unlink()
-            raise
 
     def _remove_oldest(self) -> None:
         """Remove the oldest files beyond `MAX_FILES`; another program may remove them at the same time."""

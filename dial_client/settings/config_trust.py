@@ -14,15 +14,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path, PurePath
 from typing import Any
 
 from dial_client.errors import ConfigError, system_reason
+from dial_client.private_files import write_private
 from dial_client.settings.config_locations import real_location
 from dial_client.settings.config_outline import Outline, is_enabled
 from dial_client.settings.variables import Variables, references
@@ -166,17 +165,7 @@ class TrustStore:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         trusted = TrustedFile(found.location, found.target, found.digest, dict(env_files), found.text, now)
         data = json.dumps({"form": FORM, **asdict(trusted)}, indent=1).encode()
-        for folder in (self._folder.parent, self._folder):  # the mode is that of the last folder only
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=self._folder, prefix=".", suffix=".new")  # readable by its owner only
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-            Path(name).replace(self._path(found.location))
-        except BaseException:
-            with suppress(OSError):
-                Path(name).unlink()
-            raise
+        write_private(self._path(found.location), data)
         return trusted
 
     def revoke(self, location: str) -> bool:

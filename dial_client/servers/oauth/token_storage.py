@@ -8,9 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import re
-import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -22,6 +20,7 @@ import anyio
 from anyio import to_thread
 
 from dial_client.logs import get_logger
+from dial_client.private_files import write_private
 from dial_client.settings.config_types import ServerSettings
 
 log = get_logger(__name__)
@@ -99,7 +98,9 @@ class TokenStorage:
         if await _in_keyring(store):
             self._path.unlink(missing_ok=True)
         else:
-            _write_private(self._path, text)
+            if self._folder.is_dir():
+                self._folder.chmod(0o700)  # another user who can write there could replace the file
+            write_private(self._path, text.encode())
 
     async def forget(self) -> bool:
         """Remove the record; False if there was none."""
@@ -124,20 +125,6 @@ def _default_folder() -> Path:
     import platformdirs
 
     return platformdirs.user_data_path("dial-client", appauthor=False) / "logins"
-
-
-def _write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner can read, atomically."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    path.parent.chmod(0o700)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")  # made with 0600
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 async def _in_keyring(use: Callable[[Any], T]) -> T | None:

@@ -1,0 +1,32 @@
+"""Files that only their owner can read."""
+
+from __future__ import annotations
+
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from dial_client.private_files import write_private
+
+
+def test_a_file_is_replaced_whole_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
+    file = tmp_path / "above" / "folder" / "file.json"
+    write_private(file, b"first, and longer")
+    write_private(file, b"second")
+
+    assert file.read_bytes() == b"second"
+    assert list(file.parent.iterdir()) == [file]
+    if sys.platform != "win32":
+        modes = [stat.S_IMODE(path.stat().st_mode) for path in (file.parent.parent, file.parent, file)]
+        assert modes == [0o700, 0o700, 0o600]
+
+
+def test_a_file_that_cannot_be_replaced_leaves_nothing_beside_it(tmp_path: Path) -> None:
+    occupied = tmp_path / "file.json"
+    occupied.mkdir()
+
+    with pytest.raises(OSError, match=r"file\.json"):
+        write_private(occupied, b"data")
+    assert list(tmp_path.iterdir()) == [occupied]
