@@ -76,7 +76,7 @@ PRESETS: Mapping[str, Preset] = {
         url="https://api.mistral.ai/v1",
         hosts=("api.mistral.ai",),
         # It refuses unknown fields, in the body and in messages; usage comes without a request for it.
-        profile=EndpointProfile(user_after_tool=False, short_ids=True, stream_usage=False, echo_reasoning="none"),
+        profile=EndpointProfile(short_ids=True, stream_usage=False, echo_reasoning="none"),
     ),
     "deepseek": Preset(
         url="https://api.deepseek.com",

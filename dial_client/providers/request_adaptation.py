@@ -47,6 +47,8 @@ _MISSING_PARAMETER = re.compile(r"missing|require|must (?!be satisfied)", re.IGN
 _TOOL_SEARCH = re.compile(r"defer_loading|tool[ _]search", re.IGNORECASE)
 _DIALECTS = {"function_declarations": "gemini", "moonshot flavored": "openai"}
 """Words of a refusal, and the dialect of JSON Schema that they tell of."""
+_ROLE_ORDER = re.compile(r"\brole\W{1,3}user\W{1,3}after role\W{1,3}tool\b", re.IGNORECASE)
+"""The words of Mistral, and of servers with Mistral's tokenizer."""
 _ECHOES = re.compile(r"thinking|signature|reasoning|encrypted|tool_calls")
 
 
@@ -90,7 +92,8 @@ class RequestAdaptation:
             return None
         text = str(error)
         return (
-            self._adapt_reasoning(text, tools)
+            self._adapt_role_order(text)
+            or self._adapt_reasoning(text, tools)
             or self._adapt_max_tokens(text, body)
             or self._adapt_dialect(text, tools)
             or self._adapt_tools(text, tools)
@@ -112,6 +115,12 @@ class RequestAdaptation:
             self._change_profile(echo_reasoning="none")
             return "the endpoint does not take its reasoning back: it is left out"
         return None
+
+    def _adapt_role_order(self, text: str) -> str | None:
+        if not self.profile.user_after_tool or not _ROLE_ORDER.search(text):
+            return None
+        self._change_profile(user_after_tool=False)
+        return "the endpoint takes no message of the user directly after a result: a placeholder is put between them"
 
     def _adapt_max_tokens(self, text: str, body: Mapping[str, Any]) -> str | None:
         limit = re.search(r"max_tokens: (\d+) > (\d+)", text)

@@ -348,6 +348,29 @@ async def test_what_the_endpoint_behind_a_router_refuses_is_learned_from() -> No
     assert heard.completion.notes == ("the endpoint does not take temperature: it is left out",)
 
 
+@pytest.mark.parametrize(
+    "refused",
+    [
+        one_json({"object": "error", "message": "Unexpected role 'user' after role 'tool'", "code": "3230"}, 400),
+        refuse(400, "Unexpected role 'user' after role 'tool'", type="BadRequestError", code=400),
+    ],
+)
+async def test_the_order_of_roles_is_learned(refused: Raw) -> None:
+    result = Message(Role.TOOL, "12", tool_call_id="a")
+    conversation = [Message.user("?"), CALLED, result, Message.user("And?")]
+    with model_endpoint([refused, Say("Hi")]) as endpoint:
+        provider = provider_of(endpoint, preset="mistral")
+        heard = await hear(provider, *conversation)
+        await hear(provider, *conversation)
+        await provider.aclose()
+
+    orders = [[message["role"] for message in request.json["messages"]] for request in endpoint.requests]
+    assert orders[0] == ["user", "assistant", "tool", "user"]
+    assert orders[1] == orders[2] == ["user", "assistant", "tool", "assistant", "user"]
+    assert len(heard.completion.notes) == 1
+    assert "directly after a result" in heard.completion.notes[0]
+
+
 async def test_a_context_that_is_too_long_behind_a_router_has_its_code() -> None:
     raw = '{"error": {"message": "Too much.", "code": "context_length_exceeded"}}'
 
