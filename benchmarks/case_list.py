@@ -5,6 +5,7 @@ from __future__ import annotations
 from benchmarks.cases import Case, Format, Help, Idle, Kept, Program, Script, Start, Turns
 from benchmarks.hosts import server_entries
 from benchmarks.rendered import Rendered
+from benchmarks.through_sdk import SdkStart, SdkTurns
 
 
 def all_cases(*, smoke: bool = False) -> dict[str, Case]:
@@ -28,6 +29,11 @@ def all_cases(*, smoke: bool = False) -> dict[str, Case]:
         "idle": Idle("an idle conversation, 3 rounds: kept | a list", Script(3), count=100 // scale),
         "cold-start": Program("cold start, 2 servers, 1 round", Script(1), server_entries(2), child),
         "help": Help("--help | import mcp, openai", {"exit_ms": "to exit ms", "cpu_ms": "CPU ms"}),
+        "sdk-rounds": SdkTurns("5 tool rounds, streamed: openai's client | direct", Script(rounds=5)),
+        "sdk-chunks": SdkTurns(
+            f"{2000 // scale:,}-chunk stream: openai's client | direct", Script(0, chunks=2000 // scale)
+        ),
+        "sdk-start": SdkStart("cold start, 2 servers, 1 round: openai's client | direct", Script(1), child),
         "memory": Program(
             f"peak memory: 5 rounds, {2000 // scale:,} chunks",
             Script(rounds=5, chunks=2000 // scale),

@@ -150,12 +150,12 @@ class Program:
         """Write the configuration both read."""
         url = self.script.url(endpoint)
         with TemporaryDirectory() as folder:
-            config = _config(folder, self.servers)
+            config = write_config(folder, self.servers)
             commands = {
                 "floor": [sys.executable, "-c", "from benchmarks.floor import main; main()", url, config, QUESTION],
                 "dial": [*_dial_chat(), "-c", config, "-m", "chat:x", "--base-url", url, "--no-save", QUESTION],
             }
-            yield {side: partial(_child, argv, self.script.answer, self.metrics) for side, argv in commands.items()}
+            yield {side: partial(run_child, argv, self.script.answer, self.metrics) for side, argv in commands.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +170,8 @@ class Help:
         """Yield the two sides."""
         imports = [sys.executable, "-c", "import mcp, openai; print('imported')"]
         yield {
-            "floor": partial(_child, imports, "imported", self.metrics),
-            "dial": partial(_child, [*_dial_chat(), "--help"], "--base-url", self.metrics),
+            "floor": partial(run_child, imports, "imported", self.metrics),
+            "dial": partial(run_child, [*_dial_chat(), "--help"], "--base-url", self.metrics),
         }
 
 
@@ -285,13 +285,13 @@ async def _opened(url: str, servers: Servers) -> AsyncIterator[tuple[DialClient,
             yield dial, ConversationManager(dial, store)
 
 
-def _config(folder: str, servers: Servers) -> str:
+def write_config(folder: str, servers: Servers) -> str:
     path = Path(folder, "servers.json")
     path.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
     return str(path)
 
 
-async def _child(argv: list[str], marker: str, metrics: Mapping[str, str]) -> Sample:
+async def run_child(argv: list[str], marker: str, metrics: Mapping[str, str]) -> Sample:
     meter = [sys.executable, "-I", "-S", str(Path(__file__).with_name("child.py")), marker]
     root = Path(__file__).parent.parent
     process = await asyncio.create_subprocess_exec(

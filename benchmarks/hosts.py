@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from benchmarks import floor
-from dial_client import DialClient, Finished, Limits, Message, TextDelta, Turn
+from dial_client import DialClient, Finished, Limits, Message, OpenAIProvider, TextDelta, Turn
 
+_ALL_TOOLS = Limits(max_tools=1000, max_tool_bytes=10_000_000)
 QUESTION = "What do the records say?"
 Servers = Mapping[str, Mapping[str, Any]]
 
@@ -90,6 +91,16 @@ async def open_floor(base_url: str, servers: Servers) -> AsyncIterator[Host]:
 @asynccontextmanager
 async def open_dial(base_url: str, servers: Servers, tool_format: str | None = None) -> AsyncIterator[Host]:
     """Open the product with its default settings, but for one: like the floor it offers all tools there are."""
-    limits = Limits(max_tools=1000, max_tool_bytes=10_000_000)
-    async with DialClient(servers, "chat:x", base_url=base_url, limits=limits, tool_format=tool_format) as dial:
+    async with DialClient(servers, "chat:x", base_url=base_url, limits=_ALL_TOOLS, tool_format=tool_format) as dial:
         yield _Dial(dial)
+
+
+@asynccontextmanager
+async def open_dial_through_sdk(base_url: str, servers: Servers) -> AsyncIterator[Host]:
+    """Open the product with a client of `openai` as its way to the model."""
+    from openai import AsyncOpenAI
+
+    async with AsyncOpenAI(base_url=base_url, api_key="none") as client:
+        provider = OpenAIProvider(client, "x", wire="chat")
+        async with DialClient(servers, provider, limits=_ALL_TOOLS) as dial:
+            yield _Dial(dial)
