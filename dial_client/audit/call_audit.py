@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from dial_client.audit.entries import AuditEntry, AuditRecorder, Origin
 from dial_client.logs import get_logger
@@ -83,10 +84,12 @@ class CallAudit:
         """Record the moment at which a person is asked."""
         self._asked_at = time.monotonic()
 
-    def decided(self, *, is_allowed: bool, decided_by: str) -> None:
-        """Record whether the call may run."""
+    def decided(self, *, is_allowed: bool, decided_by: str, arguments: Mapping[str, Any] | None = None) -> None:
+        """Record whether the call may run; `arguments` are those that the approver put in place of the model's."""
         if self._recorder is None:
             return
+        if arguments is not None:
+            self._entry = replace(self._entry, arguments=arguments)
         by = decided_by or ("rules" if self._asked_at is None else "approver")
         self._record_decision("allowed" if is_allowed else "denied", by)
 

@@ -66,6 +66,9 @@ class Approval:
     decided_by: str = field(default="", compare=False)
     """The source of the decision, for a record: ``policy rule 3 (servers.json)``, ``autoApprove of time``,
     ``--allow time/*``, ``the user``, ``grant …``, ``no approver``; an approver may leave it empty for the user."""
+    arguments: Mapping[str, Any] | None = None
+    """Arguments to call the tool with, in place of the model's; None to leave them. They are checked against the
+    schema and the rules like the model's, and the model is told of them."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "decision", Decision(self.decision))
@@ -205,8 +208,19 @@ class ApprovalChecker:
                 return _NOT_ASKED
             if answer.allowed and self._pins is not None:
                 self._pins.pin(spec)
+        if answer.arguments is not None:
+            proposed = self._propose(spec, answer.arguments, taint)
         self._remember(answer, proposed, for_call_only=bool(context.why_asked))
         return answer if answer.decided_by else replace(answer, decided_by=THE_USER)
+
+    def decide_changed(self, spec: ToolSpec, approval: Approval, taint: tuple[str, ...] = ()) -> Approval:
+        """Return the decision about a call whose arguments the approver has changed: a rule may deny the new ones."""
+        if not approval.allowed or approval.arguments is None:
+            return approval
+        verdict = self.rules.verdict(self._propose(spec, approval.arguments, taint))
+        if verdict is None or verdict.effect is not Effect.DENY:
+            return approval
+        return Approval(Decision.DENY, verdict.reason or _FORBIDDEN, verdict.decided_by)
 
     def forget(self, server: str) -> None:
         """Drop the session's grants of a server's tools: another server may have its name next."""

@@ -19,7 +19,7 @@ from dial_client.errors import ServerError
 from dial_client.events import Emit, ToolCallFinished, ToolCallProgress, ToolCallStarted
 from dial_client.limits import Limits
 from dial_client.logs import get_logger
-from dial_client.messages import NO_OUTPUT, NOT_ALLOWED, Failure, ToolCallRequest, ToolCallResult, ToolSpec, text_of
+from dial_client.messages import NO_OUTPUT, NOT_ALLOWED, Failure, ToolCallRequest, ToolCallResult, text_of
 from dial_client.servers.connection import Connection
 from dial_client.servers.session_calls import OnProgress
 from dial_client.servers.session_errors import to_tool_error
@@ -29,6 +29,7 @@ from dial_client.tools import result_content
 from dial_client.tools.approval import Approval, ApprovalChecker
 from dial_client.tools.call_validation import find_problem, normalize_arguments
 from dial_client.tools.catalog import Catalog, Route
+from dial_client.tools.changed_arguments import tell_of_changes
 from dial_client.tools.taint import Taint, find_taint_source
 from dial_client.tools.tool_selection import Keep, shorten
 
@@ -143,22 +144,25 @@ class ToolExecutor:
         self, call: ToolCallRequest, emit: Emit, deadline: Deadline, taint: tuple[str, ...], audit: CallAudit
     ) -> _Attempt:
         """Check, approve and make one call within the time of the turn."""
-        route: Route | None = None
+        cleared: _Cleared | None = None
         result: ToolCallResult | None = None
         started_at = time.monotonic()
         with deadline.scope():
-            route, result = await self._clear(call, deadline, taint, audit)
+            cleared, result = await self._clear(call, deadline, taint, audit)
             started_at = time.monotonic()
-            if result is None and route is not None:
-                result = await self._call(call, route, emit, deadline)
+            if cleared is not None:
+                answer = await self._call(cleared.call, cleared.route, emit, deadline)
+                result = tell_of_changes(answer, call, cleared.call)
         if result is None:
             result = ToolCallResult.failed(call.id, Failure.TIMEOUT, "Stopped: the time for this turn is over.")
-        return _Attempt(route, result, started_at)
+        return _Attempt(cleared.route if cleared is not None else None, result, started_at)
 
     async def _clear(
         self, call: ToolCallRequest, deadline: Deadline, taint: tuple[str, ...], audit: CallAudit
-    ) -> tuple[Route, None] | tuple[None, ToolCallResult]:
-        """Return the route of a call that may run, else the result that says why it may not.
+    ) -> tuple[_Cleared, None] | tuple[None, ToolCallResult]:
+        """Return the route of a call that may run, and the call itself: the approver may have changed its arguments.
+
+        Else return the result that says why it may not run.
 
         While a person decides, or a lazy server starts, the tool may change: then the call is checked again.
         """
@@ -169,30 +173,35 @@ class ToolExecutor:
             if (problem := find_problem(call, route, catalog)) is not None:
                 return None, problem
             assert route is not None
-            approval = await self._approve(call, route.spec, deadline, taint, change, audit)
+            approval = await self._approve(call, route, deadline, taint, change, audit)
             if not approval.allowed:
                 reason = f": {approval.reason}" if approval.reason else ""
                 return None, ToolCallResult.failed(call.id, Failure.DENIED, f"{NOT_ALLOWED}{reason}.")
+            if approval.arguments is not None:
+                call = replace(call, arguments=approval.arguments)
+                if (problem := find_problem(call, route, catalog)) is not None:
+                    return None, problem
             if isinstance(route.connection, Connection):
                 await route.connection.wake()
             current = self._catalog().routes.get(call.name)
             if current is None:
-                return route, None  # a server or a tool that is gone reports that itself
+                return _Cleared(route, call), None  # a server or a tool that is gone reports that itself
             change = difference(definition(route.spec), definition(current.spec)) if current is not route else ""
             if not change:
-                return current, None
+                return _Cleared(current, call), None
         return None, ToolCallResult.failed(call.id, Failure.SERVER, "The call failed: the tool does not stop changing.")
 
     async def _approve(
         self,
         call: ToolCallRequest,
-        spec: ToolSpec,
+        route: Route,
         deadline: Deadline,
         taint: tuple[str, ...],
         change: str,
         audit: CallAudit,
     ) -> Approval:
         """Return the decision about a call, by a rule or by the approver."""
+        spec = route.spec
         approval = self._approvals.decide(spec, call.arguments, taint, change)
         if approval is None:
             self._scope.unallowed.add(call.id)
@@ -200,7 +209,10 @@ class ToolExecutor:
             with deadline.waiting_for_a_person():
                 approval = await self._approvals.ask(call, spec, taint, change, self.audit.origin)
             self._scope.unallowed.discard(call.id)
-        audit.decided(is_allowed=approval.allowed, decided_by=approval.decided_by)
+        if approval.arguments is not None:
+            changed = normalize_arguments(replace(call, arguments=dict(approval.arguments)), route)
+            approval = self._approvals.decide_changed(spec, replace(approval, arguments=changed.arguments), taint)
+        audit.decided(is_allowed=approval.allowed, decided_by=approval.decided_by, arguments=approval.arguments)
         return approval
 
     async def _call(self, call: ToolCallRequest, route: Route, emit: Emit, deadline: Deadline) -> ToolCallResult:
@@ -245,6 +257,14 @@ class ToolExecutor:
         if settings is None or settings.tool_timeout is None:
             return self._limits.tool_timeout
         return settings.tool_timeout
+
+
+@dataclass(frozen=True, slots=True)
+class _Cleared:
+    """A call that may run."""
+
+    route: Route
+    call: ToolCallRequest
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from dial_client.errors import ServerGone
 from dial_client.events import ToolCallFinished, ToolCallStarted
 from dial_client.messages import Failure, ImagePart, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.servers.session_calls import OnProgress
+from dial_client.settings.policy_config import policy_from
 from dial_client.tools.approval import Approval, ApprovalContext, Approver, PolicyRules
 from tests.support.fakes import Behaviour, server, text_result, tool_named
 from tests.support.tool_rounds import STRICT, Round, call, fails
@@ -258,3 +259,44 @@ async def test_what_a_person_allows_is_run() -> None:
 
     [result] = await Round(server("clock", "now"), approve=allows).run(call("now"))
     assert result.success
+
+
+WRITE = {"type": "object", "properties": {"text": {"type": "string"}, "count": {"type": "integer"}}}
+
+
+def approves_with(**arguments: Any) -> Approver:
+    async def approve(*_: object) -> Approval:
+        return Approval("once", arguments=arguments)
+
+    return approve
+
+
+async def test_arguments_that_a_person_changed_go_to_the_tool_and_the_model_is_told() -> None:
+    received: list[Mapping[str, Any]] = []
+
+    async def answer(tool: str, arguments: Mapping[str, Any], on_progress: OnProgress) -> CallToolResult:
+        received.append(arguments)
+        return text_result("done")
+
+    takes_text = server("files", tool_named("write", input_schema=WRITE), call=answer)
+    for arguments, note in {
+        ("b", 2): '{"text": "b", "count": 2}]',
+        ("b", 1): '{"text": "b"}, and the other arguments as they were]',
+        ("a", 1): "",
+    }.items():
+        text, count = arguments
+        approve = approves_with(text=text, count=str(count))
+        [result] = await Round(takes_text, approve=approve).run(call("write", text="a", count=1))
+        assert received.pop() == {"text": text, "count": count}
+        told = f"[The user changed the arguments before the call. It ran with: {note}\n" if note else ""
+        assert result.content == f"{told}done"
+
+
+async def test_changed_arguments_are_checked_like_those_of_the_model() -> None:
+    refusal = Refusal()
+    writer = server("files", tool_named("write", input_schema=WRITE), call=refusal)
+    [unfit] = await Round(writer, approve=approves_with(text=["no"])).run(call("write", text="a", count=1))
+    forbidding = PolicyRules(policy=policy_from([{"deny": "files/write", "arguments": {"text": "b"}}]))
+    denied = Round(writer, approve=approves_with(text="b", count=1), rules=forbidding)
+    [forbidden] = await denied.run(call("write", text="a", count=1))
+    assert (unfit.failure, forbidden.failure, refusal.reached) == (Failure.BAD_ARGUMENTS, Failure.DENIED, False)
