@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -44,7 +45,12 @@ def chat(
     record: o.Record = None,
     no_audit: o.NoAudit = False,
     audit_arguments: o.AuditArguments = False,
-    verbose: o.Verbose = False,
+    prompt_file: o.PromptFile = None,
+    plain: o.Plain = False,
+    theme: o.ThemeName = "auto",
+    quiet: o.Quiet = False,
+    verbose: o.ChatVerbose = False,
+    debug: o.Debug = False,
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
     """Ask a chat model that can use the tools of your MCP servers, or hold a conversation."""
@@ -52,20 +58,22 @@ def chat(
         typer.echo(__version__)
         return
     options = o.Options.of_command(locals())
-    run_command(lambda: _chat(options, prompt), options)
+    run_command(lambda: _chat(options, prompt, prompt_file), options)
 
 
-def _chat(options: o.Options, prompt: str | None) -> Callable[[], Awaitable[int]]:
+def _chat(options: o.Options, prompt: str | None, prompt_file: Path | None) -> Callable[[], Awaitable[int]]:
     from dial_client.cli import prompt_input
+    from dial_client.cli.terminal.ability import check_theme
 
-    question = prompt_input.read(prompt)
+    check_theme(options.theme)
+    question = prompt_input.read(prompt, prompt_file)
     if question is None:
         from dial_client.cli.repl import talk_with
 
         return lambda: talk_with(options)
     from dial_client.cli.one_shot import answer
 
-    return lambda: answer(options, question, prompt or "")
+    return lambda: answer(options, question, "" if prompt in (None, "-") else prompt)
 
 
 @more.command(context_settings=SETTINGS)

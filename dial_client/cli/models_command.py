@@ -18,7 +18,7 @@ def models(as_json: o.AsJson = False, verbose: o.Verbose = False) -> None:
     def choose() -> Callable[[], Awaitable[int]]:
         return lambda: _list_models(as_json=as_json)
 
-    run_command(choose, o.Options(verbose=verbose))
+    run_command(choose, o.Options.of_command(locals()))
 
 
 async def _list_models(*, as_json: bool) -> int:

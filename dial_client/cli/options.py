@@ -51,6 +51,15 @@ class AuditMode(StrEnum):
     """Also the arguments of calls."""
 
 
+class Logs(StrEnum):
+    """Where the log of the program goes."""
+
+    NONE = "none"
+    STDERR = "stderr"
+    FILE = "file"
+    """To a file where standard error is a terminal: there it would mix with the answer."""
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """The options of a chat; commands that need fewer use fewer."""
@@ -75,6 +84,11 @@ class Options:
     save: bool = True
     record: Path | None = None
     verbose: bool = False
+    logs: Logs = Logs.NONE
+    plain: bool = False
+    """Answers as the model writes them, line by line, in a terminal too."""
+    theme: str = "auto"
+    quiet: bool = False
     sampling: bool = False
     audit: AuditMode = AuditMode.ON
     command: str = "dial-chat"
@@ -88,7 +102,15 @@ class Options:
         values: dict[str, Any] = {name: value for name, value in parameters.items() if name in own}
         patterns = {name: tuple(values.get(name) or ()) for name in ("allow", "deny")}
         stream, save = (not parameters.get(name, False) for name in ("no_stream", "no_save"))
-        return cls(**(values | patterns | {"stream": stream, "save": save, "audit": _audit_mode(parameters)} | fixed))
+        chosen = {"stream": stream, "save": save, "audit": _audit_mode(parameters), "logs": _logs(parameters)}
+        return cls(**(values | patterns | chosen | fixed))
+
+
+def _logs(parameters: Mapping[str, Any]) -> Logs:
+    """Return where the log goes: a command without ``--debug`` writes it with ``-v``."""
+    if "debug" in parameters:
+        return Logs.FILE if parameters["debug"] else Logs.NONE
+    return Logs.STDERR if parameters.get("verbose", False) else Logs.NONE
 
 
 def _audit_mode(parameters: Mapping[str, Any]) -> AuditMode:
@@ -171,6 +193,20 @@ NoSave = Annotated[bool, typer.Option("--no-save", help="Do not store this conve
 Record = Annotated[
     Path | None,
     typer.Option("--record", metavar="FILE", help="Record the conversation. -m scripted:FILE replays it."),
+]
+ChatVerbose = Annotated[
+    bool, typer.Option("-v", "--verbose", help="Show the model's reasoning, and tokens and cost of each answer.")
+]
+Debug = Annotated[bool, typer.Option("--debug", help="Write a log: into a file in a terminal, else on standard error.")]
+Plain = Annotated[
+    bool, typer.Option("--plain", help="Print answers as the model writes them, line by line, in a terminal too.")
+]
+ThemeName = Annotated[
+    str, typer.Option("--theme", metavar="NAME", help="Colours of answers: auto, dark, light, ansi or mono.")
+]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No banner, no status: only answers, questions and errors.")]
+PromptFile = Annotated[
+    Path | None, typer.Option("-f", "--file", metavar="FILE", help="Read the prompt from a file; - is standard input.")
 ]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Print details on standard error.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]

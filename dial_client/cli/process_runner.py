@@ -8,10 +8,11 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import anyio
 
-from dial_client.cli.options import ExitCode
+from dial_client.cli.options import ExitCode, Logs
 from dial_client.errors import ConfigError, ConversationNotFound, DialError, ProviderError
 from dial_client.text.safe_text import safe
 from dial_client.turns.turn_handle import TurnHandle
@@ -72,10 +73,10 @@ interrupts: Interrupts
 """Of the command that runs; set by `run_to_exit_code`."""
 
 
-def run_to_exit_code(choose: Callable[[], Callable[[], Awaitable[int]]], *, verbose: bool) -> int:
+def run_to_exit_code(choose: Callable[[], Callable[[], Awaitable[int]]], *, logs: Logs) -> int:
     """Run the coroutine of a command, and return its exit code; an error is one line on standard error."""
     _prepare_streams()
-    _configure_logging(verbose=verbose)
+    _configure_logging(logs)
     try:
         return anyio.run(_run, choose())
     except KeyboardInterrupt:
@@ -85,7 +86,7 @@ def run_to_exit_code(choose: Callable[[], Callable[[], Awaitable[int]]], *, verb
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.UNEXPECTED
     except Exception as error:
-        if verbose:
+        if logs is not Logs.NONE:
             logging.getLogger("dial_client").exception("unexpected")
         return complain(error)
 
@@ -94,7 +95,7 @@ def complain(error: Exception) -> int:
     """Print an error in one line on standard error, and return its exit code."""
     code = _code(error)
     problem = str(error) if isinstance(error, DialError) else f"something unexpected: {type(error).__name__}: {error}"
-    hint = " (-v shows more)" if code is ExitCode.UNEXPECTED and not isinstance(error, DialError) else ""
+    hint = " (--debug shows more)" if code is ExitCode.UNEXPECTED and not isinstance(error, DialError) else ""
     print(f"dial-chat: {safe(' '.join(problem.split()))}{hint}", file=sys.stderr, flush=True)
     return code
 
@@ -133,17 +134,33 @@ def _prepare_streams() -> None:
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # a TextIOWrapper, unless replaced
 
 
-def _configure_logging(*, verbose: bool) -> None:
-    if not verbose:
+def _configure_logging(logs: Logs) -> None:
+    if logs is Logs.NONE:
         return
     import structlog
 
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(message)s")
+    stream = sys.stderr
+    if logs is Logs.FILE and sys.stderr.isatty():
+        path = _log_path()
+        stream = path.open("a", encoding="utf-8", errors="replace", buffering=1)
+        print(f"dial-chat: the log goes to {path}", file=sys.stderr, flush=True)
+    logging.basicConfig(stream=stream, level=logging.WARNING, format="%(message)s")
     logging.getLogger("dial_client").setLevel(logging.DEBUG)
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="%H:%M:%S.%f", utc=False),
-            structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()),
+            structlog.dev.ConsoleRenderer(colors=stream.isatty()),
         ]
     )
+
+
+def _log_path() -> Path:
+    """Return the file of the log, which only the person can read; that of earlier runs is continued."""
+    import platformdirs
+
+    folder = Path(platformdirs.user_state_dir("dial-client"))
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = folder / "debug.log"
+    path.touch(mode=0o600)
+    return path

@@ -6,6 +6,7 @@ import os
 import select
 import stat
 import sys
+from pathlib import Path
 
 from dial_client.errors import ConfigError
 
@@ -13,20 +14,36 @@ PATIENCE = 3.0
 """Seconds to wait for the first byte of a pipe, where there is a prompt already: an inherited one may never say any."""
 
 
-def read(prompt: str | None) -> str | None:
+def read(prompt: str | None, file: Path | None = None) -> str | None:
     """Return the whole prompt; None where there is a terminal and no prompt.
 
+    Args:
+        prompt: of the command line; ``-`` is standard input, also in a terminal, up to its end.
+        file: is read too; its text stands before what is piped in.
+
     Raises:
-        ConfigError: nothing was asked, and nobody is there to be asked for it.
+        ConfigError: nothing was asked, and nobody is there to be asked for it; or the file cannot be read.
     """
-    in_terminal = sys.stdin is not None and sys.stdin.isatty()
-    piped = "" if in_terminal else _piped(wait=prompt is None).strip()
-    question = "\n\n".join(part for part in (prompt or "", piped) if part.strip())
-    if question:
-        return question
-    if prompt is None and in_terminal:
-        return None
+    if prompt == "-" or file == Path("-"):
+        prompt, file = (None if prompt == "-" else prompt), (None if file == Path("-") else file)
+        piped = "" if sys.stdin is None else sys.stdin.buffer.read().decode(errors="replace").strip()
+        is_asked = True
+    else:
+        in_terminal = sys.stdin is not None and sys.stdin.isatty()
+        piped = "" if in_terminal else _piped(wait=prompt is None and file is None).strip()
+        is_asked = not in_terminal or prompt is not None or file is not None
+    written = _read_file(file) if file is not None else ""
+    question = "\n\n".join(part for part in (prompt or "", written, piped) if part.strip())
+    if question or not is_asked:
+        return question or None
     raise ConfigError("there is no question", hint='dial-chat "PROMPT", or pipe one in')
+
+
+def _read_file(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8-sig", errors="replace").strip()
+    except OSError as error:
+        raise ConfigError(f"the prompt cannot be read: {error.strerror}", path=str(file)) from None
 
 
 def _piped(*, wait: bool) -> str:

@@ -26,6 +26,6 @@ def run_command(choose: Callable[[], Callable[[], Awaitable[int]]], options: Opt
     """Run the coroutine that `choose` returns, and exit with its code. `choose` imports what the command needs."""
     from dial_client.cli.process_runner import run_to_exit_code
 
-    code = run_to_exit_code(choose, verbose=options.verbose)
+    code = run_to_exit_code(choose, logs=options.logs)
     sys.stdout.flush()
     raise typer.Exit(code)

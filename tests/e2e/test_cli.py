@@ -271,7 +271,7 @@ def test_foreign_text_reaches_the_terminal_without_escapes(tmp_path: Path) -> No
 
 
 def test_verbose_says_what_is_done_and_nothing_of_what_is_said(folder: Path) -> None:
-    ran = dial_chat(folder, "-v", "--output", "json", "A secret question")
+    ran = dial_chat(folder, "--debug", "--output", "json", "A secret question")
     for event in ("server_ready", "model_request", "tool_call", "turn"):
         assert event in ran.stderr
     assert "secret" not in ran.stderr

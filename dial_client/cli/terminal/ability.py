@@ -5,6 +5,22 @@ from __future__ import annotations
 import os
 import sys
 
+from dial_client.cli.markdown.themes import THEMES
+from dial_client.errors import ConfigError
+from dial_client.settings.jsonc import did_you_mean
+
+
+def check_theme(name: str) -> None:
+    """Check the name of a theme.
+
+    Raises:
+        ConfigError: there is no such theme.
+    """
+    names = ["auto", *THEMES]
+    if name not in names:
+        hint = did_you_mean(name, names) or f"there are: {', '.join(names)}"
+        raise ConfigError(f"there is no theme {name!r}", hint=hint)
+
 
 def is_able() -> bool:
     """Return True where a live area can be drawn: input and output are a terminal that moves its cursor."""
