@@ -6,18 +6,27 @@ import json
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import dataclass
+from functools import partial
 
 from dial_client.cli import elicitation_prompt
 from dial_client.cli.bootstrap import opened, provider_of, say_notes, settings_of
 from dial_client.cli.chat_commands.chat_session import open_session
+from dial_client.cli.chat_commands.command_screen import CommandScreen
 from dial_client.cli.input.input_references import with_attachments
 from dial_client.cli.input.user_input import UserInput
 from dial_client.cli.options import ExitCode, Options, Output
 from dial_client.cli.plain_screen import PlainScreen
+from dial_client.cli.start_up import StartUp, announce_servers, show_servers
+from dial_client.cli.terminal.ability import can_draw
+from dial_client.cli.terminal.turn_view import open_screen
 from dial_client.cli.terminal_approver import approver
+from dial_client.cli.turn_sink import TurnSink
 from dial_client.errors import DialError
 from dial_client.events import Event, Finished, to_dict
 from dial_client.limits import StopReason
+from dial_client.model import Provider
+from dial_client.settings.configuration import Settings
 from dial_client.sinks import sse_encoder
 from dial_client.sinks.terminal import TerminalSink
 from dial_client.turn_result import Turn
@@ -30,22 +39,45 @@ async def answer(options: Options, question: str, typed: str = "") -> int:
     """
     settings = await settings_of(options)
     provider = provider_of(options, settings)
+    user_input = UserInput(question, question, typed)
+    if options.output is Output.TEXT and can_draw(options):
+        screen, view = open_screen(options, has_input=False)
+        start_up = partial(show_servers, screen=screen, quiet=True)
+        shown = OneShot(options, settings, provider, view, screen, start_up)
+        return await screen.run(lambda: shown.answer(user_input))
     sink = TerminalSink(reasoning=options.verbose, usage=options.verbose)
-    callbacks = elicitation_prompt.callbacks(options, sink)
-    async with (
-        opened(options, settings, provider, approver(sink), callbacks) as dial,
-        open_session(options, settings, dial, PlainScreen()) as session,
-    ):
-        await dial.ready()
-        say_notes(dial.notes)
-        message = await with_attachments(dial, UserInput(question, question, typed))
-        async with aclosing(session.ask(message)) as events:
-            if options.output is Output.SSE:
-                return await _print_sse(events, provider.info.name)
-            return await _print(events, options, sink)
+    return await OneShot(options, settings, provider, sink, PlainScreen(), announce_servers).answer(user_input)
 
 
-async def _print(events: AsyncGenerator[Event, None], options: Options, sink: TerminalSink) -> int:
+@dataclass(frozen=True, slots=True)
+class OneShot:
+    """What one answer is made with."""
+
+    options: Options
+    settings: Settings
+    provider: Provider
+    sink: TurnSink
+    screen: CommandScreen
+    start_up: StartUp
+
+    async def answer(self, question: UserInput) -> int:
+        """Answer a question, and return the exit code."""
+        options, sink = self.options, self.sink
+        callbacks = elicitation_prompt.callbacks(options, sink)
+        async with (
+            opened(options, self.settings, self.provider, approver(sink), callbacks) as dial,
+            open_session(options, self.settings, dial, self.screen) as session,
+        ):
+            await self.start_up(dial)
+            message = await with_attachments(dial, question)
+            sink.begin()
+            async with aclosing(session.ask(message)) as events:
+                if options.output is Output.SSE:
+                    return await _print_sse(events, self.provider.info.name)
+                return await _print(events, options, sink)
+
+
+async def _print(events: AsyncGenerator[Event, None], options: Options, sink: TurnSink) -> int:
     code: int = ExitCode.UNEXPECTED
     try:
         async for event in events:
@@ -63,6 +95,8 @@ async def _print(events: AsyncGenerator[Event, None], options: Options, sink: Te
         if options.output is Output.JSONL:
             print(json.dumps({"type": "error", "error": type(error).__name__, "message": str(error)}), flush=True)
         raise
+    finally:
+        sink.end()
     return code
 
 

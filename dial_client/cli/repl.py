@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 
 import anyio
 
@@ -18,11 +18,13 @@ from dial_client.cli.input.shell_command import ShellCommands
 from dial_client.cli.input.tab_completion import completer
 from dial_client.cli.input.user_input import UserInput
 from dial_client.cli.options import ExitCode, Options
-from dial_client.cli.terminal import ability
+from dial_client.cli.start_up import StartUp, announce_servers, show_servers
+from dial_client.cli.terminal import banner
+from dial_client.cli.terminal.ability import can_draw
 from dial_client.cli.terminal.console import Console, LineConsole
+from dial_client.cli.terminal.turn_view import open_screen
 from dial_client.cli.terminal_approver import approver
 from dial_client.cli.turn_sink import TurnSink
-from dial_client.client.dial_client import DialClient
 from dial_client.errors import ConfigError, DialError
 from dial_client.events import Finished
 from dial_client.messages import Message
@@ -36,37 +38,45 @@ async def talk_with(options: Options) -> int:
     """Hold a conversation until the person leaves."""
     settings = await settings_of(options)
     provider = provider_of(options, settings)
-    console, sink = _open_terminal(options)
-    print(f"Configuration: {one_line(config_name(settings), 600)}", file=sys.stderr)
-    print("Ask anything; /help for more.", file=sys.stderr)
-    return await console.run(lambda: _talk(options, settings, provider, console, sink))
+    if can_draw(options):
+        return await _talk_on_screen(options, settings, provider)
+    console, sink = LineConsole(), TerminalSink(reasoning=options.verbose, usage=options.verbose)
+    if not options.quiet:
+        print(f"Configuration: {one_line(config_name(settings), 600)}", file=sys.stderr)
+        print("Ask anything; /help for more.", file=sys.stderr)
+    return await _talk(options, settings, provider, console, sink, announce_servers)
 
 
-async def _talk(options: Options, settings: Settings, provider: Provider, console: Console, sink: TurnSink) -> int:
+async def _talk_on_screen(options: Options, settings: Settings, provider: Provider) -> int:
+    screen, view = open_screen(options)
+    if not options.quiet:
+        screen.print_faint(banner.program_line(provider.info.name, screen.columns))
+        screen.print_faint(banner.folder_line(config_name(settings), screen.columns))
+    start_up = partial(show_servers, screen=screen, quiet=options.quiet)
+    try:
+        return await screen.run(lambda: _talk(options, settings, provider, screen, view, start_up))
+    finally:
+        if view.usage.turns > 1 and not options.quiet:
+            screen.print_faint(view.usage.line)
+
+
+async def _talk(
+    options: Options,
+    settings: Settings,
+    provider: Provider,
+    console: Console,
+    sink: TurnSink,
+    start_up: StartUp,
+) -> int:
     callbacks = elicitation_prompt.callbacks(options, sink)
     async with (
         opened(options, settings, provider, approver(sink), callbacks) as dial,
         open_session(options, settings, dial, console) as chat,
     ):
         console.complete_with(completer(dial, command_descriptions()))
-        await Talk(chat, console, sink).run()
+        await Talk(chat, console, sink).run(start_up)
         console.close()
     return ExitCode.ANSWERED
-
-
-def _open_terminal(options: Options) -> tuple[Console, TurnSink]:
-    """Return the console, and where turns are shown: a screen if the terminal is able, else lines."""
-    if not ability.is_able() or not ability.has_colour():
-        return LineConsole(), TerminalSink(reasoning=options.verbose, usage=options.verbose)
-    from dial_client.cli.markdown.markdown_stream import MarkdownStream
-    from dial_client.cli.markdown.themes import choose_theme
-    from dial_client.cli.terminal.screen import Screen
-    from dial_client.cli.terminal.turn_view import TurnView
-
-    screen, theme = Screen(), choose_theme("auto", os.environ)
-    return screen, TurnView(
-        screen, lambda: MarkdownStream(lambda: screen.columns, theme), theme, details=options.verbose
-    )
 
 
 class Talk:
@@ -85,10 +95,10 @@ class Talk:
         self._will_leave = False
         console.set_interrupt(self._interrupt)
 
-    async def run(self) -> None:
-        """Talk until the person leaves."""
+    async def run(self, start_up: StartUp) -> None:
+        """Talk until the person leaves; `start_up` watches the servers meanwhile."""
         async with anyio.create_task_group() as group:
-            group.start_soon(_say_when_ready, self._chat.dial)
+            group.start_soon(self._start, start_up)
             while (user_input := await self._console.next_input()) is not None:
                 self._will_leave = False
                 self._console.echo(user_input)
@@ -100,6 +110,12 @@ class Talk:
                 if result.message is not None:
                     await self._answer(result.message)
             group.cancel_scope.cancel()
+
+    async def _start(self, start_up: StartUp) -> None:
+        try:
+            await start_up(self._chat.dial)
+        except DialError as error:
+            warn(str(error))
 
     async def _result(self, user_input: UserInput) -> CommandResult:
         """Return what is left to do: for a command what it leaves, for other text the question."""
@@ -144,11 +160,3 @@ class Talk:
         else:
             self._will_leave = True
             self._console.print("Ctrl-C again leaves, and so does Ctrl-D.")
-
-
-async def _say_when_ready(dial: DialClient) -> None:
-    try:
-        await dial.ready()
-    except DialError as error:
-        warn(str(error))
-    say_notes(dial.notes)

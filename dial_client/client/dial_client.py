@@ -200,6 +200,13 @@ class DialClient(TurnMethods):
         await self._servers.wait_settled()
         self._servers.require()
 
+    def skip_starting(self) -> tuple[str, ...]:
+        """Let turns begin without the servers that are still starting, whose names are returned.
+
+        Their tools are on offer, in running turns too, as soon as they are ready.
+        """
+        return self._servers.skip_starting()
+
     async def aclose(self) -> None:
         """Cancel the turns, stop the servers, close the model's connections. May be called twice, and from any task."""
         tasks, self._tasks = self._tasks, None
@@ -344,7 +351,7 @@ class DialClient(TurnMethods):
         system: str | None,
     ) -> StopReason:
         # Getting ready has limits of its own: a model that is fetched first must not use up the first turn's time.
-        await self._servers.wait_settled()
+        await self._servers.wait_before_turn()
         await self.model.ready()
         turn.recorder.note(*self.notes)
         restarts = self._servers.restarts

@@ -34,6 +34,9 @@ class ServerManager(Mapping[str, Connection]):
         self._connections = {name: connect(name, target, capabilities) for name, target in targets.items()}
         self._tasks: BackgroundTasks | None = None
         self._changes = 0
+        self._skipped: set[Connection] = set()
+        self._waits: set[anyio.CancelScope] = set()
+        """Of turns that wait for servers to start."""
 
     def __getitem__(self, name: str) -> Connection:
         return self._connections[name]
@@ -114,6 +117,25 @@ class ServerManager(Mapping[str, Connection]):
         for connection in tuple(self.values()):
             await connection.wait_settled()
 
+    async def wait_before_turn(self) -> None:
+        """Wait as `wait_settled`, but not for servers that `skip_starting` has skipped, before or meanwhile."""
+        with anyio.CancelScope() as scope:
+            self._waits.add(scope)
+            try:
+                for connection in tuple(self.values()):
+                    if connection not in self._skipped:
+                        await connection.wait_settled()
+            finally:
+                self._waits.discard(scope)
+
+    def skip_starting(self) -> tuple[str, ...]:
+        """Let turns begin without the servers that are still starting, and return their names."""
+        names = tuple(name for name, connection in self.items() if connection.status.state is ServerState.STARTING)
+        self._skipped.update(self[name] for name in names)
+        for scope in self._waits:
+            scope.cancel()
+        return names
+
     def require(self) -> None:
         """Check the servers that are marked ``required``.
 
@@ -140,6 +162,8 @@ class ServerManager(Mapping[str, Connection]):
                 lines.append(f"server {status.name!r} is not available: {status.error}")
             elif status.state is ServerState.RESTARTING:
                 lines.append(f"server {status.name!r} is being restarted: {status.error}")
+            elif status.state is ServerState.STARTING and self[status.name] in self._skipped:
+                lines.append(f"server {status.name!r} is still starting: the turn goes on without it")
             lines += [f"server {status.name!r}: {note}" for note in status.notes]
         return tuple(lines)
 

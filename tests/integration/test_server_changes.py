@@ -80,6 +80,37 @@ async def test_a_server_that_is_added_in_a_turn_is_on_offer_in_its_next_round() 
     assert said(turn) == ["a", "b"]
 
 
+async def test_a_turn_goes_on_without_servers_that_still_start_and_they_join_when_they_are_ready(
+    tmp_path: Path,
+) -> None:
+    slow = raw("WaitsForOthers", "--folder", str(tmp_path), "--count", "2")
+    model = Model()
+    dial = DialClient({"a": says("a"), "slow": slow}, model)
+    await dial.open()
+    try:
+
+        async def become_ready() -> None:
+            (tmp_path / "other").touch()
+            await dial.ready()
+
+        model.replies = [meanwhile(become_ready, call("now")), call("echo", text="hi"), ANSWER]
+        turn = dial.start("Go")
+        await until(lambda: any(tmp_path.iterdir()) and dial.servers["a"].state is ServerState.READY)
+        assert model.requests == []
+        assert dial.skip_starting() == ("slow",)
+        with anyio.fail_after(LONG):
+            result = await turn.result()
+    finally:
+        await dial.aclose()
+    assert [[spec.name for spec in request.tools] for request in model.requests] == [
+        ["now"],
+        ["echo", "now"],
+        ["echo", "now"],
+    ]
+    assert said(result)[0] == "a"
+    assert "server 'slow' is still starting: the turn goes on without it" in result.notes
+
+
 async def test_one_that_does_not_start_says_why_and_stays_to_be_restarted(tmp_path: Path) -> None:
     server = changing(tmp_path, dies=True)
     with anyio.fail_after(LONG):

@@ -6,6 +6,7 @@ import os
 import sys
 
 from dial_client.cli.markdown.themes import THEMES
+from dial_client.cli.options import Options
 from dial_client.errors import ConfigError
 from dial_client.settings.jsonc import did_you_mean
 
@@ -22,8 +23,10 @@ def check_theme(name: str) -> None:
         raise ConfigError(f"there is no theme {name!r}", hint=hint)
 
 
-def is_able() -> bool:
+def can_draw(options: Options) -> bool:
     """Return True where a live area can be drawn: input and output are a terminal that moves its cursor."""
+    if options.plain or not has_colour():
+        return False
     streams = (sys.stdin, sys.stdout, sys.stderr)
     return all(stream is not None and stream.isatty() for stream in streams) and moves_cursor()
 

@@ -30,6 +30,8 @@ class RunningCall:
     progress: float = 0.0
     total: float | None = None
     message: str = ""
+    waits: bool = False
+    """Whether it waits for permission."""
 
 
 def describe(call: ToolCallRequest, server: str, tool: str) -> tuple[str, str]:
@@ -40,6 +42,8 @@ def describe(call: ToolCallRequest, server: str, tool: str) -> tuple[str, str]:
 
 def running_line(call: RunningCall, columns: int, now: float, spinner: str) -> str:
     """Return the line of a call that runs: its name, seconds, and progress."""
+    if call.waits:
+        return fit(f"· {_called(call.name, call.arguments, max(12, columns - 23))} waits for permission", columns - 1)
     tail = f" {max(0.0, now - call.since):.0f} s"
     if call.total:
         tail += f" {_bar(call.progress / call.total)} {call.progress:g} of {call.total:g}"

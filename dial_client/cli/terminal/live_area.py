@@ -41,11 +41,19 @@ class LiveState:
     queued: list[str] = field(default_factory=list)
     """Messages that are sent after this turn, as they were typed."""
     activity: Activity | None = None
+    starting: Mapping[str, float] = field(default_factory=dict)
+    """The servers that are still starting, with `time.monotonic` of their beginning."""
+    settled: str = ""
+    """How many servers have started or failed, in words."""
+    is_waiting: bool = False
+    """Whether the turn waits for servers that are starting."""
+    is_asking: bool = False
+    """Whether a question waits for its answer: the clock of the turn is not shown then."""
 
     @property
     def is_moving(self) -> bool:
         """Whether something in it changes with time alone."""
-        return self.activity is not None or bool(self.calls)
+        return self.activity is not None or bool(self.calls) or bool(self.starting)
 
 
 def render(state: LiveState, columns: int, rows: int, now: float) -> list[str]:
@@ -58,6 +66,10 @@ def render(state: LiveState, columns: int, rows: int, now: float) -> list[str]:
         now: `time.monotonic`.
     """
     below = [*_calls(state, columns, max(1, rows // 3), now), *_queued(state.queued, columns)]
+    if state.is_asking:
+        return below[-rows:]
+    if state.starting:
+        below.append(starting_line(state, columns, now))
     if state.activity is not None:
         below.append(live_line(state.activity, columns, now))
     left = rows - len(below)
@@ -76,6 +88,16 @@ def live_line(activity: Activity, columns: int, now: float) -> str:
     if room < 8:
         return f"{sign} {fit(one_line(activity.text, columns), max(1, columns - 3))}"
     return f"{sign} {fit(one_line(activity.text, MAX_TEXT), room)}{_DIM}{tail}{_PLAIN}"
+
+
+def starting_line(state: LiveState, columns: int, now: float) -> str:
+    """Return the line with the servers that are still starting, the slowest first."""
+    servers = sorted(state.starting.items(), key=lambda server: server[1])
+    names = ", ".join(f"{one_line(name, 40)} {max(0.0, now - since):.0f} s" for name, since in servers)
+    tail = " · Enter goes on without" if state.is_waiting else ""
+    sign = _spinner(now - servers[0][1])
+    room = columns - cell_width(tail) - 1
+    return f"{sign} {fit(f'{state.settled}starting: {names}', max(8, room - 2))}{_DIM}{tail}{_PLAIN}"
 
 
 def _calls(state: LiveState, columns: int, most: int, now: float) -> Iterable[str]:

@@ -17,6 +17,7 @@ import anyio
 
 from dial_client.cli import process_runner, tty
 from dial_client.cli.input.user_input import UserInput
+from dial_client.cli.markdown.themes import Theme, style
 from dial_client.cli.terminal import live_area
 from dial_client.cli.terminal.live_area import LiveState
 from dial_client.cli.terminal.printed_streams import redirect_prints
@@ -38,12 +39,16 @@ class Screen:
     """Prints above the live area, redraws the live area, and asks.
 
     Args:
+        theme: the colours.
         has_input: whether there is an input line.
         colour: write ANSI colours.
     """
 
-    def __init__(self, *, has_input: bool = True, colour: bool = True) -> None:
+    def __init__(self, theme: Theme, *, has_input: bool = True, colour: bool = True) -> None:
         self.live = LiveState()
+        self.theme = theme
+        self.on_enter: Callable[[], object] = lambda: None
+        """Is called for Enter in an empty input line."""
         self._input_line: Any = None
         self._has_input, self._colour = has_input, colour
         self._on_interrupt: Callable[[], None] = process_runner.interrupts.interrupt
@@ -79,6 +84,10 @@ class Screen:
             self._print_rest()
         else:
             self.refresh()
+
+    def print_faint(self, line: str) -> None:
+        """Print a line that is less important than others."""
+        self.print(style(line, self.theme.faint))
 
     def refresh(self) -> None:
         """Draw the live area again soon; may be called from any thread."""
@@ -138,7 +147,8 @@ class Screen:
     def echo(self, user_input: UserInput) -> None:
         """Print what the person sent: the input line is empty again."""
         lines = safe(user_input.shown).splitlines() or [""]
-        self.print("\n".join(["", f"\x1b[1m> {lines[0]}\x1b[0m", *(f"\x1b[1m  {line}\x1b[0m" for line in lines[1:])]))
+        shown = [f"{'  ' if at else '> '}{line}" for at, line in enumerate(lines)]
+        self.print("\n".join(["", *(style(line, self.theme.strong) for line in shown)]))
 
     def set_interrupt(self, on_interrupt: Callable[[], None]) -> None:
         """Call `on_interrupt` for Ctrl-C; by default the running turn is cancelled, and then the program ends."""
@@ -181,7 +191,7 @@ class Screen:
         return results[0]
 
     def _make_application(self) -> Any:
-        keys = Keys(self._interrupt, lambda: self._send(None), self._take_back, self._drop)
+        keys = Keys(self._interrupt, lambda: self._send(None), self._take_back, self._drop, self._enter_empty)
         application = build_application(
             lambda: self._live_text, self._input_line, self._question, keys, colour=self._colour
         )
@@ -271,6 +281,9 @@ class Screen:
             self._input_line.buffer.reset()
             return
         self._on_interrupt()
+
+    def _enter_empty(self) -> None:
+        self.on_enter()
 
     def _take_back(self) -> bool:
         """Put the message that was queued last into the input line; False where there is none."""

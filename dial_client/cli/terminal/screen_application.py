@@ -28,6 +28,8 @@ class Keys:
     """Puts the message that was queued last into the input line; False where none is queued."""
     drop: Callable[[], bool]
     """Removes the message that was queued last; False where none is queued."""
+    enter_empty: Callable[[], None]
+    """Is called for Enter in an empty line."""
 
 
 def build_application(
@@ -122,6 +124,10 @@ def _bindings(input_line: Any, question: QuestionLine, keys: Keys) -> KeyBinding
     def _(event: Any) -> None:
         if not keys.take_back():
             event.current_buffer.auto_up()
+
+    @bindings.add("enter", filter=is_empty & ~is_searching & ~has_completions, eager=True)
+    def _(_: Any) -> None:
+        keys.enter_empty()
 
     @bindings.add("escape", filter=is_empty)
     def _(_: Any) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Protocol
 
 import anyio
 
 from dial_client.callbacks.server_callbacks import ServerLog
-from dial_client.cli.markdown.themes import RESET, Theme
+from dial_client.cli.markdown.themes import choose_theme
+from dial_client.cli.options import Options
 from dial_client.cli.terminal.call_lines import RunningCall, describe, finished_lines
 from dial_client.cli.terminal.live_area import Activity
 from dial_client.cli.terminal.screen import Screen
@@ -39,6 +42,16 @@ PATIENCE = 1.0
 """Seconds a question waits until its call is shown."""
 
 
+def open_screen(options: Options, *, has_input: bool = True) -> tuple[Screen, TurnView]:
+    """Return a screen, and the view that shows turns on it."""
+    from dial_client.cli.markdown.markdown_stream import MarkdownStream
+
+    screen = Screen(choose_theme(options.theme, os.environ), has_input=has_input)
+    new_stream = partial(MarkdownStream, lambda: screen.columns, screen.theme)
+    shows_usage = options.verbose or (has_input and not options.quiet)
+    return screen, TurnView(screen, new_stream, shows_reasoning=options.verbose, shows_usage=shows_usage)
+
+
 class AnswerStream(Protocol):
     """Renders one message of the model as it arrives."""
 
@@ -58,17 +71,23 @@ class TurnView:
     Args:
         screen: where to.
         new_stream: begins to render a message of the model.
-        theme: the colours.
-        details: show the model's reasoning.
+        shows_reasoning: show the model's reasoning.
+        shows_usage: show the tokens of each turn, its cost where it is known, and its seconds.
     """
 
     def __init__(
-        self, screen: Screen, new_stream: Callable[[], AnswerStream], theme: Theme, *, details: bool = False
+        self,
+        screen: Screen,
+        new_stream: Callable[[], AnswerStream],
+        *,
+        shows_reasoning: bool = False,
+        shows_usage: bool = False,
     ) -> None:
         self.calls: list[ToolCallRecord] = []
         """The calls of the present turn that are over, else of the last turn that had any."""
         self.usage = UsageSum()
-        self._screen, self._new_stream, self._theme, self._details = screen, new_stream, theme, details
+        self._screen, self._new_stream = screen, new_stream
+        self._shows_reasoning, self._shows_usage = shows_reasoning, shows_usage
         self._stream: AnswerStream | None = None
         self._reasoning: SafeStream | None = None
         self._thought = ""
@@ -84,7 +103,8 @@ class TurnView:
     def begin(self) -> None:
         """Begin a turn: the clock of the live line starts."""
         self._begun, self._chars, self._has_calls = time.monotonic(), 0, False
-        self._say("Sending…")
+        self._screen.live.is_waiting = bool(self._screen.live.starting)
+        self._say("Waiting for servers…" if self._screen.live.is_waiting else "Sending…")
 
     def end(self) -> None:
         """End a turn, however it ended: nothing of it stays in the live area."""
@@ -93,7 +113,7 @@ class TurnView:
         self._running.clear()
         self._requests.clear()
         live = self._screen.live
-        live.activity, live.calls, live.draft = None, {}, None
+        live.activity, live.calls, live.draft, live.is_waiting = None, {}, None, False
         self._screen.refresh()
 
     def show(self, event: Event) -> None:
@@ -109,7 +129,7 @@ class TurnView:
             self._held.append(message)
             return
         logger = f" {message.logger}" if message.logger else ""
-        self._print_faint(one_line(f"{message.server}{logger} ({message.level}): {message.text}", MAX_LINE))
+        self._screen.print_faint(one_line(f"{message.server}{logger} ({message.level}): {message.text}", MAX_LINE))
 
     @asynccontextmanager
     async def question(self, call_id: str | None = None) -> AsyncGenerator[None, None]:
@@ -121,22 +141,39 @@ class TurnView:
         if call_id is not None:
             with anyio.move_on_after(PATIENCE):
                 await self._shown.setdefault(call_id, anyio.Event()).wait()
-        async with self._screen.panel():
-            self._held = []
-            asked = time.monotonic()
-            try:
-                yield
-            finally:
-                if call_id in self._running:
-                    self._running[call_id].since += time.monotonic() - asked
-                held, self._held = self._held, None
-                for event in held:
-                    if isinstance(event, ServerLog):
-                        self.log(event)
-                    else:
-                        self.show(event)
+        call = self._running.get(call_id or "")
+        asked = time.monotonic()
+        if call is not None:
+            call.waits = True
+        try:
+            async with self._screen.panel():
+                self._begin_question(call_id)
+                try:
+                    yield
+                finally:
+                    self._end_question()
+        finally:
+            self._begun += time.monotonic() - asked
+            if call is not None:
+                call.waits, call.since = False, call.since + time.monotonic() - asked
+
+    def _begin_question(self, call_id: str | None) -> None:
+        """Hold what happens, and show the call in question only above the question."""
+        self._held = []
+        self._screen.live.is_asking = True
+        self._screen.live.calls = {key: call for key, call in self._running.items() if key != call_id}
+
+    def _end_question(self) -> None:
+        self._screen.live.is_asking, self._screen.live.calls = False, self._running
+        held, self._held = self._held or [], None
+        for event in held:
+            if isinstance(event, ServerLog):
+                self.log(event)
+            else:
+                self.show(event)
 
     def _show(self, event: Event) -> None:
+        self._screen.live.is_waiting = False
         match event:
             case TextDelta(text):
                 self._write(text)
@@ -152,7 +189,7 @@ class TurnView:
             case ToolCallFinished():
                 self._finish_call(event)
             case ServerChanged(name, "failed" | "restarting" as status):
-                self._print_faint(f"server {one_line(name, 80)}: {status}")
+                self._screen.print_faint(f"server {one_line(name, 80)}: {status}")
             case MessageCompleted(message) if message.role is Role.ASSISTANT:
                 self._end_reasoning()
                 self._end_answer()
@@ -182,21 +219,21 @@ class TurnView:
 
     def _think(self, text: str) -> None:
         self._chars += len(text)
-        if not self._details:
+        if not self._shows_reasoning:
             self._say("Thinking…")
             return
         self._reasoning = self._reasoning or SafeStream()
         self._thought += self._reasoning.feed(text)
         *lines, self._thought = self._thought.split("\n")
         for line in lines:
-            self._print_faint(line)
+            self._screen.print_faint(line)
 
     def _end_reasoning(self) -> None:
         if self._reasoning is not None:
             rest, self._thought = self._thought + self._reasoning.finish(), ""
             self._reasoning = None
             for line in rest.splitlines():
-                self._print_faint(line)
+                self._screen.print_faint(line)
 
     def _start_call(self, call: ToolCallRequest, server: str, tool: str) -> None:
         self._end_answer()
@@ -214,7 +251,9 @@ class TurnView:
         self._shown.pop(result.tool_call_id, None)
         if running is None or call is None:
             return
-        lines = finished_lines(running.name, running.arguments, result, duration, self._screen.columns, self._theme)
+        lines = finished_lines(
+            running.name, running.arguments, result, duration, self._screen.columns, self._screen.theme
+        )
         self._screen.print("\n".join(lines))
         if not self._has_calls:
             self.calls, self._has_calls = [], True
@@ -224,10 +263,7 @@ class TurnView:
         seconds = time.monotonic() - self._begun
         self.end()
         if turn.stop_reason is StopReason.CANCELLED:
-            self._print_faint("interrupted")
+            self._screen.print_faint("interrupted")
         self.usage.add(turn, seconds)
-        if turn.usage.input_tokens or turn.usage.output_tokens:
-            self._print_faint(usage_line(turn, seconds))
-
-    def _print_faint(self, line: str) -> None:
-        self._screen.print(f"\x1b[{self._theme.faint}m{line}{RESET}" if self._theme.faint else line)
+        if self._shows_usage and (turn.usage.input_tokens or turn.usage.output_tokens):
+            self._screen.print_faint(usage_line(turn, seconds))

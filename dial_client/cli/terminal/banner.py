@@ -1,0 +1,60 @@
+"""The first lines of a conversation: the model, the servers with their tools, the folder and the configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from dial_client import __version__
+from dial_client.cli.terminal.cell_width import fit
+from dial_client.servers.status import ServerState, ServerStatus
+from dial_client.text.safe_text import one_line
+
+MAX_TEXT = 600
+
+
+def program_line(model: str, columns: int) -> str:
+    """Return the line with the program and the model."""
+    return fit(f"dial-chat {__version__} · model {one_line(model, MAX_TEXT)} · /help lists the commands", columns - 1)
+
+
+def folder_line(configuration: str, columns: int) -> str:
+    """Return the line with the folder and the configuration; both end with what tells them from others."""
+    home, folder = str(Path.home()), str(Path.cwd())
+    where = one_line(_short(folder, home), MAX_TEXT)
+    name = one_line(_short(configuration, home), MAX_TEXT)
+    name = name.removeprefix(f"{where}/")
+    return fit(f"folder {where} · configuration {name}", columns - 1)
+
+
+def servers_line(servers: Mapping[str, ServerStatus], tools: int, columns: int) -> str:
+    """Return the line with the numbers of servers in each state, and of tools."""
+    if not servers:
+        return "no servers, no tools"
+    states = [status.state for status in servers.values()]
+    ready = sum(state in (ServerState.READY, ServerState.SLEEPING) for state in states)
+    parts = [f"{_count(ready, 'server')} ready"]
+    if starting := states.count(ServerState.STARTING) + states.count(ServerState.RESTARTING):
+        parts.append(f"{starting} starting")
+    if failed := states.count(ServerState.FAILED):
+        parts.append(f"{failed} failed (/servers shows why)")
+    if disabled := states.count(ServerState.DISABLED):
+        parts.append(f"{disabled} disabled")
+    return fit(f"{', '.join(parts)} · {_count(tools, 'tool')} on offer", columns - 1)
+
+
+def settled_servers(servers: Mapping[str, ServerStatus]) -> str:
+    """Return how many servers are ready and have failed, to be followed by those that are starting; empty for none."""
+    states = [status.state for status in servers.values()]
+    ready = sum(state in (ServerState.READY, ServerState.SLEEPING) for state in states)
+    failed = states.count(ServerState.FAILED)
+    parts = [*([f"{ready} ready"] if ready else []), *([f"{failed} failed"] if failed else [])]
+    return f"{', '.join(parts)}, " if parts else ""
+
+
+def _short(path: str, home: str) -> str:
+    return f"~{path.removeprefix(home)}" if home != "/" and f"{path}/".startswith(f"{home}/") else path
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
