@@ -129,6 +129,8 @@ class DialClient(TurnMethods):
         )
         self.approvals = client_setup.approval_checker(self._servers, setup.approve, approval)
         """Decides which calls run."""
+        self.skip_starting = self._servers.skip_starting
+        """Lets turns begin without the servers that are still starting; their tools join when they are ready."""
         self.resources = Resources(self._servers)
         """The resources of all servers."""
         self.prompts = Prompts(self._servers)
@@ -199,13 +201,6 @@ class DialClient(TurnMethods):
         """
         await self._servers.wait_settled()
         self._servers.require()
-
-    def skip_starting(self) -> tuple[str, ...]:
-        """Let turns begin without the servers that are still starting, whose names are returned.
-
-        Their tools are on offer, in running turns too, as soon as they are ready.
-        """
-        return self._servers.skip_starting()
 
     async def aclose(self) -> None:
         """Cancel the turns, stop the servers, close the model's connections. May be called twice, and from any task."""
