@@ -87,6 +87,9 @@ class DialClient(TurnMethods):
         TypeError: a server is nothing that can be connected.
     """
 
+    _tasks: BackgroundTasks | None = None
+    """Those of the client while it is open."""
+
     def __init__(  # noqa: PLR0913 - the options of a host, all but two by name
         self,
         servers: Mapping[str, Any],
@@ -122,7 +125,7 @@ class DialClient(TurnMethods):
         setup = client_setup.recording_setup(self.model.provider, servers, approve, record, self.model.format_name)
         self._recording = setup.recording
         self.model.record_with(setup.provider)
-        self._turns = TurnTasks()
+        self._turns, self._results = TurnTasks(), ResultStore()
         cache = client_setup.open_tool_cache(cache_dir, is_recorded=record is not None)
         self._servers = ServerManager(
             setup.targets, ClientCapabilities(self._turns.announce, cache, features), setup.connect
@@ -137,8 +140,6 @@ class DialClient(TurnMethods):
         """The prompts of all servers."""
         self._tools = ToolSnapshots(self._servers, ResourceTools(self.resources, self._servers, for_all=resource_tools))
         self._executor = ToolExecutor(self._tools.catalog, self.approvals, self._limits, audit=features.audit)
-        self._results = ResultStore()
-        self._tasks: BackgroundTasks | None = None
 
     @classmethod
     def from_config(
