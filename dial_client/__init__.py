@@ -30,6 +30,7 @@ _HOMES = {
         "SamplingRequest",
         "ServerLog",
     ),
+    "citations": ("Citation",),
     "client.dial_client": ("DialClient",),
     "client.client_options": (
         "ApprovalPolicy",
@@ -88,7 +89,6 @@ _HOMES = {
         "ToolCallRequest",
         "ToolCallResult",
         "ToolSpec",
-        "Usage",
     ),
     "model": (
         "CallChunk",
@@ -136,6 +136,7 @@ _HOMES = {
     ),
     "stores.memory_store": ("MemoryStore",),
     "stores.sql_store": ("SQLStore",),
+    "token_usage": ("Usage",),
     "tools.approval": (
         "Approval",
         "ApprovalContext",

@@ -13,6 +13,7 @@ from dial_client.callbacks.server_callbacks import Sample as Sample
 from dial_client.callbacks.server_callbacks import SamplingReply as SamplingReply
 from dial_client.callbacks.server_callbacks import SamplingRequest as SamplingRequest
 from dial_client.callbacks.server_callbacks import ServerLog as ServerLog
+from dial_client.citations import Citation as Citation
 from dial_client.client.client_options import ApprovalPolicy as ApprovalPolicy
 from dial_client.client.client_options import ClientOptions as ClientOptions
 from dial_client.client.dial_client import DialClient as DialClient
@@ -61,7 +62,6 @@ from dial_client.messages import TextPart as TextPart
 from dial_client.messages import ToolCallRequest as ToolCallRequest
 from dial_client.messages import ToolCallResult as ToolCallResult
 from dial_client.messages import ToolSpec as ToolSpec
-from dial_client.messages import Usage as Usage
 from dial_client.model import CallChunk as CallChunk
 from dial_client.model import Completion as Completion
 from dial_client.model import Delta as Delta
@@ -96,6 +96,7 @@ from dial_client.stores.conversation_store import ConversationSummary as Convers
 from dial_client.stores.conversation_store import Page as Page
 from dial_client.stores.memory_store import MemoryStore as MemoryStore
 from dial_client.stores.sql_store import SQLStore as SQLStore
+from dial_client.token_usage import Usage as Usage
 from dial_client.tools.approval import Approval as Approval
 from dial_client.tools.approval import ApprovalContext as ApprovalContext
 from dial_client.tools.approval import Approver as Approver
@@ -122,6 +123,7 @@ __all__ = [
     "AuditRecorder",
     "CallChunk",
     "Callbacks",
+    "Citation",
     "ClientOptions",
     "Completion",
     "ConfigError",

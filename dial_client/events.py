@@ -10,8 +10,9 @@
       MessageCompleted                  each call's result, in the order of the calls
     Finished                            last, with the `Turn`
 
-`ServerChanged` may come anywhere between. So may `InputRequested` and `InputReceived`, which come from a program that
-embeds the client and asks people in its own way.
+Calls that the model's endpoint runs itself (``by_endpoint``) start and finish before the assistant's message is whole,
+and have no message of their own. `ServerChanged` may come anywhere between. So may `InputRequested` and
+`InputReceived`, which come from a program that embeds the client and asks people in its own way.
 """
 
 from __future__ import annotations
@@ -70,6 +71,8 @@ class ToolCallStarted:
     """The server's name in the configuration; empty for a tool nobody offers."""
     tool: str = ""
     """The tool's own name at that server."""
+    by_endpoint: bool = False
+    """The model's endpoint runs the tool itself, and `server` is its name: the call needs no approval here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,8 @@ class ToolCallFinished:
     server: str
     duration: float
     """Seconds."""
+    by_endpoint: bool = False
+    """As in `ToolCallStarted`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from dial_client.citations import Citation, parse_citations
 from dial_client.icons import Icon
 from dial_client.text.safe_text import one_line
 
@@ -165,6 +166,8 @@ class Message:
     """The untrusted source of the content, a tool or a server; empty for none. See `tools.taint`."""
     replaces: tuple[int, int] | None = None
     """In a stored conversation: the positions, from and up to, of the messages it stands for (`history_edits`)."""
+    citations: tuple[Citation, ...] = ()
+    """For an assistant: the sources of the text."""
 
     @classmethod
     def user(cls, text: str) -> Message:
@@ -201,6 +204,8 @@ class Message:
         data: dict[str, Any] = {"role": self.role.value, "content": content_to_json(self.content)}
         if self.tool_calls:
             data["tool_calls"] = [call.to_dict() for call in self.tool_calls]
+        if self.citations:
+            data["citations"] = [citation.to_dict() for citation in self.citations]
         named = {"tool_call_id": self.tool_call_id, "name": self.name, "taint": self.taint or None}
         data |= {key: value for key, value in named.items() if value is not None}
         if self.is_error:
@@ -228,6 +233,7 @@ class Message:
                 echo=Echo(echo["provider"], echo["data"]) if echo else None,
                 taint=_text_or_none(data.get("taint")) or "",
                 replaces=_span(data.get("replaces")),
+                citations=parse_citations(data),
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not a message: {error!r}") from error
@@ -265,41 +271,6 @@ class ToolSpec:
     """Invisible characters that were removed from the title and the description."""
     deferred: bool = False
     """True if an endpoint that searches among tools shows the tool to the model only when it is found."""
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """Tokens, as the provider counted them; 0 where it reports none."""
-
-    input_tokens: int = 0
-    """All tokens of the request, cached or not."""
-    output_tokens: int = 0
-    """All tokens of the reply, reasoning included."""
-    cached_tokens: int = 0
-    """The part of `input_tokens` that came from the provider's cache."""
-    reasoning_tokens: int = 0
-    """The part of `output_tokens` that was reasoning."""
-    cache_write_tokens: int = 0
-    """The part of `input_tokens` that was put into the provider's cache, at a price of its own."""
-
-    def __add__(self, usage: Usage) -> Usage:
-        return Usage(
-            self.input_tokens + usage.input_tokens,
-            self.output_tokens + usage.output_tokens,
-            self.cached_tokens + usage.cached_tokens,
-            self.reasoning_tokens + usage.reasoning_tokens,
-            self.cache_write_tokens + usage.cache_write_tokens,
-        )
-
-    def to_dict(self) -> dict[str, int]:
-        """Return the counts by their names; `cache_write_tokens` only if there are any."""
-        counts = {
-            "input_tokens": self.input_tokens,
-            "output_tokens": self.output_tokens,
-            "cached_tokens": self.cached_tokens,
-            "reasoning_tokens": self.reasoning_tokens,
-        }
-        return counts | {"cache_write_tokens": self.cache_write_tokens} if self.cache_write_tokens else counts
 
 
 def text_of(content: Content) -> str:

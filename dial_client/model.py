@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable
 
-from dial_client.messages import Message, Role, ToolCallRequest, ToolCallResult, ToolSpec, Usage
+from dial_client.citations import Citation
+from dial_client.messages import FilePart, ImagePart, Message, Role, ToolCallRequest, ToolCallResult, ToolSpec
+from dial_client.token_usage import Usage
 
 
 class ToolFormat(StrEnum):
@@ -81,6 +83,8 @@ class ModelRequest:
     """In the order in which the model reads them, before the conversation."""
     max_tokens: int | None = None
     """Tokens of the reply; None for the model's own limit."""
+    endpoint_tools: bool = True
+    """The model may use the tools that its endpoint runs itself, where the endpoint's profile switches any on."""
     on_wait: OnWait | None = field(default=None, repr=False, compare=False)
     """Called while a request waits for its retry; not sent."""
 
@@ -139,6 +143,31 @@ class CallChunk:
 
 
 @dataclass(frozen=True, slots=True)
+class CommentaryChunk:
+    """More of what the model tells the user about its work, where the API keeps that apart from the answer."""
+
+    text: str
+    is_end: bool = False
+    """True at the end of one remark."""
+
+
+@dataclass(frozen=True, slots=True)
+class MediaChunk:
+    """An image or a file of the reply."""
+
+    part: ImagePart | FilePart
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointCallChunk:
+    """A call of a tool that the endpoint itself runs. It is shown, and never run here."""
+
+    call: ToolCallRequest
+    result: ToolCallResult | None = None
+    """None while the tool is at work; the arguments may then be missing."""
+
+
+@dataclass(frozen=True, slots=True)
 class Completion:
     """The end of the reply: always the last delta, exactly once."""
 
@@ -148,9 +177,11 @@ class Completion:
     """Data the provider needs back with the assistant's message; JSON types only."""
     notes: tuple[str, ...] = ()
     """Notes for the user on this exchange: a dropped parameter, a tool left out."""
+    citations: tuple[Citation, ...] = ()
+    """The sources of the text, with spans in the text of all `TextChunk`s together."""
 
 
-Delta = TextChunk | ReasoningChunk | CallChunk | Completion
+Delta = TextChunk | ReasoningChunk | CommentaryChunk | MediaChunk | CallChunk | EndpointCallChunk | Completion
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from dial_client.citations import Citation
 from dial_client.limits import StopReason
-from dial_client.messages import Failure, Message, ToolCallRequest, ToolCallResult, Usage, content_to_json
+from dial_client.messages import Failure, Message, ToolCallRequest, ToolCallResult, content_to_json
+from dial_client.token_usage import Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,8 @@ class ToolCallRecord:
     """The tool's own name at that server."""
     duration: float
     """Seconds the call took; waiting for permission is not counted."""
+    by_endpoint: bool = False
+    """The model's endpoint ran the tool itself; `server` is its name."""
 
     @property
     def denied(self) -> bool:
@@ -38,7 +42,7 @@ class ToolCallRecord:
             "is_error": not self.result.success,
             "content": content_to_json(self.result.content),
             "duration_s": round(self.duration, 4),
-        }
+        } | ({"by_endpoint": True} if self.by_endpoint else {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,11 @@ class Turn:
         """The text of `message`."""
         return self.message.text
 
+    @property
+    def citations(self) -> tuple[Citation, ...]:
+        """The sources of `text`, with their spans in it."""
+        return self.message.citations
+
     def usage_to_dict(self) -> dict[str, Any]:
         """Return the counts of `usage` and of each request, and ``cost_usd``, which is null where it is not known."""
         rounds = [usage.to_dict() for usage in self.request_usages]
@@ -77,6 +86,7 @@ class Turn:
     def to_dict(self) -> dict[str, Any]:
         """Return JSON types only: the output of ``dial-chat --output json``."""
         client_tool_calls = [call.to_dict() for call in self.client_tool_calls]
+        citations = [citation.to_dict() for citation in self.citations]
         return {
             "text": self.text,
             "stop_reason": self.stop_reason.value,
@@ -85,4 +95,6 @@ class Turn:
             "tool_calls": [record.to_dict() for record in self.tool_calls],
             "messages": [message.to_dict() for message in self.messages],
             "notes": list(self.notes),
-        } | ({"client_tool_calls": client_tool_calls} if client_tool_calls else {})
+            **({"citations": citations} if citations else {}),
+            **({"client_tool_calls": client_tool_calls} if client_tool_calls else {}),
+        }

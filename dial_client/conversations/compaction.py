@@ -18,10 +18,11 @@ from dial_client.client.client_model import ClientModel
 from dial_client.conversations.history import repair_history
 from dial_client.conversations.history_edits import StoredMessage, find_shown
 from dial_client.errors import ProviderError
-from dial_client.messages import Message, Role, TextPart, Usage, describe
+from dial_client.messages import Message, Role, TextPart, describe
 from dial_client.model import Completion, Instruction, InstructionSource, ModelRequest, TextChunk
 from dial_client.stores.conversation_store import Conversation
 from dial_client.text.safe_text import safe
+from dial_client.token_usage import Usage
 from dial_client.turns.prices import cost_usd
 
 KEPT_EXCHANGES = 2

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from dial_client.citations import format_sources, insert_markers
 from dial_client.conversations.history_edits import detach
 from dial_client.errors import ConfigError
 from dial_client.messages import Content, Message, Role, TextPart, describe
@@ -45,7 +46,8 @@ def to_markdown(conversation: Conversation) -> str:
     """Return Markdown: a heading for each message, calls and results in blocks of code."""
     parts = [f"# {one_line(conversation.title, 200) or 'Conversation'}"]
     for message in conversation.messages:
-        text = _text(message.content)
+        content = message.content
+        text = _text(insert_markers(content, message.citations) if isinstance(content, str) else content)
         if message.role is Role.TOOL:
             parts.append(
                 f"**{_code(message.name or 'tool')}{' failed' if message.is_error else ''}:**\n\n{_block(text)}"
@@ -53,11 +55,17 @@ def to_markdown(conversation: Conversation) -> str:
             continue
         parts.append(f"## {_HEADINGS[message.role]}")
         if text.strip():
-            parts.append(text.strip())
+            parts.append("\n".join([text.strip(), *_list_sources(message)]))
         for call in message.tool_calls:
             arguments = json.dumps(dict(call.arguments), indent=2, ensure_ascii=False)
             parts.append(f"**Calls {_code(call.name)}:**\n\n{_block(arguments, 'json')}")
     return "\n\n".join(parts) + "\n"
+
+
+def _list_sources(message: Message) -> list[str]:
+    """Return the lines of the numbered sources of a message, with an empty line before them."""
+    lines = format_sources(message.citations)
+    return ["", "Sources:", "", *(f"- {line}" for line in lines)] if lines else []
 
 
 FORMS: Mapping[str, Callable[[Conversation], str]] = {"json": to_json, "markdown": to_markdown}

@@ -89,7 +89,8 @@ class ChatProvider(HttpProvider):
         self._add_limit(params, request)
         body: CompletionCreateParams
         body = {**params, "stream": True} if request.stream else {**params, "stream": False}
-        return {**body, **_build_constraint(request, profile), **self._get_sampling_fields()}
+        server_tools = self._server_tools.fields if _may_use_server_tools(request) else {}
+        return {**body, **_build_constraint(request, profile), **server_tools, **self._get_sampling_fields()}
 
     def _add_limit(self, params: CompletionCreateParamsBase, request: ModelRequest) -> None:
         limit = self._get_max_tokens(request)
@@ -98,6 +99,10 @@ class ChatProvider(HttpProvider):
                 params["max_tokens"] = limit
             case "max_completion_tokens" if limit:
                 params["max_completion_tokens"] = limit
+
+
+def _may_use_server_tools(request: ModelRequest) -> bool:
+    return request.endpoint_tools and request.tool_choice is ToolChoice.AUTO
 
 
 def _build_constraint(request: ModelRequest, profile: EndpointProfile) -> dict[str, Any]:

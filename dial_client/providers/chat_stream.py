@@ -15,13 +15,16 @@ from typing import Any
 
 import jiter
 
-from dial_client.messages import ToolCallRequest, Usage
+from dial_client.messages import ToolCallRequest
 from dial_client.model import CallChunk, Completion, Delta, FinishReason, ReasoningChunk, TextChunk
+from dial_client.providers.chat_content import ChatContent
 from dial_client.providers.endpoint_profile import EndpointProfile
 from dial_client.providers.error_codes import CALL_UNREADABLE
 from dial_client.providers.http.provider_errors import RETRY_NOTE, StreamedError, require_object
 from dial_client.providers.tool_call_codec import make_ids_unique, parse_call, to_json_text
 from dial_client.providers.usage import parse_usage
+from dial_client.providers.wire_citations import CITATION_FIELDS, ChatCitations
+from dial_client.token_usage import Usage
 
 _FINISHES = {
     "stop": FinishReason.STOP,
@@ -148,6 +151,9 @@ class ChatStreamParser:
         self._reasoning: dict[str, list[str]] = {}
         self._details: list[Any] = []
         self._message: dict[str, Any] = {}
+        self._content = ChatContent()
+        self._citations = ChatCitations()
+        self._text: list[str] = []
 
     @property
     def has_calls(self) -> bool:
@@ -167,10 +173,38 @@ class ChatStreamParser:
             self._usage = parse_usage(usage)
         elif isinstance(groq := chunk.get("x_groq"), dict) and groq.get("usage"):
             self._usage = parse_usage(groq["usage"])
+        if not CITATION_FIELDS.isdisjoint(chunk):
+            self._citations.add(chunk)
         choices = chunk.get("choices")
         choice = choices[0] if choices and isinstance(choices, list) else None
         if not isinstance(choice, dict):
             return ()
+        return self._parse_choice(choice)
+
+    def finish(self, notes: Sequence[str]) -> Sequence[Delta]:
+        """Return the tool calls of a complete reply, and the `Completion`."""
+        finish, notes = self._find_finish_reason(), [*notes, *self._notes, *self._content.notes]
+        citations = self._citations.finish("".join(self._text))
+        if finish is FinishReason.CUT and self._finish:
+            notes.append(f"the endpoint stopped with {self._finish[:40]!r}")
+        if finish is not FinishReason.STOP:
+            if self.has_calls:
+                notes.append("the reply is not whole: its tool calls are not run")
+            return [Completion(finish, self._usage, notes=tuple(notes), citations=citations)]
+        calls = self._assembler.calls()
+        extras = {call.id: extra for call, extra in calls if extra}
+        reasoning: dict[str, Any] = {name: "".join(text) for name, text in self._reasoning.items()}
+        if self._details:
+            reasoning["reasoning_details"] = self._details
+        parts = {"reasoning": reasoning, "message": self._message, "calls": extras}
+        echo = {name: value for name, value in parts.items() if value}
+        finish = FinishReason.TOOL_CALLS if calls else finish
+        completion = Completion(finish, self._usage, echo or None, tuple(notes), citations)
+        return [*(CallChunk(call) for call, _ in calls), completion]
+
+    def _parse_choice(self, choice: dict[str, Any]) -> Sequence[Delta]:
+        if not CITATION_FIELDS.isdisjoint(choice):
+            self._citations.add(choice)
         if choice.get("error"):
             raise StreamedError(choice)
         if finish := choice.get("finish_reason"):
@@ -181,25 +215,6 @@ class ChatStreamParser:
         if isinstance(message, dict) and not self._has_answer and _is_blank(delta):
             delta = message
         return self._parse_delta(delta) if delta and isinstance(delta, dict) else ()
-
-    def finish(self, notes: Sequence[str]) -> Sequence[Delta]:
-        """Return the tool calls of a complete reply, and the `Completion`."""
-        finish, notes = self._find_finish_reason(), [*notes, *self._notes]
-        if finish is FinishReason.CUT and self._finish:
-            notes.append(f"the endpoint stopped with {self._finish[:40]!r}")
-        if finish is not FinishReason.STOP:
-            if self.has_calls:
-                notes.append("the reply is not whole: its tool calls are not run")
-            return [Completion(finish, self._usage, notes=tuple(notes))]
-        calls = self._assembler.calls()
-        extras = {call.id: extra for call, extra in calls if extra}
-        reasoning: dict[str, Any] = {name: "".join(text) for name, text in self._reasoning.items()}
-        if self._details:
-            reasoning["reasoning_details"] = self._details
-        parts = {"reasoning": reasoning, "message": self._message, "calls": extras}
-        echo = {name: value for name, value in parts.items() if value}
-        finish = FinishReason.TOOL_CALLS if calls else finish
-        return [*(CallChunk(call) for call, _ in calls), Completion(finish, self._usage, echo or None, tuple(notes))]
 
     def _find_finish_reason(self) -> FinishReason:
         if self._refused:
@@ -223,7 +238,8 @@ class ChatStreamParser:
 
     def _parse_delta(self, delta: Mapping[str, Any]) -> list[Delta]:
         deltas = self._to_deltas(delta)
-        self._has_answer = self._has_answer or self.has_calls or any(isinstance(delta, TextChunk) for delta in deltas)
+        self._text += [delta.text for delta in deltas if isinstance(delta, TextChunk)]
+        self._has_answer = self._has_answer or self.has_calls or bool(self._text)
         return deltas
 
     def _to_deltas(self, delta: Mapping[str, Any]) -> list[Delta]:
@@ -231,11 +247,7 @@ class ChatStreamParser:
         content = delta.get("content")
         if len(delta) > 1 or content is None:
             deltas.extend(self._to_non_text_deltas(delta))
-        if isinstance(content, str):
-            if content:
-                deltas.append(TextChunk(content))
-        elif content:
-            deltas.extend(_parse_parts(content))
+        deltas.extend(self._content.parse(content))
         return deltas
 
     def _to_non_text_deltas(self, delta: Mapping[str, Any]) -> list[Delta]:
@@ -248,6 +260,10 @@ class ChatStreamParser:
         if isinstance(refusal := delta.get("refusal"), str) and refusal:
             self._refused = True
             deltas.append(TextChunk(refusal))
+        if "images" in delta or "audio" in delta:
+            deltas.extend(self._content.parse_media(delta))
+        if not CITATION_FIELDS.isdisjoint(delta):
+            self._citations.add(delta)
         self._parse_rare_fields(delta)
         return deltas
 
@@ -291,22 +307,6 @@ def merge_reasoning_details(details: list[Any], more: Sequence[Any]) -> None:
                     last[key] = value
         else:
             details.append(dict(detail) if isinstance(detail, dict) else detail)
-
-
-def _parse_parts(content: Any) -> list[Delta]:
-    """Return the deltas of content that is a list of parts (Mistral), some of which are reasoning."""
-    deltas: list[Delta] = []
-    for part in content if isinstance(content, list) else [content]:
-        if isinstance(part, str):
-            deltas.append(TextChunk(part))
-        elif isinstance(part, dict) and part.get("type") == "thinking":
-            thinking = part.get("thinking")
-            inner = thinking if isinstance(thinking, list) else [{"text": thinking}]
-            text = "".join(_to_text(piece.get("text")) for piece in inner if isinstance(piece, dict))
-            deltas.append(ReasoningChunk(text))
-        elif isinstance(part, dict):
-            deltas.append(TextChunk(_to_text(part.get("text"))))
-    return [delta for delta in deltas if isinstance(delta, TextChunk | ReasoningChunk) and delta.text]
 
 
 def _is_blank(delta: Any) -> bool:

@@ -75,6 +75,8 @@ class EndpointProfile:
     """Further fields of a call are sent back (Gemini's thought signatures)."""
     unsigned_call: Mapping[str, Any] = field(default_factory=dict)
     """Fields for the first call of a message that the endpoint did not sign: another model's (Gemini)."""
+    server_tools: tuple[str | Mapping[str, Any], ...] = ()
+    """Tools that the endpoint runs itself: names of `server_tools`, or definitions to be sent as they are."""
 
     def get_parser_flags(self) -> dict[str, Any]:
         """Return the flags that decide how a response is read, if they are not the defaults."""
@@ -154,6 +156,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "max_tokens": ("a number above 0",),
     "idle_timeout": ("seconds above 0",),
     "reasoning_in": ("a list of fields' names",),
+    "server_tools": ("a list of names of tools, or of their definitions",),
 }
 
 
@@ -164,8 +167,9 @@ def is_valid_flag(name: str, value: Any) -> bool:
             return isinstance(value, int) and not isinstance(value, bool) and value > 0
         case "idle_timeout":
             return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
-        case "reasoning_in":
-            return isinstance(value, list | tuple) and all(isinstance(field, str) for field in value)
+        case "reasoning_in" | "server_tools":
+            kinds = str if name == "reasoning_in" else str | Mapping
+            return isinstance(value, list | tuple) and all(isinstance(item, kinds) for item in value)
         case "headers":
             return isinstance(value, Mapping) and all(isinstance(text, str) for text in value.values())
         case "extra_body" | "unsigned_call":

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dial_client.messages import ToolCallRequest, Usage
-from dial_client.model import CallChunk, Completion, Delta, FinishReason, ReasoningChunk, TextChunk
+from dial_client.citations import Citation
+from dial_client.messages import ToolCallRequest
+from dial_client.model import (
+    CallChunk,
+    Completion,
+    Delta,
+    EndpointCallChunk,
+    FinishReason,
+    ReasoningChunk,
+    TextChunk,
+)
+from dial_client.providers import server_tool_calls
 from dial_client.providers.http.provider_errors import StreamedError, require_object
 from dial_client.providers.tool_call_codec import make_ids_unique, parse_call
 from dial_client.providers.usage import first_number
+from dial_client.providers.wire_citations import parse_block_citation
+from dial_client.token_usage import Usage
 
 _FINISHES = {
     "end_turn": FinishReason.STOP,
@@ -34,6 +46,9 @@ class _Block:
     start: dict[str, Any]
     deltas: dict[str, list[str]] = field(default_factory=dict)
     json: list[str] = field(default_factory=list)
+    begin: int = 0
+    """The first character of the block's text in the text of the reply."""
+    end: int = 0
 
     def to_content(self) -> dict[str, Any]:
         """Return the block as it has to be sent back."""
@@ -41,6 +56,12 @@ class _Block:
         if "input" in block or self.json:
             block["input"] = dict(self.to_call().arguments)
         return block
+
+    def list_citations(self) -> list[Citation]:
+        """Return the citations of the block's text, with its span."""
+        values = self.start.get("citations")
+        parsed = map(parse_block_citation, values if isinstance(values, list) else ())
+        return [citation.at(self.begin, self.end) for citation in parsed if citation is not None]
 
     def to_call(self) -> ToolCallRequest:
         """Return the tool call in the block."""
@@ -64,8 +85,12 @@ class MessagesStreamParser:
         self._notes: list[str] = []
         self._usage: dict[str, Any] = {}
         self._earlier_usage = Usage()
-        self._has_text = False
+        self._length = 0
+        """Characters of the text so far."""
         self._is_new_paragraph = False
+        self._citations: list[Citation] = []
+        """The citations before the last pause."""
+        self._endpoint_calls: dict[str, ToolCallRequest] = {}
 
     @property
     def has_calls(self) -> bool:
@@ -80,6 +105,8 @@ class MessagesStreamParser:
                 return self._add_delta(event.get("index"), event.get("delta"))
             case "content_block_start":
                 return self._start_block(event.get("index"), event.get("content_block"))
+            case "content_block_stop":
+                return self._end_block(event.get("index"))
             case "message_start":
                 self._check_restart(event.get("message"))
                 return self._start_message(event.get("message"))
@@ -98,20 +125,30 @@ class MessagesStreamParser:
         """Return the tool calls of a complete reply, and the `Completion`."""
         finish = _FINISHES.get(self._finish or ("end_turn" if self.ended else ""), FinishReason.CUT)
         notes = [*notes, *self._notes]
+        citations = (*self._citations, *self._list_citations())
         if finish is FinishReason.CUT and self._finish:
             notes.append(f"the endpoint stopped with {self._finish[:40]!r}")
-        usage = self._earlier_usage + _parse_usage(self._usage)
+        usage = self._count_usage()
         call_blocks = [block for block in self._current.values() if block.start.get("type") == "tool_use"]
         if finish is not FinishReason.STOP:
             if call_blocks:
                 notes.append("the reply is not whole: its tool calls are not run")
-            return [Completion(finish, usage, notes=tuple(notes))]
+            return [Completion(finish, usage, notes=tuple(notes), citations=citations)]
         calls = make_ids_unique([block.to_call() for block in call_blocks])
         for block, call in zip(call_blocks, calls, strict=True):
             block.start["id"] = call.id
         echo = [*self.blocks, *(block.to_content() for block in self._current.values())]
         finish = FinishReason.TOOL_CALLS if calls else finish
-        return [*(CallChunk(call) for call in calls), Completion(finish, usage, _to_echo(echo), tuple(notes))]
+        completion = Completion(finish, usage, _to_echo(echo), tuple(notes), citations)
+        return [*(CallChunk(call) for call in calls), completion]
+
+    def _list_citations(self) -> list[Citation]:
+        return [citation for block in self._current.values() for citation in block.list_citations()]
+
+    def _count_usage(self) -> Usage:
+        """Return the usage; calls of the endpoint's tools are counted here where the endpoint does not."""
+        usage = self._earlier_usage + _parse_usage(self._usage)
+        return replace(usage, server_tool_calls=max(usage.server_tool_calls, len(self._endpoint_calls)))
 
     def _check_restart(self, message: Any) -> None:
         """Forget the message under way if one with another id begins: a gateway has asked its model once more.
@@ -135,15 +172,30 @@ class MessagesStreamParser:
         deltas: list[Delta] = []
         for at, block in enumerate(content if isinstance(content, list) else []):
             deltas.extend(self._start_block(at, block))
+            deltas.extend(self._end_block(at))
         return deltas
 
     def _start_block(self, index: Any, block: Any) -> list[Delta]:
         if not isinstance(block, dict):
             return []
-        self._current[index if isinstance(index, int) else len(self._current)] = _Block(dict(block))
+        started = _Block(dict(block), begin=self._length, end=self._length)
+        self._current[index if isinstance(index, int) else len(self._current)] = started
         if block.get("type") != "text":
-            self._is_new_paragraph = self._has_text
-        return self._to_deltas("text", block.get("text")) or self._to_deltas("thinking", block.get("thinking"))
+            self._is_new_paragraph = self._length > 0
+        call = self._endpoint_calls.get(_to_text(block.get("tool_use_id")))
+        if call is not None:
+            return [EndpointCallChunk(call, server_tool_calls.parse_result_block(block, call))]
+        text, thinking = block.get("text"), block.get("thinking")
+        return self._to_deltas(started, "text", text) or self._to_deltas(started, "thinking", thinking)
+
+    def _end_block(self, index: Any) -> list[Delta]:
+        """Return the call that the endpoint runs itself, if the block was one."""
+        block = self._current.get(index) if isinstance(index, int) else None
+        if block is None or not server_tool_calls.is_call_block(block.start):
+            return []
+        call = server_tool_calls.parse_call_block(block.to_content())
+        self._endpoint_calls[call.id] = call
+        return [EndpointCallChunk(call)]
 
     def _add_delta(self, index: Any, delta: Any) -> list[Delta]:
         block = self._current.get(index if isinstance(index, int) else len(self._current) - 1)
@@ -152,7 +204,7 @@ class MessagesStreamParser:
         kind = delta.get("type")
         if key := _DELTA_FIELDS.get(_to_text(kind)):
             block.deltas.setdefault(key, []).append(_to_text(delta.get(key)))
-            return self._to_deltas(key, delta.get(key))
+            return self._to_deltas(block, key, delta.get(key))
         if kind == "input_json_delta":
             block.json.append(_to_text(delta.get("partial_json")))
         elif kind == "citations_delta":
@@ -162,15 +214,20 @@ class MessagesStreamParser:
             block.start |= {key: value for key, value in delta.items() if key != "type"}
         return []
 
-    def _to_deltas(self, key: str, text: Any) -> list[Delta]:
+    def _to_deltas(self, block: _Block, key: str, text: Any) -> list[Delta]:
         """Return the delta of a text; text after thinking or a tool call begins a new paragraph."""
         if not isinstance(text, str) or not text or key == "signature":
             return []
         if key == "thinking":
             return [ReasoningChunk(text)]
-        is_new_paragraph, self._is_new_paragraph, self._has_text = self._is_new_paragraph, False, True
+        is_new_paragraph, self._is_new_paragraph = self._is_new_paragraph, False
         self._message_has_text = True
-        return [TextChunk(f"\n\n{text}" if is_new_paragraph else text)]
+        shown = f"\n\n{text}" if is_new_paragraph else text
+        self._length += len(shown)
+        if block.begin == block.end:
+            block.begin = self._length - len(text)
+        block.end = self._length
+        return [TextChunk(shown)]
 
     def _end_message(self, delta: Any, usage: Any) -> None:
         self._add_usage(usage)
@@ -185,6 +242,7 @@ class MessagesStreamParser:
             return
         self.paused = True
         self.blocks.extend(block.to_content() for block in self._current.values())
+        self._citations.extend(self._list_citations())
         self._earlier_usage, self._usage, self._current = self._earlier_usage + _parse_usage(self._usage), {}, {}
         self._message_id, self._message_has_text = None, False
 
@@ -195,13 +253,15 @@ class MessagesStreamParser:
 
 def _to_echo(blocks: list[dict[str, Any]]) -> list[dict[str, Any]] | None:
     """Return the blocks; None if the message itself has all that is in them."""
-    return None if all(block.get("type") in ("text", "tool_use") for block in blocks) else blocks
+    is_plain = all(block.get("type") in ("text", "tool_use") and not block.get("citations") for block in blocks)
+    return None if is_plain else blocks
 
 
 def _parse_usage(usage: Mapping[str, Any]) -> Usage:
     cached = first_number(usage, "cache_read_input_tokens")
     details = usage.get("output_tokens_details")
     cache_written = first_number(usage, "cache_creation_input_tokens")
+    server_tools = usage.get("server_tool_use")
     return Usage(
         input_tokens=first_number(usage, "input_tokens") + cache_written + cached,
         output_tokens=first_number(usage, "output_tokens"),
@@ -210,6 +270,9 @@ def _parse_usage(usage: Mapping[str, Any]) -> Usage:
         if isinstance(details, Mapping)
         else 0,
         cache_write_tokens=cache_written,
+        server_tool_calls=sum(first_number(server_tools, name) for name in server_tools)
+        if isinstance(server_tools, Mapping)
+        else 0,
     )
 
 

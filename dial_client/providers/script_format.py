@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from dial_client.errors import ConfigError, ProviderError
-from dial_client.messages import ToolCallRequest, Usage
+from dial_client.messages import ToolCallRequest
 from dial_client.model import FinishReason
 from dial_client.providers.endpoint_profile import is_valid_flag
 from dial_client.providers.script import RecordedServer, Script, ScriptedReply, WireReply
 from dial_client.settings.config_types import Wire
+from dial_client.token_usage import Usage
 
 VERSION = 1
 """The version of recordings."""

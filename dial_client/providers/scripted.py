@@ -227,7 +227,7 @@ def _make_parser(wire: Wire, profile: EndpointProfile) -> StreamParser:
 
         return MessagesStreamParser()
     if wire is Wire.RESPONSES:
-        from dial_client.providers.responses_api import ResponsesStreamParser
+        from dial_client.providers.responses_stream import ResponsesStreamParser
 
         return ResponsesStreamParser()
     from dial_client.providers.chat_stream import ChatStreamParser

@@ -26,6 +26,7 @@ from dial_client.messages import (
     Role,
     TextPart,
     ToolCallRequest,
+    describe,
     text_of,
 )
 from dial_client.providers.endpoint_profile import EndpointProfile
@@ -126,7 +127,7 @@ def normalize(
         message = draft.message
         if message.role is Role.USER:
             steps.append(UserStep(_normalize_parts(message.content, NO_TEXT, profile)))
-        elif message.tool_calls or message.text.strip():
+        elif message.tool_calls or _to_assistant_text(message).strip():
             steps.append(_to_assistant_step(draft, provider_name, ids, results_profile))
     steps = _expire_media(steps)
     if notes is not None:
@@ -194,12 +195,21 @@ def _to_assistant_step(draft: _Draft, provider_name: str, ids: _CallIds, profile
     message = draft.message
     echo = message.echo.data if message.echo is not None and message.echo.provider == provider_name else None
     return AssistantStep(
-        text=replace_surrogates(message.text) if message.text.strip() else "",
+        text=_to_assistant_text(message),
         calls=tuple(_normalize_call(call, ids) for call in message.tool_calls),
         results=tuple(_normalize_result(result, profile) for result in draft.results),
         echo=echo,
         original_ids=tuple(call.id for call in message.tool_calls),
     )
+
+
+def _to_assistant_text(message: Message) -> str:
+    """Return the text of a model's message; its images and files are named: few APIs take them back."""
+    text = replace_surrogates(message.text) if message.text.strip() else ""
+    if isinstance(message.content, str):
+        return text
+    media = [describe(part) for part in message.content if not isinstance(part, TextPart)]
+    return "\n".join([*([text] if text else []), *(f"[{name}: sent to the user]" for name in media)])
 
 
 def _normalize_call(call: ToolCallRequest, ids: _CallIds) -> ToolCallRequest:

@@ -21,10 +21,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive
 
+from dial_client.citations import to_annotations
 from dial_client.client.dial_client import DialClient
 from dial_client.events import Finished, RoundStarted, TextDelta
 from dial_client.limits import StopReason
-from dial_client.messages import ToolCallRequest, Usage
+from dial_client.messages import ImagePart, Role, ToolCallRequest
 from dial_client.serve.chat_completion_request import parse_request
 from dial_client.serve.cluster.handoffs import HandoffStore
 from dial_client.serve.http_responses import HttpError, json_response, to_http_error
@@ -34,6 +35,7 @@ from dial_client.serve.turn_registry import TurnRegistry
 from dial_client.sinks.completion_chunks import build_chunk, finish_reason
 from dial_client.sinks.sse_encoder import DONE, to_json
 from dial_client.stores.mailbox import Mailbox
+from dial_client.token_usage import Usage
 from dial_client.turn_result import Turn
 from dial_client.turns.turn_handle import TurnHandle
 
@@ -93,6 +95,7 @@ class ChatCompletionsEndpoint:
     async def _to_dict(self, turn: Turn) -> dict[str, Any]:
         calls = await self._handoffs.issue_calls(turn)
         message: dict[str, Any] = {"role": "assistant", "content": turn.text or None, "refusal": None}
+        message |= _describe_attachments(turn)
         if calls:
             message["tool_calls"] = [_call_to_dict(call) for call in calls]
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason(turn.stop_reason)}
@@ -129,20 +132,24 @@ class _ChunkEncoder:
     def __init__(self, head: dict[str, Any], *, include_usage: bool) -> None:
         self._head = head
         self._include_usage = include_usage
-        self._has_text = False
+        self._length = 0
+        """Characters of the text so far."""
         self._separator = ""
         self.has_started = False
 
     def start_round(self) -> None:
         """Separate the text of the next model reply from the text before it."""
-        self._separator = "\n\n" if self._has_text else ""
+        self._separator = "\n\n" if self._length else ""
 
     def encode_text(self, text: str) -> str:
-        separator, self._separator, self._has_text = self._separator, "", True
+        separator, self._separator = self._separator, ""
+        self._length += len(separator) + len(text)
         return self._chunk({"content": f"{separator}{text}"})
 
     def encode_end(self, turn: Turn, calls: tuple[ToolCallRequest, ...]) -> list[str]:
-        chunks = [self._chunk({"tool_calls": [{"index": at, **_call_to_dict(call)}]}) for at, call in enumerate(calls)]
+        attachments = _describe_attachments(turn, self._length - len(turn.text))
+        chunks = [self._chunk(attachments)] if attachments else []
+        chunks += [self._chunk({"tool_calls": [{"index": at, **_call_to_dict(call)}]}) for at, call in enumerate(calls)]
         chunks.append(self._chunk({}, turn.stop_reason))
         if self._include_usage:
             chunks.append(_encode(self._head | {"choices": [], "usage": _usage_to_dict(turn.usage)}))
@@ -175,6 +182,24 @@ async def _wait_for_result(turn: TurnHandle, receive: Receive) -> Turn:
 def _call_to_dict(call: ToolCallRequest) -> dict[str, Any]:
     arguments = json.dumps(dict(call.arguments)) if call.unreadable is None else call.unreadable
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+
+
+def _describe_attachments(turn: Turn, offset: int = 0) -> dict[str, Any]:
+    """Return the fields of a message for the sources and the images of an answer, without empty ones.
+
+    Args:
+        turn: with the answer.
+        offset: characters of the completion before the answer.
+    """
+    content = turn.message.content
+    parts = content if not isinstance(content, str) and turn.message.role is Role.ASSISTANT else ()
+    images = [
+        {"type": "image_url", "image_url": {"url": f"data:{part.mime_type};base64,{part.data}"}}
+        for part in parts
+        if isinstance(part, ImagePart)
+    ]
+    annotations = to_annotations(turn.citations, len(turn.text), max(0, offset))
+    return {name: value for name, value in (("annotations", annotations), ("images", images)) if value}
 
 
 def _usage_to_dict(usage: Usage) -> dict[str, Any]:

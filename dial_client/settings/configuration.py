@@ -298,6 +298,10 @@ def _object(node: Node) -> dict[str, Any]:
     return {key: child.value for key, child in node.children().items()}
 
 
+def _tool_list(node: Node) -> tuple[str | dict[str, Any], ...]:
+    return tuple(_object(tool) if isinstance(tool.value, dict) else tool.string() for tool in node.elements())
+
+
 def _pattern(node: Node) -> str:
     try:
         re.compile(node.string())
@@ -371,6 +375,7 @@ QUIRKS: Mapping[str, Callable[[Node], Any]] = {
     "api_version": Node.string,
     "headers": _headers,
     "extra_body": _object,
+    "server_tools": _tool_list,
     **dict.fromkeys(
         ("documents", "echo_call_extra", "fenced_calls", "forced_choice", "images", "prompt_cache"), Node.boolean
     ),

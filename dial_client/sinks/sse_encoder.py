@@ -1,8 +1,9 @@
 """A turn as server-sent events.
 
 Unnamed ``data:`` events in the form of OpenAI's ``chat.completion.chunk`` carry the text. Named events carry the rest:
-``status``, ``reasoning``, ``tool_call``, ``tool_progress``, ``tool_result``, ``error``, ``done``, and for requests to a
-person ``approval``, ``approval_done``, ``question``, ``question_done``. The last event is always ``data: [DONE]``.
+``status``, ``reasoning``, ``tool_call``, ``tool_progress``, ``tool_result``, ``media`` (images of the answer),
+``error``, ``done`` (with the sources of the text as `Citation.to_dict` has them), and for requests to a person
+``approval``, ``approval_done``, ``question``, ``question_done``. The last event is always ``data: [DONE]``.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from dial_client.events import (
     Finished,
     InputReceived,
     InputRequested,
+    MessageCompleted,
     ReasoningDelta,
     ServerChanged,
     StatusChanged,
@@ -31,6 +33,7 @@ from dial_client.events import (
 )
 from dial_client.limits import StopReason
 from dial_client.logs import get_logger
+from dial_client.messages import Role, TextPart, content_to_json
 from dial_client.sinks.completion_chunks import build_chunk
 from dial_client.turn_result import Turn
 
@@ -92,7 +95,16 @@ def encode_event(event: Event, head: dict[str, Any]) -> list[str]:
         case Finished(turn):
             return [_unnamed(head, {}, turn.stop_reason), _named("done", _summary(turn))]
         case _:
-            return []
+            return _encode_media(event)
+
+
+def _encode_media(event: Event) -> list[str]:
+    """Return the images and files of a message of the model; text and calls have events of their own."""
+    if not isinstance(event, MessageCompleted) or event.message.role is not Role.ASSISTANT:
+        return []
+    content = event.message.content
+    media = tuple(part for part in ([] if isinstance(content, str) else content) if not isinstance(part, TextPart))
+    return [_named("media", {"content": content_to_json(media)})] if media else []
 
 
 def _unnamed(head: dict[str, Any], delta: dict[str, str], stop_reason: StopReason | None = None) -> str:
@@ -126,7 +138,14 @@ def _summary(turn: Turn) -> dict[str, Any]:
         "depth": turn.depth,
         "usage": turn.usage_to_dict(),
         "notes": list(turn.notes),
+        **_describe_citations(turn),
     }
+
+
+def _describe_citations(turn: Turn) -> dict[str, Any]:
+    """Return the sources of the answer, and the length of the text that their spans are in; nothing without sources."""
+    citations = [citation.to_dict() for citation in turn.citations]
+    return {"citations": citations, "text_chars": len(turn.text)} if citations else {}
 
 
 def _error(error: Exception) -> dict[str, Any]:

@@ -9,12 +9,13 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
 import anyio
 
 from dial_client.callbacks.server_callbacks import ServerLog
+from dial_client.citations import Citation, format_sources
 from dial_client.events import (
     Event,
     Finished,
@@ -28,7 +29,7 @@ from dial_client.events import (
     ToolCallStarted,
 )
 from dial_client.limits import StopReason
-from dial_client.messages import ToolCallRequest, ToolCallResult
+from dial_client.messages import Message, Role, TextPart, ToolCallRequest, ToolCallResult, describe
 from dial_client.text.safe_text import SafeStream, one_line
 from dial_client.turn_result import Turn
 
@@ -104,8 +105,9 @@ class TerminalSink:
                 self._shown_calls.pop(result.tool_call_id, None)
             case ServerChanged(name, status):
                 self._write_status(f"server {one_line(name, 80)}: {status}")
-            case MessageCompleted():
+            case MessageCompleted(message):
                 self._end_text()
+                self._write_media(message)
             case Finished(turn):
                 self._finish(turn)
 
@@ -219,10 +221,24 @@ class TerminalSink:
         self._clear_status()
         for call_id in list(self._started):
             self._write_started(call_id)
+        self._write_sources(turn.citations)
         if turn.stop_reason is StopReason.CANCELLED:
             self._write_line("interrupted")
         if self._shows_usage:
             self._write_line(_format_usage(turn))
+
+    def _write_sources(self, citations: Sequence[Citation]) -> None:
+        """Write the numbered list of the answer's sources behind the answer."""
+        if citations:
+            self._out.write("\n".join(("", "Sources:", *format_sources(citations), "")))
+            self._out.flush()
+
+    def _write_media(self, message: Message) -> None:
+        """Name the images and files of the model's message: a terminal cannot show them."""
+        if message.role is Role.ASSISTANT and not isinstance(message.content, str):
+            for part in message.content:
+                if not isinstance(part, TextPart):
+                    self._write_line(f"[{describe(part)}: not shown here]")
 
 
 def _describe_call(call: ToolCallRequest, server: str, tool: str) -> str:

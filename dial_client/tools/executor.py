@@ -85,6 +85,11 @@ class ToolExecutor:
         self._scope = scope or CallScope()
         self.audit = audit or TurnAudit()
 
+    def add_taint(self, source: str) -> None:
+        """Add a source of untrusted content that came without a call of this executor's; an empty text is none."""
+        if self._scope.taint is not None:
+            self._scope.taint.add(source)
+
     async def execute_all(
         self, calls: Sequence[ToolCallRequest], emit: Emit, deadline: Deadline
     ) -> tuple[ToolCallResult, ...]:
@@ -133,8 +138,7 @@ class ToolExecutor:
                 attempt = await self._attempt(call, emit, deadline, taint, audit)
             audit.finished(attempt.result)
         result = replace(self._shorten(attempt.result), taint=find_taint_source(call, attempt.result, attempt.route))
-        if self._scope.taint is not None:
-            self._scope.taint.add(result.taint)
+        self.add_taint(result.taint)
         duration = time.monotonic() - attempt.started_at
         log.debug("tool_call", tool=call.name, server=server, ok=result.success, duration=round(duration, 4))
         await emit(ToolCallFinished(result, server, duration))

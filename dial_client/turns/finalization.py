@@ -106,7 +106,8 @@ async def _append_apology(message: Message, context: ConversationContext, reason
     has_text = bool(message.text.strip())
     text = message.text if has_text else _last_text(context)
     await emit(TextDelta(f"\n\n{apology}" if has_text else apology))
-    return replace(message, content=f"{text.rstrip()}\n\n{apology}" if text else apology, echo=None)
+    content = f"{text.rstrip()}\n\n{apology}" if text else apology
+    return replace(message, content=content, echo=None, citations=message.citations if has_text else ())
 
 
 def _last_text(context: ConversationContext) -> str:

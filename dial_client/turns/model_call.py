@@ -7,37 +7,34 @@ from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from itertools import count
+from urllib.parse import urlsplit
 
+from dial_client.citations import place_citations
 from dial_client.deadline import Deadline
 from dial_client.errors import ProviderError
-from dial_client.events import Emit, MessageCompleted, ReasoningDelta, RoundStarted, StatusChanged, TextDelta
+from dial_client.events import Emit, MessageCompleted, RoundStarted, StatusChanged
 from dial_client.formats.format_selection import ActiveFormat
 from dial_client.formats.quoted_calls import drop_quoted_calls
 from dial_client.limits import Limits, StopReason
 from dial_client.logs import get_logger
-from dial_client.messages import Echo, Message, Role, ToolCallRequest, ToolSpec
+from dial_client.messages import Echo, Message, Role, TextPart, ToolCallRequest, ToolSpec
 from dial_client.model import (
-    CallChunk,
-    Completion,
-    Delta,
     FinishReason,
     ModelRequest,
     OnWait,
     Provider,
-    ReasoningChunk,
     ReplyReader,
-    TextChunk,
     ToolChoice,
     ToolFormat,
 )
 from dial_client.providers.error_codes import CONTEXT_LENGTH_EXCEEDED, SEARCH_UNSUPPORTED, TOOLS_UNSUPPORTED
-from dial_client.text.safe_text import SafeStream
 from dial_client.turns import context_window, status_text
 from dial_client.turns.context_window import ContextWindow
 from dial_client.turns.conversation_context import ConversationContext
 from dial_client.turns.instructions import TurnInstructions
 from dial_client.turns.prices import cost_usd
 from dial_client.turns.progress_limits import limit_met
+from dial_client.turns.reply_listener import ReplyListener
 from dial_client.turns.resolution import Reply
 from dial_client.turns.turn_recorder import TurnRecorder
 
@@ -105,7 +102,7 @@ class ModelCaller:
         mended: set[str | None] = set()
         while True:
             attempt = self._prepare(context, choice, on_wait)
-            listener = _ReplyListener(attempt.reader, emit, context.depth)
+            listener = ReplyListener(attempt.reader, emit, context.depth, self._endpoint)
             try:
                 return await self._send(attempt.request, listener)
             except ProviderError as error:
@@ -137,6 +134,12 @@ class ModelCaller:
 
         return _Attempt(request, handler.reader(tools), shrink_window)
 
+    @property
+    def _endpoint(self) -> str:
+        """The name of the model's endpoint for people: its host."""
+        info = self.model.provider.info
+        return urlsplit(info.url).hostname or info.name
+
     def _reply_tokens(self, choice: ToolChoice) -> int | None:
         if choice is ToolChoice.NONE:
             return min(LAST_ANSWER_TOKENS, self.max_tokens or LAST_ANSWER_TOKENS)
@@ -152,7 +155,7 @@ class ModelCaller:
             return True
         return error.code == CONTEXT_LENGTH_EXCEEDED and attempt.shrink_window()
 
-    async def _send(self, request: ModelRequest, listener: _ReplyListener) -> Reply:
+    async def _send(self, request: ModelRequest, listener: ReplyListener) -> Reply:
         began = time.monotonic()
         with self.deadline.scope() as scope:
             async with aclosing(self.model.provider.generate(request)) as deltas:
@@ -177,14 +180,19 @@ class ModelCaller:
         )
         return await self._to_reply(listener, is_timed_out=scope.cancelled_caught)
 
-    async def _to_reply(self, listener: _ReplyListener, *, is_timed_out: bool) -> Reply:
+    async def _to_reply(self, listener: ReplyListener, *, is_timed_out: bool) -> Reply:
         completion = listener.completion
         stop_reason = StopReason.TIMEOUT if is_timed_out else _STOP_REASONS.get(completion.finish)
         is_whole = stop_reason is None
         calls = _with_distinct_ids(listener.calls) if is_whole else ()
         has_echo = is_whole and completion.echo is not None
         echo = Echo(self.model.provider.info.name, completion.echo) if has_echo else None
-        message = Message(Role.ASSISTANT, "".join(listener.text), tool_calls=calls, echo=echo)
+        text = "".join(listener.text)
+        citations = place_citations(completion.citations, "".join(listener.received), text)
+        content = (*([TextPart(text)] if text else []), *listener.media) if listener.media else text
+        message = Message(
+            Role.ASSISTANT, content, tool_calls=calls, echo=echo, citations=citations, taint=listener.taint
+        )
         if calls:
             await listener.emit(StatusChanged(status_text.SELECTING))
             return Reply(message, None)
@@ -224,59 +232,3 @@ def _with_distinct_ids(calls: list[ToolCallRequest]) -> tuple[ToolCallRequest, .
         seen.add(call_id)
         distinct.append(call if call_id == call.id else replace(call, id=call_id))
     return tuple(distinct)
-
-
-@dataclass(slots=True)
-class _ReplyListener:
-    """Receives one reply: emits its text and reasoning as they come, and keeps its calls."""
-
-    reader: ReplyReader
-    emit: Emit
-    depth: int
-    text: list[str] = field(default_factory=list)
-    calls: list[ToolCallRequest] = field(default_factory=list)
-    are_calls_printed: bool = False
-    """The calls were found in the text."""
-    completion: Completion = field(default_factory=lambda: Completion(FinishReason.CUT))
-    _safe_text: SafeStream = field(default_factory=SafeStream)
-    _safe_reasoning: SafeStream = field(default_factory=SafeStream)
-
-    async def receive(self, delta: Delta) -> None:
-        match delta:
-            case TextChunk(text):
-                visible = self.reader.feed(text)
-                await self._add_reasoning(self.reader.reasoning())
-                await self._add_text(visible)
-            case ReasoningChunk(text):
-                await self._add_reasoning(text or self.reader.reasoning())
-            case CallChunk(call):
-                self.calls.append(call)
-            case Completion():
-                self.completion = delta
-
-    async def end(self) -> None:
-        rest, printed_calls = self.reader.finish()
-        await self._add_reasoning(self.reader.reasoning())
-        await self._emit_reasoning(self._safe_reasoning.finish())
-        await self._add_text(rest)
-        await self._emit_text(self._safe_text.finish())
-        if not self.calls:
-            self.calls, self.are_calls_printed = list(printed_calls), True
-
-    async def _add_reasoning(self, text: str) -> None:
-        await self._emit_reasoning(self._safe_reasoning.feed(text))
-
-    async def _emit_reasoning(self, text: str) -> None:
-        if text:
-            await self.emit(ReasoningDelta(text))
-
-    async def _add_text(self, text: str) -> None:
-        await self._emit_text(self._safe_text.feed(text))
-
-    async def _emit_text(self, text: str) -> None:
-        if not text:
-            return
-        if not self.text:
-            await self.emit(StatusChanged(status_text.FORMULATING))
-        self.text.append(text)
-        await self.emit(TextDelta(text))

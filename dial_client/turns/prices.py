@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from dial_client.messages import Usage
 from dial_client.model import ModelInfo
+from dial_client.token_usage import Usage
 
 
 def preload() -> None:
@@ -15,8 +15,12 @@ def preload() -> None:
 
 
 def cost_usd(usage: Usage, info: ModelInfo) -> float | None:
-    """Return the price of one request in US dollars; None if the model, its endpoint or the price list is unknown."""
-    if not info.url or usage == Usage():
+    """Return the price of one request in US dollars.
+
+    None if the model, its endpoint or the price list is unknown, or if the endpoint has run tools of its own, which it
+    bills beside the tokens.
+    """
+    if not info.url or usage == Usage() or usage.server_tool_calls:
         return None
     try:
         from genai_prices import Usage as BilledUsage

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from dial_client.limits import Limits, StopReason
-from dial_client.messages import Content, Usage
+from dial_client.messages import Content
+from dial_client.token_usage import Usage
 from dial_client.turn_result import ToolCallRecord
 
 Round = Sequence[ToolCallRecord]

@@ -19,7 +19,7 @@ from dial_client.callbacks.server_callbacks import Sample, Sampler, SamplingRepl
 from dial_client.deadline import Deadline
 from dial_client.limits import Limits
 from dial_client.logs import get_logger
-from dial_client.messages import TextPart, ToolCallRequest, ToolSpec, Usage, describe
+from dial_client.messages import TextPart, ToolCallRequest, ToolSpec, describe
 from dial_client.model import (
     Completion,
     FinishReason,
@@ -30,6 +30,7 @@ from dial_client.model import (
     TextChunk,
 )
 from dial_client.settings.tool_patterns import matches
+from dial_client.token_usage import Usage
 from dial_client.tools.approval import Approval, ApprovalContext, Approver
 from dial_client.turns.prices import cost_usd
 
@@ -161,6 +162,7 @@ class ModelSampler:
             stop=request.stop,
             stream=False,
             max_tokens=max_tokens,
+            endpoint_tools=False,
         )
         provider = self._provider()
         text: list[str] = []

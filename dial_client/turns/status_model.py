@@ -11,9 +11,10 @@ import anyio
 
 from dial_client.events import Emit, Event, StatusChanged, ToolCallFinished, ToolCallStarted
 from dial_client.logs import get_logger
-from dial_client.messages import Message, ToolCallRequest, Usage
+from dial_client.messages import Message, ToolCallRequest
 from dial_client.model import Completion, ModelRequest, Provider, TextChunk
 from dial_client.text.safe_text import safe
+from dial_client.token_usage import Usage
 
 log = get_logger(__name__)
 
@@ -76,7 +77,7 @@ class StatusModel:
         """Return a sentence about a call; empty where the model fails, or is too slow."""
         arguments = json.dumps(dict(call.arguments), ensure_ascii=False, default=str)[:_MAX_ARGUMENT_CHARS]
         prompt = Message.user(_PROMPT.format(name=tool, arguments=arguments))
-        request = ModelRequest((prompt,), stream=False, max_tokens=MAX_TOKENS)
+        request = ModelRequest((prompt,), stream=False, max_tokens=MAX_TOKENS, endpoint_tools=False)
         text: list[str] = []
         try:
             with anyio.move_on_after(TIMEOUT):

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dial_client.events import Event, MessageCompleted, RoundStarted, TextDelta, ToolCallFinished, ToolCallStarted
 from dial_client.limits import StopReason
-from dial_client.messages import Failure, Message, Role, ToolCallRequest, ToolCallResult, Usage
+from dial_client.messages import Failure, Message, Role, ToolCallRequest, ToolCallResult
+from dial_client.token_usage import Usage
 from dial_client.turn_result import ToolCallRecord, Turn
 
 
@@ -17,6 +18,8 @@ class TurnRecorder:
     def __init__(self) -> None:
         self._messages: list[Message] = []
         self._rounds: list[dict[str, ToolCallRecord | None]] = []
+        self._endpoint_records: list[tuple[int, ToolCallRecord]] = []
+        """The calls that the model's endpoint ran itself, each with the number of rounds before it."""
         self._started: dict[str, ToolCallStarted] = {}
         self._notes: dict[str, None] = {}
         self._request_usages: list[Usage] = []
@@ -40,10 +43,13 @@ class TurnRecorder:
                     self._rounds.append(dict.fromkeys(call.id for call in message.tool_calls))
             case ToolCallStarted():
                 self._started[event.call.id] = event
-            case ToolCallFinished(result, server, duration):
+            case ToolCallFinished(result, server, duration, by_endpoint):
                 started = self._started.pop(result.tool_call_id)
-                record = ToolCallRecord(started.call, result, server, started.tool, duration)
-                self._rounds[-1][result.tool_call_id] = record
+                record = ToolCallRecord(started.call, result, server, started.tool, duration, by_endpoint)
+                if by_endpoint:
+                    self._endpoint_records.append((len(self._rounds), record))
+                else:
+                    self._rounds[-1][result.tool_call_id] = record
 
     def note(self, *notes: str) -> None:
         """Add notes for the user; the same note counts once."""
@@ -83,7 +89,7 @@ class TurnRecorder:
     @property
     def servers_at_work(self) -> frozenset[str]:
         """The servers of the calls that run."""
-        return frozenset(started.server for started in self._started.values())
+        return frozenset(started.server for started in self._started.values() if not started.by_endpoint)
 
     @property
     def results_so_far(self) -> tuple[Message, ...]:
@@ -98,7 +104,7 @@ class TurnRecorder:
         for id_, started in self._started.items():
             text = f"Not run: {why}." if id_ in self.awaiting_approval else interrupted
             ends[id_] = ToolCallResult.failed(id_, Failure.NOT_RUN, text)
-            events.append(ToolCallFinished(ends[id_], started.server, 0.0))
+            events.append(ToolCallFinished(ends[id_], started.server, 0.0, started.by_endpoint))
         for call, record in self._unanswered():
             not_run = ToolCallResult.failed(call.id, Failure.NOT_RUN, f"Not run: {why}.")
             result = record.result if record else ends.get(call.id, not_run)
@@ -115,6 +121,14 @@ class TurnRecorder:
         answered = {message.tool_call_id for message in self._messages[position + 1 :]}
         calls = self._messages[position].tool_calls
         return [(call, self._rounds[-1][call.id]) for call in calls if call.id not in answered]
+
+    def _all_calls(self) -> tuple[ToolCallRecord, ...]:
+        """Return all calls that have ended; those of the endpoint come before the calls of the same reply."""
+        calls: list[ToolCallRecord] = []
+        for number, ended in enumerate((*self.rounds, ())):
+            calls.extend(record for before, record in self._endpoint_records if before == number)
+            calls.extend(ended)
+        return tuple(calls)
 
     def _cost_usd(self) -> float | None:
         """Return the cost of all requests; None unless all costs are known."""
@@ -135,7 +149,7 @@ class TurnRecorder:
             stop_reason=stop_reason,
             depth=self._depth,
             usage=self.usage,
-            tool_calls=tuple(record for calls in self.rounds for record in calls),
+            tool_calls=self._all_calls(),
             notes=tuple(self._notes),
             request_usages=tuple(self._request_usages),
             cost_usd=self._cost_usd(),

@@ -8,12 +8,13 @@ from functools import partial
 
 from dial_client.audit.call_audit import TurnAudit
 from dial_client.deadline import Deadline
-from dial_client.events import Emit, Event, MessageCompleted, StatusChanged, ToolCallStarted
+from dial_client.events import Emit, Event, MessageCompleted, StatusChanged, ToolCallFinished, ToolCallStarted
 from dial_client.limits import Limits, StopReason
 from dial_client.logs import get_logger
-from dial_client.messages import Message, Role, ToolCallRequest, ToolSpec, Usage
+from dial_client.messages import Message, Role, ToolCallRequest, ToolSpec
 from dial_client.model import Instruction, InstructionSource, Provider, ToolFormat, separate_instructions
 from dial_client.servers.connection import Connection
+from dial_client.token_usage import Usage
 from dial_client.tools.approval import ApprovalChecker
 from dial_client.tools.catalog import Catalog
 from dial_client.tools.executor import CallScope, ToolExecutor
@@ -107,7 +108,7 @@ async def run_turn(
     executor = _build_executor(services, tools, turn, messages, options)
     status_model = _build_status_model(services.status_provider, turn)
     tool_round = _ToolRound(executor, client_tools, deadline, status_model, services.await_tool_changes)
-    emit = _with_tool_status(turn.emit, tools.catalog)
+    emit = _with_tool_status(turn.emit, tools.catalog, executor.add_taint)
     context = ConversationContext(conversation, limits.max_depth, min(options.depth, limits.max_depth))
     outcome = await resolve(context, client_tools.end_turn_at_calls(caller), tool_round.run, emit)
     reason = await finish_turn(outcome, caller, emit, ask_again=services.answers_at_limits)
@@ -195,12 +196,20 @@ def _has_endpoint_search(model: ChatModel) -> bool:
     return model.format.handler.format is ToolFormat.NATIVE and model.provider.info.searches_tools
 
 
-def _with_tool_status(emit: Emit, catalog: Callable[[], Catalog]) -> Emit:
-    """Return an `emit` that adds a `StatusChanged` to each call: which tool is used."""
+def _with_tool_status(emit: Emit, catalog: Callable[[], Catalog], add_taint: Callable[[str], None]) -> Emit:
+    """Return an `emit` that adds a `StatusChanged` to each call: which tool is used.
+
+    Args:
+        emit: receives all events.
+        catalog: returns the tools of the moment.
+        add_taint: gets the untrusted source of the result of a call that the endpoint ran itself.
+    """
 
     async def emit_with_status(event: Event) -> None:
         await emit(event)
-        if isinstance(event, ToolCallStarted):
+        if isinstance(event, ToolCallFinished) and event.by_endpoint:
+            add_taint(event.result.taint)
+        if isinstance(event, ToolCallStarted) and not event.by_endpoint:
             route = catalog().routes.get(event.call.name)
             await emit(StatusChanged(describe_tool(event.call, route.spec if route else None)))
 

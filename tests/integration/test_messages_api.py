@@ -8,9 +8,10 @@ import anyio
 import pytest
 
 from dial_client.errors import ProviderError
-from dial_client.messages import Message, ToolCallRequest, Usage
+from dial_client.messages import Message, ToolCallRequest
 from dial_client.model import FinishReason
 from dial_client.settings.config_types import Wire
+from dial_client.token_usage import Usage
 from tests.support.model_endpoint import (
     Answer,
     Heard,
@@ -125,7 +126,7 @@ async def test_a_paused_turn_is_taken_up_again_and_is_one_reply() -> None:
 
     assert heard.completion.finish is FinishReason.STOP
     assert heard.text.replace("\n", "") == "Hi!"
-    assert heard.completion.usage == Usage(6, 4)
+    assert heard.completion.usage == Usage(6, 4, server_tool_calls=1)
     assert endpoint.requests[1].json["messages"][-1] == {
         "role": "assistant",
         "content": [{"type": "text", "text": "Hi"}, {"type": "server_tool_use", "id": "s", "name": "web", "input": {}}],

@@ -95,6 +95,30 @@ async def test_an_answer_streams() -> None:
     assert [chunk.usage for chunk in chunks[:-1]] == [None] * (len(chunks) - 1)
 
 
+async def test_sources_and_images_of_an_answer_come_in_the_form_of_annotations() -> None:
+    cited = {"url": "https://a.test", "title": "A", "start_index": 6, "end_index": 11}
+    message = {
+        "role": "assistant",
+        "content": "It is three.",
+        "annotations": [{"type": "url_citation", "url_citation": cited}],
+        "images": [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}}],
+    }
+    answer = {"wire": "chat", "body": {"choices": [{"message": message, "finish_reason": "stop"}]}}
+    replies = [{"text": "Let me see.", **ADD}, answer]
+    async with asked([*replies, *replies], {"maths": Maths().server}, allow=["*"]) as ai:
+        done = await ai.chat.completions.create(model=MODEL, messages=HI)
+        stream = await ai.chat.completions.create(model=MODEL, messages=HI, stream=True)
+        chunks = [chunk async for chunk in stream]
+    [annotation] = done.choices[0].message.annotations or []
+    assert annotation.to_dict() == message["annotations"][0]
+    assert done.choices[0].message.model_extra == {"images": message["images"]}
+    [beside] = [chunk.choices[0].delta.model_extra for chunk in chunks if chunk.choices[0].delta.model_extra]
+    assert beside is not None
+    span = beside["annotations"][0]["url_citation"]
+    assert whole(chunks)[span["start_index"] : span["end_index"]] == "three"
+    assert beside["images"] == message["images"]
+
+
 async def test_the_sdk_that_waits_works_as_well() -> None:
     def complete(url: str) -> tuple[ChatCompletion, list[ChatCompletionChunk], list[str]]:
         http = httpx2.Client(trust_env=False, verify=False)

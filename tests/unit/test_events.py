@@ -27,7 +27,8 @@ from dial_client.events import (
     type_name,
 )
 from dial_client.limits import StopReason
-from dial_client.messages import Failure, ImagePart, Message, TextPart, ToolCallRequest, ToolCallResult, Usage
+from dial_client.messages import Failure, ImagePart, Message, TextPart, ToolCallRequest, ToolCallResult
+from dial_client.token_usage import Usage
 from dial_client.turn_result import ToolCallRecord, Turn
 
 CALL = ToolCallRequest("call_1", "add", {"a": 1, "b": [2]})
@@ -50,7 +51,13 @@ SAID: list[tuple[Event, dict[str, Any]]] = [
     (MessageCompleted(ANSWER), {"type": "message_completed", "message": {"role": "assistant", "content": "3"}}),
     (
         ToolCallStarted(CALL, "maths", "add.it"),
-        {"type": "tool_call_started", "call": CALL.to_dict(), "server": "maths", "tool": "add.it"},
+        {
+            "type": "tool_call_started",
+            "call": CALL.to_dict(),
+            "server": "maths",
+            "tool": "add.it",
+            "by_endpoint": False,
+        },
     ),
     (
         ToolCallProgress("call_1", 0.5, None, "half"),
@@ -63,6 +70,7 @@ SAID: list[tuple[Event, dict[str, Any]]] = [
             "result": {"tool_call_id": "call_1", "success": False, "content": "slow", "error": "slow"},
             "server": "maths",
             "duration": 0.5,
+            "by_endpoint": False,
         },
     ),
     (ServerChanged("maths", "ready"), {"type": "server_changed", "name": "maths", "status": "ready"}),

@@ -21,12 +21,12 @@ from dial_client.messages import (
     TextPart,
     ToolCallRequest,
     ToolCallResult,
-    Usage,
     content_to_json,
     describe,
     media_type,
     text_of,
 )
+from dial_client.token_usage import Usage
 from tests.support.fakes import unhurried
 
 ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()), max_size=20)

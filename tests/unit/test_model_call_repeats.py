@@ -8,7 +8,7 @@ from dial_client.errors import ProviderError
 from dial_client.events import ReasoningDelta, RoundStarted, TextDelta
 from dial_client.formats import ReActFormatHandler
 from dial_client.limits import StopReason
-from dial_client.messages import Message, Role, TextPart, ToolCallRequest, ToolCallResult, Usage
+from dial_client.messages import Message, Role, TextPart, ToolCallRequest, ToolCallResult
 from dial_client.model import (
     CallChunk,
     Completion,
@@ -19,6 +19,7 @@ from dial_client.model import (
     TextChunk,
 )
 from dial_client.providers.error_codes import CONTEXT_LENGTH_EXCEEDED, TOOLS_UNSUPPORTED
+from dial_client.token_usage import Usage
 from dial_client.turns.context_window import NOTE
 from dial_client.turns.instructions import GUIDANCE
 from tests.support.model_calls import NOW, QUESTION, STOP, Exchange

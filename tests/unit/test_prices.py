@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from dial_client import DialClient, Message
-from dial_client.messages import Usage
 from dial_client.model import ModelInfo
 from dial_client.providers.scripted import ScriptedProvider
+from dial_client.token_usage import Usage
 from dial_client.turns.prices import cost_usd
 
 OPENAI = "https://api.openai.com/v1"

@@ -30,8 +30,9 @@ from dial_client.events import (
     ToolCallStarted,
 )
 from dial_client.limits import StopReason
-from dial_client.messages import Failure, Message, ToolCallRequest, ToolCallResult, Usage
+from dial_client.messages import Failure, Message, ToolCallRequest, ToolCallResult
 from dial_client.sinks.sse_encoder import DONE, encode
+from dial_client.token_usage import Usage
 from dial_client.turn_result import Turn
 
 pytestmark = pytest.mark.anyio

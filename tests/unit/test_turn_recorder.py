@@ -22,7 +22,8 @@ from dial_client.events import (
     ToolCallStarted,
 )
 from dial_client.limits import StopReason
-from dial_client.messages import Failure, Message, Role, ToolCallRequest, ToolCallResult, Usage
+from dial_client.messages import Failure, Message, Role, ToolCallRequest, ToolCallResult
+from dial_client.token_usage import Usage
 from dial_client.turn_result import Turn
 from dial_client.turns.turn_recorder import TurnRecorder
 from tests.support.fakes import unhurried

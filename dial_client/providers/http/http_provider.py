@@ -23,6 +23,7 @@ from dial_client.providers.http.provider_errors import RETRY_NOTE
 from dial_client.providers.http.response_stream import RawBody, ResponseStream, StreamBroken, StreamParser
 from dial_client.providers.http.transport import HttpTransport, StreamedResponse, Transport
 from dial_client.providers.request_adaptation import MAX_ADAPTATIONS, RequestAdaptation, drop_echoes
+from dial_client.providers.server_tools import build_server_tools
 from dial_client.providers.tool_call_codec import to_json_bytes
 from dial_client.providers.tool_name_mapping import ToolNameMapping
 
@@ -67,12 +68,13 @@ class HttpProvider(ABC):
         self._transport = transport or HttpTransport(endpoint)
         self._adaptation = RequestAdaptation(profile, self.required)
         self._names = ToolNameMapping(profile.tool_name_re, profile.tool_name_len)
+        self._server_tools = build_server_tools(profile.server_tools, self.wire)
         self._temperature = temperature
         self._max_tokens = max_tokens
         self._pending_notes: list[str] = []
         if temperature is not None and not profile.sampling:
             self._pending_notes.append("the endpoint takes no temperature: it is not sent")
-        self._encoded_for: tuple[tuple[ToolSpec, ...], int, str] | None = None
+        self._encoded_for: tuple[tuple[ToolSpec, ...], int, str, bool] | None = None
         self._encoded: tuple[tuple[ToolSpec, ...], bytes] = ((), b"")
 
     @property
@@ -164,7 +166,7 @@ class HttpProvider(ABC):
         """Send the request, adapted after each refusal; return the response, and the request that was accepted."""
         for attempt in range(MAX_ADAPTATIONS + 1):
             tools, encoded_tools = self._encode_tools(request)
-            fields = self._add_paused_reply(self._build_fields(request, notes, has_tools=bool(tools)), parser)
+            fields = self._add_paused_reply(self._build_fields(request, notes, has_tools=bool(encoded_tools)), parser)
             fields = {name: value for name, value in fields.items() if name not in self._adaptation.dropped_fields}
             try:
                 return await self._post(fields, encoded_tools, notes, request.on_wait), request
@@ -232,7 +234,8 @@ class HttpProvider(ABC):
         if request.tool_choice is ToolChoice.NONE and not profile.tool_choice:
             return (), b""
         key = self._encoded_for
-        if key is None or key[0] is not request.tools or key[1:] != (len(dropped), profile.schema_dialect):
+        rest = (len(dropped), profile.schema_dialect, request.endpoint_tools)
+        if key is None or key[0] is not request.tools or key[1:] != rest:
             tools = tuple(tool for tool in request.tools if tool.name not in dropped)
             encoded = [
                 self._encode_tool(schema_dialects.to_dialect(tool, profile.schema_dialect, strict=profile.strict))
@@ -240,8 +243,9 @@ class HttpProvider(ABC):
             ]
             if any(tool.deferred for tool in tools):  # last: endpoints name tools by their index
                 encoded.append(dict(self.search_tool or {}))
-            self._encoded_for = (request.tools, len(dropped), profile.schema_dialect)
-            self._encoded = (tools, to_json_bytes(encoded) if tools else b"")
+            encoded += [dict(tool) for tool in self._server_tools.tools if request.endpoint_tools]
+            self._encoded_for = (request.tools, *rest)
+            self._encoded = (tools, to_json_bytes(encoded) if encoded else b"")
         return self._encoded
 
     def _get_max_tokens(self, request: ModelRequest) -> int | None:

@@ -1,15 +1,26 @@
 // The view of a turn: the user's message and everything that follows it. Fed by events or by stored messages.
 
 import { createCopyButton, formatNumber, el, createIcon, createIconButton, announce } from "./dom.js";
-import { toText } from "./content_parts.js";
+import { isText, renderPart, toText } from "./content_parts.js";
 import { MarkdownView } from "./markdown_view.js";
 import { renderUserMessage } from "./user_message.js";
+import { insertMarkers, renderSources } from "./sources.js";
 import { ToolCard } from "./tool_card.js";
 import { escapeInvisible } from "./invisible_characters.js";
 import { describeStopReason, describeUsage } from "./strings.js";
 
 /** Characters of a finished answer that screen readers announce. */
 const MAX_ANNOUNCED = 2_000;
+
+/** Replace the view of a text by one with the numbers of its sources. */
+function markSources(view, citations) {
+  const root = el("div.prose");
+  view.root.replaceWith(root);
+  const marked = new MarkdownView(root);
+  marked.append(insertMarkers(view.text, citations));
+  marked.finish();
+  return marked;
+}
 
 export class TurnView {
   #answer = el("div.answer");
@@ -78,6 +89,21 @@ export class TurnView {
     return this.#cards.get(id);
   }
 
+  /** Show images and files of the answer. */
+  addMedia(parts) {
+    this.#endText();
+    this.#answer.append(...parts.map((part) => renderPart(part, "Image in the answer")));
+  }
+
+  /** Number the sources in the last text, if that is the answer of `length` code points, and list them behind it. */
+  addSources(citations, length) {
+    if (!citations?.length) return;
+    this.#endText();
+    const view = this.#texts.at(-1);
+    if (view && Array.from(view.text).length === length) this.#texts.splice(-1, 1, markSources(view, citations));
+    this.#answer.append(renderSources(citations));
+  }
+
   addNote(text, kind = "note") {
     this.#endText();
     this.#answer.append(el(`p.${kind}`, {}, escapeInvisible(text)));
@@ -102,6 +128,9 @@ export class TurnView {
       case "tool_call":
         this.addCall(data, data.server, { isLive: true });
         break;
+      case "media":
+        this.addMedia(data.content);
+        break;
       case "tool_progress":
         this.card(data.id)?.showProgress(data);
         break;
@@ -112,6 +141,7 @@ export class TurnView {
         this.addFailure(data.message);
         break;
       case "done":
+        this.addSources(data.citations, data.text_chars);
         for (const note of data.notes ?? []) this.addNote(note);
         if (describeStopReason(data.stop_reason)) this.addNote(describeStopReason(data.stop_reason), "stopped");
         this.#cost = describeUsage(data);
@@ -125,10 +155,13 @@ export class TurnView {
       this.card(message.tool_call_id)?.finish({ success: !message.is_error, content: message.content });
       return;
     }
-    const text = toText(message.content);
+    const { content } = message;
+    const text = toText(typeof content === "string" || message.role === "system" ? content : content.filter(isText));
     if (message.role === "system") return this.addNote(`Instructions: ${text.slice(0, 500)}`);
     if (text.trim()) this.addText(text);
     this.#endText();
+    if (typeof message.content !== "string") this.addMedia(message.content.filter((part) => !isText(part)));
+    this.addSources(message.citations, Array.from(text).length);
     for (const call of message.tool_calls ?? []) this.addCall(call, serverOf(call.name));
   }
 

@@ -1,0 +1,219 @@
+"""Citations: the sources of an answer, and the parts of the answer that they are cited for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from dial_client.text.safe_text import one_line
+
+_MAX_TITLE = 200
+_MAX_URL = 2_000
+_MAX_QUOTE = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """A source of an answer, and the part of the answer that it is cited for."""
+
+    source: str
+    """The source as the endpoint names it: an address, a file's id, a number. One source has one number in a list."""
+    title: str = ""
+    url: str = ""
+    """The address of a web page; empty for a document or a file."""
+    quote: str = ""
+    """The cited text of the source; empty if the endpoint does not quote it."""
+    location: str = ""
+    """The place in the source: ``pages 3-4``."""
+    start: int | None = None
+    """The first character of the cited part in the text of the message; None if the endpoint does not say."""
+    end: int | None = None
+    """The character behind the cited part; None if `start` is None."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON types only, without empty fields; `from_dict` reads them back to an equal citation."""
+        return {name: value for name, value in asdict(self).items() if value not in ("", None)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Citation:
+        """Read the form of `to_dict`.
+
+        Raises:
+            ValueError: this is not a citation.
+        """
+        texts = {name: data.get(name, "") for name in ("source", "title", "url", "quote", "location")}
+        start, end = data.get("start"), data.get("end")
+        if not all(isinstance(text, str) for text in texts.values()) or not texts["source"]:
+            raise ValueError("not a citation: the source is missing, or a text is none")
+        return cls(**texts).at(start, end)
+
+    def at(self, start: Any, end: Any) -> Citation:
+        """Return the citation with this span; without one if it cannot be a span of any text."""
+        if not _is_index(start) or not _is_index(end) or start > end or end == 0:
+            return replace(self, start=None, end=None)
+        return replace(self, start=start, end=end)
+
+    def shift(self, offset: int) -> Citation:
+        """Return the citation with its span moved by so many characters."""
+        if self.start is None or self.end is None:
+            return self
+        return replace(self, start=self.start + offset, end=self.end + offset)
+
+
+def _is_index(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def place_citations(citations: Sequence[Citation], received: str, text: str) -> tuple[Citation, ...]:
+    """Return citations of a received text with their spans in the text that is shown.
+
+    The two differ where markup or control characters were removed. A span that is not certain becomes None.
+    """
+    if not citations:
+        return ()
+    if received == text:
+        return tuple(citation.at(*_inside(citation, len(text))) for citation in citations)
+    before = _count_common(received, text)
+    after = min(_count_common(received[::-1], text[::-1]), len(text) - before)
+    placed = []
+    for citation in citations:
+        start, end = _inside(citation, len(received))
+        if start is None or end is None:
+            placed.append(citation.at(None, None))
+        elif end <= before:
+            placed.append(citation)
+        elif start >= len(received) - after:
+            placed.append(citation.shift(len(text) - len(received)))
+        else:
+            placed.append(citation.at(*_find_once(received[start:end], text)))
+    return tuple(placed)
+
+
+def _inside(citation: Citation, length: int) -> tuple[int | None, int | None]:
+    is_inside = citation.end is not None and citation.end <= length
+    return (citation.start, citation.end) if is_inside else (None, None)
+
+
+def _count_common(first: str, second: str) -> int:
+    count = 0
+    for one_character, its_match in zip(first, second, strict=False):
+        if one_character != its_match:
+            break
+        count += 1
+    return count
+
+
+def _find_once(part: str, text: str) -> tuple[int | None, int | None]:
+    if not part.strip() or text.count(part) != 1:
+        return None, None
+    start = text.index(part)
+    return start, start + len(part)
+
+
+def number_sources(citations: Iterable[Citation]) -> dict[str, int]:
+    """Return the number of each source, counted from 1 in the order of the citations."""
+    numbers: dict[str, int] = {}
+    for citation in citations:
+        numbers.setdefault(citation.source, len(numbers) + 1)
+    return numbers
+
+
+def format_sources(citations: Sequence[Citation]) -> list[str]:
+    """Return the numbered list of sources as lines that are safe to show: ``[1] Title, pages 3-4 - https://…``."""
+    by_source: dict[str, list[Citation]] = {}
+    for citation in citations:
+        by_source.setdefault(citation.source, []).append(citation)
+    return [f"[{number}] {_describe_source(cited)}" for number, cited in enumerate(by_source.values(), 1)]
+
+
+def _describe_source(cited: Sequence[Citation]) -> str:
+    url = next((citation.url for citation in cited if citation.url), "")
+    title = next((citation.title for citation in cited if citation.title), "" if url else cited[0].source)
+    locations = dict.fromkeys(citation.location for citation in cited if citation.location)
+    name = one_line(", ".join([title, *locations] if title else locations), _MAX_TITLE)
+    if url:
+        return f"{name} - {one_line(url, _MAX_URL)}" if name else one_line(url, _MAX_URL)
+    quote = next((citation.quote for citation in cited if citation.quote), "")
+    return f'{name}: "{one_line(quote, _MAX_QUOTE)}"' if quote else name
+
+
+def insert_markers(text: str, citations: Sequence[Citation]) -> str:
+    """Return the text with ``[1]`` at the end of each cited part, where the model has not written it itself.
+
+    A citation without a span has no marker; its source is in the list only.
+    """
+    numbers = number_sources(citations)
+    places: dict[int, dict[str, None]] = {}
+    for citation in citations:
+        marker, end = f"[{numbers[citation.source]}]", citation.end
+        if end is None or end > len(text):
+            continue
+        if not text.startswith(marker, end) and not text[:end].endswith(marker):
+            places.setdefault(end, {})[marker] = None
+    for end in sorted(places, reverse=True):
+        text = f"{text[:end]}{''.join(places[end])}{text[end:]}"
+    return text
+
+
+def parse_annotation(value: Any, offset: int = 0) -> Citation | None:
+    """Return the citation in an annotation of OpenAI's APIs; None if there is no source in it.
+
+    Args:
+        value: an annotation: flat, as in the Responses API, or within the name of its type, as in chat completions.
+        offset: the position in the message of the text that the annotation belongs to.
+    """
+    if not isinstance(value, Mapping):
+        return None
+    inner = value.get(str(value.get("type")))
+    fields_ = inner if isinstance(inner, Mapping) else value
+    url, file = _to_text(fields_.get("url")), _to_text(fields_.get("file_id")) or _to_text(fields_.get("filename"))
+    if not (url or file):
+        return None
+    title = _to_text(fields_.get("title")) or _to_text(fields_.get("filename"))
+    start = fields_.get("start_index", fields_.get("index"))
+    end = fields_.get("end_index", start)
+    citation = Citation(url or file, title, url, _to_text(fields_.get("content")))
+    return citation.at(start, end).shift(offset)
+
+
+def parse_citations(message: Mapping[str, Any]) -> tuple[Citation, ...]:
+    """Return the citations of a message in JSON: its ``citations``, or the ``annotations`` of OpenAI's form.
+
+    Raises:
+        ValueError: a citation has not the form of `Citation.to_dict`.
+    """
+    if citations := message.get("citations"):
+        return tuple(Citation.from_dict(citation) for citation in citations)
+    annotations = message.get("annotations")
+    parsed = map(parse_annotation, annotations if isinstance(annotations, list) else ())
+    return tuple(citation for citation in parsed if citation is not None)
+
+
+def to_annotations(citations: Iterable[Citation], length: int, offset: int = 0) -> list[dict[str, Any]]:
+    """Return the ``annotations`` of a chat completion.
+
+    A citation without a span has an empty one at the end of the text. A source without an address is a
+    ``file_citation``.
+
+    Args:
+        citations: those of the message.
+        length: characters of the message's text.
+        offset: characters before that text in the completion.
+    """
+    annotations = []
+    for citation in citations:
+        start = offset + (length if citation.start is None else citation.start)
+        end = offset + (length if citation.end is None else citation.end)
+        if citation.url:
+            kind = "url_citation"
+            details = {"url": citation.url, "title": citation.title, "start_index": start, "end_index": end}
+        else:
+            kind = "file_citation"
+            details = {"file_id": citation.source, "filename": citation.title, "index": end}
+        annotations.append({"type": kind, kind: details | ({"content": citation.quote} if citation.quote else {})})
+    return annotations
+
+
+def _to_text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

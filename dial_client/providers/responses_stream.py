@@ -1,0 +1,270 @@
+"""The parser of replies of the Responses API, from its events or from a whole response."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from dial_client.citations import Citation
+from dial_client.messages import ImagePart, ToolCallRequest
+from dial_client.model import (
+    CallChunk,
+    CommentaryChunk,
+    Completion,
+    Delta,
+    EndpointCallChunk,
+    FinishReason,
+    MediaChunk,
+    ReasoningChunk,
+    TextChunk,
+)
+from dial_client.providers import server_tool_calls
+from dial_client.providers.http.provider_errors import StreamedError, require_object
+from dial_client.providers.tool_call_codec import make_ids_unique, parse_call
+from dial_client.providers.usage import parse_usage
+from dial_client.providers.wire_citations import ResponseCitations
+from dial_client.token_usage import Usage
+
+_COMMENTARY = "commentary"
+"""The ``phase`` of a message that is not part of the answer."""
+
+
+class ResponsesStreamParser:
+    """The `StreamParser` of the Responses API."""
+
+    def __init__(self) -> None:
+        self.ended = False
+        self.paused = False
+        self._items: dict[int, dict[str, Any]] = {}
+        self._response: dict[str, Any] | None = None
+        self._call_begun = False
+        self._text = _ReplyText()
+        self._streamed_reasoning = False
+        self._commentary: set[int] = set()
+        """The positions of messages that are commentary."""
+        self._shown_commentary: set[int] = set()
+        """The positions of those whose text has been returned."""
+        self._endpoint_calls: dict[str, ToolCallRequest] = {}
+        """The calls that the endpoint runs itself, by their ids, and shell commands by their ``call_id``."""
+        self._ended_calls: set[str] = set()
+        self._annotations: list[dict[str, Any]] = []
+        self._notes: dict[str, None] = {}
+
+    @property
+    def has_calls(self) -> bool:
+        """True if at least one tool call has begun."""
+        return self._call_begun or any(item.get("type") == "function_call" for item in self._complete_items().values())
+
+    def feed(self, value: Any) -> Sequence[Delta]:
+        """Parse an event, or a whole ``response``."""
+        event = require_object(value)
+        match event.get("type"):
+            case (
+                "response.output_text.delta"
+                | "response.refusal.delta"
+                | "response.audio.transcript.delta"
+                | "response.output_audio_transcript.delta"
+            ):
+                return self._add_text(event)
+            case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
+                self._streamed_reasoning = True
+                return (ReasoningChunk(text),) if (text := _to_text(event.get("delta"))) else ()
+            case "response.reasoning_summary_part.added" if self._streamed_reasoning:
+                return (ReasoningChunk("\n\n"),)
+            case "response.output_item.added" | "response.output_item.done" as kind:
+                return self._add_item(event, is_whole=kind.endswith("done"))
+            case "response.output_text.annotation.added":
+                self._annotations.append(event)
+            case "response.completed" | "response.incomplete" | "response.failed" | "response.cancelled":
+                return self._end_response(event.get("response"))
+            case None if event.get("object") == "response" or "output" in event:
+                return self._end_response(event)
+        return ()
+
+    def finish(self, notes: Sequence[str]) -> Sequence[Delta]:
+        """Return the tool calls of a complete reply, and the `Completion`."""
+        response = self._response or {}
+        items = list(self._complete_items().values())
+        finish, notes = _find_finish_reason(response, items), [*notes, *self._notes]
+        usage = parse_usage(response.get("usage")) if self._response else Usage()
+        completion = Completion(
+            finish,
+            replace(usage, server_tool_calls=len(self._ended_calls)),
+            notes=tuple(notes),
+            citations=self._find_citations(),
+        )
+        call_items = [item for item in items if item.get("type") == "function_call"]
+        if finish is not FinishReason.STOP:
+            unrun = "the reply is not whole: its tool calls are not run"
+            return [replace(completion, notes=(*notes, unrun)) if self.has_calls else completion]
+        calls = make_ids_unique([_parse_item_call(item) for item in call_items])
+        for item, call in zip(call_items, calls, strict=True):
+            item["call_id"] = call.id
+        finish = FinishReason.TOOL_CALLS if calls else finish
+        return [*(CallChunk(call) for call in calls), replace(completion, finish=finish, echo=items or None)]
+
+    def _find_citations(self) -> tuple[Citation, ...]:
+        """Return the citations of the events and of the items; each of them once."""
+        citations = ResponseCitations()
+        for event in self._annotations:
+            at, index = _to_index(event.get("output_index")), _to_index(event.get("content_index"))
+            if at not in self._commentary:
+                citations.add(event.get("annotation"), self._text.begins.get((at, index)))
+        for at, item in self._complete_items().items():
+            for index, part in enumerate(_list_parts(item)) if item.get("phase") != _COMMENTARY else ():
+                annotations = part.get("annotations")
+                for annotation in annotations if isinstance(annotations, list) else ():
+                    citations.add(annotation, self._text.begins.get((at, index)))
+        return citations.finish()
+
+    def _add_item(self, event: dict[str, Any], *, is_whole: bool) -> list[Delta]:
+        item, at = event.get("item"), _to_index(event.get("output_index"))
+        if not isinstance(item, dict):
+            return []
+        self._call_begun = self._call_begun or item.get("type") == "function_call"
+        if item.get("phase") == _COMMENTARY:
+            self._commentary.add(at)
+        deltas: list[Delta] = []
+        if is_whole:
+            at = at if at >= 0 else len(self._items)
+            self._items[at] = item
+            deltas.extend(self._end_commentary(at, item))
+        return [*deltas, *self._show_item(item, is_whole=is_whole)]
+
+    def _end_commentary(self, at: int, item: dict[str, Any]) -> list[Delta]:
+        """Return the end of a message that is commentary, with its text if that was not streamed."""
+        if item.get("phase") != _COMMENTARY or at in self._text.items:
+            return []
+        text = "" if at in self._shown_commentary else "".join(map(_text_of_part, _list_parts(item)))
+        self._shown_commentary.add(at)
+        return [CommentaryChunk(text, is_end=True)]
+
+    def _show_item(self, item: dict[str, Any], *, is_whole: bool) -> Iterator[Delta]:
+        """Yield what an item shows of the endpoint's own tools; each call and each result once."""
+        if note := server_tool_calls.describe_client_item(item):
+            self._notes[note] = None
+        shell_result = server_tool_calls.parse_shell_output(item, self._endpoint_calls) if is_whole else None
+        if shell_result is not None:
+            self._ended_calls.add(shell_result.tool_call_id)
+            yield EndpointCallChunk(self._endpoint_calls[_to_text(item.get("call_id"))], shell_result)
+        parsed = server_tool_calls.parse_item(item)
+        if parsed is None or parsed[0].id in self._ended_calls:
+            return
+        call, result = parsed
+        self._endpoint_calls[_to_text(item.get("call_id")) or call.id] = call
+        if result is not None and is_whole:
+            self._ended_calls.add(call.id)
+        yield EndpointCallChunk(call, result if is_whole else None)
+        if is_whole and item.get("type") == "image_generation_call" and (data := _to_text(item.get("result"))):
+            yield MediaChunk(ImagePart(data, f"image/{_to_text(item.get('output_format')) or 'png'}"))
+
+    def _add_text(self, event: dict[str, Any]) -> list[Delta]:
+        text, at = _to_text(event.get("delta")), _to_index(event.get("output_index"))
+        if not text:
+            return []
+        if at in self._commentary:
+            self._shown_commentary.add(at)
+            return [CommentaryChunk(text)]
+        return [TextChunk(self._text.add(text, at, _to_index(event.get("content_index"))))]
+
+    def _end_response(self, response: Any) -> list[Delta]:
+        """Take the whole response, and return the deltas that were not streamed."""
+        self._response = response if isinstance(response, dict) else {}
+        self.ended = True
+        if self._response.get("status") == "failed":
+            raise StreamedError(self._response)
+        deltas: list[Delta] = []
+        has_events = bool(self._items)
+        items = self._complete_items()
+        thoughts = (item for item in items.values() if item.get("type") == "reasoning")
+        reasoning = [text for item in thoughts for text in _list_reasoning(item)]
+        if reasoning and not self._streamed_reasoning:
+            deltas.append(ReasoningChunk("\n\n".join(reasoning)))
+        has_text = self._text.length > 0
+        for at, item in items.items():
+            if not has_events:
+                deltas.extend(self._show_item(item, is_whole=True))
+            if item.get("type") == "message":
+                deltas.extend(self._show_message(at, item, has_text=has_text))
+        return deltas
+
+    def _show_message(self, at: int, item: dict[str, Any], *, has_text: bool) -> Iterator[Delta]:
+        """Yield a message that was not streamed."""
+        if item.get("phase") == _COMMENTARY:
+            yield from self._end_commentary(at, item) if at not in self._shown_commentary else ()
+            return
+        for index, part in enumerate(_list_parts(item)):
+            if not has_text and (text := _text_of_part(part)):
+                yield TextChunk(self._text.add(text, at, index))
+
+    def _complete_items(self) -> dict[int, dict[str, Any]]:
+        """Return the complete items by their positions: those of the events have encrypted reasoning."""
+        if self._items:
+            return {at: self._items[at] for at in sorted(self._items)}
+        output = (self._response or {}).get("output")
+        items = output if isinstance(output, list) else []
+        return {at: item for at, item in enumerate(items) if isinstance(item, dict)}
+
+
+class _ReplyText:
+    """The text of the reply: a further message begins a new paragraph."""
+
+    def __init__(self) -> None:
+        self.length = 0
+        self.items: set[int] = set()
+        """The positions of the messages in it."""
+        self.begins: dict[tuple[int, int], int] = {}
+        """The first character of each content part, by the positions of its message and of the part."""
+        self._item = -1
+
+    def add(self, text: str, item: int, part: int) -> str:
+        """Add text of a content part, and return it as it continues the reply."""
+        shown = f"\n\n{text}" if self.length and item != self._item else text
+        self._item = item
+        self.items.add(item)
+        self.begins.setdefault((item, part), self.length + len(shown) - len(text))
+        self.length += len(shown)
+        return shown
+
+
+def _find_finish_reason(response: dict[str, Any], items: Sequence[dict[str, Any]]) -> FinishReason:
+    status = response.get("status")
+    if status == "incomplete":
+        reason = (response.get("incomplete_details") or {}).get("reason")
+        return FinishReason.REFUSED if reason == "content_filter" else FinishReason.LENGTH
+    if status not in ("completed", None) or not response:
+        return FinishReason.CUT
+    if any(item.get("status") == "incomplete" for item in items):
+        return FinishReason.CUT
+    refused = (part.get("type") == "refusal" for item in items for part in _list_parts(item))
+    return FinishReason.REFUSED if any(refused) else FinishReason.STOP
+
+
+def _parse_item_call(item: dict[str, Any]) -> ToolCallRequest:
+    return parse_call(
+        _to_text(item.get("call_id")) or _to_text(item.get("id")), _to_text(item.get("name")), item.get("arguments")
+    )
+
+
+def _list_parts(item: dict[str, Any]) -> list[dict[str, Any]]:
+    content = item.get("content")
+    return [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+
+
+def _text_of_part(part: dict[str, Any]) -> str:
+    return next((text for name in ("text", "refusal", "transcript") if (text := _to_text(part.get(name)))), "")
+
+
+def _list_reasoning(item: dict[str, Any]) -> list[str]:
+    summary = item.get("summary")
+    parts = [part for part in summary if isinstance(part, dict)] if isinstance(summary, list) else []
+    return [text for part in (parts or _list_parts(item)) if (text := _to_text(part.get("text")))]
+
+
+def _to_index(value: Any) -> int:
+    return value if isinstance(value, int) and value >= 0 else -1
+
+
+def _to_text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

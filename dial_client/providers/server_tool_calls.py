@@ -1,0 +1,154 @@
+"""Calls of tools that an endpoint runs itself, parsed from content blocks (Messages) and items (Responses).
+
+They are shown as calls of the endpoint. Nothing here runs them, and they go back to the endpoint as they came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dial_client.messages import Failure, ToolCallRequest, ToolCallResult
+from dial_client.providers.tool_call_codec import parse_call, to_json_text
+
+MAX_RESULT = 10_000
+"""Characters of a result that are shown."""
+_UNSHOWN = "tool_search_tool"
+"""The beginning of the names of searches among the offered tools, which are no business of the user's."""
+_ITEM_TOOLS: Mapping[str, str] = {
+    "web_search_call": "web_search",
+    "file_search_call": "file_search",
+    "code_interpreter_call": "code_interpreter",
+    "image_generation_call": "image_generation",
+    "shell_call": "shell",
+    "mcp_call": "",
+}
+_CLIENT_ITEMS = frozenset({"computer_call", "custom_tool_call", "apply_patch_call", "local_shell_call"})
+_FOREIGN = frozenset({"web_search", "web_fetch", "file_search"})
+"""Tools whose results are texts of strangers."""
+
+
+def is_call_block(block: Mapping[str, Any]) -> bool:
+    """Return True for a block with a call that the endpoint runs, and that is shown."""
+    return block.get("type") in ("server_tool_use", "mcp_tool_use") and not _name_of(block).startswith(_UNSHOWN)
+
+
+def parse_call_block(block: Mapping[str, Any]) -> ToolCallRequest:
+    """Return the call in a block; `block` has its whole input."""
+    server = _to_text(block.get("server_name"))
+    name = f"{server}.{_name_of(block)}" if server else _name_of(block)
+    return parse_call(_to_text(block.get("id")), name, block.get("input"))
+
+
+def parse_result_block(block: Mapping[str, Any], call: ToolCallRequest) -> ToolCallResult:
+    """Return the result in a block, for the call whose id it names."""
+    content = block.get("content")
+    code = _to_text(content.get("error_code")) if isinstance(content, Mapping) else ""
+    if code or block.get("is_error") is True:
+        return _fail(call, code or _describe(content))
+    return _succeed(call, _describe(content))
+
+
+def parse_item(item: Mapping[str, Any]) -> tuple[ToolCallRequest, ToolCallResult | None] | None:
+    """Return the call in an item, with its result if the tool is done; None for an item without such a call."""
+    kind = _to_text(item.get("type"))
+    if kind not in _ITEM_TOOLS:
+        return None
+    name = _ITEM_TOOLS[kind] or f"{_to_text(item.get('server_label'))}.{_name_of(item)}"
+    call = parse_call(_to_text(item.get("id")), name, _find_arguments(kind, item))
+    status, error = item.get("status"), item.get("error")
+    if status in ("in_progress", "searching", "interpreting", "generating", "calling") or kind == "shell_call":
+        return call, None
+    if error or status in ("failed", "incomplete"):
+        return call, _fail(call, _to_text(error) or (to_json_text(error) if error else f"the call is {status}"))
+    return call, _succeed(call, _describe_item(kind, item))
+
+
+def parse_shell_output(item: Mapping[str, Any], calls: Mapping[str, ToolCallRequest]) -> ToolCallResult | None:
+    """Return the result in a ``shell_call_output`` item; None for another item, or one without its call.
+
+    Args:
+        item: the item.
+        calls: the calls so far by their ``call_id``.
+    """
+    call = calls.get(_to_text(item.get("call_id"))) if item.get("type") == "shell_call_output" else None
+    return None if call is None else _succeed(call, _describe(item.get("output")))
+
+
+def describe_client_item(item: Mapping[str, Any]) -> str:
+    """Return a note on an item that only the caller could run, and that was not offered; empty for other items."""
+    kind = _to_text(item.get("type"))
+    return f"the endpoint asked for a {kind}, which is not offered: it is not run" if kind in _CLIENT_ITEMS else ""
+
+
+def _find_arguments(kind: str, item: Mapping[str, Any]) -> Any:
+    match kind:
+        case "web_search_call" | "shell_call":
+            action = item.get("action")
+            fields = action.items() if isinstance(action, Mapping) else ()
+            return {name: value for name, value in fields if name != "sources" and value is not None}
+        case "file_search_call":
+            return {"queries": item["queries"]} if item.get("queries") else {}
+        case "code_interpreter_call":
+            return {"code": item["code"]} if item.get("code") else {}
+        case "image_generation_call":
+            return {"prompt": item["revised_prompt"]} if item.get("revised_prompt") else {}
+    return item.get("arguments")
+
+
+def _describe_item(kind: str, item: Mapping[str, Any]) -> str:
+    match kind:
+        case "web_search_call":
+            action = item.get("action")
+            return _describe(action.get("sources") if isinstance(action, Mapping) else None)
+        case "file_search_call":
+            return _describe(item.get("results"))
+        case "code_interpreter_call":
+            return _describe(item.get("outputs"))
+        case "image_generation_call":
+            return "an image"
+    return _describe(item.get("output"))
+
+
+def _describe(content: Any) -> str:
+    """Return the content of a result in any form as a text."""
+    if isinstance(content, Mapping):
+        return _describe_mapping(content)
+    if isinstance(content, Sequence) and not isinstance(content, str):
+        return "\n".join(text for part in content if (text := _describe(part)))
+    return "" if content is None else str(content)
+
+
+def _describe_mapping(content: Mapping[str, Any]) -> str:
+    if content.get("type") in ("web_search_result", "url"):
+        return " - ".join(text for name in ("title", "url") if (text := _to_text(content.get(name))))
+    if "stdout" in content or "stderr" in content:
+        code = content.get("return_code")
+        ended = f"exit code {code}" if code else ""
+        texts = (_to_text(content.get("stdout")), _to_text(content.get("stderr")), ended)
+        return "\n".join(text.rstrip() for text in texts if text)
+    names = ("title", "filename", "url", "logs", "text", "data")
+    shown = [text for name in names if (text := _to_text(content.get(name)))]
+    inner = [_describe(content[name]) for name in ("content", "source", "lines") if content.get(name)]
+    return "\n".join([*shown, *inner])
+
+
+def _succeed(call: ToolCallRequest, text: str) -> ToolCallResult:
+    shown = text if len(text) <= MAX_RESULT else f"{text[:MAX_RESULT]}…"
+    return ToolCallResult(call.id, success=True, content=shown, taint=_find_taint(call))
+
+
+def _fail(call: ToolCallRequest, error: str) -> ToolCallResult:
+    return ToolCallResult.failed(call.id, Failure.TOOL, error[:MAX_RESULT] or "it failed")
+
+
+def _find_taint(call: ToolCallRequest) -> str:
+    return call.name if call.name in _FOREIGN or "." in call.name else ""
+
+
+def _name_of(block: Mapping[str, Any]) -> str:
+    return _to_text(block.get("name"))
+
+
+def _to_text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

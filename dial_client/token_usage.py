@@ -1,0 +1,44 @@
+"""The tokens of requests to a model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens, as the provider counted them; 0 where it reports none."""
+
+    input_tokens: int = 0
+    """All tokens of the request, cached or not."""
+    output_tokens: int = 0
+    """All tokens of the reply, reasoning included."""
+    cached_tokens: int = 0
+    """The part of `input_tokens` that came from the provider's cache."""
+    reasoning_tokens: int = 0
+    """The part of `output_tokens` that was reasoning."""
+    cache_write_tokens: int = 0
+    """The part of `input_tokens` that was put into the provider's cache, at a price of its own."""
+    server_tool_calls: int = 0
+    """Calls of tools that the endpoint ran itself, and may bill beside the tokens."""
+
+    def __add__(self, usage: Usage) -> Usage:
+        return Usage(
+            self.input_tokens + usage.input_tokens,
+            self.output_tokens + usage.output_tokens,
+            self.cached_tokens + usage.cached_tokens,
+            self.reasoning_tokens + usage.reasoning_tokens,
+            self.cache_write_tokens + usage.cache_write_tokens,
+            self.server_tool_calls + usage.server_tool_calls,
+        )
+
+    def to_dict(self) -> dict[str, int]:
+        """Return the counts by their names; the rare ones only if there are any."""
+        counts = {
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+            "cached_tokens": self.cached_tokens,
+            "reasoning_tokens": self.reasoning_tokens,
+        }
+        rare = {"cache_write_tokens": self.cache_write_tokens, "server_tool_calls": self.server_tool_calls}
+        return counts | {name: count for name, count in rare.items() if count}

@@ -1,0 +1,156 @@
+"""Receives one reply of the model: emits it as events, and keeps what its message is made of."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+
+from dial_client.events import Emit, ReasoningDelta, StatusChanged, TextDelta, ToolCallFinished, ToolCallStarted
+from dial_client.messages import Failure, FilePart, ImagePart, ToolCallRequest, ToolCallResult
+from dial_client.model import (
+    CallChunk,
+    CommentaryChunk,
+    Completion,
+    Delta,
+    EndpointCallChunk,
+    FinishReason,
+    MediaChunk,
+    ReasoningChunk,
+    ReplyReader,
+    TextChunk,
+)
+from dial_client.text.safe_text import SafeStream, one_line
+from dial_client.turns import status_text
+
+_MAX_REMARK = 200
+_NO_RESULT = "the endpoint sent no result"
+
+
+@dataclass(slots=True)
+class _EndpointCalls:
+    """The calls of one reply that the endpoint runs itself, as events."""
+
+    endpoint: str
+    emit: Emit
+    taint: str = ""
+    _began: dict[str, float] = field(default_factory=dict)
+    """When the endpoint began each call that has not ended, in seconds of a clock."""
+    _shown: set[str] = field(default_factory=set)
+
+    async def add(self, call: ToolCallRequest, result: ToolCallResult | None) -> None:
+        """Show a call: as a status until its arguments are known, then as a call; and its result."""
+        is_new = call.id not in self._began
+        began = self._began.setdefault(call.id, time.monotonic())
+        if is_new:
+            await self.emit(StatusChanged(status_text.describe_tool(call, None)))
+        if call.id not in self._shown and (result is not None or call.arguments):
+            self._shown.add(call.id)
+            await self.emit(ToolCallStarted(call, self.endpoint, call.name, by_endpoint=True))
+        if result is not None:
+            del self._began[call.id]
+            if result.taint:
+                result = replace(result, taint=f"{self.endpoint}/{result.taint}")
+                self.taint = self.taint or result.taint
+            await self.emit(ToolCallFinished(result, self.endpoint, time.monotonic() - began, by_endpoint=True))
+
+    async def end(self) -> None:
+        """End the calls without a result."""
+        for call_id in [call_id for call_id in self._began if call_id in self._shown]:
+            failed = ToolCallResult.failed(call_id, Failure.NOT_RUN, _NO_RESULT)
+            await self.emit(ToolCallFinished(failed, self.endpoint, 0.0, by_endpoint=True))
+
+
+@dataclass(slots=True)
+class ReplyListener:
+    """Receives one reply: emits its text and reasoning as they come, and keeps its calls.
+
+    Args:
+        reader: finds reasoning and calls in the text.
+        emit: receives the events.
+        depth: rounds of tool calls before this reply.
+        endpoint: the server of calls that the endpoint runs itself.
+    """
+
+    reader: ReplyReader
+    emit: Emit
+    depth: int
+    endpoint: str = ""
+    text: list[str] = field(default_factory=list)
+    received: list[str] = field(default_factory=list)
+    """The text as the endpoint sent it: the spans of citations are in that."""
+    media: list[ImagePart | FilePart] = field(default_factory=list)
+    calls: list[ToolCallRequest] = field(default_factory=list)
+    are_calls_printed: bool = False
+    """The calls were found in the text."""
+    completion: Completion = field(default_factory=lambda: Completion(FinishReason.CUT))
+    _safe_text: SafeStream = field(default_factory=SafeStream)
+    _safe_reasoning: SafeStream = field(default_factory=SafeStream)
+    _remark: list[str] = field(default_factory=list)
+    _endpoint_calls: _EndpointCalls = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._endpoint_calls = _EndpointCalls(self.endpoint, self.emit)
+
+    @property
+    def taint(self) -> str:
+        """The first of the endpoint's tools that brought in text of strangers; empty for none."""
+        return self._endpoint_calls.taint
+
+    async def receive(self, delta: Delta) -> None:
+        """Take the next delta of the reply."""
+        match delta:
+            case TextChunk(text):
+                self.received.append(text)
+                visible = self.reader.feed(text)
+                await self._add_reasoning(self.reader.reasoning())
+                await self._add_text(visible)
+            case ReasoningChunk(text):
+                await self._add_reasoning(text or self.reader.reasoning())
+            case CommentaryChunk(text, is_end):
+                await self._add_remark(text, is_end=is_end)
+            case MediaChunk(part):
+                self.media.append(part)
+            case CallChunk(call):
+                self.calls.append(call)
+            case EndpointCallChunk(call, result):
+                await self._endpoint_calls.add(call, result)
+            case Completion():
+                self.completion = delta
+
+    async def end(self) -> None:
+        """End the reply: emit what was held back, and keep the calls that were found in the text."""
+        rest, printed_calls = self.reader.finish()
+        await self._add_reasoning(self.reader.reasoning())
+        await self._emit_reasoning(self._safe_reasoning.finish())
+        await self._add_text(rest)
+        await self._emit_text(self._safe_text.finish())
+        await self._endpoint_calls.end()
+        if not self.calls:
+            self.calls, self.are_calls_printed = list(printed_calls), True
+
+    async def _add_remark(self, text: str, *, is_end: bool) -> None:
+        """Show a remark of the model's on its work: whole among the reasoning, and in short as a status."""
+        self._remark.append(text)
+        await self._add_reasoning(text)
+        if is_end and (remark := "".join(self._remark)).strip():
+            self._remark.clear()
+            await self._add_reasoning("\n\n")
+            await self.emit(StatusChanged(one_line(remark, _MAX_REMARK)))
+
+    async def _add_reasoning(self, text: str) -> None:
+        await self._emit_reasoning(self._safe_reasoning.feed(text))
+
+    async def _emit_reasoning(self, text: str) -> None:
+        if text:
+            await self.emit(ReasoningDelta(text))
+
+    async def _add_text(self, text: str) -> None:
+        await self._emit_text(self._safe_text.feed(text))
+
+    async def _emit_text(self, text: str) -> None:
+        if not text:
+            return
+        if not self.text:
+            await self.emit(StatusChanged(status_text.FORMULATING))
+        self.text.append(text)
+        await self.emit(TextDelta(text))
