@@ -8,6 +8,7 @@ cloud's environment variable names; to no other.
 from __future__ import annotations
 
 import importlib.util
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -29,36 +30,51 @@ _AZURE_VERSION = "2025-04-01-preview"
 """The ``api-version`` of Azure OpenAI if ``OPENAI_API_VERSION`` does not name one: the last that is a date."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cloud:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cloud:
     """A cloud, and what is installed and set for it."""
 
     packages: tuple[str, ...]
     """What signs in; the extra of the same name as the cloud brings them."""
     url_variable: str
-    key_variables: tuple[str, ...]
+    key_variables: tuple[str, ...] = ()
     hosts: tuple[str, ...]
     """Host names of the cloud; subdomains count too."""
+    sign_in: str
+    """What the user can do when nobody is signed in."""
     is_key_enough: bool = True
     """With a key the packages are not needed."""
 
 
-_CLOUDS: Mapping[str, Cloud] = MappingProxyType(
+_CLOUDS: Mapping[str, _Cloud] = MappingProxyType(
     {
-        "azure": Cloud(("azure.identity",), "AZURE_OPENAI_ENDPOINT", ("AZURE_OPENAI_API_KEY",), PRESETS["azure"].hosts),
-        "bedrock": Cloud(
-            ("boto3", "botocore"),
-            "ANTHROPIC_BEDROCK_BASE_URL",
-            ("AWS_BEARER_TOKEN_BEDROCK",),
-            ("amazonaws.com",),
+        "azure": _Cloud(
+            packages=("azure.identity",),
+            url_variable="AZURE_OPENAI_ENDPOINT",
+            key_variables=("AZURE_OPENAI_API_KEY",),
+            hosts=PRESETS["azure"].hosts,
+            sign_in="sign in with 'az login', or set AZURE_OPENAI_API_KEY",
+        ),
+        "bedrock": _Cloud(
+            packages=("boto3", "botocore"),
+            url_variable="ANTHROPIC_BEDROCK_BASE_URL",
+            key_variables=("AWS_BEARER_TOKEN_BEDROCK",),
+            hosts=("amazonaws.com",),
+            sign_in="sign in with 'aws configure' or 'aws sso login', and set AWS_REGION",
             is_key_enough=False,  # botocore reads its streams
         ),
-        "vertex": Cloud(("google.auth", "requests"), "ANTHROPIC_VERTEX_BASE_URL", (), ("googleapis.com",)),
-        "foundry": Cloud(
-            ("azure.identity",),
-            "ANTHROPIC_FOUNDRY_BASE_URL",
-            ("ANTHROPIC_FOUNDRY_API_KEY",),
-            ("services.ai.azure.com",),
+        "vertex": _Cloud(
+            packages=("google.auth", "requests"),
+            url_variable="ANTHROPIC_VERTEX_BASE_URL",
+            hosts=("googleapis.com",),
+            sign_in="sign in with 'gcloud auth application-default login'",
+        ),
+        "foundry": _Cloud(
+            packages=("azure.identity",),
+            url_variable="ANTHROPIC_FOUNDRY_BASE_URL",
+            key_variables=("ANTHROPIC_FOUNDRY_API_KEY",),
+            hosts=("services.ai.azure.com",),
+            sign_in="sign in with 'az login', or set ANTHROPIC_FOUNDRY_API_KEY",
         ),
     }
 )
@@ -104,7 +120,7 @@ def open_cloud_model(
     access = _find_access(cloud_name, where, settings, address, environ)
     find_client = {"azure": _find_azure, "bedrock": _find_bedrock, "vertex": _find_vertex, "foundry": _find_foundry}
     endpoint, make_client = find_client[cloud_name](access)
-    endpoint = replace(endpoint, key=access.key or endpoint.key)
+    endpoint = replace(endpoint, key=access.key or endpoint.key, sign_in=_CLOUDS[cloud_name].sign_in)
     wire = Wire(settings.wire or Wire.RESPONSES) if cloud_name == "azure" else Wire.MESSAGES
     preset = PRESETS["azure"] if cloud_name in ("azure", "foundry") else UNKNOWN
     profile = apply_quirks(preset.get_profile(wire), settings.quirks, where)
@@ -146,7 +162,7 @@ def _find_access(
     return access
 
 
-def _is_home(address: str, home: str, cloud: Cloud) -> bool:
+def _is_home(address: str, home: str, cloud: _Cloud) -> bool:
     """Return True if an address is the cloud's own, or the one that the environment names."""
     if home and is_same_origin(address, home):
         return True
@@ -175,10 +191,9 @@ def _find_azure(access: _Access) -> _Client:
         if not access.key:
             scope = "https://cognitiveservices.azure.com/.default"
             sign_in = {"azure_ad_token": token} if token else {"azure_ad_token_provider": _make_token_provider(scope)}
-        # An organization of the environment is OpenAI's own.
-        return AsyncAzureOpenAI(
-            azure_endpoint=access.url, api_version=version, organization="", project="", max_retries=0, **sign_in
-        )
+        client = AsyncAzureOpenAI(azure_endpoint=access.url, api_version=version, max_retries=0, **sign_in)
+        client.organization = client.project = None  # those of the environment are OpenAI's own
+        return client
 
     hint = "is AZURE_OPENAI_API_KEY right, or has the account the role for this?"
     return Endpoint(access.url, key=token, hint=hint), make_client
@@ -243,6 +258,8 @@ def _make_token_provider(scope: str) -> Callable[[], Awaitable[str]]:
     """Return a function that returns a token of Entra ID, from the cache or from the identity that is found."""
     from azure.identity import DefaultAzureCredential, get_bearer_token_provider
 
+    # Where a program has set up no logging, what was tried in vain would be printed.
+    logging.getLogger("azure.identity").addHandler(logging.NullHandler())
     get_token = get_bearer_token_provider(DefaultAzureCredential(), scope)
 
     async def provide_token() -> str:

@@ -73,9 +73,10 @@ async def ask(model: str, environ: Mapping[str, str], settings: ModelSettings | 
         return await hear(provider, Message.user("Hello?"))
 
 
-async def test_a_key_of_azure_goes_in_its_header() -> None:
+async def test_a_key_of_azure_goes_in_its_header(monkeypatch: pytest.MonkeyPatch) -> None:
     with model_endpoint([HELLO]) as endpoint:
-        environ = {"AZURE_OPENAI_ENDPOINT": endpoint.url, "AZURE_OPENAI_API_KEY": "key-1", "OPENAI_ORG_ID": "org-1"}
+        monkeypatch.setenv("OPENAI_ORG_ID", "org-1")
+        environ = {"AZURE_OPENAI_ENDPOINT": endpoint.url, "AZURE_OPENAI_API_KEY": "key-1"}
         heard = await ask("azure:gpt-x", environ)
         profile = ModelSettings("mine", wire=Wire.CHAT, preset="azure", model="gpt-x")
         await ask("mine", environ | {"OPENAI_API_VERSION": "v9"}, profile)
@@ -86,7 +87,7 @@ async def test_a_key_of_azure_goes_in_its_header() -> None:
     assert second.path == "/openai/deployments/gpt-x/chat/completions?api-version=v9"
     assert first.headers["api-key"] == second.headers["api-key"] == "key-1"
     assert "authorization" not in first.headers
-    assert b"org-1" not in first.head
+    assert "openai-organization" not in first.headers
     assert first.json["model"] == "gpt-x"
 
 
@@ -202,6 +203,7 @@ async def test_who_is_not_signed_in_reads_why() -> None:
         with pytest.raises(ProviderError, match="No AWS region"):
             await ask("bedrock:m", {"ANTHROPIC_BEDROCK_BASE_URL": endpoint.url})
 
+    assert "aws configure" in str(caught.value)
     assert (caught.value.code, endpoint.requests) == ("client", [])
 
 

@@ -24,6 +24,8 @@ class Endpoint:
     """The key in `headers`, so that it can be masked in error messages; empty if there is none."""
     hint: str = ""
     """What the user can do when the key is refused."""
+    sign_in: str = ""
+    """What the user can do when a vendor's client cannot sign in."""
 
     @property
     def host(self) -> str:

@@ -96,8 +96,9 @@ def build_connection_error(endpoint: Endpoint, error: BaseException | None) -> P
 
 def build_client_error(endpoint: Endpoint, error: Exception) -> ProviderError:
     """Return the error for a vendor's client that could not sign in, or could not make a request."""
-    why = _to_line(str(error), endpoint) or type(error).__name__
-    return ProviderError(f"the client for {endpoint.host} could not send the request: {why}", code="client")
+    first_line = next(iter(str(error).strip().splitlines()), type(error).__name__).rstrip(".")
+    why = f"the client for {endpoint.host} could not send the request: {_to_line(first_line, endpoint)}"
+    return ProviderError(f"{why}; {endpoint.sign_in}" if endpoint.sign_in else why, code="client")
 
 
 def build_invalid_response_error(endpoint: Endpoint, text: str) -> ProviderError:
