@@ -24,14 +24,14 @@ DESCRIPTION = (
     "exit. Without PROMPT, in a terminal: hold a conversation."
 )
 EXIT_CODES = (
-    (0, "answered"),
-    (1, "unexpected"),
-    (2, "bad usage or configuration"),
-    (3, "no model, or it refused"),
-    (4, "stopped by a limit"),
-    (5, "answered, a call was denied"),
-    (6, "policy test: needs approval"),
-    (130, "interrupted"),
+    (0, "answered", "The question was answered, or the command did what it was asked."),
+    (1, "unexpected", "Something unexpected happened."),
+    (2, "usage", "The command line or the configuration is wrong."),
+    (3, "model", "The model could not be reached, or refused the request."),
+    (4, "limit", "A limit was met. The text up to it is printed."),
+    (5, "call denied", "The question was answered, but a tool call was denied for want of permission."),
+    (6, "asks", "policy test: the call needs approval."),
+    (130, "interrupted", "Ctrl-C."),
 )
 EXAMPLES = (
     'dial-chat "What changed in @CHANGELOG.md since May?"',
@@ -89,7 +89,7 @@ def chat_help(command: Any, commands: Iterable[str], width: int) -> str:
     lines += ["", *textwrap.wrap(DESCRIPTION, width)]
     for heading, options in option_groups(command):
         lines += ["", f"{heading}:", *(line for option in options for line in _option_lines(option, width))]
-    codes = "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES)
+    codes = ", ".join(f"{code} {word}" for code, word, _ in EXIT_CODES)
     lines += ["", *_paragraph(f"Commands, each with its own --help: {', '.join(commands)}.", width)]
     lines += _paragraph(f"Exit codes: {codes}.", width)
     lines += ["", "Examples:", *(f"  {example}" for example in EXAMPLES)]

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from typer.core import TyperOption
 
 from dial_client import __version__
 from dial_client.cli import audit_command, models_command, policy_command, trust_command  # noqa: F401 - they register commands
 from dial_client.cli import options as o
 from dial_client.cli.command_help import ChatCommand
+from dial_client.cli.command_line import split_command
 from dial_client.cli.plain_values import build_command
 from dial_client.cli.typer_apps import SETTINGS, more, run_command, talk
 
@@ -51,6 +51,8 @@ def chat(
     quiet: o.Quiet = False,
     verbose: o.ChatVerbose = False,
     debug: o.Debug = False,
+    install_completion: o.InstallCompletion = False,
+    show_completion: o.ShowCompletion = False,
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
     """Ask a chat model that can use the tools of your MCP servers, or hold a conversation."""
@@ -58,6 +60,8 @@ def chat(
         typer.echo(__version__)
         return
     options = o.Options.of_command(locals())
+    if install_completion or show_completion:
+        run_command(lambda: _completion(prompt, is_installed=install_completion), options)
     run_command(lambda: _chat(options, prompt, prompt_file), options)
 
 
@@ -74,6 +78,18 @@ def _chat(options: o.Options, prompt: str | None, prompt_file: Path | None) -> C
     from dial_client.cli.one_shot import answer
 
     return lambda: answer(options, question, "" if prompt in (None, "-") else prompt)
+
+
+def _completion(shell: str | None, *, is_installed: bool) -> Callable[[], Awaitable[int]]:
+    from dial_client.cli.completion.shell_script import SCRIPTS, choose_shell, install
+
+    chosen = choose_shell(shell)
+
+    async def work() -> int:
+        print("\n".join(install(chosen, Path.home())) if is_installed else SCRIPTS[chosen].rstrip())
+        return int(o.ExitCode.ANSWERED)
+
+    return work
 
 
 @more.command(context_settings=SETTINGS)
@@ -238,7 +254,7 @@ _RESERVED = ("doctor",)
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command of these arguments, and return its exit code."""
-    command, words = _arranged(list(arguments))
+    command, words = split_command(list(arguments))
     if not command and words[:1] and words[0] in _RESERVED:
         print(f"dial-chat: there is no command {words[0]!r} yet; to ask it: dial-chat -- {words[0]}", file=sys.stderr)
         return int(o.ExitCode.USAGE)
@@ -248,25 +264,3 @@ def run(arguments: Sequence[str]) -> int:
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(o.ExitCode.UNEXPECTED)
     return int(o.ExitCode.ANSWERED)
-
-
-def _arranged(words: list[str]) -> tuple[str | None, list[str]]:
-    """Find the command among the arguments, wherever options stand; other words are a prompt."""
-    commands = {info.name or info.callback.__name__ for info in more.registered_commands if info.callback}
-    takes_value = {
-        flag
-        for parameter in typer.main.get_command(talk).params
-        if isinstance(parameter, TyperOption) and not parameter.is_flag
-        for flag in parameter.opts
-    }
-    skip = False
-    for at, word in enumerate(words):
-        if skip:
-            skip = False
-        elif word == "--":
-            break
-        elif word.startswith("-") and len(word) > 1:
-            skip = word in takes_value
-        else:
-            return (word, words[:at] + words[at + 1 :]) if word in commands else (None, words)
-    return None, words

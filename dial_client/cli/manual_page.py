@@ -52,7 +52,7 @@ def manual_page(chat: Any, commands: TyperGroup) -> str:
     lines.append(".SH COMMANDS")
     for name, command in sorted(commands.commands.items()):
         lines += _command(name, command)
-    lines += [".SH EXIT STATUS", *(line for code, text in EXIT_CODES for line in _term(str(code), text))]
+    lines += [".SH EXIT STATUS", *(line for code, _, text in EXIT_CODES for line in _term(str(code), text))]
     lines += [".SH ENVIRONMENT", *(line for name, text in _ENVIRONMENT for line in _term(name, text))]
     lines += [".SH FILES", *(line for name, text in _FILES for line in _term(name, text))]
     lines += [".SH EXAMPLES", *(f".PP\n.nf\n{_escape(example)}\n.fi" for example in EXAMPLES)]

@@ -194,21 +194,32 @@ Record = Annotated[
     Path | None,
     typer.Option("--record", metavar="FILE", help="Record the conversation. -m scripted:FILE replays it."),
 ]
-ChatVerbose = Annotated[
-    bool, typer.Option("-v", "--verbose", help="Show the model's reasoning, and tokens and cost of each answer.")
+ChatVerbose = Annotated[bool, typer.Option("-v", "--verbose", help="Show reasoning, tokens and cost of each answer.")]
+Debug = Annotated[
+    bool, typer.Option("--debug", help="Write a log. In a terminal it goes into a file, else to standard error.")
 ]
-Debug = Annotated[bool, typer.Option("--debug", help="Write a log: into a file in a terminal, else on standard error.")]
 Plain = Annotated[
-    bool, typer.Option("--plain", help="Print answers as the model writes them, line by line, in a terminal too.")
+    bool,
+    typer.Option("--plain", help="Print answers as the model writes them. In a terminal, too, and line by line."),
 ]
 ThemeName = Annotated[
     str, typer.Option("--theme", metavar="NAME", help="Colours of answers: auto, dark, light, ansi or mono.")
 ]
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No banner, no status: only answers, questions and errors.")]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Only answers, questions and errors: no banner.")]
 PromptFile = Annotated[
     Path | None, typer.Option("-f", "--file", metavar="FILE", help="Read the prompt from a file; - is standard input.")
 ]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Print details on standard error.")]
+InstallCompletion = Annotated[
+    bool,
+    typer.Option(
+        "--install-completion",
+        help="Let your shell complete dial-chat. PROMPT may name it: bash, zsh, fish or powershell.",
+    ),
+]
+ShowCompletion = Annotated[
+    bool, typer.Option("--show-completion", help="Print what --install-completion would install.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 NoAudit = Annotated[
     bool, typer.Option("--no-audit", help="Write no audit log of tool calls. DIAL_AUDIT=off does the same.")

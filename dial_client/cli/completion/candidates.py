@@ -1,0 +1,173 @@
+"""The candidates for the last word of a command line. `commands` has to be imported: it registers the commands."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from typer.core import TyperArgument, TyperGroup, TyperOption
+from typer.main import get_command
+
+from dial_client.cli.command_help import describe_option
+from dial_client.cli.command_line import split_command
+from dial_client.cli.completion.known_names import KnownNames
+from dial_client.cli.typer_apps import more, talk
+from dial_client.text.safe_text import one_line
+
+Candidates = Mapping[str, str]
+"""Values with descriptions."""
+
+_OPTION_VALUES: Mapping[str, Callable[[KnownNames], Candidates]] = {
+    "model": KnownNames.models,
+    "allow": KnownNames.patterns,
+    "deny": KnownNames.patterns,
+    "resume": KnownNames.conversations,
+}
+_SHELLS = dict.fromkeys(("bash", "zsh", "fish", "powershell"), "")
+_ARGUMENT_VALUES: Mapping[tuple[str, str], Callable[[KnownNames], Candidates]] = {
+    ("call", "name"): KnownNames.tools,
+    ("servers", "name"): KnownNames.servers,
+    ("conversations", "target"): KnownNames.conversations,
+    ("policy", "name"): KnownNames.tools,
+}
+
+
+def find_candidates(words: Sequence[str]) -> Candidates:
+    """Return the candidates for the last of the words behind ``dial-chat``; none where files are to be proposed."""
+    *before, current = words or [""]
+    command, rest = split_command(before)
+    options = _options(command)
+    names = KnownNames(_value_of(options["--config"].opts, before) if "--config" in options else None)
+    flag, equals, value = current.partition("=")
+    if before and not _is_flag(options.get(before[-1])):
+        return _starting(_option_values(options[before[-1]], names), current)
+    if equals and not _is_flag(options.get(flag)):
+        found = _starting(_option_values(options[flag], names), value)
+        return {f"{flag}={candidate}": about for candidate, about in found.items()}
+    if current.startswith("-"):
+        found = {name: describe_option(option).first_sentence for name, option in options.items()}
+        return _starting({name: about for name, about in found.items() if not before.count(name)}, current)
+    return _starting(_argument_values(command, _positional(rest, options), names, before), current)
+
+
+def _is_flag(option: Any) -> bool:
+    """True for an option without a value, and for no option at all."""
+    return option is None or option.is_flag
+
+
+def _options(command: str | None) -> dict[str, Any]:
+    """Return the options of a command, or of the chat, by each of their flags."""
+    parameters = [parameter for parameter in _parameters(command) if isinstance(parameter, TyperOption)]
+    return {flag: option for option in parameters if not option.hidden for flag in option.opts}
+
+
+def _parameters(command: str | None) -> Sequence[Any]:
+    if command is None:
+        return get_command(talk).params
+    group = get_command(more)
+    assert isinstance(group, TyperGroup)
+    return group.commands[command].params
+
+
+def _value_of(flags: Iterable[str], words: Sequence[str]) -> str | None:
+    """Return the value that the words give an option."""
+    following = [value for flag, value in pairwise(words) if flag in flags]
+    written = [word.partition("=")[2] for word in words if word.partition("=")[0] in flags and "=" in word]
+    return next(iter([*following, *written]), None)
+
+
+def _positional(words: Sequence[str], options: Mapping[str, Any]) -> list[str]:
+    """Return the words that are no options and no values of options."""
+    found: list[str] = []
+    skip = False
+    for word in words:
+        if not skip and not word.startswith("-"):
+            found.append(word)
+        skip = not skip and not _is_flag(options.get(word))
+    return found
+
+
+def _option_values(option: Any, names: KnownNames) -> Candidates:
+    if option.name in _OPTION_VALUES:
+        return _OPTION_VALUES[option.name](names)
+    return _listed_in(describe_option(option).first_sentence.partition(": ")[2])
+
+
+def _argument_values(command: str | None, given: Sequence[str], names: KnownNames, before: Sequence[str]) -> Candidates:
+    if command is None:
+        if {"--install-completion", "--show-completion"} & {*before}:
+            return _SHELLS
+        return {} if given else _commands()
+    arguments = [parameter for parameter in _parameters(command) if isinstance(parameter, TyperArgument)]
+    if len(given) >= len(arguments):
+        return {}
+    argument = arguments[len(given)]
+    if argument.name == "action":
+        return _listed_in((argument.help or "").partition(".")[0])
+    values = _ARGUMENT_VALUES.get((command, argument.name or ""))
+    return values(names) if values else {}
+
+
+def _listed_in(text: str) -> Candidates:
+    """Return the values that a help lists, as in "list, show or delete"; none where it lists no words."""
+    words = re.split(r",? or |, ", text)
+    return dict.fromkeys(words, "") if all(re.fullmatch(r"[a-z-]+", word) for word in words) else {}
+
+
+def _commands() -> Candidates:
+    group = get_command(more)
+    assert isinstance(group, TyperGroup)
+    return {name: (command.help or "").partition(". ")[0] for name, command in sorted(group.commands.items())}
+
+
+def _starting(found: Candidates, current: str) -> Candidates:
+    return {value: about for value, about in found.items() if value.startswith(current)}
+
+
+def print_candidates(shell: str, words: Sequence[str], environment: Mapping[str, str] = os.environ) -> int:
+    """Print the candidates, one on a line, in the form that the shell's script reads; return the exit code."""
+    try:
+        lines = _bash_lines(environment) if shell == "bash" else _lines(shell, find_candidates(words))
+    except Exception:  # noqa: BLE001 - a person who types a command line is not to see why nothing is proposed
+        return 1
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    return 0
+
+
+def _lines(shell: str, found: Candidates) -> list[str]:
+    """Return values with descriptions: one line each, without control characters."""
+    pairs = [(value, one_line(about, 80)) for value, about in found.items() if value == one_line(value, 1000)]
+    if shell == "zsh":
+        escaped = [(value.replace("\\", "\\\\").replace(":", "\\:"), about) for value, about in pairs]
+        return [f"{value}:{about}" if about else value for value, about in escaped]
+    return [f"{value}\t{about}" for value, about in pairs]
+
+
+def _bash_lines(environment: Mapping[str, str]) -> list[str]:
+    """Return values as bash inserts them: in place of what is behind the last of its word breaks."""
+    line = environment.get("_DIAL_CHAT_LINE", "")
+    try:
+        words, is_quoted = shlex.split(line), False
+    except ValueError:
+        words, is_quoted = next((shlex.split(line + quote) for quote in "'\"" if _is_closed(line + quote)), []), True
+    if not line or (line[-1].isspace() and not is_quoted):
+        words.append("")
+    current = words[-1] if len(words) > 1 else ""
+    breaks = "" if is_quoted else "".join(set(environment.get("_DIAL_CHAT_BREAKS", ":=")) & {":", "="})
+    known = re.match(rf".*[{re.escape(breaks)}]", current) if breaks else None
+    start = known.end() if known else 0
+    values = [value[start:] for value in find_candidates(words[1:]) if value == one_line(value, 1000)]
+    return values if is_quoted else [shlex.quote(value) for value in values]
+
+
+def _is_closed(line: str) -> bool:
+    try:
+        shlex.split(line)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,107 @@
+"""The names that completion proposes, of servers, tools, models and conversations, from files of this machine."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from dial_client.errors import ConfigError
+from dial_client.settings import configuration
+from dial_client.settings.config_locations import find_config, find_user_config, is_user_config
+from dial_client.settings.config_outline import Outline, is_enabled
+from dial_client.settings.config_trust import TrustStore, read_found
+
+MAX_CONVERSATIONS = 50
+PATIENCE = 0.2
+"""Seconds to wait for a program that writes to the database."""
+
+
+class KnownNames:
+    """Names with descriptions, each read when it is needed; what cannot be read has none.
+
+    Args:
+        config: the configuration that the command line names; None for the one that is found, if it is trusted.
+    """
+
+    def __init__(self, config: str | None = None) -> None:
+        self._config = config
+
+    def servers(self) -> dict[str, str]:
+        """Return the names of the servers."""
+        return {name: "" if is_enabled(entry) else "disabled" for name, entry in self._outline.servers.items()}
+
+    def models(self) -> dict[str, str]:
+        """Return the names of models."""
+        from dial_client.cli.model_names import known_model_names
+
+        return known_model_names(self._outline.models)
+
+    def tools(self) -> dict[str, str]:
+        """Return the offered names of the tools that the servers had when they last ran."""
+        from dial_client.tools.catalog import assign_names
+
+        tools = dict(self._cached_tools())
+        return {name: tools[key] for key, name in assign_names(tools).items()}
+
+    def patterns(self) -> dict[str, str]:
+        """Return patterns of tools: those of each server together, and each."""
+        names = {f"{server}/*": "all tools" for server in self.servers()}
+        return names | {f"{server}/{tool}": about for (server, tool), about in self._cached_tools()}
+
+    def conversations(self) -> dict[str, str]:
+        """Return the ids of the latest conversations, with their titles."""
+        import platformdirs
+
+        file = platformdirs.user_data_path("dial-client", appauthor=False) / "conversations.db"
+        if not file.is_file():
+            return {}
+        query = f"SELECT id, title FROM conversations ORDER BY updated_at DESC LIMIT {MAX_CONVERSATIONS}"  # noqa: S608
+        try:
+            with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True, timeout=PATIENCE)) as connection:
+                return {str(id_): str(title) for id_, title in connection.execute(query)}
+        except sqlite3.Error:
+            return {}
+
+    @cached_property
+    def _file(self) -> Path | None:
+        """The configuration in use; None where there is none, or it is not trusted."""
+        try:
+            path = find_config(self._config)
+            if path is None or self._config is not None or is_user_config(path):
+                return path
+            found = read_found(path)
+            trusted = TrustStore().find(found.location)
+        except ConfigError:
+            return None
+        return path if trusted is not None and trusted.matches(found) else find_user_config()
+
+    @cached_property
+    def _outline(self) -> Outline:
+        try:
+            return Outline({}, {}) if self._file is None else configuration.outline(self._file.read_bytes())
+        except (OSError, ConfigError):
+            return Outline({}, {})
+
+    def _cached_tools(self) -> Iterator[tuple[tuple[str, str], str]]:
+        """Yield server, tool and description of each tool in the cache."""
+        from dial_client.client.client_setup import CACHE, open_cache
+
+        cache = open_cache(True, CACHE)  # noqa: FBT003 - the user's own
+        try:
+            settings = None if self._file is None else configuration.load(self._file)
+        except ConfigError:
+            return
+        if settings is None or cache is None:
+            return
+        for name, server in settings.servers.items():
+            for tool in _listed(cache.read(server).get("tools")):
+                yield (name, tool["name"]), str(tool.get("title") or tool.get("description") or "")
+
+
+def _listed(tools: Any) -> list[dict[str, Any]]:
+    found = tools if isinstance(tools, list) else []
+    return [tool for tool in found if isinstance(tool, dict) and isinstance(tool.get("name"), str)]
