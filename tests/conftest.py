@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 from pathlib import Path
 
@@ -14,6 +15,10 @@ UNIT = Path(__file__).parent / "unit"
 settings.register_profile("untimed", deadline=None)
 settings.register_profile("brief", deadline=None, max_examples=25)
 settings.load_profile("untimed")
+
+
+# Ten thousand collected tests live until the end: not worth looking through again and again.
+gc.set_threshold(100_000, 50, 50)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -42,6 +47,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     chosen = set(kept)
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
     items[:] = kept
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was collected out of every later search for garbage."""
+    gc.freeze()
 
 
 def belongs(item: pytest.Function, part: str) -> bool:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "dial_client"
 FILES = sorted(PACKAGE.rglob("*.py"))
-TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
 BESIDE = sorted(path for folder in ("tests", "evals", "benchmarks") for path in (ROOT / folder).rglob("*.py"))
 
 MAX_FILE = 400
@@ -33,6 +33,12 @@ HEAVY = (
     "jsonschema_rs",
     "rich",
 )
+
+
+@cache
+def trees() -> dict[Path, ast.Module]:
+    """The syntax tree of each module; parsed when a test asks, not whenever tests are collected."""
+    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
 
 
 def name(path: Path) -> str:
@@ -62,7 +68,7 @@ def test_every_file_keeps_to_its_budget() -> None:
 
 def test_every_function_keeps_to_its_budget() -> None:
     # The command line's signature is its list of options: one line an option.
-    lengths = {f"{name(path)}: {f.name}": length(f) for path, tree in TREES.items() for f in functions(tree)}
+    lengths = {f"{name(path)}: {f.name}": length(f) for path, tree in trees().items() for f in functions(tree)}
     assert {function: count for function, count in lengths.items() if count > MAX_FUNCTION} == {}
 
 
@@ -87,7 +93,7 @@ LOADED_LATE = {
 def test_heavy_packages_are_imported_where_they_are_used() -> None:
     at_the_top = [
         f"{name(path)}: {module}"
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         if path not in LOADED_LATE
         for node in tree.body
         if isinstance(node, ast.Import | ast.ImportFrom)
@@ -100,7 +106,7 @@ def test_heavy_packages_are_imported_where_they_are_used() -> None:
 def test_type_checking_imports_are_for_other_peoples_packages_only() -> None:
     ours = [
         f"{name(path)}: {imported.module}"
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         for block in ast.walk(tree)
         if isinstance(block, ast.If) and "TYPE_CHECKING" in ast.unparse(block.test)
         for imported in ast.walk(block)
