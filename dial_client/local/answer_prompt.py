@@ -12,8 +12,9 @@ from dial_client.local.json_prompt_format import result_text
 from dial_client.messages import Message, Role
 from dial_client.model import Instruction, InstructionSource, ModelRequest
 
-SYSTEM = "You are a helpful assistant."
-"""The system message of a conversation that has no instructions of its own."""
+SYSTEM = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
+"""The system message of a conversation that has no instructions of its own: the one these weights were trained with.
+With the second sentence alone, the model calls itself John, and packs 75 kinds of sunscreen for a holiday."""
 _REPORTING = (
     "You are a helpful assistant. You answer from the results of tools, "
     "with names, numbers, dates and times exactly as the results have them."

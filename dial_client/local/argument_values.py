@@ -15,6 +15,7 @@ from typing import Any
 
 from dial_client.local.provenance import correct_spelling, is_said
 from dial_client.messages import ToolSpec
+from dial_client.text.normalization import stem
 
 CURRENT_FOLDER = "."
 """The folder that a server runs in: that of the user, unless its entry in servers.json has a ``cwd``."""
@@ -77,6 +78,8 @@ def correct_arguments(arguments: Mapping[str, Any], tool: ToolSpec, conversation
 
 
 def _correct(name: str, value: Any, schema: Any, conversation: str) -> Any:
+    if value is True:
+        return not _is_undone(name, conversation)
     if not isinstance(value, str) or not isinstance(schema, Mapping):
         return value
     about = f"{name} {schema.get('description', '')}"
@@ -87,6 +90,13 @@ def _correct(name: str, value: Any, schema: Any, conversation: str) -> Any:
     if is_folder(name, schema) and _is_nobodys_folder(value, conversation):
         return CURRENT_FOLDER
     return value
+
+
+def _is_undone(name: str, conversation: str) -> bool:
+    """Return whether the last line of a conversation asks for the opposite of a flag: "unlock" for ``locked``."""
+    opposites = {f"un{stem(word)}" for word in re.findall(r"[a-z]+", name.lower())}
+    lines = conversation.rstrip().splitlines()
+    return any(stem(word) in opposites for word in re.findall(r"[a-z]+", " ".join(lines[-1:]).lower()))
 
 
 def _currency_code(name: Any) -> Any:

@@ -22,6 +22,7 @@ from dial_client.local.call_policy import CallPolicy, Step
 from dial_client.local.call_score import DecisionScore
 from dial_client.local.echo import ANSWER_NOW, Opening
 from dial_client.local.json_prompt_format import called_tool, is_unknown, parse_call
+from dial_client.local.repetition import Repetition
 from dial_client.local.result_check import ResultCheck, find_shown_result
 from dial_client.logs import get_logger
 from dial_client.messages import Message, Role
@@ -29,6 +30,9 @@ from dial_client.model import CallChunk, Completion, Delta, FinishReason, ModelR
 from dial_client.token_usage import Usage
 
 log = get_logger(__name__)
+
+REPEATED = "the embedded model only repeated itself: its answer was stopped"
+"""The note on an answer that was stopped."""
 
 
 class GrammarToolCallingProvider:
@@ -79,12 +83,18 @@ class GrammarToolCallingProvider:
         asked = _answer_request(request)
         check = ResultCheck(find_question(request.messages), find_results(request.messages))
         for is_last in (False, True):
-            opening = Opening("" if is_last or not asked.messages else asked.messages[-1].text)
+            opening, repetition = (
+                Opening("" if is_last or not asked.messages else asked.messages[-1].text),
+                Repetition(),
+            )
             async with aclosing(model.generate(asked)) as deltas:
                 async for delta in deltas:
                     if isinstance(delta, TextChunk):
                         if shown := check.feed(opening.feed(delta.text)):
                             yield TextChunk(shown)
+                        if repetition.feed(delta.text):
+                            yield Completion(FinishReason.LENGTH, usage, notes=(REPEATED,))
+                            return
                     elif not isinstance(delta, Completion):
                         yield delta
                     elif opening.is_echo:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from dial_client.messages import Message, Role, ToolCallRequest, ToolCallResult, ToolSpec
-from dial_client.providers.grammar_tool_calling import GrammarToolCallingProvider
+from dial_client.model import FinishReason
+from dial_client.providers.grammar_tool_calling import REPEATED, GrammarToolCallingProvider
 from dial_client.providers.scripted import ScriptedProvider
 from tests.support.model_endpoint import Heard, hear
 
@@ -61,3 +62,11 @@ async def test_a_folder_that_was_named_is_not_replaced_by_the_one_that_is_allowe
     heard = await hears(STATUS, *refused("Show me the git status of /srv/inn", "/srv/inn"), repo_path="/srv/inn")
     assert heard.asked == []
     assert "/srv/inn" in heard.text
+
+
+async def test_an_answer_that_only_repeats_itself_is_stopped_with_a_note() -> None:
+    reply = {"text": "".join(f"{at}. Sunscreen: 100% SPF {at}\n" for at in range(99)), "chunk_size": 40}
+    provider = GrammarToolCallingProvider(ScriptedProvider(['{"answer"}', reply]))
+    heard = await hear(provider, Message.user("Give me a packing list"), tools=(TIME,))
+    assert heard.text.count("Sunscreen") < 30
+    assert (heard.completion.finish, heard.completion.notes) == (FinishReason.LENGTH, (REPEATED,))

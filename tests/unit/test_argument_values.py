@@ -65,6 +65,13 @@ def test_a_currency_has_its_code_where_the_tool_takes_codes() -> None:
     assert corrected("city", "euro", {}) == "euro"
 
 
+def test_a_flag_is_not_set_for_a_user_who_asks_for_its_opposite() -> None:
+    assert corrected("locked", True, {}, "Please unlock the garage door") is False
+    assert corrected("muted", True, {}, "Mute me.\nAnd now unmute me!") is False
+    assert corrected("locked", True, {}, "Lock the door. I had unlocked it.\nYes, lock it.") is True
+    assert corrected("locked", False, {}, "Lock the door") is False
+
+
 def test_a_folder_that_nobody_has_named_is_the_current_one() -> None:
     made_up = ("/home/ada/git", "your-repo", "https://github.com/ada/garden", "repo", "the repository")
     assert {corrected("repo_path", value, {}, "Which branch is this repo on?") for value in made_up} == {"."}
