@@ -18,8 +18,9 @@ calls and the results. ADR 0044 has the measured worth of each rule.
 * Arguments are put right where it is clear what they must be (`argument_values`). A call with a required argument that
   nobody has said is not made (`missing_arguments`): the reply asks for the argument.
 * A call in the current folder that was refused, with an error that names the allowed folder, is made in that folder.
+* A call that is not sure is not worth a question for its arguments: the reply is an answer.
 * If the model decides that the answer cannot be known, a tool that shares a word with the question is tried, if it is
-  likely enough; else the reply says that no connected tool can tell.
+  likely enough; else the reply says that no connected tool can tell. What is asked in general, how or why, is answered.
 
 A call that replaces another one is made only of a tool that looks up, by its name, and only with arguments that occur
 in the conversation; else the first call is made.
@@ -44,8 +45,8 @@ from dial_client.local.call_score import DecisionScore
 from dial_client.local.completed_calls import find_completed_calls, new_pieces
 from dial_client.local.follow_up import find_follow_up
 from dial_client.local.missing_arguments import find_missing
-from dial_client.local.provenance import is_made_up, is_said
-from dial_client.local.vocabulary import GENERIC, acts, kinds, words, words_of
+from dial_client.local.provenance import is_description, is_made_up, is_said
+from dial_client.local.vocabulary import GENERIC, acts, is_general, kinds, words, words_of
 from dial_client.messages import Role, ToolCallRequest, ToolSpec
 from dial_client.model import ModelRequest, ToolChoice
 
@@ -97,7 +98,7 @@ class CallPolicy:
         subject = (words(self._question) - GENERIC).union(*kinds(self._question))
         self._near = {tool.name for tool in request.tools if not subject.isdisjoint(words_of(tool))}
         self._argument_question = ""
-        self._first_call: ToolCallRequest | None = None
+        self._first_call: tuple[ToolCallRequest, DecisionScore | None] | None = None
         self._deferred = 0
         self._is_unknown = self._is_forced = self._is_narrowed = False
         self.step: Step | None = self._begin()
@@ -139,8 +140,10 @@ class CallPolicy:
         once more, as if there were none.
         """
         step, self.step = self.step, None
-        if step is None or not step.tools:
-            self._is_unknown = step is not None
+        if step is None or is_general(self._question):
+            return
+        if not step.tools:
+            self._is_unknown = True
             return
         near = self._near_tools(step.tools)
         if near and not self._is_forced:
@@ -166,12 +169,12 @@ class CallPolicy:
         if call is not None:
             call = self._corrected(call)
         if call is not None and self._is_good(step, call):
-            self._make(call)
+            self._make(call, score)
             self.next_tool = step.next_tool if self.call is not None else ""
         elif call is not None and self._is_repeated(call) and not step.values and (pieces := self._new_pieces()):
             self.step = replace(step, tools=(self._tools[tool],), may_answer=False, values=pieces)
         else:
-            self._defer(step, tool, call)
+            self._defer(step, tool, call, score)
 
     def _corrected(self, call: ToolCallRequest) -> ToolCallRequest:
         tool = self._tools.get(call.name)
@@ -247,25 +250,28 @@ class CallPolicy:
         else:
             self.step = None
 
-    def _defer(self, step: Step, tool: str, call: ToolCallRequest | None) -> None:
+    def _defer(self, step: Step, tool: str, call: ToolCallRequest | None, score: DecisionScore | None) -> None:
         """Ask for a call of another tool in place of this one; without any, make the first call that was deferred."""
         alternatives = self._alternatives(candidate for candidate in step.tools if candidate.name != tool)
         if not (self._deferred or step.is_retry):
-            self._first_call = None if call is None or self._is_repeated(call) else call
+            self._first_call = None if call is None or self._is_repeated(call) else (call, score)
             is_needed = tool in self._near and (call is None or self._is_made_up(call))
             step = replace(step, may_answer=False, next_tool=tool if is_needed else "")
         if alternatives and self._deferred < MAX_DEFERRED:
             self._deferred += 1
             self.step = replace(step, tools=alternatives)
         elif self._first_call is not None:
-            self._make(self._first_call)
+            self._make(*self._first_call)
 
-    def _make(self, call: ToolCallRequest) -> None:
-        """Make a call, or ask for its missing arguments."""
+    def _make(self, call: ToolCallRequest, score: DecisionScore | None) -> None:
+        """Make a call, or ask for its missing arguments; after a decision that was not sure, answer."""
         tool = self._tools[call.name]
         missing = find_missing(call, tool, self._request.messages, self._conversation)
         fallbacks = {name: value for name, schema in missing.items() if (value := find_fallback(schema)) is not None}
-        if unsaid := [name for name in missing if name not in fallbacks]:
+        unsaid = [name for name in missing if name not in fallbacks]
+        if unsaid and score is not None and not score.is_sure and not self._completed:
+            self.step = Step() if score.is_unknown else None
+        elif unsaid:
             self._argument_question = fixed_replies.argument_missing(tool, unsaid)
         else:
             self.call = replace(call, arguments={**call.arguments, **fallbacks})
@@ -288,7 +294,9 @@ class CallPolicy:
         """True if a value of the call occurs nowhere."""
         properties = self._tools[call.name].input_schema.get("properties", {}) if call.name in self._tools else {}
         return any(
-            is_made_up(value, properties.get(name), self._conversation) for name, value in call.arguments.items()
+            is_made_up(value, properties.get(name), self._conversation)
+            or is_description(name, value, self._conversation)
+            for name, value in call.arguments.items()
         )
 
     def _is_grounded(self, call: ToolCallRequest) -> bool:

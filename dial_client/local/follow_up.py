@@ -12,13 +12,19 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from dial_client.local.vocabulary import ASKING, GENERIC, acts, kinds, words, words_of
 from dial_client.messages import ToolSpec
 
+MAX_NUMBERS = 3
+"""Numbers of a question, and of a result, that sums are made of."""
+
 _NAMED = re.compile(r"([a-z]+):? ([A-Z][\w'-]*(?: [A-Z][\w'-]*){0,3})")
 """A detail of a result with a name behind it: ``manager: Jonas Brandt``, ``largest town Torsby``."""
 _CAPITALIZED = re.compile(r"(?<=\s)[A-Z]\w*")
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_SUMS = words("arithmetic expression")
 _ASKING = ASKING - words("read")
 
 
@@ -52,8 +58,16 @@ def find_follow_up(
     asked = asked.union(*(kind for kind in kinds(question) if kind.isdisjoint(known)))
     for tool in sorted(tools, key=acts):
         if tool.name not in called and not asked.isdisjoint(_naming(tool)):
-            return FollowUp(tool, values)
+            return FollowUp(tool, _sums(question, results[-1]) if words_of(tool) >= _SUMS else values)
     return None
+
+
+def _sums(question: str, result: str) -> tuple[str, ...]:
+    """Return the sums of a number of the question and one of the result: the model chooses, and invents no number."""
+    pairs = product(_NUMBER.findall(question)[:MAX_NUMBERS], _NUMBER.findall(result)[:MAX_NUMBERS])
+    return tuple(
+        dict.fromkeys(f"{left} {sign} {right}" for a, b in pairs for left, right in ((a, b), (b, a)) for sign in "*/+-")
+    )
 
 
 def _naming(tool: ToolSpec) -> frozenset[str]:

@@ -45,6 +45,14 @@ def is_made_up(value: Any, schema: Any, conversation: str) -> bool:
     return False
 
 
+def is_description(name: str, value: Any, conversation: str) -> bool:
+    """Return whether a text only says whose value is meant: "Mia's city" for a city, which has to be found out."""
+    if not isinstance(value, str) or value.lower() in conversation.lower():
+        return False
+    argument = re.split(r"[_-]", name.lower())[-1]
+    return re.search(rf"\Ws {argument}\b|\b{argument} of\b", value.lower()) is not None
+
+
 def has_strange_digits(value: Any, conversation: str) -> bool:
     """Return whether a text has numbers, none of which occurs: an invented flight, order or day."""
     if not isinstance(value, str) or _NUMBER_WORD.search(conversation):

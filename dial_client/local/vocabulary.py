@@ -50,6 +50,15 @@ def is_english(text: str) -> bool:
     return sum(word in _STOP_WORDS for word in found) * 4 >= len(found)
 
 
+_GENERAL = re.compile(r"\s*(?:how (?:do|does|can|could|should)|why|explain|what is the difference)\b", re.IGNORECASE)
+_LIVE = re.compile(r"\b(?:my|our|now|today|tonight|tomorrow|yesterday|currently|this|latest|last)\b", re.IGNORECASE)
+
+
+def is_general(question: str) -> bool:
+    """Return whether a question asks how or why in general, and not about the present or the user's own things."""
+    return _GENERAL.match(question) is not None and _LIVE.search(question) is None
+
+
 def words_of(tool: ToolSpec) -> frozenset[str]:
     """Return the stems of the words that carry meaning in a tool's name, description and arguments."""
     properties = tool.input_schema.get("properties", {})

@@ -69,3 +69,5 @@ def test_a_sum_over_a_result_is_computed() -> None:
     follow_up = find_follow_up(question, (*TOOLS, share), ["stock_price"], ["ACME: 83.20 USD"])
     assert follow_up is not None
     assert follow_up.tool is SUM
+    assert "12 * 83.20" in follow_up.values
+    assert all(set(value.split()) <= {"12", "83.20", "*", "/", "+", "-"} for value in follow_up.values)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from dial_client.local.provenance import correct_spelling, has_strange_digits, is_made_up, is_said
-from dial_client.local.vocabulary import acts, words
+from dial_client.local.provenance import correct_spelling, has_strange_digits, is_description, is_made_up, is_said
+from dial_client.local.vocabulary import acts, is_general, words
 from dial_client.messages import ToolSpec
 
 
@@ -39,6 +39,20 @@ def test_a_text_with_numbers_nobody_has_said_is_strange() -> None:
     assert not has_strange_digits("KX204", "Is flight KX 204 on time?")
     assert not has_strange_digits("2026-03-05", "What happens on 5 March?")
     assert not has_strange_digits("Lisbon", "Is it raining?")
+
+
+def test_a_description_of_a_value_is_none() -> None:
+    said = "How is the weather in the city where Mia lives?"
+    assert is_description("city", "Mia's city", said)
+    assert is_description("home_city", "the city of Mia", said)
+    assert not is_description("city", "Lisbon", said)
+    assert not is_description("city", "Mia's city", "How is it in Mia's city?")
+
+
+def test_general_questions_are_about_nothing_present() -> None:
+    assert is_general("How does an atomic clock keep the time?")
+    assert is_general("Why are there time zones?")
+    assert not any(map(is_general, ("Why is my server down?", "How do trains run today?", "What time is it?")))
 
 
 def test_numbers_as_words_let_any_number_pass() -> None:
