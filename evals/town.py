@@ -37,6 +37,10 @@ EMPLOYEES = {
 }
 INVOICES = {"INV-204": "paid on 3 April", "INV-311": "open, due on 30 June, customer Olga Brandvold"}
 GLOSSARY = {"ledger key": "Kontenschlüssel", "batch run": "Stapellauf"}
+GARAGES = {"north garage": "12 of 200 spaces free", "castle car park": "full, 80 spaces"}
+STREETS = {"elm street": "paper on Tuesdays, glass on Fridays", "oak lane": "paper on Mondays, glass on Thursdays"}
+BIRDS = {"kingfisher": "2 seen on 4 May at Mill Pond", "red kite": "none seen this year"}
+LIFTS = {"town hall": "out of order since Monday", "library": "working"}
 DEVICES = {"tablet": 64, "doorbell": 17, "watch": 92, "drone": 38}
 RATES = {("EUR", "NOK"): 11.5, ("USD", "EUR"): 0.9, ("EUR", "USD"): 1.1}
 
@@ -167,6 +171,30 @@ def glossary_term(term: str) -> str:
 def lock_door(door: str, locked: bool) -> str:  # noqa: FBT001 - the tool's own argument
     """Lock or unlock a door."""
     return f"The {door} door is now {'locked' if locked else 'unlocked'}."
+
+
+@server.tool()
+def parking_spaces(garage: str) -> str:
+    """Get the free spaces of a car park or a garage."""
+    return f"{garage}: {_find(GARAGES, garage, 'car park')}"
+
+
+@server.tool()
+def recycling_days(street: str) -> str:
+    """Get the days on which paper and glass are collected in a street."""
+    return f"{street}: {_find(STREETS, street, 'street')}"
+
+
+@server.tool()
+def bird_sightings(species: str) -> str:
+    """Get the latest sightings of a bird."""
+    return f"{species}: {_find(BIRDS, species, 'bird')}"
+
+
+@server.tool()
+def lift_status(building: str) -> str:
+    """Find out whether the lift of a building works."""
+    return f"{building}: {_find(LIFTS, building, 'building')}"
 
 
 if __name__ == "__main__":

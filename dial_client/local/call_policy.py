@@ -43,7 +43,7 @@ from dial_client.local.argument_values import (
 )
 from dial_client.local.call_score import DecisionScore
 from dial_client.local.completed_calls import find_completed_calls, new_pieces
-from dial_client.local.follow_up import find_follow_up
+from dial_client.local.follow_up import find_follow_up, find_sums
 from dial_client.local.missing_arguments import find_missing
 from dial_client.local.provenance import is_description, is_made_up, is_said
 from dial_client.local.vocabulary import GENERIC, acts, is_general, kinds, words, words_of
@@ -228,7 +228,8 @@ class CallPolicy:
         unmet = (name for name in failed if name in self._near and name not in succeeded)
         next_tool = self._completed[-1].next_tool or next(unmet, "")
         if next_tool in self._tools:
-            return Step((self._tools[next_tool],), may_answer=False)
+            tool = self._tools[next_tool]
+            return Step((tool,), may_answer=False, values=find_sums(tool, self._question, self._completed[-1].result))
         called, results = [entry.call.name for entry in good], [entry.result for entry in good]
         follow_up = find_follow_up(self._question, self._request.tools, called, results)
         return Step((follow_up.tool,), may_answer=False, values=follow_up.values) if follow_up is not None else None

@@ -58,16 +58,20 @@ def find_follow_up(
     asked = asked.union(*(kind for kind in kinds(question) if kind.isdisjoint(known)))
     for tool in sorted(tools, key=acts):
         if tool.name not in called and not asked.isdisjoint(_naming(tool)):
-            return FollowUp(tool, _sums(question, results[-1]) if words_of(tool) >= _SUMS else values)
+            return FollowUp(tool, find_sums(tool, question, results[-1]) or values)
     return None
 
 
-def _sums(question: str, result: str) -> tuple[str, ...]:
-    """Return the sums of a number of the question and one of the result: the model chooses, and invents no number."""
+def find_sums(tool: ToolSpec, question: str, result: str) -> tuple[str, ...]:
+    """Return the sums of a number of the question and one of the result, for a tool that computes; else nothing.
+
+    The model chooses one, and invents no number.
+    """
+    if not words_of(tool) >= _SUMS:
+        return ()
     pairs = product(_NUMBER.findall(question)[:MAX_NUMBERS], _NUMBER.findall(result)[:MAX_NUMBERS])
-    return tuple(
-        dict.fromkeys(f"{left} {sign} {right}" for a, b in pairs for left, right in ((a, b), (b, a)) for sign in "*/+-")
-    )
+    orders = ((left, right) for a, b in pairs for left, right in ((a, b), (b, a)))
+    return tuple(dict.fromkeys(f"{left} {sign} {right}" for left, right in orders for sign in "*/+-"))
 
 
 def _naming(tool: ToolSpec) -> frozenset[str]:
