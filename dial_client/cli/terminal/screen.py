@@ -22,7 +22,7 @@ from dial_client.cli.terminal import live_area
 from dial_client.cli.terminal.live_area import LiveState
 from dial_client.cli.terminal.printed_streams import redirect_prints
 from dial_client.cli.terminal.question_line import Question, QuestionLine
-from dial_client.cli.terminal.screen_application import Keys, build_application, paint_above
+from dial_client.cli.terminal.screen_application import Keys, build_application, paint_above, resume_drawing
 from dial_client.text.safe_text import safe
 
 if TYPE_CHECKING:
@@ -209,7 +209,8 @@ class Screen:
         self._is_running = True
         settings = {"handle_sigint": False, "set_exception_handler": False}
         try:
-            await self._application.run_async(lambda: self._begin(task_status), **settings)
+            with resume_drawing(self._application):
+                await self._application.run_async(lambda: self._begin(task_status), **settings)
         except (EOFError, OSError):
             process_runner.interrupts.leaving.cancel()
         finally:

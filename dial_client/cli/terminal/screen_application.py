@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +15,6 @@ from dial_client.cli.terminal.question_line import QuestionLine
 if TYPE_CHECKING:
     from prompt_toolkit.application import Application
     from prompt_toolkit.key_binding import KeyBindings
-    from prompt_toolkit.output import Output
 
 REDRAW = 0.04
 """Seconds between two paintings of the live area."""
@@ -44,6 +47,9 @@ def build_application(
     from prompt_toolkit.output import ColorDepth
     from prompt_toolkit.styles import Style
 
+    from dial_client.cli.input.keyboard import open_input
+    from dial_client.cli.terminal.screen_output import open_output
+
     shown = Condition(lambda: question.is_shown)
     live = ConditionalContainer(
         Window(FormattedTextControl(lambda: ANSI(live_text())), dont_extend_height=True),
@@ -63,9 +69,11 @@ def build_application(
         erase_when_done=True,
         min_redraw_interval=REDRAW,
         color_depth=None if colour else ColorDepth.DEPTH_1_BIT,
-        output=_make_output(),
+        input=open_input(),
+        output=open_output(),
         **_line_settings(input_line),
     )
+    application.after_render += _finish_painting
     application.key_processor.before_key_press += lambda _: question.note_key()
     return application
 
@@ -75,7 +83,11 @@ def paint_above(application: Application[None], printed: str) -> None:
 
     Without text only a live area that became lower is erased: prompt_toolkit would keep its height.
     """
+    from dial_client.cli.terminal.screen_output import ScreenOutput
+
     renderer, output = application.renderer, application.output
+    if isinstance(output, ScreenOutput) and not application.is_done:
+        output.hold()
     if printed:
         renderer.erase(leave_alternate_screen=False)
         output.write_raw(printed.replace("\n", "\r\n"))
@@ -86,14 +98,32 @@ def paint_above(application: Application[None], printed: str) -> None:
             renderer.erase(leave_alternate_screen=False)
 
 
-def _make_output() -> Output:
-    """Return the output; the position of the cursor is never asked for: some terminals do not answer."""
-    from prompt_toolkit.output import create_output
+@contextmanager
+def resume_drawing(application: Application[None]) -> Iterator[None]:
+    """Take the terminal again whenever the program goes on after a stop: a shell has changed its modes meanwhile."""
+    if sys.platform == "win32":
+        yield
+        return
+    loop = asyncio.get_running_loop()
 
-    output = create_output()
-    if hasattr(output, "enable_cpr"):
-        output.enable_cpr = False
-    return output
+    def take_again() -> None:
+        application.input.raw_mode().__enter__()
+        application.renderer.erase(leave_alternate_screen=False)
+        application.invalidate()
+
+    loop.add_signal_handler(signal.SIGCONT, take_again)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGCONT)
+
+
+def _finish_painting(application: Application[None]) -> None:
+    """Write what `paint_above` has held."""
+    from dial_client.cli.terminal.screen_output import ScreenOutput
+
+    if isinstance(application.output, ScreenOutput):
+        application.output.release()
 
 
 def _line_settings(input_line: Any) -> dict[str, Any]:

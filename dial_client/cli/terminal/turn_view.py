@@ -99,10 +99,12 @@ class TurnView:
         self._held: list[Event | ServerLog] | None = None
         """What happened while a question has the screen; None while none has."""
         self._has_calls = False
+        self._is_behind_call = False
+        """Whether a call is the last that was printed."""
 
     def begin(self) -> None:
         """Begin a turn: the clock of the live line starts."""
-        self._begun, self._chars, self._has_calls = time.monotonic(), 0, False
+        self._begun, self._chars, self._has_calls, self._is_behind_call = time.monotonic(), 0, False, False
         self._screen.live.is_waiting = bool(self._screen.live.starting)
         self._say("Waiting for servers…" if self._screen.live.is_waiting else "Sending…")
 
@@ -206,7 +208,7 @@ class TurnView:
         if self._stream is None:
             self._stream = self._new_stream()
         if final := self._stream.feed(text):
-            self._screen.print(final)
+            self._print_answer(final)
         live = self._screen.live
         live.draft = self._stream.draft
         self._say(live.activity.text if live.activity else "Writing…")
@@ -215,7 +217,14 @@ class TurnView:
         stream, self._stream = self._stream, None
         self._screen.live.draft = None
         if stream is not None and (rest := stream.finish()):
-            self._screen.print(rest)
+            self._print_answer(rest)
+
+    def _print_answer(self, text: str) -> None:
+        """Print a part of the answer, with an empty line between the calls and what is written of them."""
+        if self._is_behind_call:
+            self._screen.print("\n")
+        self._is_behind_call = False
+        self._screen.print(text)
 
     def _think(self, text: str) -> None:
         self._chars += len(text)
@@ -254,6 +263,9 @@ class TurnView:
         lines = finished_lines(
             running.name, running.arguments, result, duration, self._screen.columns, self._screen.theme
         )
+        if not self._is_behind_call:
+            self._screen.print("\n")
+        self._is_behind_call = True
         self._screen.print("\n".join(lines))
         if not self._has_calls:
             self.calls, self._has_calls = [], True
