@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 
 from dial_client.callbacks.approval_request import describe_claims, describe_invisible, quote_name
 from dial_client.callbacks.argument_block import format_argument
+from dial_client.cli.file_changes import FileChange
 from dial_client.messages import ToolCallRequest, ToolSpec
 from dial_client.text.safe_text import visible
 from dial_client.tools.approval import Approval, ApprovalContext, Decision
@@ -21,6 +22,8 @@ from dial_client.turns.sampling import SAMPLING
 
 MAX_LINES = 12
 """Lines of one argument, or of a server's text, before the answer "view all"."""
+MAX_DIFF = 40
+"""Lines of a diff before "view all"."""
 MAX_BLOCK = 120
 """Lines of all arguments together, shared out among the arguments."""
 MAX_ARGUMENTS = 100
@@ -28,12 +31,25 @@ MAX_MARKS = 8
 """Combining marks behind one letter: terminals draw no more, though the tool receives them all."""
 MAX_WHOLE_NAME = 2_000
 BAR = "│ "
-KEYS = "[y]es  [n]o, because…  [s]ession  [a]lways  [v]iew all"
-HELP = 'y: this call; n, then a reason if you like; s: for this session; a: always; v: show all. Enter alone is "no".'
+ADDED, REMOVED = "│+", "│-"
+"""Bars of the lines of a diff; lines of a server or a model have `BAR`, with a space."""
+ANSWERS = {
+    "y": "this call",
+    "n": "no, then a reason if you like",
+    "s": "for this session",
+    "a": "always",
+    "v": "view all",
+    "e": "edit the arguments",
+    "q": "quit the turn",
+}
+ANSWERS_FOR_ALL = {key: ANSWERS[key] for key in "ynsavq"}
+KEYS = "[y]es  [n]o, because…  [s]ession  [a]lways  [v]iew all  [e]dit arguments  [q]uit turn"
+KEYS_FOR_ALL = "[y]es to all  [n]o to all, because…  [s]ession  [a]lways  [v]iew all  [1]… one alone  [q]uit turn"
+HELP = "; ".join(f"{key}: {meaning}" for key, meaning in ANSWERS.items()) + '. Enter alone is "no".'
 
 _NO = "the user said no"
 _ALLOWED = {"y": Decision.ONCE, "s": Decision.SESSION, "a": Decision.ALWAYS}
-_WORDS = {"yes": "y", "session": "s", "always": "a", "view": "v", "view all": "v"}
+_WORDS = {"yes": "y", "session": "s", "always": "a", "view": "v", "view all": "v", "edit": "e", "quit": "q"}
 _DENIED = re.compile(r"(?:no|n)(?![\w'])[\s,.:;-]*(?:because\b[\s,.:;…-]*)?(?P<reason>.*)", re.IGNORECASE | re.DOTALL)
 
 
@@ -41,7 +57,12 @@ class Again(Enum):
     """An answer that decides nothing: the prompt is shown again."""
 
     VIEW = "view"
+    EDIT = "edit"
+    QUIT = "quit"
     UNKNOWN = "unknown"
+
+
+_AGAIN = {"v": Again.VIEW, "e": Again.EDIT, "q": Again.QUIT}
 
 
 def parse_answer(typed: str) -> Approval | Again:
@@ -49,8 +70,8 @@ def parse_answer(typed: str) -> Approval | Again:
     key = _WORDS.get(typed.lower(), typed.lower())
     if key in _ALLOWED:
         return Approval(_ALLOWED[key])
-    if key == "v":
-        return Again.VIEW
+    if again := _AGAIN.get(key):
+        return again
     if not key:
         return Approval(Decision.DENY, _NO)
     if denied := _DENIED.fullmatch(typed):
@@ -62,13 +83,40 @@ def question(tool: ToolSpec, server: str, columns: int) -> tuple[list[str], str]
     """Return the lines before the last line, and the last line, behind which the answer is typed."""
     named, asker = _names(tool, server, columns)
     last = f"Let {asker} use your model?" if tool.tool == SAMPLING else f"Run {named} of {asker}?"
-    if _cells(last) + len(KEYS) + 4 < columns:
-        return [], f"{last} {KEYS}: "
-    return [KEYS], f"{last} "
+    return _with_keys(last, KEYS, columns)
+
+
+def question_for_all(tools: Sequence[ToolSpec], columns: int) -> tuple[list[str], str]:
+    """Return the same for several calls."""
+    names = [f"{at} {_fitting(tool.tool, 30)} of {_fitting(tool.server, 20)}" for at, tool in enumerate(tools, 1)]
+    most = max(1, (columns - 20) // 30)
+    more = f", and {len(names) - most} more" if len(names) > most else ""
+    return _with_keys(f"Run all {len(names)}: {', '.join(names[:most])}{more}?", KEYS_FOR_ALL, columns)
+
+
+def numbered(lines: Iterable[str], number: int, count: int) -> Iterator[str]:
+    """Return the lines about one of several calls, with its number before them."""
+    yield from (f"{number}/{count}  {line}" if at == 0 else line for at, line in enumerate(lines))
+
+
+def _with_keys(last: str, keys: str, columns: int) -> tuple[list[str], str]:
+    if _cells(last) + len(keys) + 4 < columns:
+        return [], f"{last} {keys}: "
+    lines = [""]
+    for key in keys.split("  "):
+        line = f"{lines[-1]}  {key}".lstrip()
+        lines[-1:] = [line] if _cells(line) < columns else [lines[-1], key]
+    return lines, f"{last} "
 
 
 def lines_of(
-    call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext, columns: int, *, whole: bool = False
+    call: ToolCallRequest,
+    tool: ToolSpec,
+    context: ApprovalContext,
+    columns: int,
+    *,
+    whole: bool = False,
+    changes: Sequence[FileChange] = (),
 ) -> Iterator[str]:
     """Return the lines above the question: names, claims, the reason, arguments.
 
@@ -78,6 +126,7 @@ def lines_of(
         context: the circumstances of the call.
         columns: of the terminal.
         whole: show everything, however long.
+        changes: diffs, shown in place of arguments; with `whole` before them.
     """
     named, asker = _names(tool, context.server, columns)
     most = None if whole else MAX_LINES
@@ -95,21 +144,31 @@ def lines_of(
             yield from barred(claim.splitlines(), columns, most)
     if context.why_asked:
         yield from _wrapped("  ", [f"reason for asking: {' '.join(visible(context.why_asked).split())}"], columns)
-    yield from _arguments(call, columns, whole=whole)
+    yield from _arguments(call, columns, whole=whole, changes=changes)
     yield from (f"({note})" for note in describe_invisible(call, tool))
 
 
-def _arguments(call: ToolCallRequest, columns: int, *, whole: bool) -> Iterator[str]:
+def _arguments(call: ToolCallRequest, columns: int, *, whole: bool, changes: Sequence[FileChange]) -> Iterator[str]:
     if not call.arguments:
         yield "with no arguments"
         return
     yield "with"
     items = list(call.arguments.items())
     each = None if whole else max(1, min(MAX_LINES, MAX_BLOCK // len(items)))
+    diffs = {change.argument: change for change in changes}
+    hidden = {name for change in changes for name in change.replaces} if not whole else set()
     for name, value in items if whole else items[:MAX_ARGUMENTS]:
-        yield from barred(format_argument(str(name), value), columns, each)
+        if name in diffs:
+            yield from _diff(diffs[name], columns, None if whole else MAX_DIFF)
+        if name not in hidden and (whole or name not in diffs):
+            yield from barred(format_argument(str(name), value), columns, each)
     if not whole and len(items) > MAX_ARGUMENTS:
         yield f"… and {len(items) - MAX_ARGUMENTS:,} more arguments: [v]iew all"
+
+
+def _diff(change: FileChange, columns: int, most: int | None) -> Iterator[str]:
+    yield from barred([f"{visible(change.argument)}: ({change.title})"], columns, None)
+    yield from barred([line[1:] for line in change.lines], columns, most, [line[0] for line in change.lines])
 
 
 def _names(tool: ToolSpec, server: str, columns: int) -> tuple[str, str]:
@@ -140,8 +199,15 @@ def width() -> int:
     return max(20, shutil.get_terminal_size().columns)
 
 
-def barred(lines: Iterable[str], columns: int, most: int | None) -> Iterator[str]:
-    """Return foreign lines behind bars, at most so many; further lines are counted."""
+def barred(lines: Iterable[str], columns: int, most: int | None, marks: Sequence[str] | None = None) -> Iterator[str]:
+    """Return foreign lines behind bars, at most so many; further lines are counted.
+
+    Args:
+        lines: of a server, a model or a file.
+        columns: of the terminal.
+        most: lines; None for all.
+        marks: of the lines of a diff, behind the bar.
+    """
     lines = list(lines)
     shown = 0
     for at, line in enumerate(lines):
@@ -152,7 +218,7 @@ def barred(lines: Iterable[str], columns: int, most: int | None) -> Iterator[str
                 counted = f"{rest:,} more lines, {chars:,} characters" if rest else f"{chars:,} more characters"
                 yield f"  … {counted}: [v]iew all"
                 return
-            yield f"{BAR}{piece}"
+            yield f"{BAR}{piece}" if marks is None else f"{BAR[0]}{marks[at]}{piece}"
             shown += 1
 
 

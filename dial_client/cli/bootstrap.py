@@ -78,8 +78,6 @@ async def opened(
     provider: Provider | None,
     approve: Approver | None,
     callbacks: Callbacks | None = None,
-    *,
-    concurrent_approvals: bool = False,
 ) -> AsyncGenerator[DialClient, None]:
     """Open a client whose servers are starting; `DialClient.ready` waits for them."""
     name = options.model or settings.default_model or ""
@@ -97,7 +95,7 @@ async def opened(
             rules=policy_of(options, settings),
             grants=True,
             tool_pins=not options.yes and "*" not in options.allow,  # whoever allows everything is asked nothing
-            concurrent=concurrent_approvals or options.yes,
+            concurrent=True,
         ),
         callbacks=callbacks,
         audit=audit,

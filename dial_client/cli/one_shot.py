@@ -64,8 +64,9 @@ class OneShot:
         """Answer a question, and return the exit code."""
         options, sink = self.options, self.sink
         callbacks = elicitation_prompt.callbacks(options, sink)
+        approve = approver(sink, self.screen, self.settings.servers)
         async with (
-            opened(options, self.settings, self.provider, approver(sink), callbacks) as dial,
+            opened(options, self.settings, self.provider, approve, callbacks) as dial,
             open_session(options, self.settings, dial, self.screen) as session,
         ):
             await self.start_up(dial)

@@ -70,7 +70,7 @@ async def _talk(
 ) -> int:
     callbacks = elicitation_prompt.callbacks(options, sink)
     async with (
-        opened(options, settings, provider, approver(sink), callbacks) as dial,
+        opened(options, settings, provider, approver(sink, console, settings.servers), callbacks) as dial,
         open_session(options, settings, dial, console) as chat,
     ):
         console.complete_with(completer(dial, command_descriptions()))

@@ -69,9 +69,7 @@ async def serve_http(options: Options, address: ServeOptions) -> int:
     try:
         async with AsyncExitStack() as stack:
             callbacks = Callbacks(elicit=human_input.elicit)
-            dial = await stack.enter_async_context(
-                opened(options, settings, provider, human_input, callbacks, concurrent_approvals=True)
-            )
+            dial = await stack.enter_async_context(opened(options, settings, provider, human_input, callbacks))
             durable = None
             if isinstance(store, SQLStore):
                 await store.warm()

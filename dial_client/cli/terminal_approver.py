@@ -1,29 +1,61 @@
-"""The approver of the terminal program: asks the person, or denies where there is no terminal."""
+"""The approver of the terminal program: asks the person, or denies where there is no terminal.
+
+Calls that wait at the same time are asked about together.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
-from dial_client.cli.approval_prompt import HELP, Again, lines_of, parse_answer, question, width
+import anyio
+import anyio.to_thread
+
+from dial_client.cli import process_runner
+from dial_client.cli.approval_prompt import (
+    ADDED,
+    ANSWERS,
+    ANSWERS_FOR_ALL,
+    BAR,
+    HELP,
+    REMOVED,
+    Again,
+    lines_of,
+    numbered,
+    parse_answer,
+    question,
+    question_for_all,
+    width,
+)
+from dial_client.cli.argument_editor import changed_arguments, edit_arguments, nothing_suspended
 from dial_client.cli.bootstrap import warn
+from dial_client.cli.chat_commands.command_screen import CommandScreen
+from dial_client.cli.file_changes import FileChange, find_changes
+from dial_client.cli.markdown.themes import MONO, Theme, style
+from dial_client.cli.plain_screen import PlainScreen
+from dial_client.cli.terminal.screen import Screen
 from dial_client.cli.tty import Unanswered, is_there, typed
 from dial_client.cli.turn_sink import TurnSink
 from dial_client.messages import ToolCallRequest, ToolSpec
+from dial_client.settings.config_types import ServerSettings
 from dial_client.tools.approval import NO_APPROVER, Approval, ApprovalContext, Approver, Decision
 from dial_client.turns.sampling import SAMPLING
 
+GATHER = 0.05
+"""Seconds within which calls of one reply arrive, to be asked about together."""
 
-def approver(sink: TurnSink) -> Approver:
-    """Return the approver that asks at the terminal; without a terminal, one that denies and names an option."""
-    if not is_there():
-        return _deny
 
-    async def ask(call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
-        async with sink.question(None if tool.tool == SAMPLING else call.id):
-            return await _ask(call, tool, context)
+def approver(sink: TurnSink, screen: CommandScreen, servers: Mapping[str, object]) -> Approver:
+    """Return the approver that asks at the terminal; without a terminal, one that denies and names an option.
 
-    return ask
+    Args:
+        sink: shows the turn, and reserves the terminal for a question.
+        screen: asks.
+        servers: settings by name; in their folders files are compared with what a call would write.
+    """
+    return TerminalApprover(sink, screen, servers).decide if is_there() else _deny
 
 
 async def _deny(_: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
@@ -42,26 +74,172 @@ async def _deny(_: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) ->
     return Approval(Decision.DENY, "nobody is there to be asked for permission", NO_APPROVER)
 
 
-async def _ask(call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
-    """Ask until the answer is clear: a mistyped answer is neither a yes nor a no."""
-    _show(lines_of(call, tool, context, width()))
-    while True:
-        before, last = question(tool, context.server, width())
-        _show(before)
+@dataclass(eq=False)
+class _Waiting:
+    """A call that waits for its answer."""
+
+    call: ToolCallRequest
+    tool: ToolSpec
+    context: ApprovalContext
+    changes: Sequence[FileChange] = ()
+    answer: Approval | None = None
+
+    @property
+    def is_own_question(self) -> bool:
+        """True if an answer for the tool is none for this call: the tool has changed, or there is a reason to ask."""
+        return bool(self.context.change or self.context.why_asked)
+
+
+class TerminalApprover:
+    """Asks one question at a time. Arguments as for `approver`."""
+
+    def __init__(self, sink: TurnSink, screen: CommandScreen, servers: Mapping[str, object]) -> None:
+        self._sink, self._screen, self._servers = sink, screen, servers
+        self._waiting: list[_Waiting] = []
+        self._lock = anyio.Lock()
+
+    async def decide(self, call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
+        """Return the person's decision about a call."""
+        waiting = _Waiting(call, tool, context)
+        self._waiting.append(waiting)
         try:
-            answer = parse_answer(await typed(last))
-        except Unanswered as how:
-            return Approval(Decision.DENY, str(how))
-        match answer:
-            case Approval():
+            await anyio.sleep(GATHER)
+            async with self._lock:
+                if waiting.answer is None:
+                    is_sampling = tool.tool == SAMPLING
+                    async with self._sink.question(None if is_sampling else call.id):
+                        await self._ask(self._find_batch(waiting))
+        finally:
+            self._waiting.remove(waiting)
+        assert waiting.answer is not None
+        return waiting.answer
+
+    def _find_batch(self, first: _Waiting) -> list[_Waiting]:
+        """Return the calls that are asked about together with one: those that wait, but for uses of the model."""
+        if first.tool.tool == SAMPLING:
+            return [first]
+        return [waiting for waiting in self._waiting if waiting.answer is None and waiting.tool.tool != SAMPLING]
+
+    async def _ask(self, batch: list[_Waiting]) -> None:
+        """Ask about calls until all of them are answered."""
+        for waiting in batch:
+            await self._compare(waiting, waiting.call)
+        is_first = True
+        while batch:
+            answer = await self._ask_for_all(batch, is_first=is_first) if len(batch) > 1 else 0
+            is_first = False
+            if isinstance(answer, int):
+                await self._ask_alone(batch[answer])
+            else:
+                for waiting in batch:
+                    waiting.answer = answer
+            self._apply_to_others(batch)
+            batch = [waiting for waiting in batch if waiting.answer is None]
+
+    def _apply_to_others(self, batch: list[_Waiting]) -> None:
+        """Let an answer for a tool answer the other calls of that tool that wait."""
+        lasting = {
+            (waiting.context.server, waiting.tool.tool)
+            for waiting in batch
+            if waiting.answer and waiting.answer.decision in (Decision.SESSION, Decision.ALWAYS)
+        }
+        for waiting in self._waiting:
+            is_other = waiting.answer is None and not waiting.is_own_question
+            if is_other and (waiting.context.server, waiting.tool.tool) in lasting:
+                waiting.answer = Approval(Decision.ONCE)
+
+    async def _compare(self, waiting: _Waiting, call: ToolCallRequest) -> None:
+        found = self._servers.get(waiting.context.server)
+        settings = found if isinstance(found, ServerSettings) else None
+        waiting.changes = await anyio.to_thread.run_sync(find_changes, call.arguments, settings)
+
+    async def _ask_for_all(self, batch: list[_Waiting], *, is_first: bool) -> Approval | int:
+        """Return one answer for all calls, or the index of the call to ask about alone."""
+        keys = {**ANSWERS_FOR_ALL, **{str(at): "one alone" for at in range(1, min(9, len(batch)) + 1)}}
+        lines = self._describe_all(batch, whole=False) if is_first else []
+        while True:
+            before, last = question_for_all([waiting.tool for waiting in batch], width())
+            try:
+                text = await self._read([*lines, *before], last, keys)
+            except Unanswered as how:
+                return Approval(Decision.DENY, str(how))
+            if text in keys and text.isdecimal():
+                return int(text) - 1
+            answer = parse_answer(text)
+            if isinstance(answer, Approval):
                 return answer
-            case Again.VIEW:
-                _show(lines_of(call, tool, context, width(), whole=True))
-            case Again.UNKNOWN:
-                _show([HELP])
+            if answer is Again.QUIT:
+                return _quit()
+            lines = self._describe_all(batch, whole=True) if answer is Again.VIEW else [HELP]
+
+    def _describe_all(self, batch: list[_Waiting], *, whole: bool) -> list[str]:
+        return [
+            line
+            for at, waiting in enumerate(batch, 1)
+            for line in numbered(self._describe(waiting, waiting.call, whole=whole), at, len(batch))
+        ]
+
+    def _describe(self, waiting: _Waiting, call: ToolCallRequest, *, whole: bool) -> Iterable[str]:
+        return lines_of(call, waiting.tool, waiting.context, width(), whole=whole, changes=waiting.changes)
+
+    async def _ask_alone(self, waiting: _Waiting) -> None:
+        """Ask about one call until the answer is clear: a mistyped answer is neither a yes nor a no."""
+        call = waiting.call
+        lines = list(self._describe(waiting, call, whole=False))
+        while waiting.answer is None:
+            before, last = question(waiting.tool, waiting.context.server, width())
+            try:
+                answer = parse_answer(await self._read([*lines, *before], last, ANSWERS))
+                lines = [HELP]
+                match answer:
+                    case Approval():
+                        waiting.answer = replace(answer, arguments=changed_arguments(waiting.call, call))
+                    case Again.VIEW:
+                        lines = list(self._describe(waiting, call, whole=True))
+                    case Again.QUIT:
+                        waiting.answer = _quit()
+                    case Again.EDIT:
+                        call = await self._edit(waiting, call)
+                        lines = list(self._describe(waiting, call, whole=False))
+            except Unanswered as how:
+                waiting.answer = Approval(Decision.DENY, str(how))
+
+    async def _edit(self, waiting: _Waiting, call: ToolCallRequest) -> ToolCallRequest:
+        suspended = self._screen.suspended if isinstance(self._screen, Screen) else nothing_suspended
+        call = await edit_arguments(call, waiting.tool, self._screen, suspended)
+        await self._compare(waiting, call)
+        return call
+
+    async def _read(self, lines: Sequence[str], last: str, keys: Mapping[str, str]) -> str:
+        """Return what the person answers, in the form that `parse_answer` reads."""
+        screen = self._screen
+        if isinstance(screen, PlainScreen):
+            for line in lines:
+                print(line, file=sys.stderr)
+            sys.stderr.flush()
+            return await typed(last)
+        theme = screen.theme if isinstance(screen, Screen) else MONO
+        key = await screen.ask_key([paint(line, theme) for line in lines], last, keys)
+        if key != "n":
+            return key
+        with suppress(Unanswered):
+            return f"n, {await screen.ask_line('No, because (Enter for no reason):')}"
+        return key
 
 
-def _show(lines: Iterable[str]) -> None:
-    for line in lines:
-        print(line, file=sys.stderr)
-    sys.stderr.flush()
+def _quit() -> Approval:
+    """Cancel the turn, as Ctrl-C does."""
+    process_runner.interrupts.interrupt()
+    return Approval(Decision.DENY, "the user ended the turn")
+
+
+def paint(line: str, theme: Theme) -> str:
+    """Return a line of the prompt in colours; what is foreign in it is safe already."""
+    bar, text = line[: len(BAR)], line[len(BAR) :]
+    if bar == ADDED:
+        return style(line, theme.added)
+    if bar == REMOVED:
+        return style(line, theme.removed)
+    if line.startswith(BAR[0]):
+        return style(bar, theme.faint) + text
+    return style(line, theme.strong if " wants to " in line else theme.faint)

@@ -23,7 +23,7 @@ termios: Any = pytest.importorskip("termios")
 
 ECHO = {"tool_calls": [{"name": "echo", "arguments": {"text": "a\nrun it? y", "\x1b[2Jkey": "x" * 5000}}]}
 READY = ">"
-ASKED = "[v]iew all:"
+ASKED = "[q]uit turn"
 
 
 class Terminal:

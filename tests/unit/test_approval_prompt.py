@@ -127,7 +127,7 @@ def test_of_a_long_text_the_first_lines_are_shown_and_the_rest_is_counted() -> N
         *(f"│   line {at}" for at in range(1, 12)),
         MORE,
     ]
-    assert whole[2:-1] == ["│ content: |", *(f"│   line {at}" for at in range(1, 41))]
+    assert whole[2:43] == ["│ content: |", *(f"│   line {at}" for at in range(1, 41))]
 
 
 def test_many_arguments_are_all_named_or_counted() -> None:
@@ -149,7 +149,7 @@ def test_no_foreign_line_begins_like_ours_or_is_wider_than_the_terminal(
 ) -> None:
     lines = asked(tool(name, description, title=title), columns)
     lines += list(lines_of(ToolCallRequest("1", "x", arguments), tool(), ApprovalContext("raw"), columns))
-    ours = ("raw wants to run ", "with", "(", "  …", "Run ", "[y]es", "Let ")
+    ours = ("raw wants to run ", "with", "(", "  …", "Run ", "[y]es", "[v]iew", "[e]dit", "[q]uit", "Let ")
     for line in lines:
         assert line.startswith((BAR, *ours)), line
         assert len(line.splitlines()) == 1
@@ -179,13 +179,14 @@ def test_an_answer_is_a_key_or_a_word(typed: str, decision: str, reason: str) ->
     assert parse_answer(typed) == Approval(Decision(decision), reason)
 
 
-@pytest.mark.parametrize("typed", ["yep", "yikes", "now", "notes", "ok", "1", "y y", "sure", "e", "n't"])
+@pytest.mark.parametrize("typed", ["yep", "yikes", "now", "notes", "ok", "1", "y y", "sure", "x", "n't"])
 def test_what_is_no_answer_is_asked_again(typed: str) -> None:
     assert parse_answer(typed) is Again.UNKNOWN
 
 
 def test_all_can_be_asked_for() -> None:
     assert parse_answer("v") is parse_answer("View all") is Again.VIEW
+    assert (parse_answer("e"), parse_answer("Quit")) == (Again.EDIT, Again.QUIT)
 
 
 @pytest.mark.parametrize("columns", [60, 80, 200])

@@ -1,0 +1,97 @@
+"""Changing the arguments of a call before it runs: one argument at a time, as text or as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import anyio.to_thread
+
+from dial_client.cli.chat_commands.command_screen import CommandScreen
+from dial_client.cli.input import editor
+from dial_client.messages import ToolCallRequest, ToolSpec
+from dial_client.schema.argument_check import ArgumentCheck
+from dial_client.text.safe_text import one_line, visible
+
+MAX_INLINE = 200
+"""Characters of a value that is edited on the question's line; a longer one, or one of several lines, in the editor."""
+MAX_KEYS = 9
+
+Suspended = Callable[[], AbstractAsyncContextManager[None]]
+
+
+@asynccontextmanager
+async def nothing_suspended() -> AsyncGenerator[None, None]:
+    """Leave the terminal as it is."""
+    yield
+
+
+async def edit_arguments(
+    call: ToolCallRequest, tool: ToolSpec, screen: CommandScreen, suspended: Suspended
+) -> ToolCallRequest:
+    """Let the person change arguments until they fit the tool, and return the call with them.
+
+    Args:
+        call: as the model asked for it, or as it was changed before.
+        tool: the tool; its schema decides what fits.
+        screen: asks.
+        suspended: leaves the terminal to the editor.
+
+    Raises:
+        Unanswered: Ctrl-C or Ctrl-D.
+    """
+    name = await _choose(call, screen)
+    if name is None:
+        return call
+    value = call.arguments[name]
+    is_text = isinstance(value, str)
+    text = value if is_text else json.dumps(value, ensure_ascii=False, indent=2)
+    check = ArgumentCheck(tool.original_schema or tool.input_schema)
+    while (edited := await _edit(name, text, screen, suspended)) is not None:
+        text = edited
+        arguments, problem = _replace(call.arguments, name, text, is_text=is_text)
+        if not (problems := [problem] if problem else check.problems(arguments)):
+            return replace(call, arguments=arguments)
+        lines = [f"The arguments do not fit: {one_line('; '.join(problems), 500)}"]
+        keys = {"e": "edit again", "d": "drop the change"}
+        key = await screen.ask_key(lines, "[e]dit again  [d]rop the change:", keys)
+        if key == "d":
+            break
+    return call
+
+
+def _replace(arguments: Mapping[str, Any], name: str, text: str, *, is_text: bool) -> tuple[dict[str, Any], str]:
+    """Return the arguments with a new value, and what is wrong with the value."""
+    try:
+        return {**arguments, name: text if is_text else json.loads(text)}, ""
+    except ValueError as error:
+        return {}, f"{name} is not JSON: {error}"
+
+
+async def _choose(call: ToolCallRequest, screen: CommandScreen) -> str | None:
+    """Return the name of the argument to change; None if there is none."""
+    names = list(call.arguments)
+    if len(names) <= 1:
+        return names[0] if names else None
+    keys = {str(at): name for at, name in enumerate(names[:MAX_KEYS], 1)}
+    shown = "  ".join(f"[{key}] {one_line(visible(name), 30)}" for key, name in keys.items())
+    meanings = {key: one_line(name, 30) for key, name in keys.items()}
+    return keys[await screen.ask_key([shown], "Which argument?", meanings)]
+
+
+async def _edit(name: str, text: str, screen: CommandScreen, suspended: Suspended) -> str | None:
+    """Return a text as the person changed it; None if the editor failed."""
+    if len(text) <= MAX_INLINE and text == visible(text).strip() and "\n" not in text:
+        return await screen.ask_line(f"{one_line(visible(name), 30)}:", default=text)
+    async with suspended():
+        edited = await anyio.to_thread.run_sync(editor.edit, text)
+    # The editor's last line break is no part of the text, unless the text ended with one before.
+    return f"{edited}\n" if edited is not None and text.endswith("\n") else edited
+
+
+def changed_arguments(asked: ToolCallRequest, changed: ToolCallRequest) -> Mapping[str, Any] | None:
+    """Return the arguments of a changed call; None if they are those that were asked for."""
+    return None if asked.arguments == changed.arguments else changed.arguments

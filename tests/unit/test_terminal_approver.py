@@ -1,0 +1,180 @@
+"""The person at the terminal decides about calls: one by one, together, with changed arguments, after a diff."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from anyio.abc import TaskStatus
+
+from dial_client.callbacks.server_callbacks import ServerLog
+from dial_client.cli.file_changes import MAX_BYTES, diff, find_changes
+from dial_client.cli.terminal_approver import TerminalApprover
+from dial_client.events import Event
+from dial_client.messages import ToolCallRequest, ToolSpec
+from dial_client.settings.config_types import ServerSettings, Transport
+from dial_client.tools.approval import Approval, ApprovalContext, Decision
+
+pytestmark = pytest.mark.anyio
+
+SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}, "count": {"type": "integer", "maximum": 5}}}
+
+
+@pytest.fixture(autouse=True)
+def _columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+class Person:
+    """Presses the keys of a script, and keeps what was shown."""
+
+    def __init__(self, *answers: str) -> None:
+        self.answers = list(answers)
+        self.shown: list[str] = []
+        self.questions: list[str] = []
+
+    def print(self, text: str) -> None:
+        self.shown.append(text)
+
+    async def ask_key(self, lines: Sequence[str], question: str, keys: Mapping[str, str]) -> str:
+        self.shown += [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in lines]
+        self.questions.append(question)
+        while (key := self.answers.pop(0)) not in keys:
+            pass
+        return key
+
+    async def ask_line(self, question: str, *, hidden: bool = False, default: str = "") -> str:  # noqa: ARG002
+        self.questions.append(question)
+        return self.answers.pop(0)
+
+    def begin(self) -> None: ...
+
+    def end(self) -> None: ...
+
+    def show(self, event: Event) -> None: ...
+
+    def log(self, message: ServerLog) -> None: ...
+
+    @asynccontextmanager
+    async def question(self, call_id: str | None = None) -> AsyncIterator[None]:  # noqa: ARG002
+        yield
+
+
+def tool(name: str = "write", server: str = "files") -> ToolSpec:
+    return ToolSpec(name, "", SCHEMA, server=server, tool=name, original_schema=SCHEMA)
+
+
+def servers(folder: Path) -> dict[str, object]:
+    return {"files": ServerSettings("files", Transport.STDIO, command="server", args=(str(folder),))}
+
+
+async def decide(
+    person: Person, *calls: Mapping[str, Any], names: Sequence[str] = (), change: str = "", folder: Path = Path()
+) -> list[Approval]:
+    """Ask about calls that arrive at the same time."""
+    approver = TerminalApprover(person, person, servers(folder))
+    answers: dict[int, Approval] = {}
+
+    async def ask(at: int, arguments: Mapping[str, Any], *, task_status: TaskStatus[None]) -> None:
+        spec = tool(names[at] if names else "write")
+        context = ApprovalContext("files", change)
+        task_status.started()
+        answers[at] = await approver.decide(ToolCallRequest(str(at), spec.name, dict(arguments)), spec, context)
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+            for at, arguments in enumerate(calls):
+                await group.start(ask, at, arguments)
+    assert person.answers == []
+    return [answers[at] for at in range(len(calls))]
+
+
+async def test_a_key_decides_and_a_denial_may_have_a_reason() -> None:
+    for keys, expected in {
+        ("y",): Approval("once"),
+        ("x", "s"): Approval("session"),
+        ("v", "a"): Approval("always"),
+        ("n", ""): Approval("deny", "the user said no"),
+        ("n", "wrong file"): Approval("deny", "wrong file"),
+    }.items():
+        person = Person(*keys)
+        assert await decide(person, {"path": "a"}) == [expected]
+        assert person.questions[0].startswith("Run write of files? ")
+
+
+async def test_calls_that_wait_together_are_numbered_and_answered_together() -> None:
+    person = Person("y")
+    calls = [{"path": f"file{at}"} for at in range(3)]
+    assert await decide(person, *calls, names=("read", "write", "write")) == [Approval("once")] * 3
+    assert [line for line in person.shown if " wants to run " in line] == [
+        "1/3  files wants to run read",
+        "2/3  files wants to run write",
+        "3/3  files wants to run write",
+    ]
+    assert person.questions == ["Run all 3: 1 read of files, 2 write of files, and 1 more? "]
+
+
+async def test_one_of_several_calls_can_be_answered_alone() -> None:
+    person = Person("2", "n", "not this", "y")
+    answers = await decide(person, {"path": "a"}, {"path": "b"})
+    assert answers == [Approval("once"), Approval("deny", "not this")]
+    assert person.questions[-1].startswith("Run write of files?")
+
+
+async def test_an_answer_for_the_session_answers_the_other_calls_of_the_tool() -> None:
+    person = Person("1", "s", "y")
+    answers = await decide(person, {"path": "a"}, {"path": "b"}, {"path": "c"}, names=("write", "write", "read"))
+    assert [answer.decision for answer in answers] == [Decision.SESSION, Decision.ONCE, Decision.ONCE]
+    assert len(person.questions) == 3
+    changed = await decide(Person("1", "s", "n", ""), {"path": "a"}, {"path": "b"}, change="-old\n+new")
+    assert [answer.allowed for answer in changed] == [True, False]
+
+
+async def test_edited_arguments_are_checked_shown_and_returned() -> None:
+    person = Person("e", "2", "9", "e", "three", "e", "3", "y")
+    [answer] = await decide(person, {"path": "a", "count": 1})
+    assert answer == Approval("once", arguments={"path": "a", "count": 3})
+    assert "The arguments do not fit: count: 9 is greater than the maximum of 5" in person.shown
+    assert any(line.startswith("The arguments do not fit: count is not JSON") for line in person.shown)
+    assert [line for line in person.shown if "count:" in line and line.startswith("│")] == ["│ count: 1", "│ count: 3"]
+    assert await decide(Person("e", "1", "b", "e", "1", "a", "y"), {"path": "a", "count": 1}) == [Approval("once")]
+    assert await decide(Person("e", "9", "d", "y"), {"count": 1}) == [Approval("once")]
+
+
+async def test_a_changed_file_is_shown_as_a_diff(tmp_path: Path) -> None:
+    (tmp_path / "notes.md").write_text("one\ntwo\nthree\n", encoding="utf-8")
+    person = Person("v", "y")
+    await decide(person, {"path": str(tmp_path / "notes.md"), "content": "one\n2\nthree\n"}, folder=tmp_path)
+    at = person.shown.index("│ content: (compared with the file as it is)")
+    assert person.shown[at + 1 : at + 6] == ["│ one", "│-two", "│+2", "│ three", "│ "]
+    assert "│   2" in person.shown[at + 6 :]
+
+
+async def test_edits_are_shown_as_a_diff_and_files_outside_are_not_read(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "inside", tmp_path / "outside"
+    for folder in (inside, outside):
+        folder.mkdir()
+        (folder / "a.txt").write_text("old\n", encoding="utf-8")
+    settings = servers(inside)["files"]
+    assert isinstance(settings, ServerSettings)
+
+    def changes(**arguments: Any) -> list[tuple[str, tuple[str, ...]]]:
+        return [(change.argument, change.lines) for change in find_changes(arguments, settings)]
+
+    edits = [{"oldText": "a\nb", "newText": "a\nc"}, {"oldText": "x", "newText": ""}]
+    assert changes(path="p", edits=edits) == [("edits", (" a", "-b", "+c", "@", "-x", "+"))]
+    assert changes(file_path="p", old_string="a", new_string="b") == [("old_string", ("-a", "+b"))]
+    assert changes(path=str(inside / "a.txt"), content="new\n") == [("content", ("-old", "+new", " "))]
+    (inside / "link.txt").symlink_to(outside / "a.txt")
+    (inside / "large.txt").write_text("x" * (MAX_BYTES + 1), encoding="utf-8")
+    (inside / "binary").write_bytes(b"\xff\x00")
+    names = ("../outside/a.txt", "link.txt", "large.txt", "binary", ".", "none")
+    unread = [outside / "a.txt", *(inside / name for name in names)]
+    assert [path for path in unread if changes(path=str(path), content="new\n")] == []
+    assert diff("a\u200b", "a") == ["-a\\u{200b}", "+a"]
+    assert diff("x\n" * 5_000, "y\n" * 5_000) is None
