@@ -24,6 +24,7 @@ class Interrupts:
     def __init__(self) -> None:
         self.leaving = anyio.CancelScope()
         self._turn: TurnHandle | None = None
+        self._scope: anyio.CancelScope | None = None
         self._leave: Callable[[int], None] | None = None
         self._is_ignored = False
 
@@ -44,9 +45,27 @@ class Interrupts:
         finally:
             self._is_ignored = False
 
+    @property
+    def has_scope(self) -> bool:
+        """True while the next Ctrl-C cancels a `scope`."""
+        return self._scope is not None
+
+    @contextmanager
+    def scope(self) -> Iterator[anyio.CancelScope]:
+        """Let the next Ctrl-C cancel what is done within, beside any turn."""
+        with anyio.CancelScope() as scope:
+            self._scope = scope
+            try:
+                yield scope
+            finally:
+                self._scope = None
+
     def interrupt(self) -> None:
         """Do the same as Ctrl-C."""
         if self._is_ignored:
+            return
+        if self._scope is not None:
+            self._scope.cancel()
             return
         turn, self._turn = self._turn, None
         if turn is None or turn.over:

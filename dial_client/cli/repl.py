@@ -12,7 +12,8 @@ import anyio
 from dial_client.cli import elicitation_prompt, process_runner
 from dial_client.cli.bootstrap import config_name, opened, provider_of, say_notes, settings_of, warn
 from dial_client.cli.chat_commands.chat_session import ChatSession, CommandResult, open_session
-from dial_client.cli.chat_commands.command_registry import command_descriptions, run_command
+from dial_client.cli.chat_commands.command_registry import command_arguments, command_descriptions, run_command
+from dial_client.cli.chat_commands.conversation_commands import show_last_exchange
 from dial_client.cli.input.input_references import with_attachments
 from dial_client.cli.input.shell_command import ShellCommands
 from dial_client.cli.input.tab_completion import completer
@@ -73,7 +74,10 @@ async def _talk(
         opened(options, settings, provider, approver(sink, console, settings.servers), callbacks) as dial,
         open_session(options, settings, dial, console) as chat,
     ):
-        console.complete_with(completer(dial, command_descriptions()))
+        console.complete_with(completer(dial, command_descriptions(), command_arguments(chat)))
+        chat.render, chat.set_theme = console.render, console.set_theme
+        if options.continue_latest or options.resume is not None:
+            await show_last_exchange(chat)
         await Talk(chat, console, sink).run(start_up)
         console.close()
     return ExitCode.ANSWERED
@@ -153,7 +157,7 @@ class Talk:
 
     def _interrupt(self) -> None:
         """Stop the answer; where there is none, leave the second time."""
-        if self._is_answering:
+        if self._is_answering or process_runner.interrupts.has_scope:
             process_runner.interrupts.interrupt()
         elif self._will_leave:
             process_runner.interrupts.leaving.cancel()

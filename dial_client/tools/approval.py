@@ -18,9 +18,10 @@ from dial_client.servers.connection import Connection
 from dial_client.servers.status import ServerState
 from dial_client.servers.tool_pins import ToolPins
 from dial_client.settings.config_types import ServerSettings
-from dial_client.settings.policy_config import Effect
+from dial_client.settings.policy_config import Effect, Policy
+from dial_client.settings.tool_patterns import matches
 from dial_client.tools import pattern_warnings
-from dial_client.tools.grants import GrantStore
+from dial_client.tools.grants import Grant, GrantStore
 from dial_client.tools.policy import PolicyRules, ProposedCall, Verdict, can_act_or_send
 from dial_client.tools.session_grants import GRANT, SessionGrants
 from dial_client.tools.taint import describe_sources
@@ -225,6 +226,48 @@ class ApprovalChecker:
     def forget(self, server: str) -> None:
         """Drop the session's grants of a server's tools: another server may have its name next."""
         self._session.drop_server(server)
+
+    def add_rule(self, effect: Effect, pattern: str) -> None:
+        """Allow or deny the tools that a pattern names, as the options of the client do, until the client is closed."""
+        allow = tuple(known for known in self.rules.allow if known != pattern)
+        deny = tuple(known for known in self.rules.deny if known != pattern)
+        if effect is Effect.ALLOW:
+            self.rules = replace(self.rules, allow=(*allow, pattern), deny=deny)
+        else:
+            self.rules = replace(self.rules, allow=allow, deny=(*deny, pattern))
+
+    def set_policy(self, policy: Policy) -> None:
+        """Decide by these rules of a policy from now on."""
+        self.rules = replace(self.rules, policy=policy)
+
+    @property
+    def session_grants(self) -> tuple[tuple[str, str], ...]:
+        """Server and tool of each tool that is allowed until the client is closed."""
+        return self._session.tools
+
+    @property
+    def stored_grants(self) -> tuple[Grant, ...]:
+        """The tools that are allowed in later runs too."""
+        return self._grants.all() if self._grants is not None else ()
+
+    def revoke(self, which: str) -> tuple[str, ...]:
+        """Revoke rules by their pattern, and grants by their id, their tool or a pattern of tools; return their names.
+
+        Also what the options of the client allow or deny is revoked, if `which` is that very pattern.
+        """
+        revoked = [pattern for pattern in (*self.rules.allow, *self.rules.deny) if pattern == which]
+        allow, deny = (tuple(p for p in rules if p != which) for rules in (self.rules.allow, self.rules.deny))
+        self.rules = replace(self.rules, allow=allow, deny=deny)
+        for server, tool in self._session.tools:
+            if matches(which, server, tool):
+                self._session.drop_tool(server, tool)
+                revoked.append(f"{server}/{tool}")
+        named = {
+            grant.id for grant in self.stored_grants if grant.id == which or matches(which, grant.server, grant.tool)
+        }
+        if self._grants is not None and named:
+            revoked += [f"{grant.server}/{grant.tool}" for grant in self._grants.revoke(named)]
+        return tuple(dict.fromkeys(revoked))
 
     def notes(self, servers: Mapping[str, Connection]) -> tuple[str, ...]:
         """Return a line for each pattern that matches no tool of these servers."""

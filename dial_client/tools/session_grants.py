@@ -34,6 +34,16 @@ class SessionGrants:
         """True if the tool is granted, and has not changed since."""
         return self._definitions.get(_key(spec)) == definition(spec)
 
+    @property
+    def tools(self) -> tuple[tuple[str, str], ...]:
+        """Server and tool of each grant of a tool."""
+        return tuple(self._definitions)
+
+    def drop_tool(self, server: str, tool: str) -> None:
+        """Drop the grants of a tool, and of single calls of it."""
+        self._definitions.pop((server, tool), None)
+        self._calls.pop((server, tool), None)
+
     def allows_call(self, call: ProposedCall) -> bool:
         """True if this very call was allowed before."""
         return _digest(call) in self._calls.get(_key(call.spec), ())

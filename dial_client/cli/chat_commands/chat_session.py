@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 
@@ -11,14 +11,19 @@ from dial_client.cli.chat_commands.command_screen import CommandScreen
 from dial_client.cli.chat_commands.conversation_choice import find_conversation
 from dial_client.cli.options import Options
 from dial_client.client.dial_client import DialClient
+from dial_client.conversations.compaction import Compaction
 from dial_client.conversations.conversation_manager import ConversationManager
-from dial_client.errors import ConfigError
-from dial_client.events import Event, Finished
+from dial_client.errors import ConfigError, DialError
+from dial_client.events import Event, Finished, StatusChanged
 from dial_client.messages import Message
 from dial_client.settings.configuration import Settings
 from dial_client.stores.memory_store import MemoryStore
 from dial_client.stores.sql_store import SQLStore
+from dial_client.text.safe_text import safe
 from dial_client.turn_result import Turn
+
+COMPACT_AT = 0.8
+"""The part of the context window from which on a conversation is compacted before the next question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,10 @@ class CommandResult:
     """The text to put into the input line; None for none."""
     quit: bool = False
     """The person wants to leave."""
+
+
+class Interrupted(DialError):
+    """The person pressed Ctrl-C."""
 
 
 class ChatSession:
@@ -62,15 +71,37 @@ class ChatSession:
         self.conversation_id = conversation_id
         self.turns: list[Turn] = []
         """The turns of this run, the latest last."""
+        self.compactions: list[Compaction] = []
+        """The summaries that were written in this run."""
+        self.render: Callable[[str], str] = safe
+        """Returns an answer of the model as it is printed."""
+        self.set_theme: Callable[[str], None] | None = None
+        """Changes the colours by a name, or raises `KeyError`; None for a terminal without colours."""
 
     def print(self, text: str) -> None:
         """Print lines; text of models and servers in it is safe already."""
         self.screen.print(text)
 
+    def required_id(self) -> str:
+        """Return the id of the conversation.
+
+        Raises:
+            ConfigError: nothing was said yet.
+        """
+        if self.conversation_id is None:
+            raise ConfigError("nothing was said yet", hint="the conversation begins with your first question")
+        return self.conversation_id
+
     async def ask(self, question: str | Message) -> AsyncGenerator[Event, None]:
-        """Ask a question in the conversation, and yield the events of its turn. Raises as `stream_chat`."""
+        """Ask a question in the conversation, and yield the events of its turn. Raises as `stream_chat`.
+
+        A conversation that has filled the context window so far that the next answers may not fit is compacted first.
+        """
         # A new one begins with its first question: one that was given up before is not worth going on with.
         self.conversation_id = self.conversation_id or (await self.manager.create()).id
+        if await self.manager.measure(self.conversation_id) >= COMPACT_AT:
+            yield StatusChanged("Summarizing the older part of the conversation…")
+            await self._compact_first()
         watch = process_runner.interrupts.watch
         stream = self.manager.stream_chat(self.conversation_id, question, stream=self.options.stream, on_started=watch)
         async with aclosing(stream) as events:
@@ -78,6 +109,30 @@ class ChatSession:
                 if isinstance(event, Finished):
                     self.turns.append(event.turn)
                 yield event
+
+    async def compact(self) -> Compaction | None:
+        """Compact the conversation; Ctrl-C stops that. Raises as `ConversationManager.compact`."""
+        compaction: Compaction | None = None
+        with process_runner.interrupts.scope() as scope:
+            compaction = await self.manager.compact(self.required_id())
+        if scope.cancelled_caught:
+            raise Interrupted("interrupted: nothing was summarized, and nothing was asked")
+        if compaction is not None:
+            self.compactions.append(compaction)
+        return compaction
+
+    async def _compact_first(self) -> None:
+        """Compact the conversation before a question; the question is asked even if that is not possible."""
+        try:
+            compaction = await self.compact()
+        except Interrupted:
+            raise
+        except DialError as error:
+            self.print(f"The conversation is nearly as long as this model can take; not summarized: {safe(str(error))}")
+            return
+        if compaction is not None:
+            self.print(f"The conversation was nearly as long as this model can take: {compaction.note}.")
+            self.print("(/compact undo brings them back)")
 
 
 @asynccontextmanager

@@ -6,8 +6,16 @@ import difflib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
-from dial_client.cli.chat_commands import server_commands
+from dial_client.cli.chat_commands import (
+    approval_commands,
+    configuration_commands,
+    conversation_commands,
+    model_commands,
+    output_commands,
+    server_commands,
+)
 from dial_client.cli.chat_commands.chat_session import ChatSession, CommandResult
+from dial_client.cli.options import Format
 from dial_client.cli.tty import Unanswered
 from dial_client.errors import DialError
 from dial_client.text.safe_text import one_line, safe
@@ -57,6 +65,37 @@ def command_descriptions() -> Mapping[str, str]:
     return {command.name: command.description for command in COMMANDS}
 
 
+def command_arguments(session: ChatSession) -> Mapping[str, Callable[[], Mapping[str, str]]]:
+    """Return, for each command whose arguments can be completed, a function that returns them with descriptions."""
+
+    def servers() -> dict[str, str]:
+        return {name: status.state.value for name, status in session.dial.servers.items()}
+
+    def patterns() -> dict[str, str]:
+        tools = {f"{tool.server}/{tool.tool}": tool.title or "" for tool in session.dial.tools}
+        return {f"{name}/*": "all its tools" for name in session.dial.servers} | tools
+
+    return {
+        "/help": lambda: {name[1:]: about for name, about in command_descriptions().items()},
+        "/model": lambda: model_commands.model_choices(session),
+        "/format": lambda: {choice.value: "" for choice in Format},
+        "/system": lambda: {"none": "no instructions"},
+        "/compact": lambda: {"undo": "bring the summarized messages back"},
+        "/copy": lambda: {"code": "the last block of code"},
+        "/servers": lambda: {f"restart {name}": state for name, state in servers().items()},
+        "/login": servers,
+        "/approve": patterns,
+        "/deny": patterns,
+        "/grants": lambda: {f"revoke {name}": "" for name in _revocable(session)},
+    }
+
+
+def _revocable(session: ChatSession) -> list[str]:
+    approvals = session.dial.approvals
+    granted = (*approvals.session_grants, *((grant.server, grant.tool) for grant in approvals.stored_grants))
+    return [*approvals.rules.allow, *approvals.rules.deny, *(f"{server}/{tool}" for server, tool in granted)]
+
+
 def describe_unknown(name: str) -> str:
     """Return a sentence about a command that does not exist, with the nearest one that does."""
     near = difflib.get_close_matches(name, [*command_descriptions(), *_ALIASES], n=1)
@@ -65,7 +104,7 @@ def describe_unknown(name: str) -> str:
 
 
 def _find(name: str) -> ChatCommand | None:
-    name = _ALIASES.get(name, name)
+    name = _ALIASES.get(name.lower(), name.lower())
     return next((command for command in COMMANDS if command.name == name), None)
 
 
@@ -91,15 +130,39 @@ _HELP_END = [
     "/SERVER:PROMPT ARG=VALUE sends a prompt of a server; @SERVER:URI in a question attaches a resource.",
     "Tab completes; Ctrl-C stops an answer; Ctrl-D leaves.",
 ]
-_ALIASES = {"/exit": "/quit"}
+_ALIASES = {"/exit": "/quit", "/clear": "/new", "/continue": "/resume", "/cost": "/usage", "/regenerate": "/retry"}
 
 COMMANDS = (
     ChatCommand("/help", "[COMMAND]", "list the commands", _help),
-    ChatCommand("/tools", "", "the tools on offer", server_commands.show_tools),
+    ChatCommand("/new", "", "begin a new conversation", conversation_commands.begin_new),
+    ChatCommand("/resume", "[ID|WORDS]", "go on with another conversation", conversation_commands.resume),
+    ChatCommand("/fork", "[TITLE]", "go on in a copy of the conversation", conversation_commands.fork),
+    ChatCommand("/rename", "TITLE", "change the title of the conversation", conversation_commands.rename),
+    ChatCommand("/undo", "", "take back the last question and its answer", conversation_commands.undo),
+    ChatCommand("/redo", "", "bring back what was taken back", conversation_commands.redo),
+    ChatCommand("/retry", "", "ask the last question again", conversation_commands.retry),
+    ChatCommand("/edit", "", "change the last question, and ask it again", conversation_commands.edit),
+    ChatCommand("/compact", "[undo]", "summarize the older part of the conversation", conversation_commands.compact),
+    ChatCommand("/copy", "[N|code]", "copy an answer, or its last block of code", output_commands.copy),
+    ChatCommand("/save", "FILE", "write the latest answer to a file", output_commands.save),
+    ChatCommand("/export", "[FILE]", "write the conversation to a file (.md or .json)", output_commands.export),
+    ChatCommand("/calls", "", "the tool calls of the latest turn", output_commands.show_calls),
+    ChatCommand("/last", "[N]", "the whole result of a tool call", output_commands.show_last),
+    ChatCommand("/model", "[NAME]", "the model, or answer with another one", model_commands.show_or_switch),
+    ChatCommand("/models", "", "the models that /model takes", model_commands.show_models),
+    ChatCommand("/system", "[TEXT|none]", "the instructions for the model", model_commands.show_or_set_system),
+    ChatCommand("/format", "[NAME]", "how tool calls are written", model_commands.show_or_set_format),
+    ChatCommand("/usage", "", "tokens, cost, and the context window (also /cost)", model_commands.show_usage),
+    ChatCommand("/tools", "[WORDS]", "the tools on offer", server_commands.show_tools),
     ChatCommand("/servers", "[restart NAME]", "the servers and their state", server_commands.show_servers),
     ChatCommand("/resources", "", "what the servers have to read", server_commands.show_resources),
     ChatCommand("/prompts", "", "what the servers have to say for you", server_commands.show_prompts),
-    ChatCommand("/restart", "NAME", "start a server anew", server_commands.restart),
+    ChatCommand("/login", "NAME", "log in to a server", configuration_commands.log_in),
+    ChatCommand("/approve", "PATTERN", "allow tools until you leave: time/*", approval_commands.approve),
+    ChatCommand("/deny", "PATTERN", "deny tools until you leave", approval_commands.deny),
+    ChatCommand("/grants", "[revoke PATTERN]", "what is allowed and denied", approval_commands.show_grants),
+    ChatCommand("/reload", "", "read the configuration again", configuration_commands.reload),
+    ChatCommand("/theme", "[NAME]", "the colours of answers", configuration_commands.set_theme),
     ChatCommand("/quit", "", "leave (also Ctrl-D)", _quit),
 )
 """In the order of ``/help``."""

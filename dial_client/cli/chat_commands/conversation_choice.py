@@ -1,30 +1,89 @@
-"""The stored conversation that a person means: the latest one, one by its id, or one from a list."""
+"""The stored conversation that a person means: the latest one, one by its id or its words, or one from a list."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+
+from dial_client.cli import tty
 from dial_client.cli.bootstrap import warn
 from dial_client.cli.chat_commands.command_screen import CommandScreen
+from dial_client.cli.chat_commands.pick import ROWS, Choice, pick
 from dial_client.cli.options import Options
 from dial_client.conversations.conversation_manager import ConversationManager
-from dial_client.errors import ConfigError
-from dial_client.stores.conversation_store import Conversation, ConversationSummary
+from dial_client.errors import ConfigError, ConversationNotFound
+from dial_client.stores.conversation_store import ConversationSummary
+from dial_client.text.safe_text import one_line
+
+_PAGE = 200
+_HINT = "`dial-chat conversations` lists them"
 
 
 async def find_conversation(options: Options, manager: ConversationManager, screen: CommandScreen) -> str | None:
     """Return the id of the conversation that the options name; None for a new one.
 
     Raises:
-        ConfigError: there is no conversation to continue.
+        ConfigError: there is no conversation to continue, or several are meant.
         ConversationNotFound: there is none with this id.
     """
-    del screen  # asked once there is a list to choose from
-    known: Conversation | ConversationSummary | None = None
-    if options.resume:
-        known = await manager.get(options.resume)
-    elif options.continue_latest:
-        known = next(iter(await manager.list(limit=1)), None)
+    if options.resume is not None:
+        known = await resolve(options.resume, manager, screen)
         if known is None:
+            raise ConfigError("no conversation was chosen", hint=_HINT)
+    elif options.continue_latest:
+        latest = next(iter(await manager.list(limit=1)), None)
+        if latest is None:
             raise ConfigError("there is no conversation to continue")
-    if known is not None and known.running:
+        known = latest.id
+    else:
+        return None
+    if (await manager.get(known)).running:
         warn("a turn of this conversation is running, or its program was just killed: waiting for it")
-    return None if known is None else known.id
+    return known
+
+
+async def resolve(text: str, manager: ConversationManager, screen: CommandScreen) -> str | None:
+    """Return the id of the conversation that a text means: its id, the beginning of it, or words that occur in it.
+
+    Where the text means several, or is empty, the person chooses; None where they choose none.
+
+    Raises:
+        ConfigError: several conversations are meant, and nobody is there to choose.
+        ConversationNotFound: there is none.
+    """
+    text = text.strip()
+    if text:
+        exact = [summary.id for summary in await _list_all(manager) if summary.id.startswith(text.lower())]
+        if text in exact or len(exact) == 1:
+            return text if text in exact else exact[0]
+        found = exact or [summary.id for summary in await manager.list(2, search=text)]
+        if not found:
+            raise ConversationNotFound(text, f"there is no conversation {one_line(text, 60)!r} ({_HINT})")
+        if len(found) == 1:
+            return found[0]
+    if not tty.is_there():
+        problem = f"{one_line(text, 60)!r} means several conversations" if text else "which conversation?"
+        raise ConfigError(problem, hint=f"give more of its id; {_HINT}")
+    return await pick(screen, partial(_search, manager), nothing="No conversation is stored yet.", words=text)
+
+
+async def _list_all(manager: ConversationManager) -> Sequence[ConversationSummary]:
+    page = await manager.list(_PAGE)
+    found = list(page)
+    while page.cursor is not None:
+        page = await manager.list(_PAGE, cursor=page.cursor)
+        found += page
+    return found
+
+
+async def _search(manager: ConversationManager, words: str) -> list[Choice]:
+    found: list[ConversationSummary] = list(await manager.list(ROWS + 1, search=words))
+    if words and not found:
+        found = [summary for summary in await _list_all(manager) if summary.id.startswith(words.lower())]
+    return [Choice(summary.id, describe(summary)) for summary in found]
+
+
+def describe(summary: ConversationSummary) -> str:
+    """Return a conversation in one line: the beginning of its id, its time, its title."""
+    title = one_line(summary.title, 60) or "(no title)"
+    return f"{summary.id[:8]}  {summary.updated_at.astimezone():%Y-%m-%d %H:%M}  {title}"

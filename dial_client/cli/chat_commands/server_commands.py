@@ -10,10 +10,17 @@ from dial_client.servers.status import ServerStatus
 from dial_client.text.safe_text import one_line
 
 
-async def show_tools(session: ChatSession, arguments: str) -> None:  # noqa: ARG001 - a `Run`
-    """List the tools on offer."""
-    lines = [f"{tool.name}  {one_line(tool.description, 100)}" for tool in session.dial.tools]
-    session.print("\n".join(lines) or "No tools are on offer.")
+async def show_tools(session: ChatSession, arguments: str) -> None:
+    """List the tools on offer, or those that have all these words in their name or description."""
+    words = arguments.lower().split()
+    found = [
+        tool
+        for tool in session.dial.tools
+        if all(word in f"{tool.name} {tool.server} {tool.description}".lower() for word in words)
+    ]
+    width = min(40, max((len(tool.name) for tool in found), default=0))
+    lines = [f"{tool.name:<{width}}  {one_line(tool.description, 100)}" for tool in found]
+    session.print("\n".join(lines) or ("No tool has these words." if words else "No tools are on offer."))
 
 
 async def show_servers(session: ChatSession, arguments: str) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from dial_client.cli.chat_commands.command_screen import CommandScreen
 from dial_client.cli.input.user_input import UserInput
 from dial_client.cli.plain_screen import PlainScreen
+from dial_client.text.safe_text import safe
 
 if TYPE_CHECKING:
     from prompt_toolkit.completion import Completer
@@ -27,6 +28,13 @@ class Console(CommandScreen, Protocol):
 
     def edit(self, text: str) -> None:
         """Put a text into the input line."""
+
+    def render(self, answer: str) -> str:
+        """Return an answer of the model as it is printed."""
+
+    @property
+    def set_theme(self) -> Callable[[str], None] | None:
+        """Changes the colours by a name, or raises `KeyError`; None where nothing is coloured."""
 
     def suspended(self) -> AbstractAsyncContextManager[None]:
         """Leave the terminal to another program while this lasts."""
@@ -49,6 +57,7 @@ class LineConsole(PlainScreen):
 
     def __init__(self) -> None:
         self._input_line: Any = None
+        self.set_theme: Callable[[str], None] | None = None
 
     async def next_input(self) -> UserInput | None:
         """Return the next line; None for Ctrl-D. Ctrl-C begins a new one."""
@@ -67,6 +76,10 @@ class LineConsole(PlainScreen):
 
     def echo(self, user_input: UserInput) -> None:
         """Do nothing: the line stays where it was typed."""
+
+    def render(self, answer: str) -> str:
+        """Return the text without what a terminal would act on."""
+        return safe(answer)
 
     def suspended(self) -> AbstractAsyncContextManager[None]:
         """Do nothing: nothing is drawn."""

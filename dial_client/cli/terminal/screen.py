@@ -6,6 +6,7 @@ scrollback, and nothing that was printed is ever repainted.
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections import deque
@@ -17,7 +18,7 @@ import anyio
 
 from dial_client.cli import process_runner, tty
 from dial_client.cli.input.user_input import UserInput
-from dial_client.cli.markdown.themes import Theme, style
+from dial_client.cli.markdown.themes import Theme, choose_theme, style
 from dial_client.cli.terminal import live_area
 from dial_client.cli.terminal.live_area import LiveState
 from dial_client.cli.terminal.printed_streams import redirect_prints
@@ -76,6 +77,17 @@ class Screen:
     def is_asking(self) -> bool:
         """Whether a question waits for its answer."""
         return self._question.is_shown
+
+    def render(self, answer: str) -> str:
+        """Return an answer of the model, in Markdown, as it is printed."""
+        from dial_client.cli.markdown.markdown_stream import MarkdownStream
+
+        stream = MarkdownStream(lambda: self.columns, self.theme)
+        return stream.feed(answer) + stream.finish()
+
+    def set_theme(self, name: str) -> None:
+        """Change the colours of what is printed from now on. Raises `KeyError` if there is no such theme."""
+        self.theme = choose_theme(name, os.environ)
 
     def print(self, text: str) -> None:
         """Print final text above the live area. It is safe already, and may have our own ANSI sequences."""

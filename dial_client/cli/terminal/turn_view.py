@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Protocol
 
 import anyio
@@ -47,7 +46,10 @@ def open_screen(options: Options, *, has_input: bool = True) -> tuple[Screen, Tu
     from dial_client.cli.markdown.markdown_stream import MarkdownStream
 
     screen = Screen(choose_theme(options.theme, os.environ), has_input=has_input)
-    new_stream = partial(MarkdownStream, lambda: screen.columns, screen.theme)
+
+    def new_stream() -> MarkdownStream:
+        return MarkdownStream(lambda: screen.columns, screen.theme)
+
     shows_usage = options.verbose or (has_input and not options.quiet)
     return screen, TurnView(screen, new_stream, shows_reasoning=options.verbose, shows_usage=shows_usage)
 

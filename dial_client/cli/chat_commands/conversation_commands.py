@@ -1,0 +1,133 @@
+"""The commands about the conversation: begin, find and copy one, and take back or repeat what was said."""
+
+from __future__ import annotations
+
+from dial_client.cli.chat_commands.chat_session import ChatSession, CommandResult
+from dial_client.cli.chat_commands.conversation_choice import resolve
+from dial_client.errors import ConfigError
+from dial_client.messages import Message, Role, TextPart
+from dial_client.text.safe_text import one_line, safe
+
+MAX_LINES = 40
+"""Lines of an earlier answer that are shown again."""
+
+
+async def begin_new(session: ChatSession, arguments: str) -> None:  # noqa: ARG001 - a `Run`
+    """Begin a new conversation; the one before stays stored."""
+    before, session.conversation_id = session.conversation_id, None
+    kept = f" /resume {before[:8]} goes back to the one before." if before and session.options.save else ""
+    session.print(f"A new conversation.{kept}")
+
+
+async def resume(session: ChatSession, arguments: str) -> None:
+    """Go on with another stored conversation: by its id, by words in it, or chosen from a list."""
+    known = await resolve(arguments, session.manager, session.screen)
+    if known is None:
+        session.print("The conversation stays the same.")
+        return
+    session.conversation_id = known
+    await show_last_exchange(session)
+
+
+async def show_last_exchange(session: ChatSession) -> None:
+    """Print the title of the conversation, and its last question and answer."""
+    if session.conversation_id is None:
+        return
+    conversation = await session.manager.get(session.conversation_id)
+    session.print(f"Conversation {conversation.id[:8]}: {one_line(conversation.title, 60) or '(no title)'}")
+    messages = conversation.messages
+    start = max((at for at, message in enumerate(messages) if message.role is Role.USER), default=None)
+    if start is None:
+        return
+    hidden = sum(message.role is Role.USER for message in messages[:start])
+    if hidden:
+        session.print(f"({hidden} earlier {'question' if hidden == 1 else 'questions'}: /export writes all of it)")
+    session.print(f"> {_beginning(messages[start].text)}")
+    calls = sum(len(message.tool_calls) for message in messages[start:])
+    if calls:
+        session.print(f"({calls} tool {'call' if calls == 1 else 'calls'})")
+    answer = next((m.text for m in reversed(messages[start:]) if m.role is Role.ASSISTANT and m.text.strip()), "")
+    lines = session.render(answer).rstrip("\n").splitlines() or ["(no answer)"]
+    if len(lines) > MAX_LINES:
+        lines = [*lines[: MAX_LINES - 1], f"… {len(lines) - MAX_LINES + 1} more lines"]
+    session.print("\n".join(lines))
+    for note in conversation.notes:
+        session.print(safe(note))
+
+
+async def fork(session: ChatSession, arguments: str) -> None:
+    """Go on in a copy of the conversation; the original stays as it is."""
+    before = session.required_id()
+    copy = await session.manager.fork(before, title=arguments or None)
+    session.conversation_id = copy.id
+    session.print(f"This is a copy now ({copy.id[:8]}). /resume {before[:8]} goes back to the original.")
+
+
+async def rename(session: ChatSession, arguments: str) -> None:
+    """Change the title of the conversation."""
+    if not arguments:
+        raise ConfigError("which title?", hint="/rename TITLE")
+    await session.manager.rename(session.required_id(), arguments)
+    session.print(f"Renamed: {one_line(arguments, 60)}")
+
+
+async def undo(session: ChatSession, arguments: str) -> None:  # noqa: ARG001 - a `Run`
+    """Take back the last question and its answer."""
+    question = await _take_back(session)
+    session.print(f"Taken back: {one_line(question.text, 80)} (/redo brings it back; what tools did stays done)")
+
+
+async def redo(session: ChatSession, arguments: str) -> None:  # noqa: ARG001 - a `Run`
+    """Bring back what /undo has taken back."""
+    if await session.manager.restore(session.required_id()):
+        await show_last_exchange(session)
+    else:
+        session.print("There is nothing to bring back: nothing was taken back, or something was said since.")
+
+
+async def retry(session: ChatSession, arguments: str) -> CommandResult:  # noqa: ARG001 - a `Run`
+    """Ask the last question again, in place of its answer."""
+    question = await _take_back(session)
+    session.print(f"> {_beginning(question.text)}")
+    return CommandResult(question)
+
+
+async def edit(session: ChatSession, arguments: str) -> CommandResult:  # noqa: ARG001 - a `Run`
+    """Put the last question into the input line, in place of its answer."""
+    question = await _take_back(session)
+    parts = () if isinstance(question.content, str) else question.content
+    if len(parts) > 1:
+        session.print("What was attached to the question is not: mention it again.")
+    session.print("The last exchange is taken back: edit the question and send it (/redo brings it back as it was).")
+    first = next((part.text for part in parts if isinstance(part, TextPart)), question.text)
+    return CommandResult(draft=first)
+
+
+async def compact(session: ChatSession, arguments: str) -> None:
+    """Let the model summarize the older part of the conversation, or undo that."""
+    conversation_id = session.required_id()
+    if arguments == "undo":
+        is_undone = await session.manager.restore(conversation_id, "compact")
+        session.print("The whole conversation is back." if is_undone else "Nothing of the conversation is summarized.")
+        return
+    if arguments:
+        raise ConfigError(f"unknown argument {arguments!r}", hint="/compact, or /compact undo")
+    session.print("Summarizing …")
+    compaction = await session.compact()
+    if compaction is None:
+        session.print("There is nothing to summarize: the conversation is short.")
+        return
+    session.print(session.render(compaction.summary).rstrip("\n"))
+    session.print(f"({compaction.message_count} messages; /compact undo brings them back)")
+
+
+async def _take_back(session: ChatSession) -> Message:
+    removed = await session.manager.undo(session.required_id())
+    if not removed:
+        raise ConfigError("there is nothing to take back", hint="the conversation has no question")
+    return removed[0]
+
+
+def _beginning(text: str) -> str:
+    lines = safe(text).strip().splitlines() or [""]
+    return "\n  ".join(lines) if len(lines) <= 6 else "\n  ".join([*lines[:5], f"… {len(lines) - 5} more lines"])

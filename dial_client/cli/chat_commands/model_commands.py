@@ -1,0 +1,113 @@
+"""The commands about the model: which one answers, with which instructions, and what was used."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+from dial_client.cli.bootstrap import provider_of
+from dial_client.cli.chat_commands.chat_session import ChatSession
+from dial_client.cli.options import Format
+from dial_client.errors import ConfigError
+from dial_client.messages import Usage
+from dial_client.text.safe_text import one_line, safe
+
+_KEYS = {
+    "openai:ID": "OPENAI_API_KEY",
+    "anthropic:ID": "ANTHROPIC_API_KEY",
+    "dial:ID": "DIAL_API_KEY",
+    "chat:ID": "OPENAI_BASE_URL",
+    "ollama:ID": "OLLAMA_HOST",
+}
+"""For names of models the environment variable that they need."""
+
+
+async def show_or_switch(session: ChatSession, arguments: str) -> None:
+    """Show the model, or answer with another one from the next question on."""
+    if arguments:
+        profile = session.settings.models.get(arguments)
+        provider = provider_of(replace(session.options, model=arguments, base_url=None), session.settings)
+        chosen = session.options.tool_format or (profile.tool_format if profile is not None else None)
+        session.dial.model.switch(provider, tool_format=chosen)
+        session.dial.model.set_context_window(profile.context_window if profile is not None else None)
+    session.print(describe_model(session))
+
+
+def describe_model(session: ChatSession) -> str:
+    """Return the model in one line."""
+    model = session.dial.model
+    window = f", context window of {model.window_tokens:,} tokens" if model.window_tokens else ""
+    called = "in the API's own form" if model.format_name in ("auto", "native") else f"as {model.format_name}"
+    return f"Model: {one_line(model.name, 200)} (tool calls {called}{window})"
+
+
+async def show_models(session: ChatSession, arguments: str) -> None:  # noqa: ARG001 - a `Run`
+    """List the models that /model takes."""
+    lines = [describe_model(session)]
+    for name, profile in session.settings.models.items():
+        lines.append(f"  {one_line(name, 60)}: {one_line(profile.model or name, 80)} (of the configuration)")
+    for name, variable in _KEYS.items():
+        if os.environ.get(variable):
+            lines.append(f"  {name} ({variable} is set)")
+    lines += [f"  {name} (on this machine)" for name in _find_local()]
+    session.print("\n".join([*lines, "/model NAME answers with another one; any ID of a vendor is accepted."]))
+
+
+def _find_local() -> list[str]:
+    from dial_client.local.inventory import local_models
+    from dial_client.local.weights import cache_folder
+
+    return [model.name for model in local_models(cache_folder()) if model.installed]
+
+
+def model_choices(session: ChatSession) -> dict[str, str]:
+    """Return the names that /model completes, with descriptions."""
+    profiles = {name: profile.model or "of the configuration" for name, profile in session.settings.models.items()}
+    return profiles | {
+        name.removesuffix("ID"): f"{variable} is set" for name, variable in _KEYS.items() if os.environ.get(variable)
+    }
+
+
+async def show_or_set_system(session: ChatSession, arguments: str) -> None:
+    """Show the instructions for the model, or change them from the next question on."""
+    if arguments:
+        session.dial.system = None if arguments == "none" else arguments
+    text = session.dial.system
+    session.print(
+        f"Instructions: {safe(text)}" if text else "The model has no instructions of yours. /system TEXT gives some."
+    )
+
+
+async def show_or_set_format(session: ChatSession, arguments: str) -> None:
+    """Show the format of tool calls, or change it from the next question on."""
+    formats = [choice.value for choice in Format]
+    if arguments and arguments not in formats:
+        raise ConfigError(f"unknown tool format {one_line(arguments, 40)!r}", hint=f"one of {', '.join(formats)}")
+    if arguments:
+        session.dial.model.switch(tool_format=arguments)
+    session.print(f"Tool format: {session.dial.model.format_name} (one of {', '.join(formats)})")
+
+
+async def show_usage(session: ChatSession, arguments: str) -> None:  # noqa: ARG001 - a `Run`
+    """Print the tokens and the cost of this run, and how full the context window is."""
+    usage = sum([turn.usage for turn in session.turns] + [made.usage for made in session.compactions], Usage())
+    costs = [turn.cost_usd for turn in session.turns] + [made.cost_usd for made in session.compactions]
+    known = [cost for cost in costs if cost is not None]
+    calls = sum(len(turn.tool_calls) for turn in session.turns)
+    questions, cached = len(session.turns), f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
+    asked = "1 question" if questions == 1 else f"{questions} questions"
+    lines = [
+        f"This run: {asked}, {calls} tool {'call' if calls == 1 else 'calls'}",
+        f"Tokens: {usage.input_tokens:,} in{cached}, {usage.output_tokens:,} out",
+        f"Cost: {_describe_cost(known, len(costs))}",
+    ]
+    if session.conversation_id is not None and (fill := await session.manager.measure(session.conversation_id)):
+        lines.append(f"Context window: about {fill:.0%} full; it is compacted from 80% on (/compact does it now)")
+    session.print("\n".join(lines))
+
+
+def _describe_cost(known: list[float], count: int) -> str:
+    if not known:
+        return "not known for this model" if count else "none yet"
+    missing = f" (not known for {count - len(known)} of {count})" if len(known) < count else ""
+    return f"about ${sum(known):.4f}{missing}"

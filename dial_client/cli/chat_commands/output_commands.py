@@ -1,0 +1,125 @@
+"""The commands that take something out of a conversation: copies, files, and the whole results of tools."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import anyio
+from anyio import to_thread
+
+from dial_client.cli.chat_commands import clipboard
+from dial_client.cli.chat_commands.chat_session import ChatSession
+from dial_client.errors import ConfigError, system_reason
+from dial_client.messages import Content, Role, TextPart, describe
+from dial_client.text.safe_text import one_line, safe
+from dial_client.turn_result import ToolCallRecord
+
+_FENCE = re.compile(
+    r"^(?P<indent> {0,3})(?P<fence>`{3,}|~{3,})[^\n]*\n(?P<code>.*?)(?:^ {0,3}(?P=fence)[`~]* *$|\Z)",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+async def copy(session: ChatSession, arguments: str) -> None:
+    """Copy the latest answer, the n-th latest, or the last block of code to the clipboard."""
+    text = await _find_text(session, arguments)
+    how = await to_thread.run_sync(clipboard.copy, text, clipboard.current_environment(), clipboard.find_terminal())
+    if not how:
+        too_long = len(text.encode(errors="replace")) > clipboard.MAX_TERMINAL_BYTES
+        why = "it is too long for the terminal's clipboard" if too_long else "no clipboard was found"
+        raise ConfigError(f"not copied: {why}", hint="/save FILE writes it to a file")
+    session.print(f"Copied {how}: {len(text):,} characters, {one_line(text, 50)}")
+
+
+async def _find_text(session: ChatSession, arguments: str) -> str:
+    messages = (await session.manager.get(session.required_id())).messages
+    answers = [m.text for m in messages if m.role is Role.ASSISTANT and m.text.strip() and not m.tool_calls]
+    if not answers:
+        raise ConfigError("there is no answer yet")
+    if arguments == "code":
+        code = next((blocks[-1] for answer in reversed(answers) if (blocks := find_code(answer))), None)
+        if code is None:
+            raise ConfigError("no answer has a block of code")
+        return code
+    number = arguments or "1"
+    if not number.isdecimal() or not 0 < int(number) <= len(answers):
+        raise ConfigError(
+            f"there is no answer {one_line(number, 20)!r}",
+            hint=f"1 is the latest, {len(answers)} the first; or /copy code",
+        )
+    return answers[-int(number)]
+
+
+def find_code(text: str) -> list[str]:
+    """Return the contents of the fenced blocks of code in Markdown, without the last line break."""
+    return [found["code"].removesuffix("\n") for found in _FENCE.finditer(text)]
+
+
+async def save(session: ChatSession, arguments: str) -> None:
+    """Write the latest answer to a file."""
+    if not arguments:
+        raise ConfigError("which file?", hint="/save FILE")
+    await _write(session, arguments, f"{await _find_text(session, '')}\n")
+
+
+async def export(session: ChatSession, arguments: str) -> None:
+    """Write the whole conversation to a file: Markdown, or JSON where the name ends in .json."""
+    conversation_id = session.required_id()
+    name = arguments or f"conversation-{conversation_id[:8]}.md"
+    form = "json" if name.lower().endswith(".json") else "markdown"
+    await _write(session, name, await session.manager.export(conversation_id, "json" if form == "json" else "markdown"))
+
+
+async def _write(session: ChatSession, name: str, text: str) -> None:
+    path = await anyio.Path(name).expanduser()
+    if await path.exists():
+        keys = {"y": "replace it", "n": "leave it"}
+        if await session.screen.ask_key((), f"{one_line(name, 200)} is there already. Replace it? [y/n]", keys) != "y":
+            session.print("Not written.")
+            return
+    try:
+        await path.write_text(text, encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise ConfigError(f"cannot be written: {system_reason(error)}", path=one_line(name, 200)) from None
+    session.print(f"Written: {one_line(str(await path.absolute()), 400)} ({len(text):,} characters)")
+
+
+async def show_calls(session: ChatSession, arguments: str) -> None:  # noqa: ARG001 - a `Run`
+    """List the tool calls of the latest turn that made some."""
+    records = _find_records(session)
+    width = len(str(len(records)))
+    lines = []
+    for number, record in enumerate(records, 1):
+        arguments_text = json.dumps(dict(record.call.arguments), ensure_ascii=False, default=str)
+        mark = "✓" if record.result.success else "✗"
+        name = one_line(f"{record.server}.{record.tool}" if record.server else record.call.name, 80)
+        size = f"{len(_text(record.result.content)):,} characters"
+        lines.append(f"{number:>{width}} {mark} {name} {one_line(arguments_text, 80)}  {record.duration:.2f} s, {size}")
+    session.print("\n".join([*lines, "/last N shows the whole result of one."]))
+
+
+async def show_last(session: ChatSession, arguments: str) -> None:
+    """Print the whole result of a tool call of the latest turn: the last one, or the n-th."""
+    records = _find_records(session)
+    number = arguments or str(len(records))
+    if not number.isdecimal() or not 0 < int(number) <= len(records):
+        raise ConfigError(f"there is no call {one_line(number, 20)!r}", hint=f"1 to {len(records)}; /calls lists them")
+    record = records[int(number) - 1]
+    name = one_line(f"{record.server}.{record.tool}" if record.server else record.call.name, 120)
+    given = json.dumps(dict(record.call.arguments), indent=2, ensure_ascii=False, default=str)
+    outcome = "" if record.result.success else " failed"
+    session.print(f"{name}{outcome}\n{safe(given)}\n{safe(_text(record.result.content))}")
+
+
+def _find_records(session: ChatSession) -> tuple[ToolCallRecord, ...]:
+    records = next((turn.tool_calls for turn in reversed(session.turns) if turn.tool_calls), ())
+    if not records:
+        raise ConfigError("no tool was called in this run")
+    return records
+
+
+def _text(content: Content) -> str:
+    if isinstance(content, str):
+        return content
+    return "\n".join(part.text if isinstance(part, TextPart) else f"[{describe(part)}]" for part in content)
