@@ -9,8 +9,8 @@ from dial_client.cli.bootstrap import provider_of
 from dial_client.cli.chat_commands.chat_session import ChatSession
 from dial_client.cli.options import Format
 from dial_client.errors import ConfigError
-from dial_client.messages import Usage
 from dial_client.text.safe_text import one_line, safe
+from dial_client.token_usage import Usage
 
 _KEYS = {
     "openai:ID": "OPENAI_API_KEY",
