@@ -1,0 +1,67 @@
+"""What is sent, as it comes out of the providers, against the request types of the vendors' SDKs.
+
+mypy holds each part where it is written; here the parts are put together, with everything a conversation may have.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from anthropic.types import MessageParam, ToolParam
+from openai.types.chat import ChatCompletionFunctionToolParam, ChatCompletionMessageParam
+from openai.types.responses import FunctionToolParam, ResponseInputItemParam
+from pydantic import TypeAdapter
+
+from dial_client.messages import FilePart, ImagePart, Message, Role, TextPart, ToolCallRequest, ToolSpec
+from dial_client.settings.config_types import Wire
+from tests.support.model_endpoint import Say, hear, model_endpoint, provider_of
+
+pytestmark = pytest.mark.anyio
+
+TYPES: dict[Wire, tuple[str, TypeAdapter[Any], TypeAdapter[Any]]] = {
+    Wire.CHAT: (
+        "messages",
+        TypeAdapter(list[ChatCompletionMessageParam]),
+        TypeAdapter(list[ChatCompletionFunctionToolParam]),
+    ),
+    Wire.RESPONSES: ("input", TypeAdapter(list[ResponseInputItemParam]), TypeAdapter(list[FunctionToolParam])),
+    Wire.MESSAGES: ("messages", TypeAdapter(list[MessageParam]), TypeAdapter(list[ToolParam])),
+}
+IMAGE = ImagePart("iVBORw0KGgo=", "image/png")
+PDF = FilePart("JVBERi0=", "application/pdf", "report.pdf")
+TOOL = ToolSpec("look", "Looks.", {"type": "object", "properties": {"at": {"type": "string"}}})
+CALLS = (ToolCallRequest("a", "look", {"at": "x"}), ToolCallRequest("b", "look", {}))
+CONVERSATION = [
+    Message.system("Be brief."),
+    Message(Role.USER, (TextPart("Look:"), IMAGE, PDF)),
+    Message.assistant("Let me see.", CALLS),
+    Message(Role.TOOL, (TextPart("One."), IMAGE, PDF), tool_call_id="a"),
+    Message(Role.TOOL, "It failed", tool_call_id="b", is_error=True),
+    Message.user("And?"),
+]
+
+
+@pytest.mark.parametrize("wire", list(Wire))
+async def test_a_whole_conversation_has_the_types_of_the_sdk(wire: Wire) -> None:
+    field, messages, tools = TYPES[wire]
+    with model_endpoint([Say("Hm", reasoning="So.")]) as endpoint:
+        provider = provider_of(endpoint, wire, quirks={"documents": True})
+        reply = (await hear(provider, *CONVERSATION, tools=(TOOL,))).message(provider)
+        await hear(provider, *CONVERSATION, reply, Message.user("Go on"), tools=(TOOL,))
+        await provider.aclose()
+
+    for request in endpoint.requests:
+        for value in messages.validate_python(request.json[field]):
+            exhaust(value)
+        tools.validate_python(request.json["tools"])
+
+
+def exhaust(value: Any) -> None:
+    """Walk through a value: what the SDKs call an iterable is checked while it is read."""
+    if isinstance(value, dict):
+        for part in value.values():
+            exhaust(part)
+    elif not isinstance(value, str) and hasattr(value, "__iter__"):
+        for part in value:
+            exhaust(part)
