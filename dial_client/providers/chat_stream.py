@@ -248,6 +248,9 @@ class ChatStreamParser:
         if len(delta) > 1 or content is None:
             deltas.extend(self._to_non_text_deltas(delta))
         deltas.extend(self._content.parse(content))
+        if isinstance(refusal := delta.get("refusal"), str) and refusal:
+            self._refused = True
+            deltas.append(TextChunk(refusal))
         return deltas
 
     def _to_non_text_deltas(self, delta: Mapping[str, Any]) -> list[Delta]:
@@ -257,9 +260,6 @@ class ChatStreamParser:
                 self._reasoning.setdefault(name, []).append(text)
                 if text and not deltas:
                     deltas.append(ReasoningChunk(text))
-        if isinstance(refusal := delta.get("refusal"), str) and refusal:
-            self._refused = True
-            deltas.append(TextChunk(refusal))
         if "images" in delta or "audio" in delta:
             deltas.extend(self._content.parse_media(delta))
         if not CITATION_FIELDS.isdisjoint(delta):

@@ -6,12 +6,16 @@ import json
 from typing import Any
 
 import pytest
+from anthropic.types import ToolUnionParam
+from openai.types.responses import ResponseIncludable, ToolParam
+from pydantic import TypeAdapter
 
 from dial_client import DialClient, Finished, Message, ToolCallFinished, ToolCallStarted
 from dial_client.citations import Citation
 from dial_client.errors import ConfigError
 from dial_client.events import ReasoningDelta, StatusChanged, to_dict
 from dial_client.messages import ImagePart, TextPart
+from dial_client.providers.server_tools import build_server_tools
 from dial_client.settings.config_types import Wire
 from dial_client.token_usage import Usage
 from tests.support.model_endpoint import events, model_endpoint, one_json, provider_of
@@ -311,6 +315,20 @@ async def test_a_search_that_failed_and_one_without_a_result_are_failed_calls() 
             turn = await dial.run([Message.user("How tall?")])
     assert turn.text == "Sorry."
     assert [record.result.error for record in turn.tool_calls] == ["max_uses_exceeded", "the endpoint sent no result"]
+
+
+@pytest.mark.parametrize(
+    ("wire", "kind", "names"),
+    [
+        (Wire.MESSAGES, ToolUnionParam, ("web_search", "web_fetch", "code_execution")),
+        (Wire.RESPONSES, ToolParam, ("web_search", "code_execution", "image_generation")),
+    ],
+)
+def test_the_tools_are_of_the_types_that_the_sdks_have(wire: Wire, kind: Any, names: tuple[str, ...]) -> None:
+    for tool in build_server_tools(names, wire.value).tools:
+        assert TypeAdapter(kind).validate_python(tool) == tool
+    included = build_server_tools(["web_search", "code_execution", {"type": "file_search"}], "responses").included
+    assert [TypeAdapter(ResponseIncludable).validate_python(name) for name in included] == included
 
 
 def test_a_tool_that_the_api_does_not_have_is_an_error_that_names_the_nearest() -> None:

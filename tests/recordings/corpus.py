@@ -1,0 +1,141 @@
+"""The answers of the corpus, and our reading of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from dial_client.errors import ProviderError
+from dial_client.messages import Message, ToolCallRequest
+from dial_client.model import CallChunk, Completion, FinishReason, ModelRequest, ReasoningChunk, TextChunk
+from dial_client.providers.script import Script, WireReply
+from dial_client.providers.scripted import ScriptedProvider
+from dial_client.settings.config_types import Wire
+
+FOLDER = Path(__file__).parent
+REQUEST = ModelRequest((Message.user("Hello?"),))
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One answer of the corpus."""
+
+    name: str
+    events: Sequence[Any] = ()
+    body: Any = None
+    sse: str | None = None
+    status: int = 200
+    asked: str = ""
+    why: str = ""
+    """Why our reading is right where it differs from the SDK's."""
+    ours: Mapping[str, Any] = field(default_factory=dict)
+    """The fields of our reading that differ."""
+
+    @property
+    def is_stream(self) -> bool:
+        """True if a stream was asked for."""
+        return self.asked == "stream" if self.asked else self.body is None and self.status == 200
+
+    @property
+    def content_type(self) -> str:
+        """The type of the body."""
+        if self.body is not None or self.asked == "whole":
+            return "text/event-stream" if self.events else "application/json"
+        return "text/event-stream" if self.status == 200 else "text/html"
+
+    def to_bytes(self, wire: Wire) -> bytes:
+        """Return the body as it goes over the connection."""
+        if self.sse is not None:
+            return self.sse.encode()
+        if self.body is not None:
+            return json.dumps(self.body).encode()
+        names = (f"event: {event.get('type')}\n" if wire is not Wire.CHAT else "" for event in self.events)
+        data = (json.dumps(event, ensure_ascii=False) for event in self.events)
+        framed = "".join(f"{name}data: {text}\n\n" for name, text in zip(names, data, strict=True))
+        return (framed + ("data: [DONE]\n\n" if wire is Wire.CHAT else "")).encode()
+
+
+@dataclass(slots=True)
+class Reading:
+    """What a parser makes of an answer, in terms that all parsers share."""
+
+    error: bool = False
+    text: str = ""
+    calls: list[list[Any]] = field(default_factory=list)
+    """Names and arguments; empty unless the reply is whole, as only then calls are run."""
+    usage: list[int] = field(default_factory=lambda: [0, 0])
+    """Tokens of the request and of the reply."""
+    finish: str = "cut"
+    """``stop``, ``length``, ``refused`` or ``cut``; or a vendor's word that the SDK passes on."""
+    reasoning: str = ""
+    citations: list[list[Any]] = field(default_factory=list)
+    """Address or file, begin and end in the text."""
+
+    def list_differences(self, reading: Reading) -> dict[str, Any]:
+        """Return the fields of this reading that differ from those of another; errors differ from nothing else."""
+        if self.error or reading.error:
+            return {} if self.error is reading.error else {"error": self.error}
+        mine = {f.name: value for f in fields(self) if (value := self.to_dict()[f.name]) != reading.to_dict()[f.name]}
+        return json.loads(json.dumps(mine)) if mine else {}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields."""
+        return {
+            "error": self.error,
+            "text": self.text,
+            "calls": self.calls,
+            "usage": self.usage,
+            "finish": self.finish,
+            "reasoning": self.reasoning,
+            "citations": self.citations,
+        }
+
+
+def read_corpus(wire: Wire) -> Iterator[Answer]:
+    """Yield the answers of an API."""
+    with (FOLDER / f"{wire.value}.jsonl").open(encoding="utf-8") as file:
+        for line in file:
+            yield Answer(**json.loads(line))
+
+
+async def read_answer(wire: Wire, reply: WireReply) -> Reading:
+    """Return our reading of an answer."""
+    reading = Reading()
+    text: list[str] = []
+    calls: list[ToolCallRequest] = []
+    reasoning: list[str] = []
+    completion = Completion(FinishReason.CUT)
+    try:
+        async with aclosing(ScriptedProvider(Script((reply,))).generate(REQUEST)) as deltas:
+            async for delta in deltas:
+                match delta:
+                    case TextChunk(piece):
+                        text.append(piece)
+                    case ReasoningChunk(piece):
+                        reasoning.append(piece)
+                    case CallChunk(call):
+                        calls.append(call)
+                    case Completion():
+                        completion = delta
+    except ProviderError:
+        return Reading(error=True)
+    reading.text, reading.reasoning = "".join(text), "".join(reasoning)
+    reading.calls = [[call.name, dict(call.arguments)] for call in calls]
+    reading.usage = [completion.usage.input_tokens, completion.usage.output_tokens]
+    is_whole = completion.finish in (FinishReason.STOP, FinishReason.TOOL_CALLS)
+    reading.finish = "stop" if is_whole else completion.finish.value
+    spans = ((cited.url or cited.source, cited.start, cited.end) for cited in completion.citations)
+    reading.citations = [
+        [source, start, end] if end is not None and end <= len(reading.text) else [source, None, None]
+        for source, start, end in spans
+    ]
+    return reading
+
+
+def to_reply(answer: Answer, wire: Wire, data: bytes | None = None, **options: Any) -> WireReply:
+    """Return an answer as the scripted model plays it; `data` is sent in place of its body."""
+    return WireReply(wire, answer.to_bytes(wire) if data is None else data, answer.status, **options)
