@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from typer.core import TyperCommand, TyperGroup, TyperOption
+from typer import Typer
+from typer.core import TyperCommand, TyperOption
 
 GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Model", ("model", "base_url", "system", "tool_format", "max_depth", "timeout", "tool_timeout", "no_stream")),
@@ -78,9 +79,10 @@ def describe_option(option: Any) -> OptionHelp:
     return OptionHelp(flags if option.is_flag else f"{flags} {value}", option.help or "")
 
 
-def command_names(group: TyperGroup) -> list[str]:
-    """Return the names of the commands beside the chat."""
-    return sorted(group.commands)
+def command_names(app: Typer) -> list[str]:
+    """Return the names of the commands beside the chat, without building them: they have a hundred options."""
+    commands = ((info.name, info.callback) for info in app.registered_commands)
+    return sorted(name or callback.__name__ for name, callback in commands if callback is not None)
 
 
 def chat_help(command: Any, commands: Iterable[str], width: int) -> str:
@@ -113,10 +115,6 @@ class ChatCommand(TyperCommand):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - the signature of Typer
         """Write the help into the formatter."""
-        from typer.main import get_command
-
         from dial_client.cli.typer_apps import more
 
-        group = get_command(more)
-        assert isinstance(group, TyperGroup)
-        formatter.write(chat_help(self, command_names(group), formatter.width) + "\n")
+        formatter.write(chat_help(self, command_names(more), formatter.width) + "\n")
