@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from dial_client.local.json_prompt_format import result_text
+from dial_client.local.result_wording import reword
 from dial_client.messages import Message, Role
 from dial_client.model import Instruction, InstructionSource, ModelRequest
 
@@ -90,19 +91,10 @@ def _last_question(messages: Sequence[Message]) -> int:
 def _results(messages: Sequence[Message], question: int) -> list[str]:
     names = {call.id: call.name for message in messages[question + 1 :] for call in message.tool_calls}
     return [
-        f"{names.get(message.tool_call_id or '', 'result')}: {mark_current(result_text(message))}"
+        f"{names.get(message.tool_call_id or '', 'result')}: {reword(result_text(message))}"
         for message in messages[question + 1 :]
         if message.role is Role.TOOL and not message.is_error
     ]
-
-
-def mark_current(text: str) -> str:
-    """Return a result whose list has a star before one line, as Git has for its branches, with that line in words."""
-    lines = text.splitlines()
-    starred = [line for line in lines if line.startswith("* ")]
-    if len(starred) != 1 or not all(line.startswith(("  ", "+ ", "* ")) for line in lines if line.strip()):
-        return text
-    return "\n".join(f"{line[2:]} (the current one)" if line is starred[0] else line for line in lines)
 
 
 def _examples() -> Iterator[Message]:

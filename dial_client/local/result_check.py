@@ -1,13 +1,12 @@
 """Answers from results, checked against the results.
 
-Half a billion parameters now and then answer that they have looked, and leave out what they found; take the first of
-two results for the last; or write a number that no result has. Such an answer is replaced by the results. For this its
-beginning is held back until it has something of the last result, up to the end of a sentence or a line.
+Half a billion parameters now and then answer that they have looked, and leave out what they found; stop at the first of
+two results; or write a number or a time that no result has. Such an answer is replaced by the results. For this its
+beginning is held back until it has something of the results behind the first, up to the end of a sentence or a line.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 
@@ -21,8 +20,9 @@ MAX_HELD_CHARS = 300
 
 _DIGITS = re.compile(r"\d+")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_ADDRESS = re.compile(r"\S+@\S+")
 _GROUPING = re.compile(r"(?<=\d),(?=\d{3})")
-_TIME = re.compile(r"(?<!\d)(\d\d):\d\d")
+_TIME = re.compile(r"(?<![\d:+-])(\d{1,2})(?::(\d\d))?(?::\d\d)?(?:\s*([ap])\.?m\b)?", re.IGNORECASE)
 _NUMBERING = re.compile(r"^\s*\d+[.)]\s", re.MULTILINE)
 _END = re.compile(r"[.!?:](?=\s)|\n")
 _VALUE = r"[^\s,;]*\d[^\s,;]*"
@@ -32,7 +32,7 @@ _ASKS_MORE = re.compile(r"\b(?:and|then|tell|which|what|how|who|when|where|why|e
 
 
 class ResultCheck:
-    """The beginning of an answer, held back until it has something of the last result, and no number from nowhere.
+    """The beginning of an answer, held back until it has something new, and no number from nowhere.
 
     Args:
         question: the user's question; its words count for nothing.
@@ -41,11 +41,14 @@ class ResultCheck:
 
     def __init__(self, question: str, results: Sequence[str]) -> None:
         self._results = _texts(results)
-        earlier = _content("\n".join((question, *self._results[:-1])))
-        last = _content("".join(self._results[-1:]))
+        asked = f"{question} {' '.join(_times(question))}"
+        first = _content("\n".join((asked, *self._results[:1])))
+        later = _content("\n".join(self._results[1:]))
         everything = _content("\n".join(self._results))
-        self._news = (last - earlier) or (everything - _content(question))
-        self._known = _numbers("\n".join((question, *self._results))) | _derived("\n".join(self._results))
+        self._news = (later - first) or (everything - _content(asked))
+        known = "\n".join((asked, *self._results))
+        self._known = _numbers(known) | _derived("\n".join(self._results))
+        self._times = _times(known)
         self._held = ""
         self._shown = ""
         self._is_open = not self._news
@@ -75,8 +78,9 @@ class ResultCheck:
         return f"{rest}\n\n{quote(self._results)}" if self._news and cut else rest
 
     def _is_good(self) -> bool:
-        is_news = not self._news.isdisjoint(_content(self._held))
-        return is_news and _numbers(_NUMBERING.sub("", self._held)) <= self._known
+        is_news = not self._news.isdisjoint(_content(f"{self._held} {' '.join(_times(self._held))}"))
+        plain = _NUMBERING.sub("", self._held)
+        return is_news and _numbers(plain) <= self._known and _times(plain) <= self._times
 
 
 def quote(results: Sequence[str]) -> str:
@@ -89,7 +93,7 @@ def quote(results: Sequence[str]) -> str:
 def find_shown_result(question: str, results: Sequence[str]) -> str | None:
     """Return the result that is the answer as it is, or None: where a user only asks to see it."""
     texts = _texts(results)
-    if len(texts) != 1 or not _SHOWS.match(question) or _ASKS_MORE.search(question) or _is_json(texts[0]):
+    if len(texts) != 1 or not _SHOWS.match(question) or _ASKS_MORE.search(question):
         return None
     return quote(texts)
 
@@ -98,15 +102,9 @@ def _texts(results: Sequence[str]) -> list[str]:
     return [text for text in (result.partition(": ")[2] for result in results) if text != NO_OUTPUT]
 
 
-def _is_json(text: str) -> bool:
-    try:
-        return isinstance(json.loads(text), dict | list)
-    except ValueError:
-        return False
-
-
 def _content(text: str) -> frozenset[str]:
-    return words(text) | frozenset(_DIGITS.findall(_GROUPING.sub("", text)))
+    addresses = frozenset(address.lower().strip(".,;:") for address in _ADDRESS.findall(text))
+    return words(text) | addresses | frozenset(_DIGITS.findall(_GROUPING.sub("", text)))
 
 
 def _values(group: str) -> list[str]:
@@ -117,9 +115,18 @@ def _numbers(text: str) -> frozenset[str]:
     return frozenset(f"{float(number):g}" for number in _NUMBER.findall(_GROUPING.sub("", text)))
 
 
+def _times(text: str) -> frozenset[str]:
+    """Return the times of day of a text, by the clock of 24 hours."""
+    found = ((match, (match[3] or "").lower()) for match in _TIME.finditer(text) if match[2] or match[3])
+    return frozenset(
+        f"{int(match[1]) % 12 + 12 * (half == 'p') if half else int(match[1]):02}:{match[2] or '00'}"
+        for match, half in found
+    )
+
+
 def _derived(results: str) -> frozenset[str]:
     """Return the numbers that may be said of results which do not have them: hours on a 12-hour clock, and a count."""
-    hours = {f"{int(hour) % 12 or 12}" for hour in _TIME.findall(results)}
+    hours = {f"{int(time[:2]) % 12 or 12}" for time in _times(results)}
     digits = {f"{int(number)}" for number in _DIGITS.findall(results)}
     lines = sum(bool(line.strip()) for line in results.splitlines())
     return frozenset(hours | digits | {"1", str(lines)})

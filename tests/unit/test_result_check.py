@@ -24,6 +24,14 @@ def test_an_answer_with_a_number_that_nobody_has_said_is_replaced_by_the_results
     assert played("What is 348 plus 577?", "348 + 577 = 925", "925") == "348 + 577 = 925"
 
 
+def test_a_time_must_be_that_of_the_results_by_either_clock() -> None:
+    question, result = "If it is 3pm in Berlin, what time is it in Tokyo?", "source: 15:00\ntarget: 23:00"
+    for right in ("It is 23:00 in Tokyo.", "It is 11 pm in Tokyo.", "3pm in Berlin is 11:00 PM in Tokyo."):
+        assert played(question, right, result) == right
+    for wrong in ("It is 11:00 in Tokyo.", "It is 21:00 in Tokyo.", "3pm in Berlin is 15:00 in Tokyo."):
+        assert played(question, wrong, result) == f"```\n{result}\n```"
+
+
 def test_an_answer_from_the_first_of_two_results_is_replaced_by_both() -> None:
     results = ("Mia: phone 555-0132, manager: Jonas", "Jonas: phone 555-0187, manager: Ruth")
     question = "What is the phone number of Mia's manager?"
@@ -71,7 +79,7 @@ def test_other_answers_are_shown_as_they_are(question: str, result: str, answer:
     [
         ("Show me the git status", "On branch main", True),
         ("List the files in /docs", "a.txt\nb.txt", True),
-        ("Show me the time", '{"time": "15:04"}', False),
+        ("Show me what time it is", "15:04", False),
         ("Which files are in /docs?", "a.txt\nb.txt", False),
         ("Read the file and tell me the port", "port: 80", False),
     ],
