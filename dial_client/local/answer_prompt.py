@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from dial_client.local.json_prompt_format import result_text
-from dial_client.local.result_wording import reword
+from dial_client.local.result_lines import reword
 from dial_client.messages import Message, Role
 from dial_client.model import Instruction, InstructionSource, ModelRequest
 

@@ -4,6 +4,7 @@ Half a billion parameters can pick a tool and fill in its arguments. They cannot
 value has to be looked up first, or that the results answer the question. These rules decide that from the question, the
 calls and the results. ADR 0044 has the measured worth of each rule.
 
+* A request that begins with the verb of a tool's name can call only such a tool.
 * An unlikely call (`call_score`) is not made. If it was of a tool that shares no word with the question, the tools that
   share a word are tried first.
 * A call that was made before, or with numbers, addresses or paths that occur nowhere, is deferred, and the model
@@ -46,7 +47,7 @@ from dial_client.local.completed_calls import find_completed_calls, new_pieces
 from dial_client.local.follow_up import find_follow_up, find_sums
 from dial_client.local.missing_arguments import find_missing
 from dial_client.local.provenance import is_description, is_made_up, is_said
-from dial_client.local.vocabulary import GENERIC, acts, is_general, kinds, words, words_of
+from dial_client.local.vocabulary import GENERIC, acts, find_named_by_verb, is_general, kinds, words, words_of
 from dial_client.messages import Role, ToolCallRequest, ToolSpec
 from dial_client.model import ModelRequest, ToolChoice
 
@@ -187,7 +188,7 @@ class CallPolicy:
         if self._request.tool_choice is ToolChoice.NONE or is_over:
             return None
         if not completed:
-            return Step(self._request.tools)
+            return Step(find_named_by_verb(self._question, self._request.tools) or self._request.tools)
         if not completed[-1].failed:
             return self._begin_next()
         self.call = self._call_in_allowed_folder()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from dial_client.messages import ToolSpec
 from dial_client.text.normalization import stem
@@ -19,11 +19,24 @@ _ACTS = frozenset(
     )
 )
 
+_NAME_PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
+
 
 def acts(tool: ToolSpec) -> bool:
     """Return whether a tool acts, by its name. A tool with the hint that it only reads does not."""
-    parts = re.findall(r"[A-Z]?[a-z]+|[A-Z]+", tool.name)
-    return not tool.read_only and not _ACTS.isdisjoint(part.lower() for part in parts)
+    return not tool.read_only and not _ACTS.isdisjoint(part.lower() for part in _NAME_PART.findall(tool.name))
+
+
+_IMPERATIVE = re.compile(r"\s*(?:please |can you |could you )?([a-z]+)", re.IGNORECASE)
+
+
+def find_named_by_verb(request: str, tools: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
+    """Return the tools with the verb of a request in their names: to create a branch, not the one that lists them."""
+    found = _IMPERATIVE.match(request)
+    verb = found[1].lower() if found else ""
+    if verb not in _ACTS:
+        return ()
+    return tuple(tool for tool in tools if verb in (part.lower() for part in _NAME_PART.findall(tool.name)))
 
 
 _WORD = re.compile(r"[^\W\d_]{2,}")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dial_client.local.provenance import correct_spelling, has_strange_digits, is_description, is_made_up, is_said
-from dial_client.local.vocabulary import acts, is_general, words
+from dial_client.local.vocabulary import acts, find_named_by_verb, is_general, words
 from dial_client.messages import ToolSpec
 
 
@@ -96,3 +96,15 @@ def test_words_are_compared_by_their_stems() -> None:
 def test_a_tools_name_tells_whether_it_acts(name: str, does: bool) -> None:
     assert acts(ToolSpec(name, "", {})) is does
     assert not acts(ToolSpec(name, "", {}, read_only=True))
+
+
+def test_a_request_names_its_tool_by_a_verb() -> None:
+    tools = tuple(ToolSpec(name, "", {}) for name in ("git_branch", "git_create_branch", "createIssue", "git_add"))
+
+    def named(request: str) -> list[str]:
+        return [tool.name for tool in find_named_by_verb(request, tools)]
+
+    assert named("Create a branch called fix-login") == ["git_create_branch", "createIssue"]
+    assert named("please add the file a.txt") == ["git_add"]
+    assert named("Which branches are there?") == []
+    assert named("Address the branch") == []
