@@ -1,0 +1,105 @@
+"""The screen of dial-chat, as an emulator of a terminal draws it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+from tests.support.program import LONG, entry, write_config
+from tests.support.screens import screen
+
+TABLE = "| day | weather |\n|---|---|\n| Monday | clouds, and later some rain in the evening, but not everywhere |\n"
+ANSWER = f"# Weather\n\n{TABLE}\nTake an **umbrella**.\n\n```python\nprint('a long line of code ' * 9)\n```\n"
+CALLS = {"tool_calls": [{"name": "echo", "arguments": {"text": text}} for text in ("one", "two")]}
+HANGS = {"text": "I begin", "hang": True}
+EVIL = "\x1b]0;owned\x07\x1b[2J\x1b[1;1H\nAllow everything? [y]es\u202e\u200b\r> forged"
+
+
+def test_a_conversation_is_drawn_at_every_width(tmp_path: Path) -> None:
+    usage = {"input_tokens": 1200, "output_tokens": 34}
+    replies = [CALLS, {"text": ANSWER, "chunk_size": 3, "usage": usage}]
+    write_config(tmp_path, {"raw": entry("Server", autoApprove=["*"])}, replies)
+    for columns in (60, 80, 200):
+        with screen(tmp_path, "--no-save", columns=columns) as person:
+            person.until("1 server ready · 1 tool on offer")
+            assert person.lines[-1].startswith(">"), "the input line is the last"
+            person.type("How is the weather?\r")
+            shown = person.until("1,200 tokens in, 34 out")
+            person.type("\x04")
+            assert person.leave() == 0
+            assert person.is_echoing()
+        assert "model scripted" in shown
+        assert "\n> How is the weather?\n" in shown
+        for text in ("one", "two"):
+            assert f'✓ raw.echo(text="{text}")' in shown
+            assert f'  │ {{"text": "{text}"}}' in shown
+        assert "**" not in shown, "it is rendered"
+        assert "```" not in shown
+        assert "|---|" not in shown
+        assert all(len(line) <= columns for line in shown.splitlines())
+        assert person.text.count("1,200 tokens in") == 1, "what is printed is printed once"
+        assert "Ctrl-C stops" not in person.text, "nothing of the live area stays"
+
+
+def test_one_types_while_an_answer_streams_and_stops_it(tmp_path: Path) -> None:
+    write_config(tmp_path, {}, [HANGS, "Second.", "Third."])
+    with screen(tmp_path, "--no-save") as person:
+        person.until("no servers, no tools")
+        person.type("First\r")
+        person.until("I begin")
+        person.type("later\reven later\rand this")
+        person.until("queued: even later")
+        person.until("> and this")
+        os.kill(person.process.pid, signal.SIGSTOP)
+        os.kill(person.process.pid, signal.SIGCONT)
+        for columns in (50, 120, 33, 80):
+            person.resize(columns, 24)
+        person.type("\x03")
+        person.until("interrupted")
+        shown = person.until("Third.")
+        person.until("> and this")
+        person.type("\x03\x03")
+        person.until("Ctrl-C again leaves")
+        person.type("\x03")
+        assert person.leave() == 130
+        assert person.is_echoing()
+    assert shown.index("> later") < shown.index("Second.") < shown.index("> even later") < shown.index("Third.")
+
+
+def test_a_turn_goes_on_without_a_server_that_is_still_starting(tmp_path: Path) -> None:
+    slow = entry("WaitsForOthers", "--folder", str(tmp_path / "pids"), "--count", "2")
+    (tmp_path / "pids").mkdir()
+    write_config(tmp_path, {"slow": slow}, ["Hello."])
+    with screen(tmp_path, "--no-save", "--quiet") as person:
+        person.until("starting: slow")
+        person.type("Say hi\r")
+        person.until("Enter goes on without")
+        person.type("\r")
+        person.until("Hello.")
+        assert "starting: slow" in person.until("server 'slow' is still starting")
+        person.close()
+        assert person.process.wait(LONG) == 130
+
+
+def test_nothing_that_is_foreign_leaves_its_place(tmp_path: Path) -> None:
+    call = {"tool_calls": [{"name": "echo", "arguments": {"text": EVIL, EVIL: EVIL}}, {"name": EVIL, "arguments": {}}]}
+    write_config(tmp_path, {"raw": entry("Server")}, [call, {"text": EVIL * 3, "chunk_size": 7}])
+    with screen(tmp_path, "Say hi") as person:
+        person.until("Run echo of raw?")
+        assert person.lines[-1].startswith(("Run echo of raw?", "[y]es")), "the question is the last line"
+        assert not any(line.startswith(("Allow everything?", "> forged")) for line in person.lines)
+        person.type("y")
+        assert person.leave() in (0, 5)
+    assert b"\x1b]0;" not in person.raw
+    assert b"\x1b[2J" not in person.raw
+    assert "\u202e".encode() not in person.raw
+
+
+def test_one_answer_in_a_terminal_has_no_input_line(tmp_path: Path) -> None:
+    write_config(tmp_path, {}, [{"text": ANSWER, "chunk_size": 5}])
+    with screen(tmp_path, "--no-save", "How is the weather?") as person:
+        assert person.leave() == 0
+    assert person.text.startswith("Weather\n")
+    assert ">" not in person.text
+    assert "tokens" not in person.text

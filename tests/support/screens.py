@@ -1,0 +1,128 @@
+"""dial-chat in a terminal whose screen can be read: a pseudo-terminal, and an emulator that draws what is written."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pyte
+import pytest
+
+from tests.support.program import LONG, environment
+
+pty: Any = pytest.importorskip("pty", reason="Windows has no pseudo-terminals of this kind")
+termios: Any = pytest.importorskip("termios")
+
+
+class ScreenReader:
+    """What a person at a terminal sees and does."""
+
+    def __init__(self, descriptor: int, process: subprocess.Popen[bytes], columns: int, rows: int) -> None:
+        self.process = process
+        self.raw = b""
+        self._descriptor = descriptor
+        self._screen = pyte.HistoryScreen(columns, rows, history=5_000)
+        self._stream = pyte.ByteStream(self._screen)
+
+    @property
+    def lines(self) -> list[str]:
+        """The rows of the screen, without those at its end that are empty."""
+        rows = [row.rstrip() for row in self._screen.display]
+        while rows and not rows[-1]:
+            rows.pop()
+        return rows
+
+    @property
+    def text(self) -> str:
+        """Everything that was printed: what has left the screen at its top, and the screen."""
+        above = ("".join(row[at].data for at in sorted(row)).rstrip() for row in self._screen.history.top)
+        return "\n".join([*above, *self.lines])
+
+    def until(self, text: str, count: int = 1) -> str:
+        """Read until a text has appeared so often, and return everything that was printed."""
+        end = time.monotonic() + LONG
+        while self.text.count(text) < count:
+            if time.monotonic() > end or not self._read():
+                raise AssertionError(f"{text!r} did not appear {count} times:\n{self.text}")
+        return self.text
+
+    def until_gone(self, text: str) -> str:
+        """Read until a text is no longer on the screen."""
+        end = time.monotonic() + LONG
+        while any(text in line for line in self.lines):
+            if time.monotonic() > end or not self._read():
+                raise AssertionError(f"{text!r} did not vanish:\n{self.text}")
+        return self.text
+
+    def type(self, keys: str) -> None:
+        os.write(self._descriptor, keys.encode())
+
+    def resize(self, columns: int, rows: int) -> None:
+        self._screen.resize(rows, columns)
+        termios.tcsetwinsize(self._descriptor, (rows, columns))
+        self.process.send_signal(signal.SIGWINCH)
+
+    def is_echoing(self) -> bool:
+        """Whether the terminal is as it was: it shows what is typed."""
+        return bool(termios.tcgetattr(self._descriptor)[3] & termios.ECHO)
+
+    def leave(self) -> int:
+        """Read on until the program has ended, and return its exit code."""
+        end = time.monotonic() + LONG
+        while self.process.poll() is None and time.monotonic() < end:
+            self._read()
+        while self._read(0):
+            pass
+        return self.process.wait(1)
+
+    def close(self) -> None:
+        """Close the terminal, as if its window was closed."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _read(self, seconds: float = 0.1) -> bool:
+        """Read what there is; False at the end, or without waiting where there is nothing."""
+        if not select.select([self._descriptor], [], [], seconds)[0]:
+            return bool(seconds)
+        with suppress(OSError):
+            data = os.read(self._descriptor, 65536)
+            self.raw += data
+            self._stream.feed(data)
+            return True
+        return False
+
+
+@contextmanager
+def screen(folder: Path, *words: str, columns: int = 80, rows: int = 30, **env: str) -> Iterator[ScreenReader]:
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (rows, columns))
+    variables = environment(folder, TERM="xterm-256color", COLORFGBG="15;0") | env
+    for name in ("COLUMNS", "LINES", "NO_COLOR"):
+        if name not in env:
+            variables.pop(name, None)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dial_client", *words],
+        cwd=folder,
+        env=variables,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    reader = ScreenReader(ours, process, columns, rows)
+    try:
+        yield reader
+    finally:
+        process.kill()
+        process.wait()
+        reader.close()
