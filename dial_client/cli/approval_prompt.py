@@ -89,9 +89,12 @@ def question(tool: ToolSpec, server: str, columns: int) -> tuple[list[str], str]
 def question_for_all(tools: Sequence[ToolSpec], columns: int) -> tuple[list[str], str]:
     """Return the same for several calls."""
     names = [f"{at} {_fitting(tool.tool, 30)} of {_fitting(tool.server, 20)}" for at, tool in enumerate(tools, 1)]
-    most = max(1, (columns - 20) // 30)
-    more = f", and {len(names) - most} more" if len(names) > most else ""
-    return _with_keys(f"Run all {len(names)}: {', '.join(names[:most])}{more}?", KEYS_FOR_ALL, columns)
+    for most in range(len(names), 0, -1):
+        more = f", and {len(names) - most} more" if len(names) > most else ""
+        last = f"Run all {len(names)}: {', '.join(names[:most])}{more}?"
+        if _cells(last) < columns:
+            break
+    return _with_keys(last, KEYS_FOR_ALL, columns)
 
 
 def numbered(lines: Iterable[str], number: int, count: int) -> Iterator[str]:

@@ -40,9 +40,14 @@ from dial_client.cli.tty import Unanswered, is_there, typed
 from dial_client.cli.turn_sink import TurnSink
 from dial_client.messages import ToolCallRequest, ToolSpec
 from dial_client.settings.config_types import ServerSettings
+from dial_client.text.safe_text import one_line
 from dial_client.tools.approval import NO_APPROVER, Approval, ApprovalContext, Approver, Decision
 from dial_client.turns.sampling import SAMPLING
 
+MAX_REASON = 200
+"""Characters of a reason that are repeated."""
+_DECISIONS = {"y": "yes", "s": "yes, for this session", "a": "yes, always", "n": "no", "q": "quit the turn"}
+"""What is printed in place of a question that was answered with one key."""
 GATHER = 0.05
 """Seconds within which calls of one reply arrive, to be asked about together."""
 
@@ -96,19 +101,16 @@ class TerminalApprover:
     def __init__(self, sink: TurnSink, screen: CommandScreen, servers: Mapping[str, object]) -> None:
         self._sink, self._screen, self._servers = sink, screen, servers
         self._waiting: list[_Waiting] = []
-        self._lock = anyio.Lock()
 
     async def decide(self, call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
         """Return the person's decision about a call."""
         waiting = _Waiting(call, tool, context)
         self._waiting.append(waiting)
         try:
-            await anyio.sleep(GATHER)
-            async with self._lock:
+            async with self._sink.question(None if tool.tool == SAMPLING else call.id):
                 if waiting.answer is None:
-                    is_sampling = tool.tool == SAMPLING
-                    async with self._sink.question(None if is_sampling else call.id):
-                        await self._ask(self._find_batch(waiting))
+                    await anyio.sleep(GATHER)
+                    await self._ask(self._find_batch(waiting))
         finally:
             self._waiting.remove(waiting)
         assert waiting.answer is not None
@@ -220,11 +222,14 @@ class TerminalApprover:
             return await typed(last)
         theme = screen.theme if isinstance(screen, Screen) else MONO
         key = await screen.ask_key([paint(line, theme) for line in lines], last, keys)
-        if key != "n":
-            return key
-        with suppress(Unanswered):
-            return f"n, {await screen.ask_line('No, because (Enter for no reason):')}"
-        return key
+        reason = ""
+        if key == "n":
+            with suppress(Unanswered):
+                reason = await screen.ask_line("No, because (Enter for no reason):")
+        if (answer := _DECISIONS.get(key)) is not None:
+            because = f", because {one_line(reason, MAX_REASON)}" if reason else ""
+            screen.print(style(f"{last}{answer}{because}", theme.faint))
+        return f"n, {reason}" if reason else key
 
 
 def _quit() -> Approval:

@@ -37,6 +37,7 @@ class Person:
         self.answers = list(answers)
         self.shown: list[str] = []
         self.questions: list[str] = []
+        self.place = anyio.Lock()
 
     def print(self, text: str) -> None:
         self.shown.append(text)
@@ -62,7 +63,8 @@ class Person:
 
     @asynccontextmanager
     async def question(self, call_id: str | None = None) -> AsyncIterator[None]:  # noqa: ARG002
-        yield
+        async with self.place:
+            yield
 
 
 def tool(name: str = "write", server: str = "files") -> ToolSpec:
@@ -116,7 +118,7 @@ async def test_calls_that_wait_together_are_numbered_and_answered_together() -> 
         "2/3  files wants to run write",
         "3/3  files wants to run write",
     ]
-    assert person.questions == ["Run all 3: 1 read of files, 2 write of files, and 1 more? "]
+    assert person.questions == ["Run all 3: 1 read of files, 2 write of files, 3 write of files? "]
 
 
 async def test_one_of_several_calls_can_be_answered_alone() -> None:
