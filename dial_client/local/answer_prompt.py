@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from dial_client.local.fixed_replies import is_fixed
 from dial_client.local.json_prompt_format import result_text
 from dial_client.local.result_lines import reword
 from dial_client.messages import Message, Role
@@ -71,8 +72,8 @@ def answer_instructions(request: ModelRequest) -> tuple[Instruction, ...]:
 def answer_messages(messages: Sequence[Message]) -> tuple[Message, ...]:
     """Return the conversation as it is put to the model for an answer.
 
-    Earlier turns are their questions and answers. The results of this turn stand before its question, without errors,
-    and then worked examples stand before all of it.
+    Earlier turns are their questions and answers, without composed replies: the model would repeat a failure. The
+    results of this turn stand before its question, without errors, and then worked examples stand before all of it.
     """
     last = _last_question(messages)
     earlier = [message for message in messages[: max(last, 0)] if message.role is Role.USER or _is_answer(message)]
@@ -104,4 +105,4 @@ def _examples() -> Iterator[Message]:
 
 
 def _is_answer(message: Message) -> bool:
-    return message.role is Role.ASSISTANT and bool(message.text) and not message.tool_calls
+    return message.role is Role.ASSISTANT and bool(message.text) and not message.tool_calls and not is_fixed(message)

@@ -27,6 +27,9 @@ NO_TOOL_FITS = (
 )
 """The same where tools are on offer, and none of them helps."""
 
+_FAILED = "I could not find that out: the call of "
+_NOT_ALLOWED = "I could not do that: the call of "
+_ARGUMENT = re.compile(r"I can use [\w.-]+ for that, but you have not said its ")
 _PREFACE = re.compile(r"^(?:error executing tool [\w.-]+: |error: )+", re.IGNORECASE)
 
 
@@ -39,12 +42,12 @@ def call_failed(name: str, error: str, found: Iterable[str] = ()) -> str:
         found: what other calls of the turn returned.
     """
     reason = _shortened(_PREFACE.sub("", error.strip()), MAX_ERROR_CHARS)
-    return with_results(f"I could not find that out: the call of {name} failed. It says: {reason or 'nothing'}", found)
+    return with_results(f"{_FAILED}{name} failed. It says: {reason or 'nothing'}", found)
 
 
 def not_allowed(name: str, found: Iterable[str] = ()) -> str:
     """Compose the reply after a call that was not allowed."""
-    return with_results(f"I could not do that: the call of {name} was not allowed.", found)
+    return with_results(f"{_NOT_ALLOWED}{name} was not allowed.", found)
 
 
 def with_results(reply: str, found: Iterable[str]) -> str:
@@ -72,4 +75,6 @@ def _shortened(text: str, most: int) -> str:
 
 def is_fixed(message: Message) -> bool:
     """Return whether an assistant's message is one of these replies."""
-    return message.text in (NOT_CONNECTED, NO_TOOL_FITS)
+    text = message.text
+    is_composed = text.startswith((_FAILED, _NOT_ALLOWED)) or _ARGUMENT.match(text) is not None
+    return is_composed or text in (NOT_CONNECTED, NO_TOOL_FITS)

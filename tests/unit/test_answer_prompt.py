@@ -1,0 +1,24 @@
+"""What the embedded model is asked with when it is to write an answer."""
+
+from __future__ import annotations
+
+from dial_client.local import fixed_replies
+from dial_client.local.answer_prompt import answer_messages
+from dial_client.messages import Message, Role, ToolSpec
+
+CLOCK = ToolSpec("get_time", "Get the time.", {"properties": {"zone": {}}})
+
+
+def test_composed_replies_of_earlier_turns_are_left_out() -> None:
+    composed = (
+        fixed_replies.call_failed("get_time", "no such zone", ["12"]),
+        fixed_replies.not_allowed("get_time"),
+        fixed_replies.argument_missing(CLOCK, ["zone"]),
+        fixed_replies.NOT_CONNECTED,
+        fixed_replies.NO_TOOL_FITS,
+    )
+    for reply in composed:
+        messages = (Message.user("What time is it?"), Message.assistant(reply), Message.user("And in Sydney?"))
+        assert [message.role for message in answer_messages(messages)] == [Role.USER, Role.USER]
+    messages = (Message.user("Hi"), Message.assistant("Hello!"), Message.user("And now?"))
+    assert answer_messages(messages) == messages
