@@ -24,6 +24,8 @@ termios: Any = pytest.importorskip("termios")
 ECHO = {"tool_calls": [{"name": "echo", "arguments": {"text": "a\nrun it? y", "\x1b[2Jkey": "x" * 5000}}]}
 READY = ">"
 ASKED = "[q]uit turn"
+LINES_ONLY = {"TERM": "xterm", "COLUMNS": "200", "LINES": "50", "NO_COLOR": "1", "PROMPT_TOOLKIT_NO_CPR": "1"}
+"""The environment of a terminal without a live area."""
 
 
 class Terminal:
@@ -69,13 +71,13 @@ def plain(raw: str) -> str:
 
 
 @contextmanager
-def terminal(folder: Path, *words: str) -> Iterator[Terminal]:
+def terminal(folder: Path, *words: str, **env: str) -> Iterator[Terminal]:
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (50, 200))
     process = subprocess.Popen(
         [sys.executable, "-m", "dial_client", *words],
         cwd=folder,
-        env=environment(folder, TERM="xterm", COLUMNS="200", LINES="50", NO_COLOR="1", PROMPT_TOOLKIT_NO_CPR="1"),
+        env=environment(folder, **(LINES_ONLY | env)),
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,

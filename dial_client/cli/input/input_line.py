@@ -25,7 +25,7 @@ from dial_client.cli.input import editor
 from dial_client.cli.input.editing_mode import find_editing_mode
 from dial_client.cli.input.input_history import InputHistory
 from dial_client.cli.input.key_bindings import build_key_bindings
-from dial_client.cli.input.keyboard import open_input, open_output
+from dial_client.cli.input.keyboard import open_input, open_output, read_early_lines
 from dial_client.cli.input.pasted_text import PastedTexts
 from dial_client.cli.input.user_input import UserInput
 from dial_client.turns.mentions import MENTION
@@ -125,7 +125,10 @@ class InputLine:
         """
         if self._session is None:
             self._session = self._prompt_session(output)
-        return self.to_input(await self._session.prompt_async(PROMPT, handle_sigint=False))
+        text = await self._session.prompt_async(
+            PROMPT, handle_sigint=False, pre_run=lambda: read_early_lines(get_app())
+        )
+        return self.to_input(text)
 
     def _prompt_session(self, output: Output | None) -> PromptSession[str]:
         from prompt_toolkit import PromptSession

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import sys
 from collections.abc import Mapping
-from typing import TextIO
+from typing import Any, TextIO
 
+from prompt_toolkit.application import Application
 from prompt_toolkit.input import Input, create_input
 from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding import KeyPress
@@ -121,18 +123,49 @@ def with_decoded_keys(keyboard: Input) -> Input:
     return keyboard
 
 
+def read_early_lines(application: Application[Any]) -> None:
+    """Pass on the lines that were typed before the application ran: the terminal wrote their ends as line feeds."""
+    keyboard = application.input
+    while _has_keys(keyboard):
+        presses = [
+            KeyPress(Keys.ControlM, "\r") if press.key is Keys.ControlJ else press for press in keyboard.read_keys()
+        ]
+        application.key_processor.feed_multiple(presses)
+    if keyboard.closed:
+        # Ctrl-D, which ends a terminal's input only for the reader of the moment.
+        _reopen(keyboard)
+        application.key_processor.feed(KeyPress(Keys.ControlD, "\x04"))
+
+
+def _reopen(keyboard: Input) -> None:
+    if sys.platform != "win32":
+        from prompt_toolkit.input.vt100 import Vt100Input
+
+        if isinstance(keyboard, Vt100Input):
+            keyboard.stdin_reader.closed = False
+
+
+def _has_keys(keyboard: Input) -> bool:
+    """Return True if keys wait in a terminal. The console of Windows passes on what was typed by itself."""
+    if sys.platform == "win32" or keyboard.closed:
+        return False
+    return bool(select.select([keyboard.fileno()], [], [], 0)[0])
+
+
 class KeyReportingOutput(Vt100_Output):
-    """A terminal that is asked to report Shift-Enter, while keys are read."""
+    """A terminal that is asked to report Shift-Enter while keys are read, if it is known to have such reports."""
 
     def enable_bracketed_paste(self) -> None:
         """Ask for marks around pasted text, and for reports on modified keys."""
         super().enable_bracketed_paste()
-        self.write_raw("\x1b[>4;1m")
+        if reports_modified_keys():
+            self.write_raw("\x1b[>4;1m")
 
     def disable_bracketed_paste(self) -> None:
         """Ask for neither any more."""
         super().disable_bracketed_paste()
-        self.write_raw("\x1b[>4;0m")
+        if reports_modified_keys():
+            self.write_raw("\x1b[>4;0m")
 
 
 def reports_modified_keys(environment: Mapping[str, str] = os.environ) -> bool:
@@ -144,6 +177,6 @@ def reports_modified_keys(environment: Mapping[str, str] = os.environ) -> bool:
 def open_output(stream: TextIO | StdoutProxy) -> Output:
     """Return the terminal behind a stream, such as standard error."""
     terminal = stream.original_stdout if isinstance(stream, StdoutProxy) else stream
-    if sys.platform != "win32" and terminal is not None and terminal.isatty() and reports_modified_keys():
+    if sys.platform != "win32" and terminal is not None and terminal.isatty():
         return KeyReportingOutput.from_pty(terminal, term=os.environ.get("TERM"))
     return create_output(terminal)

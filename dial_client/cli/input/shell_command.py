@@ -56,12 +56,11 @@ class ShellCommands:
                 self._last = await _run(command)
         if self._last is None:
             return "!COMMAND runs a command of your shell; !!COMMAND sends its output with your next message, too."
+        about = _describe(self._last)
         if not is_sent:
-            return _describe(self._last)
-        self._outputs.append(self._last)
-        return (
-            f"{_describe(self._last)}; the output of `{one_line(self._last.command, 60)}` goes with your next message"
-        )
+            return f"{about}; !! shows it to the model" if self._last.output else about
+        self._outputs = [*(output for output in self._outputs if output is not self._last), self._last]
+        return f"{about}: the output of `{one_line(self._last.command, 60)}` goes with your next message"
 
     @property
     def outputs(self) -> tuple[Part, ...]:

@@ -260,13 +260,10 @@ class Screen:
         task_status.started()
 
     def _read_ahead(self) -> None:
-        """Read the lines that were typed before there was a screen: the terminal wrote their ends as line feeds."""
-        from prompt_toolkit.key_binding import KeyPress
-        from prompt_toolkit.keys import Keys as Key
+        """Read the lines that were typed before there was a screen."""
+        from dial_client.cli.input.keyboard import read_early_lines
 
-        while keys := self._application.input.read_keys():
-            lines = [KeyPress(Key.ControlM, "\r") if press.key is Key.ControlJ else press for press in keys]
-            self._application.key_processor.feed_multiple(lines)
+        read_early_lines(self._application)
 
     def _read_early_keys(self) -> None:
         """Put keys that wait in the terminal into the input line: they were pressed before the question was shown."""

@@ -6,10 +6,11 @@ import os
 import sys
 
 from prompt_toolkit.output import Output, create_output
-from prompt_toolkit.output.vt100 import Vt100_Output
+
+from dial_client.cli.input.keyboard import KeyReportingOutput
 
 
-class ScreenOutput(Vt100_Output):
+class ScreenOutput(KeyReportingOutput):
     """An output that is held while the live area is erased and drawn again.
 
     Meanwhile bracketed paste stays on: text that is pasted at that moment must not arrive as typed keys.

@@ -1,0 +1,78 @@
+"""The input line in a real terminal: with a live area, and without one."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sqlite3
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.test_terminal import terminal
+from tests.support.program import dial_chat, write_config
+
+PNG = b"\x89PNG\r\n\x1a\n"
+LONG = "".join(f"pasted line {number}\n" for number in range(200))
+
+
+def sent_messages(folder: Path) -> list[str]:
+    """Return the messages of the user in the store, as JSON."""
+    (database,) = folder.rglob("conversations.db")
+    with closing(sqlite3.connect(database)) as connection:
+        rows = connection.execute("SELECT message FROM messages ORDER BY rowid").fetchall()
+    return [text for (text,) in rows if json.loads(text)["role"] == "user"]
+
+
+@pytest.mark.parametrize("no_color", ["", "1"], ids=["live area", "lines"])
+def test_what_is_typed_pasted_attached_edited_and_run_reaches_the_model(tmp_path: Path, no_color: str) -> None:
+    write_config(tmp_path, replies={"replies": ["Understood."], "after": "repeat"})
+    (tmp_path / "notes.txt").write_text("the content of the notes")
+    (tmp_path / "pic.png").write_bytes(PNG)
+    editor = tmp_path / "editor.py"
+    editor.write_text(
+        "import sys, pathlib; file = pathlib.Path(sys.argv[1]); file.write_text(file.read_text() + ' edited')"
+    )
+    environment = {"NO_COLOR": no_color, "EDITOR": f"{sys.executable} {editor}", "SHELL": "/bin/sh"}
+    with terminal(tmp_path, **environment) as screen:
+        screen.until(">")
+        screen.type("one\\\rtwo\x1b\rthree\nfour\r")
+        screen.until("Understood.")
+        screen.type(f"What is\x1b[200~{LONG}\x1b[201~\r")
+        screen.until("[pasted 200 lines]", "Understood.")
+        screen.type("Look at @pic.png, (@notes.txt)\r")
+        screen.until("Understood.")
+        screen.type("see @./nothing\r")
+        screen.until("not sent: there is no file ./nothing")
+        screen.type("\x03!echo out-$((40+2)); tty; exit 3\r")
+        shown = screen.until("out-42", "/dev/", "exit code 3, 2 lines; !! shows it to the model")
+        assert "not a tty" not in shown
+        screen.type("!!\r")
+        screen.until("goes with your next message")
+        screen.type(" explain\x18\x05")
+        screen.until("edited")
+        screen.type("\r")
+        screen.until("Understood.")
+        screen.type("\x04")
+        assert screen.leave() == 0
+    first, second, third, fourth = sent_messages(tmp_path)
+    assert json.loads(first)["content"] == "one\ntwo\nthree\nfour"
+    assert json.loads(second)["content"].startswith("What ispasted line 0\npasted line 1\n")
+    assert base64.b64encode(PNG).decode() in third and "the content of the notes" in third
+    assert json.loads(fourth)["content"][0]["text"] == "explain edited"
+    assert "exit code 3]\\nout-42\\n/dev/" in fourth
+    (history,) = tmp_path.rglob("history")
+    assert "+three" in history.read_text() and "explain" not in history.read_text()
+
+
+def test_one_question_attaches_files_or_is_not_asked(tmp_path: Path) -> None:
+    write_config(tmp_path, replies={"replies": ["Understood."], "after": "repeat"})
+    (tmp_path / "notes.txt").write_text("the content of the notes")
+    assert dial_chat(tmp_path, "Sum up @notes.txt", stdin="see @/etc/hostname").stdout == "Understood.\n"
+    (message,) = sent_messages(tmp_path)
+    assert "the content of the notes" in message and "[file /etc/hostname" not in message
+    refused = dial_chat(tmp_path, "Sum up @note.txt")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "there is no file note.txt: did you mean @notes.txt?" in refused.stderr
