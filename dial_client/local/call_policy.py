@@ -19,9 +19,9 @@ calls and the results. ADR 0044 has the measured worth of each rule.
 * Arguments are put right where it is clear what they must be (`argument_values`). A call with a required argument that
   nobody has said is not made (`missing_arguments`): the reply asks for the argument.
 * A call in the current folder that was refused, with an error that names the allowed folder, is made in that folder.
-* A call that is not sure is not worth a question for its arguments: the reply is an answer.
 * If the model decides that the answer cannot be known, a tool that shares a word with the question is tried, if it is
-  likely enough; else the reply says that no connected tool can tell. What is asked in general, how or why, is answered.
+  likely enough; else the reply says that no connected tool can tell. What is asked in general, how or why, is
+  answered, also in place of a question for arguments.
 
 A call that replaces another one is made only of a tool that looks up, by its name, and only with arguments that occur
 in the conversation; else the first call is made.
@@ -99,7 +99,7 @@ class CallPolicy:
         subject = (words(self._question) - GENERIC).union(*kinds(self._question))
         self._near = {tool.name for tool in request.tools if not subject.isdisjoint(words_of(tool))}
         self._argument_question = ""
-        self._first_call: tuple[ToolCallRequest, DecisionScore | None] | None = None
+        self._first_call: ToolCallRequest | None = None
         self._deferred = 0
         self._is_unknown = self._is_forced = self._is_narrowed = False
         self.step: Step | None = self._begin()
@@ -170,12 +170,12 @@ class CallPolicy:
         if call is not None:
             call = self._corrected(call)
         if call is not None and self._is_good(step, call):
-            self._make(call, score)
+            self._make(call)
             self.next_tool = step.next_tool if self.call is not None else ""
         elif call is not None and self._is_repeated(call) and not step.values and (pieces := self._new_pieces()):
             self.step = replace(step, tools=(self._tools[tool],), may_answer=False, values=pieces)
         else:
-            self._defer(step, tool, call, score)
+            self._defer(step, tool, call)
 
     def _corrected(self, call: ToolCallRequest) -> ToolCallRequest:
         tool = self._tools.get(call.name)
@@ -252,28 +252,28 @@ class CallPolicy:
         else:
             self.step = None
 
-    def _defer(self, step: Step, tool: str, call: ToolCallRequest | None, score: DecisionScore | None) -> None:
+    def _defer(self, step: Step, tool: str, call: ToolCallRequest | None) -> None:
         """Ask for a call of another tool in place of this one; without any, make the first call that was deferred."""
         alternatives = self._alternatives(candidate for candidate in step.tools if candidate.name != tool)
         if not (self._deferred or step.is_retry):
-            self._first_call = None if call is None or self._is_repeated(call) else (call, score)
+            self._first_call = None if call is None or self._is_repeated(call) else call
             is_needed = tool in self._near and (call is None or self._is_made_up(call))
             step = replace(step, may_answer=False, next_tool=tool if is_needed else "")
         if alternatives and self._deferred < MAX_DEFERRED:
             self._deferred += 1
             self.step = replace(step, tools=alternatives)
         elif self._first_call is not None:
-            self._make(*self._first_call)
+            self._make(self._first_call)
 
-    def _make(self, call: ToolCallRequest, score: DecisionScore | None) -> None:
-        """Make a call, or ask for its missing arguments; after a decision that was not sure, answer."""
+    def _make(self, call: ToolCallRequest) -> None:
+        """Make a call, or ask for its missing arguments; a question in general is answered."""
         tool = self._tools[call.name]
         missing = find_missing(call, tool, self._request.messages, self._conversation)
         fallbacks = {name: value for name, schema in missing.items() if (value := find_fallback(schema)) is not None}
         unsaid = [name for name in missing if name not in fallbacks]
-        if unsaid and score is not None and not score.is_sure and not self._completed:
-            self.step = Step() if score.is_unknown else None
-        elif unsaid:
+        if unsaid and is_general(self._question) and not self._completed:
+            return
+        if unsaid:
             self._argument_question = fixed_replies.argument_missing(tool, unsaid)
         else:
             self.call = replace(call, arguments={**call.arguments, **fallbacks})

@@ -70,3 +70,13 @@ async def test_an_answer_that_only_repeats_itself_is_stopped_with_a_note() -> No
     heard = await hear(provider, Message.user("Give me a packing list"), tools=(TIME,))
     assert heard.text.count("Sunscreen") < 30
     assert (heard.completion.finish, heard.completion.notes) == (FinishReason.LENGTH, (REPEATED,))
+
+
+async def test_a_question_in_general_is_answered_and_not_asked_for_arguments() -> None:
+    diff = tool("git_diff", "Compare two revisions in git.", revision={"type": "string"})
+    call = json.dumps({"tool": "git_diff", "arguments": {"revision": "12"}})
+    provider = GrammarToolCallingProvider(ScriptedProvider([call, "Rebase rewrites."]))
+    question = "What is the difference between git merge and git rebase?"
+    assert (await hear(provider, Message.user(question), tools=(diff,))).text == "Rebase rewrites."
+    provider = GrammarToolCallingProvider(ScriptedProvider([call]))
+    assert "you have not said its revision" in (await hear(provider, Message.user("git diff"), tools=(diff,))).text
