@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +12,7 @@ from dial_client import __version__
 from dial_client.cli import audit_command, models_command, policy_command, trust_command  # noqa: F401 - they register commands
 from dial_client.cli import options as o
 from dial_client.cli.command_help import ChatCommand
-from dial_client.cli.command_line import split_command
+from dial_client.cli.command_line import is_bare_word, name_choice, split_command
 from dial_client.cli.plain_values import build_command
 from dial_client.cli.typer_apps import SETTINGS, more, run_command, talk
 
@@ -248,16 +247,16 @@ def serve(
     run_command(choose, options)
 
 
-_RESERVED = ("doctor",)
-"""Names of future commands: a question that begins with one needs ``--`` before it."""
-
-
 def run(arguments: Sequence[str]) -> int:
     """Run the command of these arguments, and return its exit code."""
-    command, words = split_command(list(arguments))
-    if not command and words[:1] and words[0] in _RESERVED:
-        print(f"dial-chat: there is no command {words[0]!r} yet; to ask it: dial-chat -- {words[0]}", file=sys.stderr)
-        return int(o.ExitCode.USAGE)
+    command, words = split_command(name_choice(arguments))
+    if not command and is_bare_word(words):
+        from dial_client.cli.bare_words import resolve_bare_word
+
+        resolved = resolve_bare_word(words)
+        if resolved is None:
+            return int(o.ExitCode.USAGE)
+        command, words = split_command(resolved)
     app = more if command else talk
     try:
         build_command(app, command, SETTINGS)([command, *words] if command else words, prog_name="dial-chat")

@@ -188,7 +188,12 @@ Sampling = Annotated[
     ),
 ]
 Continue = Annotated[bool, typer.Option("--continue", help="Continue the latest conversation.")]
-Resume = Annotated[str | None, typer.Option("--resume", metavar="ID", help="Continue this conversation.")]
+Resume = Annotated[
+    str | None,
+    typer.Option(
+        "--resume", metavar="[ID|WORDS]", help="Continue this conversation: the beginning of its id, or words in it."
+    ),
+]
 NoSave = Annotated[bool, typer.Option("--no-save", help="Do not store this conversation.")]
 Record = Annotated[
     Path | None,

@@ -1,0 +1,87 @@
+"""A prompt of a single word that is like a command: it is probably meant as one, and a question costs money."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Sequence
+
+from dial_client.cli.command_line import command_names, find_prompt_words
+
+_CUTOFF = 0.75
+"""The similarity from which on a word is taken for a mistyped command."""
+_ALIASES = {
+    "help": "--help",
+    "version": "--version",
+    "history": "conversations",
+    "sessions": "conversations",
+    "chats": "conversations",
+    "resume": "--resume=",
+    "continue": "--continue",
+    "chat": "",
+    "login": "servers login NAME",
+    "logout": "servers logout NAME",
+    "export": "conversations export ID",
+    "import": "conversations import FILE",
+    "delete": "conversations delete ID",
+    "update": "pip install --upgrade dial-client",
+    "upgrade": "pip install --upgrade dial-client",
+    "doctor": "servers",
+    "init": "servers",
+    "config": "servers",
+}
+"""Words of other programs, with what does the same here."""
+
+
+def resolve_bare_word(words: Sequence[str]) -> list[str] | None:
+    """Return the arguments that are meant by a prompt of one word; None where nothing is to be done.
+
+    A word that is like no command is a question. In a terminal the person is asked; elsewhere nothing is sent, and
+    standard error names the command.
+    """
+    place = find_prompt_words(words)[0]
+    word = words[place]
+    near = find_near_command(word)
+    if near is None:
+        return [*words]
+    shown = near if near.startswith("pip ") else f"dial-chat {near.removesuffix('=')}".strip()
+    can_run = near == near.lower() and not near.startswith("pip ")
+    is_terminal = sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+    if not is_terminal:
+        print(
+            f"dial-chat: {word!r} is no command; did you mean: {shown}; to ask it: dial-chat -- {word}", file=sys.stderr
+        )
+        return None
+    answer = _ask(word, shown, can_run=can_run)
+    if answer == "s":
+        return [*words[:place], *words[place + 1 :], "--", word]
+    return [*words[:place], *near.split(), *words[place + 1 :]] if answer == "r" else None
+
+
+def find_near_command(word: str) -> str | None:
+    """Return the arguments that a word is probably meant to be; None if it is like no command."""
+    commands = command_names()
+    if word.lower() in commands:
+        return word.lower()
+    if word.lower() in _ALIASES:
+        return _ALIASES[word.lower()]
+    near = difflib.get_close_matches(word.lower(), [*commands, *_ALIASES], n=1, cutoff=_CUTOFF)
+    return _ALIASES.get(near[0], near[0]) if near else None
+
+
+def _ask(word: str, shown: str, *, can_run: bool) -> str:
+    """Return ``r`` to run the command, ``s`` to send the word, or ``q``."""
+    print(f"dial-chat: {word!r} is no command. Did you mean: {shown}", file=sys.stderr)
+    question = f"{'[r]un that, ' if can_run else ''}[s]end {word!r} to the model, [q]uit: "
+    while True:
+        try:
+            print(question, end="", file=sys.stderr, flush=True)
+            line = sys.stdin.readline()
+        except KeyboardInterrupt:
+            line = ""
+        answer = line.strip().lower()[:1]
+        if not line or answer == "q":
+            print(file=sys.stderr)
+            return "q"
+        if answer == "s" or (answer == "r" and can_run):
+            return answer

@@ -1,0 +1,258 @@
+"""The commands of a conversation, on a client with a real server and a stored conversation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from dial_client.cli import process_runner
+from dial_client.cli.chat_commands.chat_session import ChatSession, CommandResult, open_session
+from dial_client.cli.chat_commands.command_registry import command_arguments, run_command
+from dial_client.cli.options import Options
+from dial_client.client.client_options import ApprovalPolicy
+from dial_client.client.dial_client import DialClient
+from dial_client.conversations.conversation_manager import ConversationManager
+from dial_client.errors import ConfigError
+from dial_client.events import Event, StatusChanged
+from dial_client.messages import Message
+from dial_client.providers.scripted import ScriptedProvider
+from dial_client.settings import configuration
+from dial_client.settings.config_types import ModelSettings
+from dial_client.settings.configuration import Settings
+from dial_client.stores.memory_store import MemoryStore
+from dial_client.tools.approval import Approval
+from tests.support.managed_conversations import ADD, Calculator
+from tests.support.program import entry
+from tests.support.typed_screen import TypedScreen
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+async def interrupts() -> None:
+    process_runner.interrupts = process_runner.Interrupts()
+
+
+class Chat:
+    """A conversation with a person at a screen."""
+
+    def __init__(self, session: ChatSession, screen: TypedScreen) -> None:
+        self.session, self.screen = session, screen
+
+    async def type(self, line: str, *answers: str) -> CommandResult:
+        """Type a command; what it asks is answered."""
+        self.screen.printed.clear()
+        self.screen.lines += answers
+        return await run_command(line, self.session)
+
+    async def shows(self, line: str, *answers: str) -> str:
+        """Return what a command prints."""
+        assert await self.type(line, *answers) == CommandResult()
+        return self.screen.text
+
+    async def ask(self, question: str | Message) -> list[Event]:
+        async with aclosing(self.session.ask(question)) as events:
+            return [event async for event in events]
+
+    async def read(self) -> list[str]:
+        """Return the texts of the conversation."""
+        return [message.text for message in (await self.session.manager.get(self.session.required_id())).messages]
+
+
+@asynccontextmanager
+async def chat(*replies: Any, settings: Settings | None = None, asked: list[str] | None = None) -> AsyncIterator[Chat]:
+    async def approve(call: Any, tool: Any, context: Any) -> Approval:
+        if asked is not None:
+            asked.append(tool.tool)
+        return Approval("once")
+
+    screen = TypedScreen()
+    servers = {"calc": Calculator().server}
+    provider = ScriptedProvider([*replies])
+    with anyio.fail_after(60):
+        async with DialClient(servers, provider, approve=approve, approval=ApprovalPolicy()) as dial:
+            manager = ConversationManager(dial, MemoryStore())
+            yield Chat(ChatSession(dial, manager, Options(), settings or Settings(), screen), screen)
+
+
+async def test_commands_without_a_conversation_say_so() -> None:
+    async with chat() as person:
+        for line in (
+            "/undo",
+            "/redo",
+            "/retry",
+            "/edit",
+            "/compact",
+            "/fork",
+            "/copy",
+            "/save x",
+            "/export",
+            "/rename x",
+        ):
+            assert "nothing was said yet" in await person.shows(line), line
+        for line in ("/last", "/calls"):
+            assert "no tool was called" in await person.shows(line), line
+        assert "did you mean /servers?" in await person.shows("/server")
+        assert (await person.type("/usr/bin/env is what?")).message == "/usr/bin/env is what?"
+        assert (await person.type("/exit")).quit
+
+
+async def test_an_exchange_is_taken_back_asked_again_and_edited() -> None:
+    async with chat("One.", "Two.", "Two again.", "Three.") as person:
+        await person.ask("First?")
+        await person.ask("Second?")
+        assert "Taken back: Second?" in await person.shows("/undo")
+        assert await person.read() == ["First?", "One."]
+        assert "Two." in await person.shows("/redo")
+        result = await person.type("/retry")
+        assert isinstance(result.message, Message)
+        await person.ask(result.message)
+        assert await person.read() == ["First?", "One.", "Second?", "Two again."]
+        assert (await person.type("/edit")).draft == "Second?"
+        assert await person.read() == ["First?", "One."]
+        before = person.session.conversation_id
+        assert "copy" in await person.shows("/fork Copy")
+        await person.ask("Third?")
+        assert await person.read() == ["First?", "One.", "Third?", "Three."]
+        assert before is not None
+        assert "One." in await person.shows(f"/resume {before[:6]}")
+        assert person.session.conversation_id == before
+
+
+async def test_a_conversation_is_begun_found_and_compacted() -> None:
+    async with chat("About Tokyo.", "More.", "Tokyo was discussed.") as person:
+        await person.ask("Tell me of Tokyo")
+        await person.ask("More?")
+        first = person.session.conversation_id
+        assert "Tokyo was discussed." in await person.shows("/compact")
+        assert len(await person.read()) == 3
+        assert "whole conversation is back" in await person.shows("/compact undo")
+        assert len(await person.read()) == 4
+        assert "Nothing of the conversation" in await person.shows("/compact undo")
+        await person.shows("/new")
+        assert person.session.conversation_id is None
+        assert "no conversation 'paris'" in await person.shows("/resume paris")
+        assert "Tell me of Tokyo" in await person.shows("/resume tokyo more")
+        assert person.session.conversation_id == first
+
+
+async def test_results_answers_and_code_are_taken_out(tmp_path: Path) -> None:
+    async with chat(ADD, "Look:\n```python\nprint(3)\n```", "Second.") as person:
+        await person.ask("Add!")
+        calls = await person.shows("/calls")
+        assert "1 ✓ calc.add" in calls
+        assert "2 ✓ calc.add" in calls
+        assert (await person.shows("/last 1")).endswith("3")
+        assert (await person.shows("/last")).endswith("7")
+        assert "1 to 2" in await person.shows("/last 3")
+        await person.ask("More?")
+        file = tmp_path / "answer.md"
+        assert "Written" in await person.shows(f"/save {file}")
+        assert file.read_text() == "Second.\n"
+        assert "Not written" in await person.shows(f"/export {file}", "n")
+        assert "Written" in await person.shows(f"/export {file}", "y")
+        assert file.read_text().startswith("# Add!")
+        await person.shows(f"/export {tmp_path / 'talk.json'}")
+        assert json.loads((tmp_path / "talk.json").read_text())["format"] == "dial-conversation"
+        assert "is a directory" in (await person.shows(f"/save {tmp_path}", "y")).lower()
+        assert "there is no answer '3'" in await person.shows("/copy 3")
+        assert "2 questions, 2 tool calls" in await person.shows("/usage")
+
+
+async def test_the_model_its_instructions_and_its_format_change_between_questions(tmp_path: Path) -> None:
+    (tmp_path / "other.json").write_text(json.dumps(["From the other one."]))
+    settings = Settings(
+        models={"small": ModelSettings("small", base_url="http://127.0.0.1:9/v1", context_window=9_000)}
+    )
+    async with chat("From the first.", settings=settings) as person:
+        await person.ask("Who?")
+        assert "Model: scripted" in await person.shows(f"/model scripted:{tmp_path / 'other.json'}")
+        await person.ask("And now?")
+        assert (await person.read())[-1] == "From the other one."
+        assert "there is no model 'smal' (did you mean small?)" in await person.shows("/model smal")
+        assert "9,000 tokens" in await person.shows("/model small")
+        assert "small" in await person.shows("/models")
+        assert "Tool format: xml" in await person.shows("/format xml")
+        assert "9,000 tokens" in await person.shows("/model")
+        assert "one of native" in await person.shows("/format yaml")
+        assert "no instructions" in await person.shows("/system")
+        assert "Be brief." in await person.shows("/system Be brief.")
+        assert person.session.dial.system == "Be brief."
+        await person.shows("/system none")
+        assert person.session.dial.system is None
+        assert {"small"} <= set(command_arguments(person.session)["/model"]())
+
+
+async def test_tools_are_approved_and_denied_for_the_session() -> None:
+    asked: list[str] = []
+    async with chat(ADD, "a", ADD, "b", ADD, "c", ADD, "d", asked=asked) as person:
+        await person.ask("Add!")
+        assert asked == ["add", "add"]
+        assert "runs without a question until you leave: calc/add" in await person.shows("/approve calc/add")
+        await person.ask("Add!")
+        assert len(asked) == 2
+        assert "did you mean calc/add?" in await person.shows("/approve add")
+        assert "is denied until you leave" in await person.shows("/deny calc/*")
+        await person.ask("Add!")
+        assert all(record.denied for record in person.session.turns[-1].tool_calls)
+        shown = await person.shows("/grants")
+        assert "deny calc/* (this session)" in shown
+        assert "allow calc/add (this session)" in shown
+        for pattern in ("calc/*", "calc/add"):
+            assert f"revoked: {pattern}" in await person.shows(f"/grants revoke {pattern}")
+        await person.ask("Add!")
+        assert len(asked) == 4
+        assert "no rule and no grant" in await person.shows("/grants revoke calc/*")
+
+
+async def test_a_nearly_full_window_is_compacted_before_the_question() -> None:
+    async with chat("One.", "Two.", "Three.", "A summary.", "Four.") as person:
+        for text in ("1 " + "x" * 600, "2", "3"):
+            await person.ask(text)
+        person.session.dial.model.set_context_window(400)
+        events = await person.ask("4")
+        assert any(isinstance(event, StatusChanged) and "Summarizing" in event.text for event in events)
+        assert "/compact undo brings them back" in person.screen.text
+        assert (await person.read())[0].endswith("A summary.")
+        assert (await person.read())[-2:] == ["4", "Four."]
+
+
+async def test_the_configuration_is_read_again_and_unchanged_servers_keep_running(tmp_path: Path) -> None:
+    file = tmp_path / "servers.json"
+
+    def write(**servers: Any) -> None:
+        file.write_text(json.dumps({"mcpServers": servers}))
+
+    write(same=entry("Server"), changed=entry("Server"), gone=entry("Server"))
+    settings = configuration.load(file)
+    screen = TypedScreen()
+    with anyio.fail_after(90):
+        async with DialClient(settings.servers) as dial:
+            options = Options(config=file)
+            session = ChatSession(dial, ConversationManager(dial, MemoryStore()), options, settings, screen)
+            connections = dict(dial.tool_name_client_map)
+            write(same=entry("Server"), changed=entry("Server", toolTimeout=7), new=entry("Server"))
+            await run_command("/reload", session)
+            assert "1 added, 1 changed, 1 removed, 1 unchanged" in screen.text
+            assert set(dial.servers) == {"same", "changed", "new"}
+            now = dict(dial.tool_name_client_map)
+            kept = [name for name in now if connections.get(name) is now[name]]
+            assert {now[name].name for name in kept} == {"same"}
+            file.write_text("{")
+            await run_command("/reload", session)
+            assert "servers.json:1" in screen.text
+            assert set(dial.servers) == {"same", "changed", "new"}
+
+
+async def test_resume_without_a_terminal_names_the_list() -> None:
+    async with DialClient({}, ScriptedProvider([])) as dial:
+        options = Options(resume="", save=False)
+        with pytest.raises(ConfigError, match="--no-save"):
+            async with open_session(options, Settings(), dial, TypedScreen()):
+                pass

@@ -1,0 +1,33 @@
+"""A screen for tests, with a person who has the answers ready."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+
+class TypedScreen:
+    """Keeps what is printed, and answers questions with these lines and keys, in their order."""
+
+    def __init__(self, *lines: str) -> None:
+        self.lines = list(lines)
+        self.printed: list[str] = []
+
+    @property
+    def text(self) -> str:
+        """All that was printed since this was asked for last."""
+        text = "\n".join(self.printed)
+        self.printed.clear()
+        return text
+
+    def print(self, text: str) -> None:
+        self.printed.append(text)
+
+    async def ask_line(self, question: str, *, hidden: bool = False, default: str = "") -> str:  # noqa: ARG002
+        self.printed.append(question)
+        return self.lines.pop(0)
+
+    async def ask_key(self, lines: Sequence[str], question: str, keys: Mapping[str, str]) -> str:
+        self.printed += [*lines, question]
+        key = self.lines.pop(0)
+        assert key in keys
+        return key

@@ -1,0 +1,92 @@
+"""Commands of a conversation: how they are found, and the parts of them that need no program."""
+
+from __future__ import annotations
+
+import pytest
+
+from dial_client.cli.bare_words import find_near_command
+from dial_client.cli.chat_commands.clipboard import to_osc52
+from dial_client.cli.chat_commands.command_registry import COMMANDS, command_descriptions, describe_unknown
+from dial_client.cli.chat_commands.output_commands import find_code
+from dial_client.cli.chat_commands.pick import Choice, pick
+from dial_client.cli.command_line import is_bare_word, name_choice, split_command
+from dial_client.cli.commands import run
+from tests.support.typed_screen import TypedScreen
+
+
+def test_every_command_has_one_name_and_a_line_that_says_what_it_does() -> None:
+    names = [command.name for command in COMMANDS]
+    assert len(set(names)) == len(names) == len(command_descriptions())
+    assert all(name.startswith("/") and name == name.lower() for name in names)
+    assert [c.name for c in COMMANDS if not 0 < len(c.description) <= 60 or "\n" in c.description] == []
+
+
+def test_an_unknown_command_names_the_nearest() -> None:
+    assert "did you mean /model?" in describe_unknown("/modle")
+    assert "did you mean /new?" in describe_unknown("/mew")
+    assert describe_unknown("/\x1b[2Jzzz").isprintable()
+
+
+@pytest.mark.anyio
+async def test_an_item_is_chosen_by_its_number_after_a_search() -> None:
+    items = [Choice(f"id{n}", f"Talk {n}") for n in range(30)]
+    asked: list[str] = []
+
+    async def search(words: str) -> list[Choice]:
+        asked.append(words)
+        return [item for item in items if words in item.label]
+
+    screen = TypedScreen("Talk 2", "99", "nothing", "Talk 2", "2")
+    assert await pick(screen, search, nothing="None.") == "id20"
+    assert asked == ["", "Talk 2", "99", "nothing", "Talk 2"]
+    assert await pick(TypedScreen(""), search, nothing="None.") is None
+    items.clear()
+    empty = TypedScreen()
+    assert await pick(empty, search, nothing="None.") is None
+    assert empty.printed == ["None."]
+
+
+def test_blocks_of_code_are_found_as_they_are() -> None:
+    text = "a\n```python\nprint('`')\n\n  x\n```\nb\n~~~\nc\n~~~\n````\n```\nd\n````\n```\nopen"
+    assert find_code(text) == ["print('`')\n\n  x", "c", "```\nd", "open"]
+
+
+def test_a_text_goes_to_the_clipboard_of_the_terminal() -> None:
+    assert to_osc52("ä".encode(), {}) == "\x1b]52;c;w6Q=\x07"
+    wrapped = to_osc52(b"x" * 1000, {"STY": "1"})
+    assert wrapped.count("\x1bP") == wrapped.count("\x1b\\") > 3
+
+
+@pytest.mark.parametrize(
+    ("word", "near"),
+    [
+        ("modles", "models"),
+        ("Tools", "tools"),
+        ("server", "servers"),
+        ("login", "servers login NAME"),
+        ("help", "--help"),
+        ("update", "pip install --upgrade dial-client"),
+        *((word, None) for word in ("hello", "hi", "thanks", "weather", "why", "test", "review", "summarize", "go")),
+    ],
+)
+def test_a_word_is_near_a_command_or_a_question(word: str, near: str | None) -> None:
+    assert find_near_command(word) == near
+
+
+def test_only_a_single_word_may_be_meant_as_a_command() -> None:
+    bare = [["modles"], ["-v", "modles"], ["--model", "x", "modles"]]
+    questions = [["what is this"], ["--", "modles"], ["modles", "x"], ["--system", "modles"], ["wär"], ["-v"], []]
+    assert [is_bare_word(words) for words in bare] == [True] * len(bare)
+    assert [is_bare_word(words) for words in questions] == [False] * len(questions)
+
+
+def test_a_word_like_a_command_is_not_sent_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["modles"]) == 2
+    assert "did you mean: dial-chat models; to ask it: dial-chat -- modles" in capsys.readouterr().err
+
+
+def test_a_resume_without_an_id_asks_for_a_conversation() -> None:
+    assert name_choice(["--resume"]) == ["--resume="]
+    assert name_choice(["--resume", "-v"]) == ["--resume=", "-v"]
+    assert name_choice(["--resume", "abc", "Hi"]) == ["--resume", "abc", "Hi"]
+    assert split_command(["-v", "tools"]) == ("tools", ["-v"])
