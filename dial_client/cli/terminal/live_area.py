@@ -96,8 +96,9 @@ def starting_line(state: LiveState, columns: int, now: float) -> str:
     names = ", ".join(f"{one_line(name, 40)} {max(0.0, now - since):.0f} s" for name, since in servers)
     tail = " · Enter goes on without" if state.is_waiting else ""
     sign = _spinner(now - servers[0][1])
-    room = columns - cell_width(tail) - 1
-    return f"{sign} {fit(f'{state.settled}starting: {names}', max(8, room - 2))}{_DIM}{tail}{_PLAIN}"
+    tail = tail if columns > 3 * len(tail) else ""
+    room = columns - len(tail) - 3
+    return f"{sign} {fit(f'{state.settled}starting: {names}', room)}{_DIM}{tail}{_PLAIN}"
 
 
 def _calls(state: LiveState, columns: int, most: int, now: float) -> Iterable[str]:
@@ -105,7 +106,7 @@ def _calls(state: LiveState, columns: int, most: int, now: float) -> Iterable[st
     for call in calls[:most]:
         yield running_line(call, columns, now, _spinner(now - call.since))
     if len(calls) > most:
-        yield f"  … and {len(calls) - most:,} more calls"
+        yield fit(f"  … and {len(calls) - most:,} more calls", columns - 1)
 
 
 def _queued(messages: Sequence[str], columns: int) -> Iterable[str]:

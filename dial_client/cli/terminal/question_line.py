@@ -165,6 +165,7 @@ class QuestionLine:
         answer = next((known for known in (key, key.lower()) if known in question.keys), None)
         if answer is None:
             names = ", ".join(f"{name} ({what})" for name, what in question.keys.items() if name.isprintable())
+            self._is_armed = False  # it may be the first key of a message: the next one must not answer
             question.hint = f"press {names}"
             self._on_change()
         else:

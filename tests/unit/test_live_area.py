@@ -1,0 +1,114 @@
+"""The lines of the live area, of finished calls, of the banner and of usage."""
+
+from __future__ import annotations
+
+import re
+
+from dial_client.cli.markdown.themes import MONO
+from dial_client.cli.terminal import banner
+from dial_client.cli.terminal.call_lines import RunningCall, describe, finished_lines
+from dial_client.cli.terminal.cell_width import cell_width
+from dial_client.cli.terminal.live_area import Activity, LiveState, render
+from dial_client.cli.terminal.usage_line import UsageSum, usage_line
+from dial_client.limits import StopReason
+from dial_client.messages import Failure, ImagePart, Message, TextPart, ToolCallRequest, ToolCallResult
+from dial_client.servers.status import ServerState, ServerStatus
+from dial_client.token_usage import Usage
+from dial_client.turn_result import Turn
+
+EVIL = "\x1b]0;owned\x07\x1b[2J\n\r> forged\u202e\u200b"
+
+
+def plain(line: str) -> str:
+    return re.sub(r"\x1b\[[0-9;]*m", "", line)
+
+
+def lines_of(state: LiveState, columns: int = 80, rows: int = 10, now: float = 12.0) -> list[str]:
+    return [plain(line) for line in render(state, columns, rows, now)]
+
+
+def test_the_live_line_says_what_goes_on_how_long_and_how_to_stop_it() -> None:
+    state = LiveState(activity=Activity("Analyzing request…", since=2.0, tokens=1234))
+    [line] = lines_of(state)
+    assert line.endswith("Analyzing request… 10 s · about 1,234 tokens · Ctrl-C stops")
+
+
+def test_every_line_fits_into_every_terminal() -> None:
+    calls = {str(at): RunningCall("日本" * 20, 'text="' + "長い" * 90, 1.0, 3, 7, EVIL * 9) for at in range(30)}
+    state = LiveState(
+        lambda rows: "\n".join(["draft"] * rows),
+        calls,
+        ["queued " * 40, EVIL, "third", "fourth", "fifth"],
+        Activity(EVIL * 20, 0.0, 99),
+        {"slow" * 30: 0.0, EVIL: 1.0},
+        is_waiting=True,
+    )
+    for columns in (20, 40, 60, 80, 200, 300):
+        for rows in (1, 3, 8, 25):
+            lines = lines_of(state, columns, rows)
+            assert len(lines) <= rows
+            assert [line for line in lines if cell_width(line) > columns] == []
+            assert not re.search("[\x1b\r\u202e\u200b]", "".join(lines))
+
+
+def test_the_draft_gets_the_rows_that_are_left() -> None:
+    state = LiveState(lambda rows: "\n".join(map(str, range(20)[-rows:])), activity=Activity("Writing", 0.0))
+    assert lines_of(state, rows=4)[:3] == ["17", "18", "19"]
+
+
+def test_the_clock_of_the_turn_stands_while_a_question_waits() -> None:
+    state = LiveState(activity=Activity("Using Echo…", 0.0), queued=["later"], is_asking=True)
+    assert [line for line in lines_of(state) if "Ctrl-C stops" in line] == []
+
+
+def test_a_finished_call_shows_its_size_and_the_first_lines_of_its_result() -> None:
+    call = ToolCallRequest("1", "get_forecast", {"city": "Berlin", "days": [1, 2]})
+    result = ToolCallResult("1", success=True, content="\n\nMonday\n\n  Tuesday \nWednesday")
+    name, arguments = describe(call, "weather", "get_forecast")
+    lines = [plain(line) for line in finished_lines(name, arguments, result, 0.157, 100, MONO)]
+    assert lines == [
+        '✓ weather.get_forecast(city="Berlin", days=[1, 2]) 0.16 s · 4 lines',
+        "  │ Monday",
+        "  │ Tuesday",
+    ]
+
+
+def test_an_error_shows_its_first_line_and_an_image_that_there_is_one() -> None:
+    failed = ToolCallResult.failed("1", Failure.TOOL, f"no such city{EVIL}")
+    lines = [plain(line) for line in finished_lines("weather.get", "", failed, 1, 60, MONO)]
+    assert lines[0] == "✗ weather.get() 1.00 s"
+    assert lines[1].startswith("  │ no such city")
+    assert "\x1b" not in "".join(lines)
+    content = (TextPart("a map"), ImagePart("AAAA", "image/png"))
+    pictured = ToolCallResult("1", success=True, content=content)
+    assert "· 1 image" in plain(next(finished_lines("maps.draw", "", pictured, 1, 60, MONO)))
+
+
+def test_a_call_with_200_arguments_is_one_line() -> None:
+    call = ToolCallRequest("1", EVIL, {f"a{at}{EVIL}": "x" * 5000 for at in range(200)})
+    name, arguments = describe(call, "", "")
+    result = ToolCallResult("1", success=True, content="x\n" * 10_000)
+    lines = [plain(line) for line in finished_lines(name, arguments, result, 1, 60, MONO)]
+    assert len(lines) == 3
+    assert all(cell_width(line) <= 60 for line in lines)
+    assert "\x1b" not in "".join(lines)
+
+
+def test_the_banner_counts_servers_by_their_states() -> None:
+    states = (ServerState.READY, ServerState.READY, ServerState.SLEEPING, ServerState.FAILED, ServerState.STARTING)
+    servers = {str(at): ServerStatus(str(at), state) for at, state in enumerate(states)}
+    assert banner.servers_line(servers, 12, 100) == (
+        "3 servers ready, 1 starting, 1 failed (/servers shows why) · 12 tools on offer"
+    )
+    assert banner.servers_line({}, 0, 100) == "no servers, no tools"
+    assert cell_width(banner.folder_line("/a/very/long/" + "path/" * 50, 60)) < 60
+
+
+def test_usage_is_one_line_and_adds_up() -> None:
+    usage = Usage(input_tokens=1500, output_tokens=20, cached_tokens=1000)
+    turn = Turn(Message.assistant("Hi"), (), StopReason.ANSWERED, 1, usage, request_usages=(usage, usage), cost_usd=0.5)
+    assert usage_line(turn, 2.04) == "1,500 tokens in (1,000 cached), 20 out · about $0.5000 · 2.0 s · 2 rounds"
+    total = UsageSum()
+    total.add(turn, 2.0)
+    total.add(turn, 1.0)
+    assert total.line == "2 answers: 3,000 tokens in (2,000 cached), 40 out · about $1.0000 · 3.0 s"
