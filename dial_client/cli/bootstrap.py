@@ -14,6 +14,7 @@ from typing import Any
 from dial_client.callbacks.server_callbacks import Callbacks
 from dial_client.cli.audit_setup import open_audit_log
 from dial_client.cli.options import Options
+from dial_client.cli.terminal.printed_streams import PrintedStream
 from dial_client.client.client_options import ApprovalPolicy
 from dial_client.client.dial_client import DialClient
 from dial_client.errors import ConfigError
@@ -181,7 +182,10 @@ class _Progress:
         self._printed_tenth = -1
 
     def __call__(self, done: int, total: int, what: str) -> None:
-        if sys.stderr.isatty():
+        if isinstance(sys.stderr, PrintedStream):
+            share = f"{done * 100 // total} % of {total / 1e6:,.0f} MB" if total else f"{done / 1e6:,.0f} MB"
+            sys.stderr.show_progress(f"{what}: {share}" if done < total or not total else "")
+        elif sys.stderr.isatty():
             self._draw(done, total, what)
         elif total and (tenth := done * 10 // total) != self._printed_tenth:
             self._printed_tenth = tenth

@@ -47,6 +47,8 @@ class LiveState:
     """How many servers have started or failed, in words."""
     is_waiting: bool = False
     """Whether the turn waits for servers that are starting."""
+    progress: str = ""
+    """The progress of a download; empty for none."""
     is_asking: bool = False
     """Whether a question waits for its answer: the clock of the turn is not shown then."""
 
@@ -70,6 +72,8 @@ def render(state: LiveState, columns: int, rows: int, now: float) -> list[str]:
         return below[-rows:]
     if state.starting:
         below.append(starting_line(state, columns, now))
+    if state.progress:
+        below.append(fit(one_line(state.progress, MAX_TEXT), columns - 1))
     if state.activity is not None:
         below.append(live_line(state.activity, columns, now))
     left = rows - len(below)

@@ -16,10 +16,14 @@ class PrintedStream(io.TextIOBase):
     Args:
         stream: what it stands for.
         show: is called with whole lines.
+        show_progress: is called with a line that replaces the one before; empty for none.
     """
 
-    def __init__(self, stream: TextIO, show: Callable[[str], None]) -> None:
+    def __init__(
+        self, stream: TextIO, show: Callable[[str], None], show_progress: Callable[[str], None] = lambda _: None
+    ) -> None:
         super().__init__()
+        self.show_progress = show_progress
         self._stream = stream
         self._show = show
         self._begun = ""
@@ -60,10 +64,10 @@ class PrintedStream(io.TextIOBase):
 
 
 @contextmanager
-def redirect_prints(show: Callable[[str], None]) -> Iterator[None]:
-    """Pass what is printed meanwhile to `show`, line by line."""
+def redirect_prints(show: Callable[[str], None], show_progress: Callable[[str], None]) -> Iterator[None]:
+    """Pass what is printed meanwhile to `show`, line by line, and the progress of downloads to `show_progress`."""
     before = sys.stdout, sys.stderr
-    out, err = (PrintedStream(stream, show) for stream in before)
+    out, err = (PrintedStream(stream, show, show_progress) for stream in before)
     sys.stdout, sys.stderr = out, err
     try:
         yield

@@ -186,7 +186,7 @@ class Screen:
         failures: list[Exception] = []
         self._application = self._make_application()
         self._ended = anyio.Event()
-        with redirect_prints(self.print), tty.ask_through(self.ask_line):
+        with redirect_prints(self.print, self._show_progress), tty.ask_through(self.ask_line):
             async with anyio.create_task_group() as group:
                 await group.start(self._show)
                 group.start_soon(self._animate)
@@ -242,6 +242,10 @@ class Screen:
         with suppress(OSError):
             output.write_raw(rest)
             output.flush()
+
+    def _show_progress(self, line: str) -> None:
+        self.live.progress = line
+        self.refresh()
 
     async def _animate(self) -> None:
         while True:
