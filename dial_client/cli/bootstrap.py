@@ -14,7 +14,7 @@ from typing import Any
 from dial_client.callbacks.server_callbacks import Callbacks
 from dial_client.cli.audit_setup import open_audit_log
 from dial_client.cli.options import Options
-from dial_client.cli.terminal.printed_streams import PrintedStream
+from dial_client.cli.printed_streams import PrintedStream
 from dial_client.client.client_options import ApprovalPolicy
 from dial_client.client.dial_client import DialClient
 from dial_client.errors import ConfigError

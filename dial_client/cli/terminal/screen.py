@@ -19,9 +19,9 @@ import anyio
 from dial_client.cli import process_runner, tty
 from dial_client.cli.input.user_input import UserInput
 from dial_client.cli.markdown.themes import Theme, choose_theme, style
+from dial_client.cli.printed_streams import redirect_prints
 from dial_client.cli.terminal import live_area
 from dial_client.cli.terminal.live_area import LiveState
-from dial_client.cli.terminal.printed_streams import redirect_prints
 from dial_client.cli.terminal.question_line import Question, QuestionLine
 from dial_client.cli.terminal.screen_application import Keys, build_application, paint_above, resume_drawing
 from dial_client.text.safe_text import safe
