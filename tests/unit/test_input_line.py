@@ -36,6 +36,7 @@ def sent(keys: str, history: Path | None = None) -> list[UserInput]:
             app: Application[None] = Application(
                 Layout(line.container, line.window),
                 key_bindings=line.key_bindings,
+                editing_mode=line.editing_mode,
                 input=with_decoded_keys(keyboard),
                 output=DummyOutput(),
             )
@@ -75,6 +76,11 @@ def test_enter_sends_and_other_keys_break_the_line(keys: str, expected: list[str
     assert texts(keys) == expected
 
 
+def test_in_the_keys_of_vi_escape_and_enter_send(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DIAL_EDITING_MODE", "vi")
+    assert texts("one\x1b[13;2utwo\x1b\rthree\r") == ["one\ntwo", "three"]
+
+
 def test_a_long_pasted_text_is_folded_and_sent_whole() -> None:
     long = "\n".join(f"line {number}" for number in range(200))
     (user_input,) = sent(f"look: {paste(long)} ok\r")
@@ -110,10 +116,10 @@ def test_a_report_that_comes_in_pieces_is_one_key() -> None:
     parser = KeyboardParser(keys.append)
     for piece in ("\x1b[1", "3;2", "u"):
         parser.feed(piece)
-    assert [key.key for key in keys] == [Keys.Escape, Keys.ControlM]
+    assert [key.key for key in keys] == [Keys.ControlJ]
     parser.feed("\x1b[1")
     parser.flush()
-    assert [key.key for key in keys[2:]] == [Keys.Escape, "[", "1"]
+    assert [key.key for key in keys[1:]] == [Keys.Escape, "[", "1"]
 
 
 def test_reports_become_the_keys_of_terminals_without_them() -> None:

@@ -156,6 +156,7 @@ class InputLine:
 
     def _accept(self, buffer: Buffer) -> bool:
         user_input = self.to_input(buffer.text)
+        get_app().vi_state.reset()  # the next line begins with inserting, as in readline
         if user_input.text:
             self.on_submit(user_input)
         return False

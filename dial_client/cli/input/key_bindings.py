@@ -33,7 +33,8 @@ def build_key_bindings(pasted: PastedTexts, open_editor: Callable[[Buffer], None
     def _send(event: KeyPressEvent) -> None:
         send_or_continue(event.current_buffer)
 
-    @keys.add("escape", "enter", filter=here)
+    # In vi's keys Esc and Enter are what ends an insertion and sends the line.
+    @keys.add("escape", "enter", filter=here & ~vi_mode)
     @keys.add("c-j", filter=here)
     def _insert_line_break(event: KeyPressEvent) -> None:
         event.current_buffer.newline(copy_margin=False)

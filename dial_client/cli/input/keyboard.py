@@ -2,7 +2,7 @@
 
 Two reports are in use: ``CSI code ; modifiers u`` (fixterms, the kitty keyboard protocol), and ``CSI 27 ; modifiers ;
 code ~`` (xterm's modifyOtherKeys). Both become the key that a terminal without such reports would have sent, and Enter
-with any modifier becomes Alt-Enter. `open_output` turns xterm's reports on where the terminal is known to have them.
+with any modifier becomes Ctrl-J. `open_output` turns xterm's reports on where the terminal is known to have them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _decode(found: re.Match[str]) -> str:
         return ""
     match code, modifiers & (_SHIFT | _ALT | _CTRL):
         case 13, held:
-            return "\x1b\r" if held else "\r"
+            return "\n" if held else "\r"
         case 9, held if held & _SHIFT:
             return "\x1b[Z"
         case 127, held:

@@ -36,8 +36,12 @@ def run_in_this_terminal(arguments: list[str], check: Callable[[], None]) -> tup
         check: is called again and again; an exception that it raises ends the program.
     """
     if sys.platform == "win32" or not os.isatty(0):
-        return _run_with_pipe(arguments)
-    return _run_with_pseudo_terminal(arguments, check)
+        code, output = _run_with_pipe(arguments)
+    else:
+        code, output = _run_with_pseudo_terminal(arguments, check)
+    if output and not output.endswith(b"\n"):
+        _show(b"\n", bytearray())
+    return code, output
 
 
 def _run_with_pipe(arguments: list[str]) -> tuple[int, bytes]:
