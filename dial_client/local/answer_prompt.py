@@ -72,17 +72,29 @@ def answer_instructions(request: ModelRequest) -> tuple[Instruction, ...]:
 def answer_messages(messages: Sequence[Message]) -> tuple[Message, ...]:
     """Return the conversation as it is put to the model for an answer.
 
-    Earlier turns are their questions and answers, without composed replies: the model would repeat a failure. The
-    results of this turn stand before its question, without errors, and then worked examples stand before all of it.
+    Earlier turns are their questions and answers; turns with a composed reply are left out, because the model would
+    repeat their failure. The results of this turn stand before its question, without errors, and then worked examples
+    stand before all of it.
     """
     last = _last_question(messages)
-    earlier = [message for message in messages[: max(last, 0)] if message.role is Role.USER or _is_answer(message)]
+    earlier = _answered_turns(messages[: max(last, 0)])
     question = messages[last : last + 1] if last >= 0 else ()
     results = _results(messages, last)
     if not results or not question:
         return (*earlier, *question)
     asked = Message.user(_RESULTS.format(results="\n".join(results), question=question[0].text))
     return (*_examples(), *earlier, asked)
+
+
+def _answered_turns(messages: Sequence[Message]) -> list[Message]:
+    """Return the questions and answers of earlier turns, without those whose reply was composed."""
+    written: list[Message] = []
+    for message in messages:
+        if message.role is Role.USER or _is_answer(message):
+            written.append(message)
+        elif is_fixed(message) and written and written[-1].role is Role.USER:
+            written.pop()
+    return written
 
 
 def _last_question(messages: Sequence[Message]) -> int:

@@ -9,7 +9,7 @@ from dial_client.messages import Message, Role, ToolSpec
 CLOCK = ToolSpec("get_time", "Get the time.", {"properties": {"zone": {}}})
 
 
-def test_composed_replies_of_earlier_turns_are_left_out() -> None:
+def test_earlier_turns_with_composed_replies_are_left_out() -> None:
     composed = (
         fixed_replies.call_failed("get_time", "no such zone", ["12"]),
         fixed_replies.not_allowed("get_time"),
@@ -19,6 +19,6 @@ def test_composed_replies_of_earlier_turns_are_left_out() -> None:
     )
     for reply in composed:
         messages = (Message.user("What time is it?"), Message.assistant(reply), Message.user("And in Sydney?"))
-        assert [message.role for message in answer_messages(messages)] == [Role.USER, Role.USER]
+        assert [message.role for message in answer_messages(messages)] == [Role.USER]
     messages = (Message.user("Hi"), Message.assistant("Hello!"), Message.user("And now?"))
     assert answer_messages(messages) == messages
