@@ -127,6 +127,12 @@ def format_sources(citations: Sequence[Citation]) -> list[str]:
     return [f"[{number}] {_describe_source(cited)}" for number, cited in enumerate(by_source.values(), 1)]
 
 
+def format_source_list(citations: Sequence[Citation]) -> list[str]:
+    """Return the numbered list of sources under its heading, as lines that are safe to show."""
+    lines = format_sources(citations)
+    return ["Sources:", *lines] if lines else []
+
+
 def _describe_source(cited: Sequence[Citation]) -> str:
     url = next((citation.url for citation in cited if citation.url), "")
     title = next((citation.title for citation in cited if citation.title), "" if url else cited[0].source)

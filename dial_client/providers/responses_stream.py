@@ -116,6 +116,7 @@ class ResponsesStreamParser:
                 annotations = part.get("annotations")
                 for annotation in annotations if isinstance(annotations, list) else ():
                     citations.add(annotation, self._text.begins.get((at, index)))
+        citations.add_list((self._response or {}).get("citations"))
         return citations.finish()
 
     def _add_item(self, event: dict[str, Any], *, is_whole: bool) -> list[Delta]:

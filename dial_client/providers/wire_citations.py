@@ -10,9 +10,8 @@ from dial_client.citations import Citation, parse_annotation
 CITATION_FIELDS = frozenset(
     {
         "annotations",  # OpenAI, OpenRouter
-        "citations",  # Perplexity, xAI
+        "citations",  # Perplexity; xAI, whose list is not numbered in the text
         "search_results",  # Perplexity
-        "search_info",  # DashScope
         "context",  # Azure OpenAI On Your Data
         "groundingMetadata",  # Gemini
         "grounding_metadata",
@@ -39,12 +38,11 @@ class ChatCitations:
         for annotation in annotations if isinstance(annotations, list) else ():
             if annotation not in self._annotations and len(self._annotations) < _MAX_CITATIONS:
                 self._annotations.append(annotation)
-        search_info, context = holder.get("search_info"), holder.get("context")
+        context = holder.get("context")
         if isinstance(context, Mapping) and _is_filled_list(context.get("citations")):
             self._numbered, self._marker = context["citations"], "[doc{}]"
         for sources in (
             holder.get("search_results"),
-            search_info.get("search_results") if isinstance(search_info, Mapping) else None,
             () if _is_filled_list(self._numbered) and _has_titles(self._numbered) else holder.get("citations"),
         ):
             if isinstance(sources, list) and len(sources) >= max(1, len(self._numbered)):
@@ -172,6 +170,13 @@ class ResponseCitations:
         citation = parse_annotation(annotation, offset or 0)
         if citation is not None and len(self._found) < _MAX_CITATIONS:
             self._found[citation if offset is not None else citation.at(None, None)] = None
+
+    def add_list(self, urls: Any) -> None:
+        """Add the addresses that the response names for the whole text (xAI), unless an annotation has them."""
+        cited = {citation.url for citation in self._found}
+        for url in urls if isinstance(urls, list) else ():
+            if isinstance(url, str) and url and url not in cited and len(self._found) < _MAX_CITATIONS:
+                self._found[Citation(url, url=url)] = None
 
     def finish(self) -> tuple[Citation, ...]:
         """Return the citations in the order of the text."""

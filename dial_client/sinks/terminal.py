@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 import anyio
 
 from dial_client.callbacks.server_callbacks import ServerLog
-from dial_client.citations import Citation, format_sources
+from dial_client.citations import Citation, format_source_list
 from dial_client.events import (
     Event,
     Finished,
@@ -229,8 +229,8 @@ class TerminalSink:
 
     def _write_sources(self, citations: Sequence[Citation]) -> None:
         """Write the numbered list of the answer's sources behind the answer."""
-        if citations:
-            self._out.write("\n".join(("", "Sources:", *format_sources(citations), "")))
+        if lines := format_source_list(citations):
+            self._out.write("\n".join(("", *lines, "")))
             self._out.flush()
 
     def _write_media(self, message: Message) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,26 @@ async def test_our_reading_of_an_answer_is_that_of_the_sdk_or_the_corpus_says_wh
     assert offenders == []
     assert len(names) >= LEAST[wire]
     assert [name for name in set(names) if names.count(name) > 1] == []
+
+
+def test_what_the_answers_are_named_after_is_in_the_table_of_what_is_known() -> None:
+    document = (Path(__file__).parents[2] / "docs" / "models.md").read_text(encoding="utf-8")
+    section = document.partition("## What is known, and from where")[2].partition("\n## ")[0]
+    rows = dict(re.findall(r"^\| ([^|]+) \|.*\| ([^|]+) \|$", section, re.MULTILINE))
+    named = {
+        name.strip().removesuffix(" On Your Data")
+        for wire in Wire
+        for answer in read_corpus(wire)
+        for names in re.findall(r"\(((?:[A-Z]|vLLM|xAI)[^()]*)\)", answer.name)
+        for name in names.split(",")
+    }
+    vendors = {name for name in named if any(row.startswith(name) for row in rows)}
+    unknown = named - vendors - {"FastAPI", "Bedrock", "asynchronous filter", "named choice"}
+    assert unknown == set()
+    without = {row for row, loopback in rows.items() if "answers" in loopback} - {
+        row for row in rows for name in vendors if row.startswith(name)
+    }
+    assert without <= {"Anthropic", "llama.cpp"}
 
 
 async def find_misreadings(wire: Wire, answer: Answer, dice: random.Random) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Protocol
 import anyio
 
 from dial_client.callbacks.server_callbacks import ServerLog
+from dial_client.citations import format_source_list
 from dial_client.cli.markdown.themes import choose_theme
 from dial_client.cli.options import Options
 from dial_client.cli.terminal.call_lines import RunningCall, describe, finished_lines
@@ -30,7 +31,8 @@ from dial_client.events import (
     ToolCallStarted,
 )
 from dial_client.limits import StopReason
-from dial_client.messages import Role, ToolCallRequest
+from dial_client.messages import Message, Role, TextPart, ToolCallRequest
+from dial_client.messages import describe as describe_part
 from dial_client.text.safe_text import SafeStream, one_line
 from dial_client.turn_result import ToolCallRecord, Turn
 
@@ -195,8 +197,7 @@ class TurnView:
             case ServerChanged(name, "failed" | "restarting" as status):
                 self._screen.print_faint(f"server {one_line(name, 80)}: {status}")
             case MessageCompleted(message) if message.role is Role.ASSISTANT:
-                self._end_reasoning()
-                self._end_answer()
+                self._end_message(message)
             case Finished(turn):
                 self._finish(turn)
 
@@ -220,6 +221,14 @@ class TurnView:
         self._screen.live.draft = None
         if stream is not None and (rest := stream.finish()):
             self._print_answer(rest)
+
+    def _end_message(self, message: Message) -> None:
+        """End a message of the model, and name its images and files: a terminal cannot show them."""
+        self._end_reasoning()
+        self._end_answer()
+        for part in () if isinstance(message.content, str) else message.content:
+            if not isinstance(part, TextPart):
+                self._screen.print_faint(f"[{describe_part(part)}: not shown here]")
 
     def _print_answer(self, text: str) -> None:
         """Print a part of the answer, with an empty line between the calls and what is written of them."""
@@ -276,6 +285,8 @@ class TurnView:
     def _finish(self, turn: Turn) -> None:
         seconds = time.monotonic() - self._begun
         self.end()
+        if sources := format_source_list(turn.citations):
+            self._screen.print("\n".join(("", *sources)))
         if turn.stop_reason is StopReason.CANCELLED:
             self._screen.print_faint("interrupted")
         self.usage.add(turn, seconds)
