@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 
 from dial_client.callbacks.approval_request import describe_claims, describe_invisible, quote_name
@@ -86,9 +86,9 @@ def question(tool: ToolSpec, server: str, columns: int) -> tuple[list[str], str]
     return _with_keys(last, KEYS, columns)
 
 
-def question_for_all(tools: Sequence[ToolSpec], columns: int) -> tuple[list[str], str]:
-    """Return the same for several calls."""
-    names = [f"{at} {_fitting(tool.tool, 30)} of {_fitting(tool.server, 20)}" for at, tool in enumerate(tools, 1)]
+def question_for_all(tools: Mapping[int, ToolSpec], columns: int) -> tuple[list[str], str]:
+    """Return the same for several calls: tools by the numbers of their calls."""
+    names = [f"{at} {_fitting(tool.tool, 30)} of {_fitting(tool.server, 20)}" for at, tool in tools.items()]
     for most in range(len(names), 0, -1):
         more = f", and {len(names) - most} more" if len(names) > most else ""
         last = f"Run all {len(names)}: {', '.join(names[:most])}{more}?"
@@ -97,9 +97,9 @@ def question_for_all(tools: Sequence[ToolSpec], columns: int) -> tuple[list[str]
     return _with_keys(last, KEYS_FOR_ALL, columns)
 
 
-def numbered(lines: Iterable[str], number: int, count: int) -> Iterator[str]:
+def numbered(lines: Iterable[str], number: int) -> Iterator[str]:
     """Return the lines about one of several calls, with its number before them."""
-    yield from (f"{number}/{count}  {line}" if at == 0 else line for at, line in enumerate(lines))
+    yield from (f"{number}  {line}" if at == 0 else line for at, line in enumerate(lines))
 
 
 def _with_keys(last: str, keys: str, columns: int) -> tuple[list[str], str]:

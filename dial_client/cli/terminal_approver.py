@@ -44,6 +44,8 @@ from dial_client.text.safe_text import one_line
 from dial_client.tools.approval import NO_APPROVER, Approval, ApprovalContext, Approver, Decision
 from dial_client.turns.sampling import SAMPLING
 
+MAX_NUMBER = 9
+"""A call with a higher number has no key of its own."""
 MAX_REASON = 200
 """Characters of a reason that are repeated."""
 _DECISIONS = {"y": "yes", "s": "yes, for this session", "a": "yes, always", "n": "no", "q": "quit the turn"}
@@ -88,6 +90,8 @@ class _Waiting:
     context: ApprovalContext
     changes: Sequence[FileChange] = ()
     answer: Approval | None = None
+    number: int = 0
+    """Among the calls that are asked about together; from 1."""
 
     @property
     def is_own_question(self) -> bool:
@@ -124,14 +128,15 @@ class TerminalApprover:
 
     async def _ask(self, batch: list[_Waiting]) -> None:
         """Ask about calls until all of them are answered."""
-        for waiting in batch:
+        for number, waiting in enumerate(batch, 1):
+            waiting.number = number
             await self._compare(waiting, waiting.call)
         is_first = True
         while batch:
-            answer = await self._ask_for_all(batch, is_first=is_first) if len(batch) > 1 else 0
+            answer = await self._ask_for_all(batch, is_first=is_first) if len(batch) > 1 else batch[0]
             is_first = False
-            if isinstance(answer, int):
-                await self._ask_alone(batch[answer])
+            if isinstance(answer, _Waiting):
+                await self._ask_alone(answer)
             else:
                 for waiting in batch:
                     waiting.answer = answer
@@ -155,18 +160,19 @@ class TerminalApprover:
         settings = found if isinstance(found, ServerSettings) else None
         waiting.changes = await anyio.to_thread.run_sync(find_changes, call.arguments, settings)
 
-    async def _ask_for_all(self, batch: list[_Waiting], *, is_first: bool) -> Approval | int:
-        """Return one answer for all calls, or the index of the call to ask about alone."""
-        keys = {**ANSWERS_FOR_ALL, **{str(at): "one alone" for at in range(1, min(9, len(batch)) + 1)}}
+    async def _ask_for_all(self, batch: list[_Waiting], *, is_first: bool) -> Approval | _Waiting:
+        """Return one answer for all calls, or the call to ask about alone."""
+        alone = {str(waiting.number): waiting for waiting in batch if waiting.number <= MAX_NUMBER}
+        keys = {**ANSWERS_FOR_ALL, **dict.fromkeys(alone, "that call alone")}
         lines = self._describe_all(batch, whole=False) if is_first else []
         while True:
-            before, last = question_for_all([waiting.tool for waiting in batch], width())
+            before, last = question_for_all({waiting.number: waiting.tool for waiting in batch}, width())
             try:
                 text = await self._read([*lines, *before], last, keys)
             except Unanswered as how:
                 return Approval(Decision.DENY, str(how))
-            if text in keys and text.isdecimal():
-                return int(text) - 1
+            if text in alone:
+                return alone[text]
             answer = parse_answer(text)
             if isinstance(answer, Approval):
                 return answer
@@ -177,8 +183,8 @@ class TerminalApprover:
     def _describe_all(self, batch: list[_Waiting], *, whole: bool) -> list[str]:
         return [
             line
-            for at, waiting in enumerate(batch, 1)
-            for line in numbered(self._describe(waiting, waiting.call, whole=whole), at, len(batch))
+            for waiting in batch
+            for line in numbered(self._describe(waiting, waiting.call, whole=whole), waiting.number)
         ]
 
     def _describe(self, waiting: _Waiting, call: ToolCallRequest, *, whole: bool) -> Iterable[str]:

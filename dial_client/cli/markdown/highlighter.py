@@ -26,6 +26,8 @@ _SPANNING = {
     "haskell": ("{-", "-}", "Comment"),
 }
 """Comments and strings over several lines that lexers look for as a whole: where they begin, end, and their kind."""
+_SLOW = frozenset(("scala", "julia", "jl", "matlab"))
+"""Languages that stay plain: compiling the rules of their lexers would hold up the answer for 100 ms."""
 _ALIASES = {
     "jsonc": "json",
     "json5": "json",
@@ -122,7 +124,7 @@ def _lex(lexer: Any, line: str, stack: tuple[str, ...]) -> tuple[list[tuple[str,
 @cache
 def _lexer(language: str) -> Any:
     """Return the lexer of a language; None if there is none."""
-    if not language:
+    if not language or language in _SLOW:
         return None
     from pygments.lexers import get_lexer_by_name
     from pygments.util import ClassNotFound

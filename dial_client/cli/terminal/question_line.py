@@ -1,7 +1,8 @@
 """A question in place of the input line: answered with one key, or with a line.
 
 Keys that were typed before the question was shown answer nothing. What is typed in one go with them does not either:
-somebody who is writing a message when a question appears would answer it unread.
+somebody who is writing a message when a question appears would answer it unread. A question that follows the answer
+of another one, in one dialog, is expected: it takes every key, but not the same key pressed twice.
 """
 
 from __future__ import annotations
@@ -67,7 +68,8 @@ class QuestionLine:
 
         self.current: Question | None = None
         self._on_stray, self._on_change, self._clock = on_stray, on_change, clock
-        self._last_key = float("-inf")
+        self._last_key = self._answered = float("-inf")
+        self._last_answer = ""
         self._is_armed = True
         self.buffer = Buffer(multiline=False, accept_handler=self._accept)
         hidden = Condition(lambda: self.current is not None and self.current.is_hidden)
@@ -94,6 +96,10 @@ class QuestionLine:
             self._is_armed = True
         self._last_key = now
 
+    def begin_dialog(self) -> None:
+        """Forget the latest answer: the next question does not follow it."""
+        self._answered = float("-inf")
+
     async def ask(self, question: Question, default: str = "") -> str:
         """Show a question, and return its answer: the key, or the line.
 
@@ -103,13 +109,14 @@ class QuestionLine:
         from prompt_toolkit.document import Document
 
         self.buffer.set_document(Document(default), bypass_readonly=True)
-        self._is_armed = self._clock() - self._last_key > BUSY
+        self._is_armed = self._clock() - self._last_key > BUSY or self._last_key <= self._answered
         self.current = question
         self._on_change()
         try:
             await question.is_over.wait()
         finally:
             self.current = None
+            self._answered, self._last_answer = self._clock(), question.answer or ""
             self._on_change()
         if question.answer is None:
             raise Unanswered("the user did not answer")
@@ -161,6 +168,8 @@ class QuestionLine:
     def _answer_by_key(self, key: str) -> None:
         question = self.current
         if question is None or question.keys is None:
+            return
+        if key == self._last_answer and self._clock() - self._answered < QUIET:
             return
         answer = next((known for known in (key, key.lower()) if known in question.keys), None)
         if answer is None:

@@ -119,6 +119,7 @@ class Screen:
     async def panel(self) -> AsyncGenerator[None, None]:
         """Reserve the place of questions: other questions wait until this one is over."""
         async with self._lock:
+            self._question.begin_dialog()
             yield
 
     async def ask_key(self, lines: Sequence[str], question: str, keys: Mapping[str, str]) -> str:

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from threading import Thread
 from typing import Protocol
 
 import anyio
@@ -54,6 +55,13 @@ def open_screen(options: Options, *, has_input: bool = True) -> tuple[Screen, Tu
 
     shows_usage = options.verbose or (has_input and not options.quiet)
     return screen, TurnView(screen, new_stream, shows_reasoning=options.verbose, shows_usage=shows_usage)
+
+
+def _prepare_rendering() -> None:
+    """Load what rendering needs while the model thinks: the first piece of the answer would wait for it."""
+    from dial_client.cli.markdown.markdown_stream import prepare
+
+    prepare()
 
 
 class AnswerStream(Protocol):
@@ -110,6 +118,7 @@ class TurnView:
         """Begin a turn: the clock of the live line starts."""
         self._begun, self._chars, self._has_calls, self._is_behind_call = time.monotonic(), 0, False, False
         self._screen.live.is_waiting = bool(self._screen.live.starting)
+        Thread(target=_prepare_rendering, daemon=True).start()
         self._say("Waiting for servers…" if self._screen.live.is_waiting else "Sending…")
 
     def end(self) -> None:
