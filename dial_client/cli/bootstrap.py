@@ -104,6 +104,7 @@ async def opened(
         system=options.system,
         record=options.record,
     )
+    dial.model.set_context_window(profile.context_window if profile is not None else None)
     try:
         await dial.open()
         yield dial

@@ -51,11 +51,11 @@ def test_a_server_is_restarted_by_hand(tmp_path: Path) -> None:
     with terminal(tmp_path) as person:
         person.until(READY)
         person.type("/servers\r")
-        person.until("it: ready: 1 tools")
+        person.until("it: ready: 1 tools", READY)
         server.be(tools=[tool("a"), tool("b")])
         person.type("/restart it\r")
-        person.until("it: ready: 2 tools")
+        person.until("it: ready: 2 tools", READY)
         person.type("/restart nobody\r")
-        person.until("no server 'nobody'")
+        person.until("no server 'nobody'", READY)
         person.type("/quit\r")
         assert person.leave() == 0

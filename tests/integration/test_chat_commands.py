@@ -12,9 +12,10 @@ import anyio
 import pytest
 
 from dial_client.cli import process_runner
+from dial_client.cli.bootstrap import opened
 from dial_client.cli.chat_commands.chat_session import ChatSession, CommandResult, open_session
 from dial_client.cli.chat_commands.command_registry import command_arguments, run_command
-from dial_client.cli.options import Options
+from dial_client.cli.options import AuditMode, Options
 from dial_client.client.client_options import ApprovalPolicy
 from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_manager import ConversationManager
@@ -247,6 +248,12 @@ async def test_the_configuration_is_read_again_and_unchanged_servers_keep_runnin
             await run_command("/reload", session)
             assert "servers.json:1" in screen.text
             assert set(dial.servers) == {"same", "changed", "new"}
+
+
+async def test_the_context_window_of_a_profile_is_that_of_the_client() -> None:
+    settings = Settings(models={"small": ModelSettings("small", context_window=9_000)})
+    async with opened(Options(model="small", audit=AuditMode.OFF), settings, ScriptedProvider([]), None) as dial:
+        assert dial.model.window.tokens == 9_000
 
 
 async def test_resume_without_a_terminal_names_the_list() -> None:
