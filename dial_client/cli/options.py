@@ -191,7 +191,9 @@ Continue = Annotated[bool, typer.Option("--continue", help="Continue the latest 
 Resume = Annotated[
     str | None,
     typer.Option(
-        "--resume", metavar="[ID|WORDS]", help="Continue this conversation: the beginning of its id, or words in it."
+        "--resume",
+        metavar="[ID|WORDS]",
+        help="Continue this conversation, or choose one. Named by the beginning of its id, or by words in it.",
     ),
 ]
 NoSave = Annotated[bool, typer.Option("--no-save", help="Do not store this conversation.")]
