@@ -47,7 +47,16 @@ from dial_client.local.completed_calls import find_completed_calls, new_pieces
 from dial_client.local.follow_up import find_follow_up, find_sums
 from dial_client.local.missing_arguments import find_missing
 from dial_client.local.provenance import is_description, is_made_up, is_said
-from dial_client.local.vocabulary import GENERIC, acts, find_named_by_verb, is_general, kinds, words, words_of
+from dial_client.local.vocabulary import (
+    GENERIC,
+    acts,
+    find_named_by_verb,
+    is_general,
+    kinds,
+    names_file,
+    words,
+    words_of,
+)
 from dial_client.messages import Role, ToolCallRequest, ToolSpec
 from dial_client.model import ModelRequest, ToolChoice
 
@@ -166,6 +175,7 @@ class CallPolicy:
             return
         step, self.step = self.step, None
         if step is None or not tool:
+            self.step = self._second_decision(step)
             return
         if call is not None:
             call = self._corrected(call)
@@ -250,7 +260,15 @@ class CallPolicy:
         elif score.is_unknown or not step.may_answer:
             self.take_unknown()
         else:
-            self.step = None
+            self.step = self._second_decision(step)
+
+    def _second_decision(self, step: Step | None) -> Step | None:
+        """Return the step that decides again as if there were no tools, for a question that names a file.
+
+        Beside many tools the model takes the content of "README.md" for something it knows.
+        """
+        is_first = step is not None and bool(step.tools) and not self._completed
+        return Step() if is_first and names_file(self._question) else None
 
     def _defer(self, step: Step, tool: str, call: ToolCallRequest | None) -> None:
         """Ask for a call of another tool in place of this one; without any, make the first call that was deferred."""

@@ -67,6 +67,14 @@ _GENERAL = re.compile(r"\s*(?:how (?:do|does|can|could|should)|why|explain|what 
 _LIVE = re.compile(r"\b(?:my|our|now|today|tonight|tomorrow|yesterday|currently|this|latest|last)\b", re.IGNORECASE)
 
 
+_FILE = re.compile(r"\b[\w-]+\.(?:md|txt|py|json|csv|pdf|toml|ya?ml|log|ini|docx?|xlsx?|html|js|ts)\b", re.IGNORECASE)
+
+
+def names_file(question: str) -> bool:
+    """Return whether a question names a file by its usual extension."""
+    return _FILE.search(question) is not None
+
+
 def is_general(question: str) -> bool:
     """Return whether a question asks how or why in general, and not about the present or the user's own things."""
     return _GENERAL.match(question) is not None and _LIVE.search(question) is None

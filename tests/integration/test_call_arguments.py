@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from dial_client.local.fixed_replies import NO_TOOL_FITS
 from dial_client.messages import Message, Role, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.model import FinishReason
 from dial_client.providers.grammar_tool_calling import REPEATED, GrammarToolCallingProvider
@@ -80,3 +81,12 @@ async def test_a_question_in_general_is_answered_and_not_asked_for_arguments() -
     assert (await hear(provider, Message.user(question), tools=(diff,))).text == "Rebase rewrites."
     provider = GrammarToolCallingProvider(ScriptedProvider([call]))
     assert "you have not said its revision" in (await hear(provider, Message.user("git diff"), tools=(diff,))).text
+
+
+async def test_what_is_in_a_file_is_decided_again_as_if_there_were_no_tools() -> None:
+    provider = GrammarToolCallingProvider(ScriptedProvider(['{"answer"}', '{"unknown"}']))
+    heard = await hear(provider, Message.user("What does README.md say?"), tools=(TIME,))
+    assert heard.text == NO_TOOL_FITS
+    provider = GrammarToolCallingProvider(ScriptedProvider(['{"answer"}', '{"answer"}', "# Garden"]))
+    heard = await hear(provider, Message.user("Write a README.md for a garden"), tools=(TIME,))
+    assert heard.text == "# Garden"
