@@ -186,11 +186,15 @@ def parse_annotation(value: Any, offset: int = 0) -> Citation | None:
 def parse_citations(message: Mapping[str, Any]) -> tuple[Citation, ...]:
     """Return the citations of a message in JSON: its ``citations``, or the ``annotations`` of OpenAI's form.
 
+    Lists of another form, such as Perplexity's list of addresses, are not read.
+
     Raises:
-        ValueError: a citation has not the form of `Citation.to_dict`.
+        ValueError: a citation has a source, but not the form of `Citation.to_dict`.
     """
-    if citations := message.get("citations"):
-        return tuple(Citation.from_dict(citation) for citation in citations)
+    citations = message.get("citations")
+    own = [item for item in (citations if isinstance(citations, list) else ()) if isinstance(item, Mapping)]
+    if found := tuple(Citation.from_dict(item) for item in own if "source" in item):
+        return found
     annotations = message.get("annotations")
     parsed = map(parse_annotation, annotations if isinstance(annotations, list) else ())
     return tuple(citation for citation in parsed if citation is not None)

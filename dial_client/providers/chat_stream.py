@@ -237,6 +237,11 @@ class ChatStreamParser:
         return True
 
     def _parse_delta(self, delta: Mapping[str, Any]) -> list[Delta]:
+        content = delta.get("content")
+        if len(delta) == 1 and isinstance(content, str) and content:  # nearly all chunks
+            self._text.append(content)
+            self._has_answer = True
+            return [TextChunk(content)]
         deltas = self._to_deltas(delta)
         self._text += [delta.text for delta in deltas if isinstance(delta, TextChunk)]
         self._has_answer = self._has_answer or self.has_calls or bool(self._text)

@@ -182,11 +182,21 @@ class MessagesStreamParser:
         self._current[index if isinstance(index, int) else len(self._current)] = started
         if block.get("type") != "text":
             self._is_new_paragraph = self._length > 0
-        call = self._endpoint_calls.get(_to_text(block.get("tool_use_id")))
-        if call is not None:
-            return [EndpointCallChunk(call, server_tool_calls.parse_result_block(block, call))]
+        if call_id := _to_text(block.get("tool_use_id")):
+            return self._end_call(call_id, block)
         text, thinking = block.get("text"), block.get("thinking")
         return self._to_deltas(started, "text", text) or self._to_deltas(started, "thinking", thinking)
+
+    def _end_call(self, call_id: str, block: dict[str, Any]) -> list[Delta]:
+        """Return the result of a call that the endpoint ran itself, and the call if its block had no end."""
+        deltas: list[Delta] = []
+        if call_id not in self._endpoint_calls:
+            places = [at for at, earlier in self._current.items() if earlier.start.get("id") == call_id]
+            deltas = [delta for at in places for delta in self._end_block(at)]
+        call = self._endpoint_calls.get(call_id)
+        if call is None:
+            return deltas
+        return [*deltas, EndpointCallChunk(call, server_tool_calls.parse_result_block(block, call))]
 
     def _end_block(self, index: Any) -> list[Delta]:
         """Return the call that the endpoint runs itself, if the block was one."""

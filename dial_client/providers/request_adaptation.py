@@ -49,7 +49,7 @@ _DIALECTS = {"function_declarations": "gemini", "moonshot flavored": "openai"}
 """Words of a refusal, and the dialect of JSON Schema that they tell of."""
 _ROLE_ORDER = re.compile(r"\brole\W{1,3}user\W{1,3}after role\W{1,3}tool\b", re.IGNORECASE)
 """The words of Mistral, and of servers with Mistral's tokenizer."""
-_ECHOES = re.compile(r"thinking|signature|reasoning|encrypted|tool_calls")
+_ECHOES = re.compile(r"thinking|signature|reasoning|encrypted|tool_calls|citation|server_tool|not persisted")
 
 
 @dataclass(slots=True)

@@ -149,7 +149,8 @@ class ResponsesStreamParser:
         if shell_result is not None:
             self._ended_calls.add(shell_result.tool_call_id)
             yield EndpointCallChunk(self._endpoint_calls[_to_text(item.get("call_id"))], shell_result)
-        parsed = server_tool_calls.parse_item(item)
+        has_name = is_whole or bool(item.get("id"))
+        parsed = server_tool_calls.parse_item(item) if has_name else None
         if parsed is None or parsed[0].id in self._ended_calls:
             return
         call, result = parsed
@@ -161,8 +162,8 @@ class ResponsesStreamParser:
             yield MediaChunk(ImagePart(data, f"image/{_to_text(item.get('output_format')) or 'png'}"))
 
     def _add_text(self, event: dict[str, Any]) -> list[Delta]:
-        text, at = _to_text(event.get("delta")), _to_index(event.get("output_index"))
-        if not text:
+        text, at = event.get("delta"), _to_index(event.get("output_index"))
+        if not text or not isinstance(text, str):
             return []
         if at in self._commentary:
             self._shown_commentary.add(at)
@@ -217,12 +218,15 @@ class _ReplyText:
         """The positions of the messages in it."""
         self.begins: dict[tuple[int, int], int] = {}
         """The first character of each content part, by the positions of its message and of the part."""
-        self._item = -1
+        self._place = (-2, -2)
 
     def add(self, text: str, item: int, part: int) -> str:
         """Add text of a content part, and return it as it continues the reply."""
-        shown = f"\n\n{text}" if self.length and item != self._item else text
-        self._item = item
+        if (item, part) == self._place:
+            self.length += len(text)
+            return text
+        shown = f"\n\n{text}" if self.length and item != self._place[0] else text
+        self._place = (item, part)
         self.items.add(item)
         self.begins.setdefault((item, part), self.length + len(shown) - len(text))
         self.length += len(shown)

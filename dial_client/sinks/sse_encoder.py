@@ -82,7 +82,8 @@ def encode_event(event: Event, head: dict[str, Any]) -> list[str]:
         case ServerChanged(name, status):
             return [_named("status", {"server": name, "state": status})]
         case ToolCallStarted(call, server):
-            return [_named("tool_call", call.to_dict() | {"server": server})]
+            mark = {"by_endpoint": True} if event.by_endpoint else {}
+            return [_named("tool_call", call.to_dict() | {"server": server} | mark)]
         case ToolCallProgress(id_, progress, total, message):
             state = {"id": id_, "progress": progress, "total": total, "message": message}
             return [_named("tool_progress", state)]

@@ -40,7 +40,7 @@ async def finish_turn(outcome: Outcome, caller: ModelCaller, emit: Emit, *, ask_
         reason = reply.stop_reason or reason
     message = reply.message
     is_cut_at_limit = reason.ends_the_calls and reply.stop_reason is StopReason.TRUNCATED
-    if is_cut_at_limit or reason is StopReason.TIMEOUT or not message.text.strip():
+    if is_cut_at_limit or reason is StopReason.TIMEOUT or _is_empty(message):
         message = await _append_apology(message, context, reason, emit)
         reason = StopReason.REFUSED if reason is StopReason.ANSWERED else reason
     await emit(MessageCompleted(message))
@@ -56,7 +56,7 @@ async def _ask_for_answer(
         context = await _refuse_calls(context, reply, reason, emit)
     elif reason.ends_the_calls:
         context = _with_stop_notice(context, reason)
-    elif reason is StopReason.ANSWERED and not reply.message.text.strip():
+    elif reason is StopReason.ANSWERED and _is_empty(reply.message):
         context = replace(context, messages=context.messages[:-1])
         return context, await _ask_without_tools(caller, context, emit)
     else:
@@ -94,6 +94,11 @@ async def _ask_without_tools(caller: ModelCaller, context: ConversationContext, 
         if shown.strip():
             return Reply(Message.assistant(shown), StopReason.TRUNCATED)
         return _empty_reply(StopReason.ANSWERED)
+
+
+def _is_empty(message: Message) -> bool:
+    """Return True for a message with nothing for the user in it: neither text nor an image or a file."""
+    return isinstance(message.content, str) and not message.text.strip()
 
 
 def _empty_reply(reason: StopReason) -> Reply:

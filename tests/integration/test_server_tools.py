@@ -14,6 +14,7 @@ from dial_client import DialClient, Finished, Message, ToolCallFinished, ToolCal
 from dial_client.citations import Citation
 from dial_client.errors import ConfigError
 from dial_client.events import ReasoningDelta, StatusChanged, to_dict
+from dial_client.limits import StopReason
 from dial_client.messages import ImagePart, TextPart
 from dial_client.providers.server_tools import build_server_tools
 from dial_client.settings.config_types import Wire
@@ -291,6 +292,7 @@ async def test_chat_endpoints_cite_in_their_own_ways(
         ({"content": 42}, "42", ()),
         ({"content": None, "audio": {"id": "a", "data": "AAAA" * 1000, "transcript": "Hello"}}, "Hello", ("audio",)),
         ({"content": "Look", "images": [IMAGE]}, (TextPart("Look"), ImagePart(PIXEL, "image/png")), ()),
+        ({"content": None, "images": [IMAGE]}, (ImagePart(PIXEL, "image/png"),), ()),
         ({"content": PARTS}, "A", ("https://i.test/x.png", "reference")),
     ],
 )
@@ -302,8 +304,19 @@ async def test_content_of_another_kind_becomes_text_a_part_or_a_note(
         async with DialClient({}, model=provider_of(endpoint)) as dial:
             turn = await dial.run([Message.user("Well?")])
     assert turn.message.content == content
+    assert turn.stop_reason is StopReason.ANSWERED
     assert [note for note in notes if not any(note in told for told in turn.notes)] == []
     assert len(turn.notes) == len(notes)
+
+
+async def test_a_search_whose_block_has_no_end_is_shown_all_the_same() -> None:
+    stream = [event for event in message_stream() if event["type"] != "content_block_stop"]
+    with model_endpoint([events(*stream, done=False)]) as endpoint:
+        async with DialClient({}, model=provider_of(endpoint, Wire.MESSAGES)) as dial:
+            turn = await dial.run([Message.user("How tall?")])
+    [record] = turn.tool_calls
+    assert (record.call.arguments, record.result.success) == ({"query": "tower"}, True)
+    assert turn.text == "Let me see.\n\nIt is 330 m tall."
 
 
 async def test_a_search_that_failed_and_one_without_a_result_are_failed_calls() -> None:

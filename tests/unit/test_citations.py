@@ -41,6 +41,12 @@ def test_what_names_no_source_is_no_citation(data: dict[str, object]) -> None:
         Citation.from_dict(data)
 
 
+def test_lists_of_other_forms_are_not_read_as_citations() -> None:
+    foreign: tuple[object, ...] = (["https://a.test"], {"a": 1}, "x", [{"url": "https://a.test"}], [None], 3)
+    for citations in foreign:
+        assert Message.from_dict({"role": "assistant", "content": "Hi", "citations": citations}).citations == ()
+
+
 def test_a_span_that_is_none_of_any_text_is_left_out() -> None:
     spans = ((5, 2), (-1, 3), (0, 0), (True, 2), (None, 2), (1.5, 2), ("1", 2))
     assert [WEB.at(*span).start for span in spans] == [None] * len(spans)
