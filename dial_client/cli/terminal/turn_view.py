@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from itertools import islice
 from threading import Thread
 from typing import Protocol
 
@@ -15,7 +16,8 @@ from dial_client.callbacks.server_callbacks import ServerLog
 from dial_client.citations import format_source_list
 from dial_client.cli.markdown.themes import choose_theme
 from dial_client.cli.options import Options
-from dial_client.cli.terminal.call_lines import RunningCall, describe, finished_lines
+from dial_client.cli.terminal.call_lines import BAR, RunningCall, describe, finished_lines
+from dial_client.cli.terminal.inline_images import draw, find_protocol, image_folder, images_of, save
 from dial_client.cli.terminal.live_area import Activity
 from dial_client.cli.terminal.screen import Screen
 from dial_client.cli.terminal.usage_line import UsageSum, usage_line
@@ -32,12 +34,14 @@ from dial_client.events import (
     ToolCallStarted,
 )
 from dial_client.limits import StopReason
-from dial_client.messages import Message, Role, TextPart, ToolCallRequest
+from dial_client.messages import Content, FilePart, Message, Role, ToolCallRequest
 from dial_client.messages import describe as describe_part
 from dial_client.text.safe_text import SafeStream, one_line
 from dial_client.turn_result import ToolCallRecord, Turn
 
 MAX_LINE = 300
+MAX_IMAGES = 8
+"""Of one result."""
 CHARS_PER_TOKEN = 4
 """Of a text whose tokens nobody has counted yet."""
 PATIENCE = 1.0
@@ -99,6 +103,7 @@ class TurnView:
         """The calls of the present turn that are over, else of the last turn that had any."""
         self.usage = UsageSum()
         self._screen, self._new_stream = screen, new_stream
+        self._images = find_protocol(os.environ)
         self._shows_reasoning, self._shows_usage = shows_reasoning, shows_usage
         self._stream: AnswerStream | None = None
         self._reasoning: SafeStream | None = None
@@ -232,11 +237,12 @@ class TurnView:
             self._print_answer(rest)
 
     def _end_message(self, message: Message) -> None:
-        """End a message of the model, and name its images and files: a terminal cannot show them."""
+        """End a message of the model, show its images, and name its files: a terminal cannot show them."""
         self._end_reasoning()
         self._end_answer()
+        self._show_images(message.content)
         for part in () if isinstance(message.content, str) else message.content:
-            if not isinstance(part, TextPart):
+            if isinstance(part, FilePart):
                 self._screen.print_faint(f"[{describe_part(part)}: not shown here]")
 
     def _print_answer(self, text: str) -> None:
@@ -287,9 +293,23 @@ class TurnView:
             self._screen.print("\n")
         self._is_behind_call = True
         self._screen.print("\n".join(lines))
+        self._show_images(result.content)
         if not self._has_calls:
             self.calls, self._has_calls = [], True
         self.calls.append(ToolCallRecord(call, result, server, tool, duration))
+
+    def _show_images(self, content: Content) -> None:
+        """Show the images of a result or an answer, or say where they were saved."""
+        for image in islice(images_of(content), MAX_IMAGES):
+            if drawn := draw(image, self._images, self._screen.columns):
+                self._screen.print(drawn)
+                continue
+            try:
+                path = save(image, image_folder())
+            except OSError as error:
+                self._screen.print_faint(f"{BAR}an image cannot be saved: {error.strerror}")
+            else:
+                self._screen.print_faint(f"{BAR}image: {path}" if path else f"{BAR}an image is not valid base64")
 
     def _finish(self, turn: Turn) -> None:
         seconds = time.monotonic() - self._begun
