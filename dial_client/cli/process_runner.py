@@ -54,11 +54,11 @@ class Interrupts:
     def scope(self) -> Iterator[anyio.CancelScope]:
         """Let the next Ctrl-C cancel what is done within, beside any turn."""
         with anyio.CancelScope() as scope:
-            self._scope = scope
+            before, self._scope = self._scope, scope
             try:
                 yield scope
             finally:
-                self._scope = None
+                self._scope = before
 
     def interrupt(self) -> None:
         """Do the same as Ctrl-C."""

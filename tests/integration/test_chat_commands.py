@@ -143,6 +143,22 @@ async def test_a_conversation_is_begun_found_and_compacted() -> None:
         assert person.session.conversation_id == first
 
 
+async def test_a_command_is_stopped_by_ctrl_c() -> None:
+    async with chat("One.", "Two.", {"text": "Sum", "hang": True}, "Three.") as person:
+        for text in ("First?", "Second?"):
+            await person.ask(text)
+        async with anyio.create_task_group() as group:
+            group.start_soon(person.type, "/compact")
+            with anyio.fail_after(20):
+                while "Summarizing …" not in person.screen.printed:
+                    await anyio.lowlevel.checkpoint()
+            process_runner.interrupts.interrupt()
+        assert "interrupted: nothing was summarized" in person.screen.text
+        await person.ask("Third?")
+        assert (await person.read())[-1] == "Three."
+        assert not process_runner.interrupts.has_scope
+
+
 async def test_results_answers_and_code_are_taken_out(tmp_path: Path) -> None:
     async with chat(ADD, "Look:\n```python\nprint(3)\n```", "Second.") as person:
         await person.ask("Add!")

@@ -97,9 +97,10 @@ class ChatSession:
 
         A conversation that has filled the context window so far that the next answers may not fit is compacted first.
         """
-        # A new one begins with its first question: one that was given up before is not worth going on with.
-        self.conversation_id = self.conversation_id or (await self.manager.create()).id
-        if await self.manager.measure(self.conversation_id) >= COMPACT_AT:
+        if self.conversation_id is None:
+            # A new one begins with its first question: one that was given up before is not worth going on with.
+            self.conversation_id = (await self.manager.create()).id
+        elif await self.manager.measure(self.conversation_id) >= COMPACT_AT:
             yield StatusChanged("Summarizing the older part of the conversation…")
             await self._compact_first()
         watch = process_runner.interrupts.watch
@@ -116,7 +117,7 @@ class ChatSession:
         with process_runner.interrupts.scope() as scope:
             compaction = await self.manager.compact(self.required_id())
         if scope.cancelled_caught:
-            raise Interrupted("interrupted: nothing was summarized, and nothing was asked")
+            raise Interrupted("interrupted: nothing was summarized")
         if compaction is not None:
             self.compactions.append(compaction)
         return compaction

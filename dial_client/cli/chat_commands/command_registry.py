@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
+from dial_client.cli import process_runner
 from dial_client.cli.chat_commands import (
     approval_commands,
     configuration_commands,
@@ -40,24 +41,32 @@ class ChatCommand:
 async def run_command(line: str, session: ChatSession) -> CommandResult:
     """Run the command that a line names, or return the message of the server's prompt that it names.
 
-    A path at the beginning of a line is no command: the line is a question.
+    A path at the beginning of a line is no command: the line is a question. Ctrl-C stops a command.
     """
-    name, _, arguments = line.strip().partition(" ")
+    result: CommandResult | None = None
+    with process_runner.interrupts.scope() as scope:
+        try:
+            result = await _run(line.strip(), session)
+        except Unanswered:
+            result = CommandResult()
+        except DialError as error:
+            session.print(safe(" ".join(str(error).split())))
+    if scope.cancelled_caught:
+        session.print("interrupted")
+    return result or CommandResult()
+
+
+async def _run(line: str, session: ChatSession) -> CommandResult | None:
+    name, _, arguments = line.partition(" ")
     command = _find(name)
-    try:
-        if command is not None:
-            return await command.run(session, arguments.strip()) or CommandResult()
-        if ":" in name:
-            return CommandResult(await server_commands.call_prompt(session, line.strip()))
-    except Unanswered:
-        return CommandResult()
-    except DialError as error:
-        session.print(safe(" ".join(str(error).split())))
-        return CommandResult()
+    if command is not None:
+        return await command.run(session, arguments.strip())
+    if ":" in name:
+        return CommandResult(await server_commands.call_prompt(session, line))
     if "/" in name[1:]:
         return CommandResult(line)
     session.print(describe_unknown(name))
-    return CommandResult()
+    return None
 
 
 def command_descriptions() -> Mapping[str, str]:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
+from anyio import to_thread
+
 from dial_client.cli.bootstrap import provider_of
 from dial_client.cli.chat_commands.chat_session import ChatSession
 from dial_client.cli.options import Format
 from dial_client.errors import ConfigError
 from dial_client.text.safe_text import one_line, safe
 from dial_client.token_usage import Usage
+from dial_client.turns import prices
 
 _KEYS = {
     "openai:ID": "OPENAI_API_KEY",
@@ -30,6 +33,7 @@ async def show_or_switch(session: ChatSession, arguments: str) -> None:
         chosen = session.options.tool_format or (profile.tool_format if profile is not None else None)
         session.dial.model.switch(provider, tool_format=chosen)
         session.dial.model.set_context_window(profile.context_window if profile is not None else None)
+        await to_thread.run_sync(prices.preload)  # the list has the size of the context window
     session.print(describe_model(session))
 
 
