@@ -214,10 +214,13 @@ def barred(lines: Iterable[str], columns: int, most: int | None, marks: Sequence
     lines = list(lines)
     shown = 0
     for at, line in enumerate(lines):
-        for piece, left in _pieces(line, columns - len(BAR) - 1):
+        room = columns - len(BAR) - 1
+        # No more of a very long line is measured than may be shown: each column takes a letter and its marks.
+        end = len(line) if most is None else (most - shown + 1) * max(room, 2) * (MAX_MARKS + 1)
+        for piece, left in _pieces(line[:end], room):
             if shown == most:
                 rest = len(lines) - at - 1
-                chars = len(piece) + left + sum(map(len, lines[at + 1 :]))
+                chars = len(piece) + left + len(line[end:]) + sum(map(len, lines[at + 1 :]))
                 counted = f"{rest:,} more lines, {chars:,} characters" if rest else f"{chars:,} more characters"
                 yield f"  … {counted}: [v]iew all"
                 return
