@@ -194,6 +194,23 @@ def test_a_number_in_prose_begins_no_list() -> None:
     assert shown("That was in\n1986. A good year.\n") == ["That was in", "1986. A good year."]
 
 
+def test_text_that_only_looks_like_markdown_stays() -> None:
+    for text in (
+        "2*3*4 = 24",
+        "a*b*c",
+        "snake_case_name",
+        "1 < 2 > 0",
+        "[1] and [ref][1]",
+        "C:\\dir",
+        "a | b",
+        "#tag",
+        "1.5",
+    ):
+        assert shown(text) == [text.replace("\\\\", "\\")]
+    assert shown("Title\n=====\ntext") == ["Title", "text"]
+    assert shown("中*文*中") == ["中文中"]
+
+
 def test_tables_fit_and_their_columns_stand_below_each_other() -> None:
     text = "| Name | 説明 | n |\n|:--|:-:|--:|\n| a | 日本語のとても長いテキスト | 1 |\n| emoji 👩‍👩‍👧 | x | 22 |\n"
     for columns in (40, 60, 80, 200, 300):

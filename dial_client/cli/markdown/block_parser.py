@@ -18,6 +18,7 @@ from dial_client.cli.markdown.block_starts import (
     find_heading,
     find_marker,
     is_rule,
+    is_underline,
     split_cells,
     table_alignment,
 )
@@ -229,6 +230,11 @@ class BlockParser:
         elif is_rule(text):
             self._end_leaf()
             self._emit(Kind.RULE)
+        elif isinstance(self._state.leaf, _Paragraph) and is_underline(text):
+            title = self._state.leaf.lines.pop()
+            self._end_leaf()
+            self._state.has_gap = True
+            self._emit(Kind.HEADING, title, level=1)
         elif not self._begin_table(text) and not self._begin_formula(text):
             self._continue_paragraph(text)
 

@@ -90,6 +90,12 @@ def is_rule(text: str) -> bool:
     return len(marks) >= 3 and marks[0] in "-*_" and not marks.strip(marks[0])
 
 
+def is_underline(text: str) -> bool:
+    """Return True if a line makes the line above it a heading: equals signs. Hyphens are a rule, as on the page."""
+    marks = text.strip()
+    return len(marks) >= 3 and not marks.strip("=")
+
+
 def split_cells(text: str) -> tuple[str, ...]:
     r"""Return the cells of a row of a table; ``\|`` is a bar in a cell."""
     row = text.strip()

@@ -24,6 +24,7 @@ MAX_FORMULA = 500
 _RULES = ("newline", "escape", "backticks", "strikethrough", "emphasis", "link", "image", "autolink", "entity")
 _BREAK = re.compile(r"<br ?/?>", re.IGNORECASE)
 _BARE = re.compile(r"https?://[\x21-\x7e]+")
+_PRODUCT = re.compile(r"[A-Za-z0-9]\*[A-Za-z0-9]")
 _NO_FORMULA = re.compile(r"\A\s|\s\Z|\A\Z")
 _SCHEME = re.compile(r"\A(?:https?://)?(?:www\.)?|/\Z")
 
@@ -128,6 +129,7 @@ def _parser(*, has_links: bool) -> MarkdownIt:
     parser = MarkdownIt("zero")
     parser.enable([rule for rule in _RULES if has_links or rule not in ("link", "image")])
     parser.inline.ruler.before("escape", "formula", _read_formula)
+    parser.inline.ruler.before("emphasis", "product", _read_product)
     return parser
 
 
@@ -144,6 +146,16 @@ def _read_formula(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - m
     if not silent:
         state.push("formula", "", 0).content = state.src[first:last].strip()
     state.pos = last + len(end)
+    return True
+
+
+def _read_product(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - markdown-it calls it
+    """Read the asterisk of ``2*3*4`` as text; CommonMark would drop it, and emphasize the 3."""
+    if not _PRODUCT.match(state.src, max(0, state.pos - 1)) or state.src[state.pos] != "*":
+        return False
+    if not silent:
+        state.append_pending("*")
+    state.pos += 1
     return True
 
 
