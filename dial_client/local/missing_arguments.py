@@ -46,13 +46,23 @@ def find_missing(
             continue
         if follows_as_time(value, conversation):
             continue
-        is_argument = str(value).casefold() in (name.casefold(), name.rpartition("_")[2].casefold())
+        is_argument = _is_word_of_tool(name, value, tool)
         if is_said(value, conversation) and not is_argument:
             continue
         is_invented = is_made_up(value, schema, conversation) or has_strange_digits(value, conversation)
         if not has_source or is_argument or is_invented or not _may_follow(name, value, tool, sources):
             missing[name] = schema
     return missing
+
+
+def _is_word_of_tool(name: str, value: object, tool: ToolSpec) -> bool:
+    """Return whether a value only repeats what the tool is for: the room "room", the building "lift"."""
+    found = (
+        words(value)
+        if isinstance(value, str) and value.replace(" ", "").isalpha() and not words(name) & _COMPOSED
+        else frozenset[str]()
+    )
+    return bool(found) and found <= words_of(tool)
 
 
 def _may_follow(name: str, value: object, tool: ToolSpec, sources: str) -> bool:

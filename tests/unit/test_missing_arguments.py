@@ -16,6 +16,7 @@ def tool(name: str, description: str, **properties: dict[str, Any]) -> ToolSpec:
 
 WEATHER = tool("weather_forecast", "Get the weather of a city for today or tomorrow.", city=TEXT)
 ROOM = tool("room_temperature", "Measure the temperature of a room.", room=TEXT)
+LIFT = tool("lift_status", "Find out whether the lift of a building works.", building=TEXT)
 TIME = tool("get_time", "Get the time.", zone=TEXT)
 CONVERT = tool("convert_time", "Convert a time.", time={"description": "As HH:MM"})
 RATE = tool("exchange_rate", "Get a rate between two currencies, by their codes.", from_currency=TEXT, to_currency=TEXT)
@@ -32,6 +33,8 @@ def test_the_name_of_a_thing_that_shares_no_word_with_the_conversation_is_missin
     assert missing(WEATHER, "Hello", "What will the weather be tomorrow?", city="New York") == ["city"]
     assert missing(ROOM, "How warm is the room?", room="living room") == ["room"]
     assert missing(ROOM, "How warm is the room?", room="room") == ["room"]
+    assert missing(LIFT, "Is the lift working today?", building="Lift") == ["building"]
+    assert missing(LIFT, "Is the lift of the town hall working?", building="town hall") == []
     assert missing(SEND, "Tell my sister that the soup is ready.", to="Anna", text="Soup!") == ["to"]
 
 
