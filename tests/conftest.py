@@ -28,7 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=("all", "oldest", "newest"),
         default="all",
         help="oldest: every test once, on trio where it is there for both loops; newest: the unit tests with few"
-        " examples, and whatever runs on asyncio",
+        " examples, and the tests on asyncio, without those marked `once`",
     )
 
 
@@ -56,6 +56,8 @@ def pytest_collection_finish() -> None:
 
 def belongs(item: pytest.Function, part: str) -> bool:
     """True if the test is of the part: its parameters name its loop where it has a choice."""
+    if item.get_closest_marker("once"):
+        return part == "oldest"
     parameters = item.callspec.id if hasattr(item, "callspec") else ""
     if "asyncio" in parameters or "trio" in parameters:
         return ("asyncio" in parameters) is (part == "newest")

@@ -8,9 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from anthropic.types import MessageParam, ToolParam
-from openai.types.chat import ChatCompletionFunctionToolParam, ChatCompletionMessageParam
-from openai.types.responses import FunctionToolParam, ResponseInputItemParam
 from pydantic import TypeAdapter
 
 from dial_client.messages import FilePart, ImagePart, Message, Role, TextPart, ToolCallRequest, ToolSpec
@@ -19,15 +16,6 @@ from tests.support.model_endpoint import Say, hear, model_endpoint, provider_of
 
 pytestmark = pytest.mark.anyio
 
-TYPES: dict[Wire, tuple[str, TypeAdapter[Any], TypeAdapter[Any]]] = {
-    Wire.CHAT: (
-        "messages",
-        TypeAdapter(list[ChatCompletionMessageParam]),
-        TypeAdapter(list[ChatCompletionFunctionToolParam]),
-    ),
-    Wire.RESPONSES: ("input", TypeAdapter(list[ResponseInputItemParam]), TypeAdapter(list[FunctionToolParam])),
-    Wire.MESSAGES: ("messages", TypeAdapter(list[MessageParam]), TypeAdapter(list[ToolParam])),
-}
 IMAGE = ImagePart("iVBORw0KGgo=", "image/png")
 PDF = FilePart("JVBERi0=", "application/pdf", "report.pdf")
 TOOL = ToolSpec("look", "Looks.", {"type": "object", "properties": {"at": {"type": "string"}}})
@@ -42,9 +30,25 @@ CONVERSATION = [
 ]
 
 
+def types_of(wire: Wire) -> tuple[str, TypeAdapter[Any], TypeAdapter[Any]]:
+    """Return the field of a request that has the messages, and the SDK's types of messages and of tools."""
+    from anthropic.types import MessageParam, ToolParam
+    from openai.types.chat import ChatCompletionFunctionToolParam, ChatCompletionMessageParam
+    from openai.types.responses import FunctionToolParam, ResponseInputItemParam
+
+    match wire:
+        case Wire.CHAT:
+            chat_tools: TypeAdapter[Any] = TypeAdapter(list[ChatCompletionFunctionToolParam])
+            return "messages", TypeAdapter(list[ChatCompletionMessageParam]), chat_tools
+        case Wire.RESPONSES:
+            return "input", TypeAdapter(list[ResponseInputItemParam]), TypeAdapter(list[FunctionToolParam])
+        case Wire.MESSAGES:
+            return "messages", TypeAdapter(list[MessageParam]), TypeAdapter(list[ToolParam])
+
+
 @pytest.mark.parametrize("wire", list(Wire))
 async def test_a_whole_conversation_has_the_types_of_the_sdk(wire: Wire) -> None:
-    field, messages, tools = TYPES[wire]
+    field, messages, tools = types_of(wire)
     with model_endpoint([Say("Hm", reasoning="So.")]) as endpoint:
         provider = provider_of(endpoint, wire, quirks={"documents": True})
         reply = (await hear(provider, *CONVERSATION, tools=(TOOL,))).message(provider)

@@ -1,16 +1,14 @@
-"""Models behind a ready client of `openai` or `anthropic`: its way of signing in, our bodies, readers and retries."""
+"""Models behind a ready client of `openai` or `anthropic`: its way of signing in, our bodies, readers and retries.
+
+The SDKs are imported where a client is opened: that takes a second, which other tests need not wait for at collection.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-import anthropic
-import httpx2
-import openai
 import pytest
-from anthropic import AsyncAnthropic, AsyncAnthropicBedrock, AsyncAnthropicFoundry, AsyncAnthropicVertex
-from openai import AsyncAzureOpenAI, AsyncOpenAI
 
 from dial_client import AnthropicProvider, ConfigError, DialClient, OpenAIProvider, Provider, ProviderError
 from dial_client.messages import Message, ToolSpec
@@ -67,33 +65,47 @@ def no_aws_files(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def chat(url: str) -> Provider:
+    from openai import AsyncOpenAI
+
     return OpenAIProvider(kept(AsyncOpenAI(base_url=f"{url}/v1", api_key="sk-mine")), "m", wire="chat")
 
 
 def responses(url: str) -> Provider:
+    from openai import AsyncOpenAI
+
     return OpenAIProvider(kept(AsyncOpenAI(base_url=f"{url}/v1", api_key="sk-mine")), "m")
 
 
 def azure(url: str, wire: str = "responses", **options: Any) -> Provider:
+    from openai import AsyncAzureOpenAI
+
     options = options or {"api_key": "sk-mine"}
     client = AsyncAzureOpenAI(azure_endpoint=url, api_version="2026-01-01", **options)
     return OpenAIProvider(kept(client), "a deployment", wire=wire)
 
 
 def messages(url: str, **options: Any) -> Provider:
+    from anthropic import AsyncAnthropic
+
     return AnthropicProvider(kept(AsyncAnthropic(base_url=url, api_key="sk-mine", **options)), "m")
 
 
 def foundry(url: str) -> Provider:
+    from anthropic import AsyncAnthropicFoundry
+
     return AnthropicProvider(kept(AsyncAnthropicFoundry(base_url=f"{url}/anthropic", api_key="sk-mine")), "m")
 
 
 def vertex(url: str) -> Provider:
+    from anthropic import AsyncAnthropicVertex
+
     client = AsyncAnthropicVertex(base_url=f"{url}/v1", region="eu", project_id="p", access_token="token-1")
     return AnthropicProvider(kept(client), "claude-x@1")
 
 
 def bedrock(url: str) -> Provider:
+    from anthropic import AsyncAnthropicBedrock
+
     client = AsyncAnthropicBedrock(
         base_url=url, aws_region="eu-central-1", aws_access_key="AKIDEXAMPLE", aws_secret_key="secret-key"
     )
@@ -231,6 +243,8 @@ async def test_what_breaks_is_told_as_on_our_own_way(
 
 
 async def test_silence_ends_a_request_and_a_cut_ends_a_reply() -> None:
+    from openai import AsyncOpenAI
+
     half = events({"choices": [{"delta": {"content": "Half a"}}]}, done=False, cut=True)
     with model_endpoint([half, Raw(hang=True)]) as endpoint:
         client = AsyncOpenAI(base_url=endpoint.url, api_key="k", timeout=3600)
@@ -244,9 +258,11 @@ async def test_silence_ends_a_request_and_a_cut_ends_a_reply() -> None:
 
 
 async def test_hooks_and_middleware_of_the_client_see_every_request() -> None:
+    import anthropic
+
     seen: list[str] = []
 
-    async def hook(request: httpx2.Request) -> None:
+    async def hook(request: Any) -> None:
         seen.append(request.headers["x-mine"])
 
     async def middleware(request: Any, call_next: Any) -> Any:
@@ -291,6 +307,8 @@ async def test_a_refused_version_is_sent_no_more() -> None:
 
 
 async def test_the_callers_client_stays_open() -> None:
+    from openai import AsyncOpenAI
+
     with model_endpoint([Say("Hello")]) as endpoint:
         client = AsyncOpenAI(base_url=endpoint.url, api_key="k")
         async with DialClient({}, OpenAIProvider(client, "m")) as dial:
@@ -300,6 +318,11 @@ async def test_the_callers_client_stays_open() -> None:
 
 
 async def test_what_is_no_such_client_is_a_configuration_error() -> None:
+    import anthropic
+    import openai
+    from anthropic import AsyncAnthropic
+    from openai import AsyncOpenAI
+
     wrong: list[tuple[Callable[[], Provider], str]] = [
         (lambda: OpenAIProvider(openai.OpenAI(api_key="k"), "m"), "AsyncOpenAI"),  # type: ignore[arg-type]
         (lambda: OpenAIProvider(AsyncAnthropic(api_key="k"), "m"), "AsyncOpenAI"),  # type: ignore[arg-type]

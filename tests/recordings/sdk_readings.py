@@ -10,9 +10,7 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import anthropic
 import httpx2
-import openai
 
 from dial_client.settings.config_types import Wire
 from tests.recordings.corpus import Answer, Reading
@@ -27,6 +25,9 @@ class SdkReader:
     """Reads answers of one API with its vendor's SDK."""
 
     def __init__(self, wire: Wire) -> None:
+        import anthropic
+        import openai
+
         self._wire = wire
         self._answer = Answer("")
         http = httpx2.Client(transport=httpx2.MockTransport(self._respond))

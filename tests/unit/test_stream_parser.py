@@ -135,7 +135,7 @@ BEGINNINGS = [
 ]
 
 
-SIZES = (4_000, 8_000)
+SIZES = (2_000, 4_000)
 
 
 def calls_made_by(work: Callable[[], object]) -> int:
@@ -155,6 +155,7 @@ def calls_made_by(work: Callable[[], object]) -> int:
     return count
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("format_", ToolFormat)
 def test_twice_the_markers_are_at_most_twice_the_work(format_: ToolFormat, unit: str) -> None:
@@ -185,6 +186,7 @@ def test_a_piece_without_the_beginning_of_a_marker_is_hardly_looked_at(format_: 
     assert calls_made_by(feed) <= 15 * 1000
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("format_", ToolFormat)
 def test_a_mebibyte_of_markers_does_no_harm(format_: ToolFormat, unit: str) -> None:
