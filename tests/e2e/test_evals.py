@@ -46,11 +46,14 @@ def examples(call: Expected) -> dict[str, Any]:
     return found
 
 
-async def judged(task: Task, *replies: Any, tools: frozenset[str] = frozenset({"calculate"})) -> Outcome:
+async def judge_sums(*conversations: tuple[Any, ...]) -> list[Outcome]:
+    """Return the outcome of `SUM` for each sequence of replies; the server starts once for all of them."""
     outcomes: list[Outcome] = []
     servers = {"desk": server_entries(ROOT)["desk"]}
-    await run_offer(Offer(tools, (task,)), ScriptedProvider(replies), "native", servers, outcomes.append)
-    return outcomes[0]
+    model = ScriptedProvider([reply for replies in conversations for reply in replies])
+    offer = Offer(frozenset({"calculate"}), (SUM,) * len(conversations))
+    await run_offer(offer, model, "native", servers, outcomes.append)
+    return outcomes
 
 
 def call(expression: str, name: str = "calculate") -> dict[str, Any]:
@@ -74,7 +77,9 @@ def test_the_two_sets_have_the_promised_kinds_and_share_no_question() -> None:
         assert len({task.id for task in tasks}) == len(tasks)
 
 
+@pytest.mark.once
 @pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
 @pytest.mark.parametrize("name", SETS)
 async def test_every_task_can_be_solved_with_the_tools_there_are(name: str, repository: Path) -> None:
     tasks = load(name, repository)
@@ -92,45 +97,45 @@ async def test_every_task_can_be_solved_with_the_tools_there_are(name: str, repo
         assert not results or says(by_id[one.task].answer, " ".join(results), results), one
 
 
+@pytest.mark.once
 @pytest.mark.anyio
-async def test_the_right_call_and_the_right_answer_are_seen() -> None:
-    found = await judged(SUM, call("25 + 17"), "That makes **42**.")
-    assert (found.well_formed, found.right_tool, found.right_call, found.right_answer) == (True, True, True, True)
-    assert (found.needless, found.tools, found.stop_reason) == (0, 1, "answered")
-    assert found.calls == (("calculate", {"expression": "25 + 17"}, "42"),)
+@pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
+async def test_calls_and_answers_are_judged_apart() -> None:
+    good, no_call, wrong_arguments, repeated = await judge_sums(
+        (call("25 + 17"), "That makes **42**."),
+        ("It is 42.",),
+        (call("17 * 25"), "It is 425."),
+        (call("17 + 25"), call("17 + 25"), "42"),
+    )
+    assert (good.well_formed, good.right_tool, good.right_call, good.right_answer) == (True, True, True, True)
+    assert (good.needless, good.tools, good.stop_reason) == (0, 1, "answered")
+    assert good.calls == (("calculate", {"expression": "25 + 17"}, "42"),)
+    assert (no_call.well_formed, no_call.right_tool, no_call.right_call, no_call.right_answer) == (
+        (True, False, False, True)
+    )
+    assert (wrong_arguments.right_tool, wrong_arguments.right_call) == (True, False)
+    assert (wrong_arguments.right_answer, wrong_arguments.needless) == (False, 1)
+    assert (repeated.right_call, repeated.right_answer, repeated.needless) == (True, True, 1)
 
 
+@pytest.mark.once
 @pytest.mark.anyio
-async def test_an_answer_without_the_call_is_no_right_call() -> None:
-    found = await judged(SUM, "It is 42.")
-    assert (found.well_formed, found.right_tool, found.right_call, found.right_answer) == (True, False, False, True)
-
-
-@pytest.mark.anyio
-async def test_wrong_arguments_are_the_right_tool_and_a_needless_call() -> None:
-    found = await judged(SUM, call("17 * 25"), "It is 425.")
-    assert (found.right_tool, found.right_call, found.right_answer, found.needless) == (True, False, False, 1)
-
-
-@pytest.mark.anyio
-async def test_a_call_again_after_the_result_is_needless() -> None:
-    found = await judged(SUM, call("17 + 25"), call("17 + 25"), "42")
-    assert (found.right_call, found.right_answer, found.needless) == (True, True, 1)
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize(
-    "replies",
-    [
-        (call("1", name="nonsense"), call("17 + 25"), "42"),
-        ({"tool_calls": [{"name": "calculate", "arguments": {"sum": "17 + 25"}}]}, call("17 + 25"), "42"),
-        (call("17 + 25"), 'Final Answer: {"tool": "calculate"} 42'),
-        (call("17 + 25"), {"text": "It is 42 bec", "finish": "length"}),
-    ],
-    ids=["a tool nobody offers", "arguments that do not fit", "markup in the answer", "an answer that was cut"],
-)
-async def test_what_is_not_well_formed_is_seen(replies: tuple[Any, ...]) -> None:
-    assert not (await judged(SUM, *replies)).well_formed
+@pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
+async def test_replies_that_are_not_well_formed_are_found() -> None:
+    malformed = {
+        "a tool that is not on offer": (call("1", name="nonsense"), call("17 + 25"), "42"),
+        "arguments that do not fit": (
+            {"tool_calls": [{"name": "calculate", "arguments": {"sum": "17 + 25"}}]},
+            call("17 + 25"),
+            "42",
+        ),
+        "markup in the answer": (call("17 + 25"), 'Final Answer: {"tool": "calculate"} 42'),
+        "an answer that was cut": (call("17 + 25"), {"text": "It is 42 bec", "finish": "length"}),
+    }
+    outcomes = await judge_sums(*malformed.values())
+    missed = [name for name, found in zip(malformed, outcomes, strict=True) if found.well_formed]
+    assert missed == []
+    assert [len(found.calls) for found in outcomes] == [2, 2, 1, 1]
 
 
 @pytest.mark.parametrize(

@@ -101,41 +101,62 @@ def test_words_tell_what_is_admitted_asked_and_explained() -> None:
     assert judges.connects("Connect an MCP server.")
 
 
-async def judged(case: Case, *replies: Any) -> Judged:
+async def judge_cases(*conversations: tuple[Case, tuple[Any, ...]]) -> list[Judged]:
+    """Return what came of each case with its replies; the servers start once for all of them."""
     found: list[Judged] = []
     servers = {name: server_entries(ROOT)[name] for name in ("desk", "broken")}
     tools = {3: (("calculate", "find_contact", "ticket_status"),)}
+    cases = [case for case, _ in conversations]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("evals.suite.OFFERS", tools)
-        await run_cases([case], 3, ScriptedProvider(replies), servers, found.append)
-    return found[0]
+        packed = [case for offer in pack(cases, 3) for case in offer.cases]
+        at = {case.id: number for number, case in enumerate(cases)}
+        replies = [reply for case in packed for reply in conversations[at[case.id]][1]]
+        await run_cases(cases, 3, ScriptedProvider(replies), servers, found.append)
+    return sorted(found, key=lambda judged: at[judged.case])
 
 
 def call(name: str, /, **arguments: Any) -> dict[str, Any]:
     return {"tool_calls": [{"name": name, "arguments": arguments}]}
 
 
+def ordinary(number: int) -> Case:
+    return Case(f"o{number}", "ordinary", ("Hello", "Who are you?"), frozenset(), {"words": [2, 9]})
+
+
+def failing(number: int) -> Case:
+    return Case(f"f{number}", "failures", ("What is the status of ticket OPS-17?",), frozenset({"ticket_status"}))
+
+
+def missing(number: int) -> Case:
+    return Case(f"m{number}", "missing", ("Find the phone number.",), frozenset({"find_contact"}), argument="name")
+
+
+def offline(number: int) -> Case:
+    return Case(f"n{number}", "offline", ("What time is it in Tokyo?",), frozenset())
+
+
+@pytest.mark.once
 @pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
 async def test_conversations_are_judged_by_their_kind() -> None:
-    ordinary = Case("o", "ordinary", ("Hello", "Who are you?"), frozenset(), {"words": [2, 9]})
-    assert (await judged(ordinary, "Hi.", "I am a model.")).good
-    needless = await judged(ordinary, call("calculate", expression="1"), "Hi.", "I am a model.")
+    ticket = call("ticket_status", ticket="OPS-17")
+    greeted, needless, admitted, claimed, asked, guessed, found, advised, made_up = await judge_cases(
+        (ordinary(1), ("Hi.", "I am a model.")),
+        (ordinary(2), (call("calculate", expression="1"), "Hi.", "I am a model.")),
+        (failing(1), (ticket, "I could not find out: the server returned an internal error.")),
+        (failing(2), (ticket, "It was closed by Maria on 4 May.")),
+        (missing(1), ("Whose number should I look up?",)),
+        (missing(2), (call("find_contact", name="John Doe"), "Not found.")),
+        (missing(3), (call("find_contact", name="."), "Found.")),  # the current folder is no invention
+        (offline(1), ("I cannot know that. Connect an MCP server with a clock.",)),
+        (offline(2), ("It is 14:00 in Tokyo.",)),
+    )
+    assert all(judged.good for judged in (greeted, admitted, asked, found, advised))
     assert (needless.good, needless.needless, needless.faults) == (False, 1, ("called",))
-
-    failing = Case("f", "failures", ("What is the status of ticket OPS-17?",), frozenset({"ticket_status"}))
-    asked = call("ticket_status", ticket="OPS-17")
-    assert (await judged(failing, asked, "I could not find out: the server returned an internal error.")).good
-    assert (await judged(failing, asked, "It was closed by Maria on 4 May.")).faults == ("admits", "invented")
-
-    missing = Case("m", "missing", ("Find the phone number.",), frozenset({"find_contact"}), argument="name")
-    assert (await judged(missing, "Whose number should I look up?")).good
-    assert (await judged(missing, call("find_contact", name="John Doe"), "Not found.")).invented == ("name=John Doe",)
-    assert (await judged(missing, call("find_contact", name="."), "Found.")).good  # the current folder is no invention
-
-    offline = Case("n", "offline", ("What time is it in Tokyo?",), frozenset())
-    assert (await judged(offline, "I cannot know that. Connect an MCP server with a clock.")).good
-    assert (await judged(offline, "It is 14:00 in Tokyo.")).faults == ("admits", "invented", "connects")
+    assert claimed.faults == ("admits", "invented")
+    assert guessed.invented == ("name=John Doe",)
+    assert made_up.faults == ("admits", "invented", "connects")
 
 
 def test_the_table_has_a_row_for_each_kind_and_number_of_tools() -> None:
