@@ -143,6 +143,11 @@ _HOMES = {
         "Approver",
         "Decision",
     ),
+    "tools.function_context": (
+        "CallCancelled",
+        "Context",
+    ),
+    "tools.function_definition": ("FunctionTool",),
     "tools.prompts": (
         "Prompt",
         "PromptArgument",

@@ -101,6 +101,9 @@ from dial_client.tools.approval import Approval as Approval
 from dial_client.tools.approval import ApprovalContext as ApprovalContext
 from dial_client.tools.approval import Approver as Approver
 from dial_client.tools.approval import Decision as Decision
+from dial_client.tools.function_context import CallCancelled as CallCancelled
+from dial_client.tools.function_context import Context as Context
+from dial_client.tools.function_definition import FunctionTool as FunctionTool
 from dial_client.tools.prompts import Prompt as Prompt
 from dial_client.tools.prompts import PromptArgument as PromptArgument
 from dial_client.turn_result import ToolCallRecord as ToolCallRecord
@@ -121,6 +124,7 @@ __all__ = [
     "AuditEntry",
     "AuditLog",
     "AuditRecorder",
+    "CallCancelled",
     "CallChunk",
     "Callbacks",
     "Citation",
@@ -128,6 +132,7 @@ __all__ = [
     "Completion",
     "ConfigError",
     "Content",
+    "Context",
     "Conversation",
     "ConversationBusy",
     "ConversationError",
@@ -151,6 +156,7 @@ __all__ = [
     "FilePart",
     "FinishReason",
     "Finished",
+    "FunctionTool",
     "ImagePart",
     "InputReceived",
     "InputRequested",

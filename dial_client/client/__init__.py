@@ -1,1 +1,4 @@
-"""`DialClient`: `dial_client` holds the class, `turn_methods` the ways to run a turn, `client_options` its options."""
+"""`DialClient`: `dial_client` holds the class, `client_options` its options.
+
+`turn_methods` has the ways to run a turn, `function_methods` the decorator of functions.
+"""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
 
@@ -14,6 +14,8 @@ from dial_client.model import Provider, ToolFormat, ToolFormatHandler
 from dial_client.settings.config_types import ModelSettings
 from dial_client.settings.policy_config import Policy
 from dial_client.tools.approval import Approver
+from dial_client.tools.function_definition import FunctionTool
+from dial_client.tools.function_signature import Function
 
 Directory = bool | str | os.PathLike[str]
 """A folder; True for the user's own, False for none."""
@@ -68,3 +70,4 @@ class ClientOptions(TypedDict, total=False):
     models: Mapping[str, ModelSettings] | None
     record: str | os.PathLike[str] | None
     resource_tools: bool
+    tools: Sequence[Function | FunctionTool]

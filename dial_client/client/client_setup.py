@@ -43,9 +43,10 @@ def server_target(name: str, entry: Any) -> Any:
     if "/" in name:
         raise ConfigError(f"{name!r}: the name of a server holds no /", "patterns of tools are SERVER/TOOL")
     if entry is None or isinstance(entry, str | bytes | int | float | list | tuple | set) or _is_code(entry):
+        hint = f": functions are tools, DialClient(…, tools=[{entry.__name__}])" if inspect.isroutine(entry) else ""
         raise TypeError(
             f"server {name!r}: expected an entry as in servers.json, a ServerSettings or an mcp.server.MCPServer, "
-            f"not {_describe_type(entry)}"
+            f"not {_describe_type(entry)}{hint}"
         )
     return entry
 
@@ -60,6 +61,10 @@ def _describe_type(value: Any) -> str:
         return type(value).__name__
     kind = "class" if inspect.isclass(value) else "module" if inspect.ismodule(value) else "function"
     return f"the {kind} {value.__name__}"
+
+
+def _holds_code(entry: Any) -> bool:
+    return inspect.isroutine(entry) or (isinstance(entry, list | tuple) and any(map(inspect.isroutine, entry)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +90,10 @@ def recording_setup(
     Raises:
         ConfigError: an entry is wrong, or the provider plays a recording that is to be recorded.
     """
+    given: Any = servers  # callers without a type checker may give anything
+    if not isinstance(given, Mapping):
+        hint = ": functions are tools, DialClient(…, tools=[…])" if _holds_code(given) else ""
+        raise TypeError(f"expected a mapping of names to servers, not {_describe_type(given)}{hint}")
     targets = {name: server_target(name, entry) for name, entry in servers.items()}
     if provider is not None and replay.is_recording(provider):
         _, mock_servers, approve = replay.load_recording(provider, targets, approve)

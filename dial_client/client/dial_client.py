@@ -16,6 +16,7 @@ from dial_client.callbacks.server_callbacks import Callbacks
 from dial_client.client import client_setup
 from dial_client.client.client_model import ClientModel, ModelSelection
 from dial_client.client.client_options import ApprovalPolicy, ClientOptions, Directory
+from dial_client.client.function_methods import FunctionMethods, check_name, open_tools
 from dial_client.client.turn_methods import TurnInput, TurnMethods, to_messages
 from dial_client.deadline import Deadline
 from dial_client.errors import ConfigError
@@ -34,11 +35,12 @@ from dial_client.settings.config_types import ModelSettings
 from dial_client.settings.policy_config import policy_from
 from dial_client.tools.approval import Approver
 from dial_client.tools.executor import ToolExecutor
+from dial_client.tools.function_definition import FunctionTool
+from dial_client.tools.function_signature import Function
 from dial_client.tools.prompts import Prompts
 from dial_client.tools.resource_tools import ResourceTools
 from dial_client.tools.result_store import ResultStore
 from dial_client.tools.taint import find_taint
-from dial_client.tools.tool_selection import ToolSnapshots
 from dial_client.turns import server_instructions, turn_runner
 from dial_client.turns.event_log import EventLog
 from dial_client.turns.mentions import Attached, attach
@@ -47,7 +49,7 @@ from dial_client.turns.turn_handle import TurnHandle, TurnObserver
 from dial_client.turns.turn_tasks import TurnTasks
 
 
-class DialClient(TurnMethods):
+class DialClient(FunctionMethods, TurnMethods):
     """An MCP host: connects servers to a chat model, and answers messages by carrying out the calls it asks for.
 
     Use it as ``async with DialClient(…) as dial``; it may be entered in one task and left in another. Turns may run
@@ -81,18 +83,24 @@ class DialClient(TurnMethods):
             As a model, ``scripted:FILE``, it brings mock servers; a server in `servers` of the same name is used
             instead.
         resource_tools: the model may list and read the resources of all servers; else of those whose entry says so.
+        tools: functions that the model may call beside the servers' tools. Patterns and events name them
+            ``functions/NAME``; see `tool`.
 
     Raises:
         ConfigError: an entry, the model's name or an option is wrong.
-        TypeError: a server is nothing that can be connected.
+        TypeError: a server is nothing that can be connected, or a function cannot be a tool.
     """
 
     _tasks: BackgroundTasks | None = None
     """Those of the client while it is open."""
+    resources: Resources
+    """The resources of all servers."""
+    prompts: Prompts
+    """The prompts of all servers."""
 
     def __init__(  # noqa: PLR0913 - the options of a host, all but two by name
         self,
-        servers: Mapping[str, Any],
+        servers: Mapping[str, Any] = MappingProxyType({}),
         model: str | Provider | None = None,
         *,
         tool_format: ToolFormat | ToolFormatHandler | str | None = None,
@@ -111,6 +119,7 @@ class DialClient(TurnMethods):
         models: Mapping[str, ModelSettings] | None = None,
         record: str | os.PathLike[str] | None = None,
         resource_tools: bool = False,
+        tools: Sequence[Function | FunctionTool] = (),
     ) -> None:
         approval, self._limits = approval or ApprovalPolicy(), limits or Limits()
         self._raise_at_limits = on_limit == "raise"
@@ -134,11 +143,9 @@ class DialClient(TurnMethods):
         """Decides which calls run."""
         self.skip_starting = self._servers.skip_starting
         """Lets turns begin without the servers that are still starting; their tools join when they are ready."""
-        self.resources = Resources(self._servers)
-        """The resources of all servers."""
-        self.prompts = Prompts(self._servers)
-        """The prompts of all servers."""
-        self._tools = ToolSnapshots(self._servers, ResourceTools(self.resources, self._servers, for_all=resource_tools))
+        self.resources, self.prompts = Resources(self._servers), Prompts(self._servers)
+        own_tools = ResourceTools(self.resources, self._servers, for_all=resource_tools)
+        self._tools = open_tools(self._servers, own_tools, tools, features)
         self._executor = ToolExecutor(self._tools.catalog, self.approvals, self._limits, audit=features.audit)
 
     @classmethod
@@ -228,9 +235,10 @@ class DialClient(TurnMethods):
 
     @property
     def tool_name_client_map(self) -> Mapping[str, Connection]:
-        """For each offered name the connection to the server that has the tool."""
+        """For each offered name the connection to the server that has the tool; functions have none."""
         routes = self._tools.catalog().routes
-        return MappingProxyType({name: self._servers[route.spec.server] for name, route in routes.items()})
+        servers = {name: self._servers.get(route.spec.server) for name, route in routes.items()}
+        return MappingProxyType({name: server for name, server in servers.items() if server is not None})
 
     @property
     def servers(self) -> Mapping[str, ServerStatus]:
@@ -250,7 +258,10 @@ class DialClient(TurnMethods):
             ConfigError: the entry is wrong, or there is a server of this name.
             TypeError: the entry can be no server.
         """
-        return await self._servers.add(name, client_setup.server_target(name, entry))
+        target = client_setup.server_target(name, entry)
+        if self._tools.functions.tools:
+            check_name(self._tools.functions.name, (name,))
+        return await self._servers.add(name, target)
 
     async def remove_server(self, name: str) -> None:
         """Stop a server, leaving nothing behind; calls in flight become error results.
@@ -268,7 +279,11 @@ class DialClient(TurnMethods):
     @property
     def notes(self) -> tuple[str, ...]:
         """The problems with servers and tools, a line each: why one is missing, what is odd."""
-        return (*self._servers.notes, *self._tools.catalog().notes, *self.approvals.notes(self._servers))
+        return (
+            *self._servers.notes,
+            *self._tools.catalog().notes,
+            *self.approvals.notes(self._servers, self._tools.functions),
+        )
 
     def start(  # noqa: PLR0913 - the options of a turn, all but one by name
         self,

@@ -21,6 +21,7 @@ from dial_client.settings.config_types import ServerSettings
 from dial_client.settings.policy_config import Effect, Policy
 from dial_client.settings.tool_patterns import matches
 from dial_client.tools import pattern_warnings
+from dial_client.tools.function_tools import FunctionTools
 from dial_client.tools.grants import Grant, GrantStore
 from dial_client.tools.policy import PolicyRules, ProposedCall, Verdict, can_act_or_send
 from dial_client.tools.session_grants import GRANT, SessionGrants
@@ -269,12 +270,14 @@ class ApprovalChecker:
             revoked += [f"{grant.server}/{grant.tool}" for grant in self._grants.revoke(named)]
         return tuple(dict.fromkeys(revoked))
 
-    def notes(self, servers: Mapping[str, Connection]) -> tuple[str, ...]:
-        """Return a line for each pattern that matches no tool of these servers."""
+    def notes(self, servers: Mapping[str, Connection], functions: FunctionTools | None = None) -> tuple[str, ...]:
+        """Return a line for each pattern that matches none of these servers' tools and functions."""
         tools = {
             name: tuple(tool.name for tool in server.tools) if server.status.state is ServerState.READY else None
             for name, server in servers.items()
         }
+        if functions is not None and functions.tools:
+            tools[functions.name] = tuple(tool.name for tool in functions.tools)
         settings = {name: server.settings for name, server in servers.items()}
         return tuple(pattern_warnings.notes(self.rules, tools, settings))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -16,13 +16,13 @@ from itertools import chain, count
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dial_client.icons import icons_of
-from dial_client.messages import ToolSpec
+from dial_client.messages import ToolCallResult, ToolSpec
 from dial_client.schema import provider_schema
 from dial_client.schema.argument_check import ArgumentCheck
-from dial_client.servers.connection import Connection
 from dial_client.servers.session_calls import OnProgress
 from dial_client.settings.config_types import ServerSettings
 from dial_client.text.safe_text import clean, one_line
+from dial_client.tools.function_definition import FunctionDefinition
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, Tool
@@ -47,7 +47,7 @@ Key = tuple[str, str]
 
 
 class ToolBackend(Protocol):
-    """Answers calls: the connection to a server, or the host itself."""
+    """Answers calls: the connection to a server, the program's own functions, or the host itself."""
 
     @property
     def name(self) -> str:
@@ -59,8 +59,19 @@ class ToolBackend(Protocol):
         """The server's entry in the configuration; None without one."""
         ...
 
-    async def call(self, tool: str, arguments: Mapping[str, Any], on_progress: OnProgress) -> CallToolResult:
-        """Call a tool by its own name."""
+    async def call(
+        self, tool: str, arguments: Mapping[str, Any], on_progress: OnProgress
+    ) -> CallToolResult | ToolCallResult:
+        """Call a tool by its own name; where no server was asked, return the result for the model, without an id."""
+        ...
+
+
+class ToolServer(ToolBackend, Protocol):
+    """A backend with tools of its own: the connection to a server, or the program's own functions."""
+
+    @property
+    def tools(self) -> Sequence[Tool | FunctionDefinition]:
+        """The definitions of its tools."""
         ...
 
 
@@ -93,10 +104,10 @@ class Catalog:
     """The tools that were left out, and why."""
 
 
-def build_catalog(connections: Iterable[Connection]) -> Catalog:
+def build_catalog(connections: Iterable[ToolServer]) -> Catalog:
     """Return the catalog of all servers' enabled tools, with unique names and adapted schemas, sorted by name."""
     notes: list[str] = []
-    found: dict[Key, tuple[Connection, Tool]] = {}
+    found: dict[Key, tuple[ToolServer, Tool | FunctionDefinition]] = {}
     for connection in connections:
         for tool in connection.tools:
             if not is_enabled(tool.name, connection):
@@ -118,7 +129,7 @@ def build_catalog(connections: Iterable[Connection]) -> Catalog:
     return Catalog(tuple(route.spec for route in ordered.values()), ordered, tuple(notes))
 
 
-def is_enabled(tool: str, connection: Connection) -> bool:
+def is_enabled(tool: str, connection: ToolBackend) -> bool:
     """True if the configuration enables a server's tool."""
     settings = connection.settings
     if settings is None:
@@ -127,7 +138,7 @@ def is_enabled(tool: str, connection: Connection) -> bool:
     return is_included and not any(fnmatchcase(tool, name) for name in settings.disabled_tools)
 
 
-def build_tool_spec(name: str, server: str, tool: Tool) -> ToolSpec:
+def build_tool_spec(name: str, server: str, tool: Tool | FunctionDefinition) -> ToolSpec:
     """Return a server's tool as it is offered by this name.
 
     Raises:
@@ -136,7 +147,7 @@ def build_tool_spec(name: str, server: str, tool: Tool) -> ToolSpec:
     return _build_spec(name, server, tool)[0]
 
 
-def _build_spec(name: str, server: str, tool: Tool) -> tuple[ToolSpec, list[str]]:
+def _build_spec(name: str, server: str, tool: Tool | FunctionDefinition) -> tuple[ToolSpec, list[str]]:
     """Return a server's tool as it is offered by this name, and notes on what the model is not given."""
     fit = provider_schema.adapt(tool.input_schema)
     hints = tool.annotations
@@ -173,7 +184,9 @@ def _shorten_description(text: str) -> str:
     return f"{head[: end if end > 0 else None].rstrip()}\n{CUT_MARK}"
 
 
-def _describe_changes(tool: Tool, fit: provider_schema.AdaptedSchema, *, is_cut: bool) -> list[str]:
+def _describe_changes(
+    tool: Tool | FunctionDefinition, fit: provider_schema.AdaptedSchema, *, is_cut: bool
+) -> list[str]:
     """Return notes on what the model is not given of a tool, or in other words."""
     notes = []
     if is_cut:

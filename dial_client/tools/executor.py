@@ -286,6 +286,8 @@ async def _make_call(call: ToolCallRequest, route: Route, on_progress: OnProgres
     """Return the result of a call; an error of the server or of its connection is a result too."""
     try:
         answer = await route.connection.call(route.spec.tool, call.arguments, on_progress)
+        if isinstance(answer, ToolCallResult):
+            return replace(answer, tool_call_id=call.id)
         content = result_content.to_content(answer, _output_problem(answer, route))
     except ServerError as error:
         return ToolCallResult.failed(call.id, Failure.SERVER, to_tool_error(error))

@@ -15,6 +15,7 @@ from dial_client.servers.server_manager import ServerManager
 from dial_client.servers.session_calls import OnProgress
 from dial_client.tools import result_content
 from dial_client.tools.catalog import READ_RESULT, SEARCH_TOOLS, Catalog, Key, Route, build_catalog
+from dial_client.tools.function_tools import FunctionTools
 from dial_client.tools.resource_tools import ResourceTools
 from dial_client.tools.result_store import ResultStore
 from dial_client.tools.search_index import SearchIndex
@@ -132,20 +133,25 @@ class ToolSnapshots:
     Args:
         servers: the servers.
         resource_tools: the host's own tools that are always on offer.
+        functions: the program's own.
     """
 
-    def __init__(self, servers: ServerManager, resource_tools: ResourceTools) -> None:
+    def __init__(
+        self, servers: ServerManager, resource_tools: ResourceTools, functions: FunctionTools | None = None
+    ) -> None:
         self._servers = servers
+        self.functions = functions or FunctionTools()
+        """The program's own functions."""
         self._resource_tools = resource_tools
         self._current = ToolSnapshot()
         self._revision: tuple[int, ...] | None = None
 
     def current(self) -> ToolSnapshot:
         """Return the servers' tools of this moment."""
-        revision = self._servers.revision
+        revision = (self.functions.revision, *self._servers.revision)
         if revision != self._revision:
             pinned = (name for name, server in self._servers.items() if server.settings and server.settings.pinned)
-            catalog = build_catalog(self._servers.values())
+            catalog = build_catalog((*self._servers.values(), self.functions))
             self._current = ToolSnapshot(catalog, frozenset(pinned), self._resource_tools.routes())
             self._revision = revision
         return self._current

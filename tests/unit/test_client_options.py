@@ -31,7 +31,12 @@ def add(a: int, b: int) -> int:
 
 @pytest.mark.parametrize(
     ("server", "kind"),
-    [(add, "the function add"), (42, "int"), ("mcp-server-time", "str"), (Message, "the class Message")],
+    [
+        (add, r"the function add: functions are tools, DialClient\(…, tools=\[add\]\)"),
+        (42, "int"),
+        ("mcp-server-time", "str"),
+        (Message, "the class Message"),
+    ],
 )
 def test_a_server_that_is_none_is_a_type_error(server: Any, kind: str) -> None:
     with pytest.raises(TypeError, match=f"server 'it': expected an entry as in servers.json, .* not {kind}$"):

@@ -1,0 +1,125 @@
+"""The description of a function and of its parameters, from its docstring in the form of Google, NumPy or Sphinx."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+_PARAMETER_TITLES = frozenset({"args", "arguments", "parameters", "params", "other parameters", "keyword args"})
+_DROPPED_TITLES = frozenset({"raises", "attributes", "see also", "references", "warns"})
+_OTHER_TITLES = frozenset({"returns", "return", "yields", "example", "examples", "note", "notes"})
+_TITLES = _PARAMETER_TITLES | _DROPPED_TITLES | _OTHER_TITLES
+_GOOGLE_TITLE = re.compile(r"([A-Z][A-Za-z ]{2,20}):\s*$")
+_GOOGLE_ITEM = re.compile(r"\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)")
+_NUMPY_ITEM = re.compile(r"(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$")
+_SPHINX_FIELD = re.compile(r":(\w+)(?:\s+([^:]*?))?:(?:\s+(.*))?$")
+_SPHINX_PARAMETERS = frozenset({"param", "parameter", "arg", "argument", "key", "keyword"})
+_SPHINX_RESULTS = frozenset({"return", "returns"})
+_SPHINX_OTHERS = frozenset({"type", "rtype", "raise", "raises", "except", "exception", "meta", "var", "ivar", "cvar"})
+_SPHINX = _SPHINX_PARAMETERS | _SPHINX_RESULTS | _SPHINX_OTHERS
+
+
+@dataclass(frozen=True, slots=True)
+class Docstring:
+    """What a docstring tells."""
+
+    description: str = ""
+    """All of it but the sections of parameters and errors."""
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    """The description of each parameter that is described, in one line."""
+
+
+def parse_docstring(text: str) -> Docstring:
+    """Return what a docstring tells; what is in none of the three forms is part of the description."""
+    kept: list[str] = []
+    parameters: dict[str, str] = {}
+    for title, lines in _split_sections(_take_sphinx_fields(inspect.cleandoc(text).splitlines(), parameters)):
+        if title.lower() in _PARAMETER_TITLES:
+            parameters.update(_parse_items(lines))
+        elif title.lower() not in _DROPPED_TITLES:
+            kept += [*([f"{title}:"] if title else []), *lines]
+    description = re.sub(r"\n{3,}", "\n\n", "\n".join(line.rstrip() for line in kept)).strip()
+    return Docstring(description, parameters)
+
+
+def _take_sphinx_fields(lines: Iterable[str], parameters: dict[str, str]) -> list[str]:
+    """Return the lines without Sphinx's fields; the text of its parameters is added to `parameters`."""
+    kept: list[str] = []
+    name: str | None = None
+    is_in_field = False
+    for line in lines:
+        found = _SPHINX_FIELD.match(line)
+        if found and found[1] in _SPHINX:
+            is_in_field, name = True, None
+            text = found[3] or ""
+            if found[1] in _SPHINX_PARAMETERS and found[2]:
+                name = found[2].split()[-1].lstrip("*")
+                parameters[name] = text
+            elif found[1] in _SPHINX_RESULTS and text:
+                kept.append(f"Returns: {text}")
+        elif is_in_field and line.startswith((" ", "\t")):
+            if name is not None:
+                parameters[name] = f"{parameters[name]} {line.strip()}".strip()
+        else:
+            is_in_field = False
+            kept.append(line)
+    return kept
+
+
+def _split_sections(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
+    """Yield each section's title and lines; the title is empty for text outside of sections."""
+    title, section = "", list[str]()
+    is_indented = False
+    at = 0
+    while at < len(lines):
+        line = lines[at]
+        new_title, skipped = _find_title(lines, at)
+        if new_title or (is_indented and line.strip() and not line.startswith((" ", "\t"))):
+            yield title, section
+            title, section = new_title, []
+            is_indented = bool(new_title) and skipped == 1
+        if not new_title:
+            section.append(line)
+        at += skipped or 1
+    yield title, section
+
+
+def _find_title(lines: list[str], at: int) -> tuple[str, int]:
+    """Return the title of the section that begins at a line, and the lines of the title; an empty one for none."""
+    line = lines[at].strip()
+    if lines[at].startswith((" ", "\t")) or not line:
+        return "", 0
+    following = lines[at + 1] if at + 1 < len(lines) else ""
+    if line.lower() in _TITLES and re.fullmatch(r"-{3,}", following.strip()):
+        return line, 2
+    found = _GOOGLE_TITLE.match(line)
+    if found and found[1].lower() in _TITLES and following.startswith((" ", "\t")):
+        return found[1], 1
+    return "", 0
+
+
+def _parse_items(lines: list[str]) -> dict[str, str]:
+    """Return the descriptions of a section's parameters; lines that are indented deeper belong to the one before."""
+    indents = [len(line) - len(line.lstrip()) for line in lines if line.strip()]
+    found: dict[str, list[str]] = {}
+    texts: list[list[str]] = []
+    for line in lines:
+        if not line.strip():
+            continue
+        if len(line) - len(line.lstrip()) > min(indents):
+            for text in texts:
+                text.append(line.strip())
+        elif (names := _parse_item(line.strip(), is_google=min(indents) > 0)) is not None:
+            texts = [found.setdefault(name, [first] if first else []) for name, first in names]
+    return {name: " ".join(text) for name, text in found.items()}
+
+
+def _parse_item(line: str, *, is_google: bool) -> list[tuple[str, str]] | None:
+    """Return the names a line describes, each with the first line of its description; None for no such line."""
+    if is_google:
+        found = _GOOGLE_ITEM.match(line)
+        return [(found[1], found[2])] if found else None
+    found = _NUMPY_ITEM.match(line)
+    return [(name.strip().lstrip("*"), "") for name in found[1].split(",")] if found else None

@@ -1,0 +1,128 @@
+"""The definition of a Python function as a tool: its name, description and parameters."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property
+from typing import Any, TypedDict, TypeVar
+
+from dial_client.icons import Icon
+from dial_client.schema.docstrings import parse_docstring
+from dial_client.tools.function_signature import (
+    Function,
+    FunctionSignature,
+    describe_function,
+    read_signature,
+    unwrap,
+)
+
+
+@dataclass(frozen=True)
+class FunctionTool:
+    """A function as a tool, where more is to be said of it than its name, docstring and annotations say.
+
+    Args:
+        function: a function, a method, or any other callable; with ``async`` or without.
+    """
+
+    function: Function
+    _: KW_ONLY
+    name: str = ""
+    """The tool's name; empty for the name of the function."""
+    description: str = ""
+    """For the model; empty for the docstring."""
+    title: str | None = None
+    """A name for people."""
+    read_only: bool = False
+    """The function changes nothing."""
+    idempotent: bool = False
+    """A second call has no further effect."""
+    destructive: bool | None = None
+    """The function may destroy data; None without a claim, which counts as True."""
+    open_world: bool | None = None
+    """The function reaches other systems, such as the web; None without a claim."""
+
+
+FunctionT = TypeVar("FunctionT", bound=Function)
+
+
+class FunctionOptions(TypedDict, total=False):
+    """The fields of `FunctionTool` but the function, for the decorator."""
+
+    name: str
+    description: str
+    title: str | None
+    read_only: bool
+    idempotent: bool
+    destructive: bool | None
+    open_world: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Annotations:
+    """The hints of a tool, by the names of MCP's annotations."""
+
+    title: str | None
+    read_only_hint: bool
+    idempotent_hint: bool
+    destructive_hint: bool | None
+    open_world_hint: bool | None
+
+
+@dataclass(frozen=True)
+class FunctionDefinition:
+    """The definition of one function, with the attributes that definitions of servers' tools have."""
+
+    options: FunctionTool
+    name: str
+    title: str | None
+    description: str
+    signature: FunctionSignature = field(repr=False)
+    output_schema: None = None
+    icons: tuple[Icon, ...] = ()
+
+    @property
+    def input_schema(self) -> dict[str, Any]:
+        """The JSON Schema of the arguments."""
+        return dict(self.signature.schema)
+
+    @property
+    def annotations(self) -> _Annotations:
+        """The hints about the tool."""
+        tool = self.options
+        return _Annotations(tool.title, tool.read_only, tool.idempotent, tool.destructive, tool.open_world)
+
+    @cached_property
+    def is_async(self) -> bool:
+        """True if the function runs in the event loop."""
+        function = self.options.function
+        return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(unwrap(function))
+
+
+def define(tool: FunctionTool) -> FunctionDefinition:
+    """Return the definition of a tool.
+
+    Raises:
+        TypeError: the function cannot be a tool.
+    """
+    function: object = tool.function
+    if not callable(function) or inspect.isclass(function):
+        raise TypeError(f"expected a function as a tool, not {function!r}")
+    inner = unwrap(function)
+    if inspect.isasyncgenfunction(inner) or inspect.isgeneratorfunction(inner):
+        raise TypeError(f"{describe_function(inner)} yields its results: a tool returns one, such as a list")
+    name = tool.name or _find_name(tool.function)
+    if name == "<lambda>":
+        raise TypeError("a lambda has no name: use FunctionTool(…, name=…)")
+    docstring = parse_docstring(inspect.getdoc(inner) or "")
+    signature = read_signature(function, docstring.parameters)
+    return FunctionDefinition(tool, name, tool.title, tool.description or docstring.description, signature)
+
+
+def _find_name(function: Function) -> str:
+    """Return the name of a function, or of the class of another callable."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function.__name__ if inspect.isroutine(function) else type(function).__name__

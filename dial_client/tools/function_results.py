@@ -1,0 +1,72 @@
+"""The value that a function returns, as content for the model."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import Any, Protocol, runtime_checkable
+
+from dial_client.messages import NO_OUTPUT, PDF, Content, FilePart, ImagePart, Part, TextPart
+from dial_client.text.safe_text import safe
+
+_SIGNATURES = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+    (b"%PDF-", PDF),
+)
+"""The first bytes of the files that models take."""
+
+
+@runtime_checkable
+class _Drawable(Protocol):
+    """An object that notebooks show as an image, by the protocol of IPython."""
+
+    def _repr_png_(self) -> Any: ...
+
+
+def to_content(value: Any) -> Content:
+    """Return a value as content: text as it is, images and parts as parts, anything else as JSON.
+
+    Images are bytes of PNG, JPEG, GIF or WebP, and objects that notebooks show as an image (Pillow's, Matplotlib's).
+    A list or tuple with such parts in it becomes one part for each item.
+
+    Raises:
+        ValueError: the value holds itself, or cannot be written as JSON.
+    """
+    part = _to_part(value)
+    if part is not None:
+        return (part,)
+    if isinstance(value, list | tuple) and any(_to_part(item) is not None for item in value):
+        return tuple(_to_part(item) or TextPart(_to_text(item)) for item in value)
+    return _to_text(value)
+
+
+def _to_part(value: Any) -> Part | None:
+    """Return an image, a document or a part; None for anything else."""
+    if isinstance(value, TextPart | ImagePart | FilePart):
+        return value
+    if isinstance(value, bytes | bytearray | memoryview):
+        return _file_to_part(bytes(value))
+    image = value._repr_png_() if isinstance(value, _Drawable) and not isinstance(value, type) else None
+    return _file_to_part(image) if isinstance(image, bytes) else None
+
+
+def _file_to_part(data: bytes) -> Part:
+    mime_type = next((kind for signature, kind in _SIGNATURES if data.startswith(signature)), "")
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        mime_type = "image/webp"
+    if not mime_type:
+        return TextPart(f"[binary data, {len(data):,} bytes: it cannot be shown here]")
+    encoded = b64encode(data).decode()
+    return FilePart(encoded, mime_type) if mime_type == PDF else ImagePart(encoded, mime_type)
+
+
+def _to_text(value: Any) -> str:
+    if value is None:
+        return NO_OUTPUT
+    if isinstance(value, str):
+        return safe(value) or NO_OUTPUT
+    from pydantic_core import to_json
+
+    # Pydantic writes models, dataclasses, dates, enums, sets; the rest as its text.
+    return safe(to_json(value, fallback=str, bytes_mode="base64", inf_nan_mode="constants").decode())

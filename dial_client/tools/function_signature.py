@@ -1,0 +1,154 @@
+"""The parameters of a function as a JSON Schema, and the check of arguments against its annotations, by pydantic."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import types
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+from dial_client.tools.function_context import Context
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+Function = Callable[..., Any]
+
+
+class WrongArguments(Exception):
+    """The arguments do not fit the annotations of the function. Never leaves the package."""
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionSignature:
+    """The parameters of a function, without those that the model does not see."""
+
+    schema: Mapping[str, Any]
+    """The JSON Schema of the arguments."""
+    adapter: TypeAdapter[Any]
+    """Returns the values of the arguments by the names of their parameters."""
+    positional: tuple[str, ...]
+    """Parameters that have no name for a caller."""
+    context: str
+    """The parameter that receives the `Context`; empty for none."""
+
+    def bind(self, arguments: Mapping[str, Any], context: Context) -> tuple[list[Any], dict[str, Any]]:
+        """Return the positional and the named values of a call: dates, models and the like, made from JSON.
+
+        Raises:
+            WrongArguments: they do not fit the annotations.
+        """
+        from pydantic import ValidationError
+
+        try:
+            # As JSON, because strict annotations take fewer types from Python.
+            values = dict(self.adapter.validate_json(json.dumps(dict(arguments))))
+        except ValidationError as error:
+            raise WrongArguments("; ".join(_describe_problems(error))) from None
+        if self.context:
+            values[self.context] = context
+        return [values.pop(name) for name in self.positional if name in values], values
+
+
+def read_signature(function: Function, descriptions: Mapping[str, str]) -> FunctionSignature:
+    """Return the parameters of a function.
+
+    Args:
+        function: any callable; what a `functools.partial` has set is no parameter any more.
+        descriptions: of its parameters, for those whose annotations have none.
+
+    Raises:
+        TypeError: a parameter has no form in JSON, or an annotation cannot be found.
+    """
+    parameters = list(_read_parameters(function))
+    context = next((parameter.name for parameter in parameters if _is_context(parameter.annotation)), "")
+    visible = [parameter for parameter in parameters if parameter.name != context]
+    adapter, schema = _build_schema(visible, function)
+    properties = {
+        name: {**about, "description": descriptions[name]}
+        if "description" not in about and descriptions.get(name)
+        else about
+        for name, about in schema.get("properties", {}).items()
+    }
+    positional = tuple(parameter.name for parameter in parameters if parameter.kind is parameter.POSITIONAL_ONLY)
+    return FunctionSignature({**schema, "properties": properties}, adapter, positional, context)
+
+
+def describe_function(function: Function) -> str:
+    """Return the name of a function for an error message."""
+    return function.__qualname__ if inspect.isroutine(function) else repr(function)
+
+
+def unwrap(function: Function) -> Function:
+    """Return the function below a `functools.partial`, or the ``__call__`` of an object."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function if inspect.isroutine(function) or inspect.isclass(function) else type(function).__call__
+
+
+def _read_parameters(function: Function) -> Iterator[inspect.Parameter]:
+    """Yield the parameters a caller can give, with their annotations in place of the texts of annotations."""
+    try:
+        hints = get_type_hints(unwrap(function), include_extras=True)
+    except NameError as error:
+        raise TypeError(
+            f"the annotation {error.name!r} of {describe_function(function)} is not known: define it in the module"
+        ) from None
+    try:
+        signature = inspect.signature(function)
+    except ValueError:
+        raise TypeError(f"{describe_function(function)} does not tell its parameters: wrap it in a function") from None
+    bound = function.keywords if isinstance(function, functools.partial) else {}
+    for name, parameter in signature.parameters.items():
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            raise TypeError(
+                f"{describe_function(function)} takes *{name}, which has no form in JSON: take a list in its place"
+            )
+        if name not in bound:
+            annotation = hints.get(name, Any)
+            yield parameter.replace(annotation=annotation)
+
+
+def _is_context(annotation: Any) -> bool:
+    if get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    if get_origin(annotation) in (Union, types.UnionType):
+        return Context in get_args(annotation)
+    return annotation is Context
+
+
+def _build_schema(parameters: list[inspect.Parameter], function: Function) -> tuple[TypeAdapter[Any], dict[str, Any]]:
+    from pydantic import TypeAdapter
+    from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
+    from pydantic.json_schema import GenerateJsonSchema
+
+    class WithoutFieldTitles(GenerateJsonSchema):
+        """Leaves out titles that only repeat the names of fields."""
+
+        def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002
+            return False
+
+    def arguments(**values: Any) -> dict[str, Any]:
+        return values
+
+    # A function with the same parameters, by name: pydantic takes any names in it, as in no model.
+    named = [
+        parameter if parameter.kind is parameter.VAR_KEYWORD else parameter.replace(kind=parameter.KEYWORD_ONLY)
+        for parameter in parameters
+    ]
+    arguments.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]
+    arguments.__annotations__ = {parameter.name: parameter.annotation for parameter in named}
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter[Any](arguments)  # type: ignore[arg-type]  # a function is one
+        return adapter, adapter.json_schema(schema_generator=WithoutFieldTitles)
+    except (PydanticSchemaGenerationError, PydanticUserError) as error:
+        problem = str(error).splitlines()[0]
+        raise TypeError(f"a parameter of {describe_function(function)} has no JSON Schema: {problem}") from None
+
+
+def _describe_problems(error: Any) -> Iterator[str]:
+    for problem in error.errors(include_url=False, include_context=False, include_input=False):
+        yield f"{'.'.join(str(part) for part in problem['loc'])}: {problem['msg']}"

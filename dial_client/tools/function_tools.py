@@ -1,0 +1,106 @@
+"""Python functions as tools: the calls that reach them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any
+
+from anyio import CapacityLimiter, to_thread
+
+from dial_client.callbacks.server_callbacks import ClientFeatures
+from dial_client.logs import get_logger
+from dial_client.messages import Failure, ToolCallResult
+from dial_client.servers.session_calls import OnProgress
+from dial_client.text.safe_text import safe
+from dial_client.tools import function_results
+from dial_client.tools.function_context import FUNCTIONS, Context
+from dial_client.tools.function_definition import FunctionDefinition, FunctionTool, define
+from dial_client.tools.function_signature import Function, WrongArguments
+
+log = get_logger(__name__)
+
+MAX_THREADS = 40
+"""Functions without ``async`` that run at the same time; one that does not end keeps its thread."""
+
+
+class FunctionTools:
+    """The functions of a client. They are called as the tools of a server are.
+
+    Args:
+        functions: functions, or `FunctionTool`s.
+        features: the callbacks that functions can use.
+
+    Raises:
+        TypeError: a function cannot be a tool.
+    """
+
+    name = FUNCTIONS
+    settings = None
+
+    def __init__(
+        self, functions: Iterable[Function | FunctionTool] = (), features: ClientFeatures | None = None
+    ) -> None:
+        self._features = features or ClientFeatures()
+        self._definitions: dict[str, FunctionDefinition] = {}
+        self._threads = CapacityLimiter(MAX_THREADS)
+        if callable(functions):
+            raise TypeError("tools takes a list of functions: tools=[…]")
+        for function in functions:
+            self.add(function)
+
+    @property
+    def tools(self) -> tuple[FunctionDefinition, ...]:
+        """The definitions of the functions."""
+        return tuple(self._definitions.values())
+
+    @property
+    def revision(self) -> int:
+        """A value that differs after each new function."""
+        return len(self._definitions)
+
+    def add(self, function: Function | FunctionTool) -> None:
+        """Add a function: it is on offer in the next round, of running turns too.
+
+        Raises:
+            TypeError: it cannot be a tool, or there is one of its name.
+        """
+        tool = function if isinstance(function, FunctionTool) else FunctionTool(function)
+        definition = define(tool)
+        if definition.name in self._definitions:
+            raise TypeError(
+                f"there is a tool {definition.name!r} already: set another name with FunctionTool(…, name=…)"
+            )
+        self._definitions[definition.name] = definition
+
+    async def call(self, tool: str, arguments: Mapping[str, Any], on_progress: OnProgress) -> ToolCallResult:
+        """Call a function, and return its result without an id; an error in it is a failure."""
+        definition = self._definitions[tool]
+        context = Context(tool, on_progress, self._features)
+        try:
+            given, named = definition.signature.bind(arguments, context)
+        except WrongArguments as wrong:
+            return ToolCallResult.failed("", Failure.BAD_ARGUMENTS, f"The arguments do not fit: {safe(str(wrong))}.")
+        try:
+            value = await self._run(definition, partial(definition.options.function, *given, **named))
+            return ToolCallResult("", success=True, content=function_results.to_content(value))
+        except Exception as error:  # noqa: BLE001 - whatever a function raises is its result
+            log.debug("function_failed", tool=tool, error=type(error).__name__)
+            return _to_failure(error)
+        finally:
+            context.end()
+
+    async def _run(self, definition: FunctionDefinition, run: Callable[[], Any]) -> Any:
+        if definition.is_async:
+            return await run()
+        # A thread that is left behind must not keep its turn from ending.
+        [value] = await to_thread.run_sync(lambda: [run()], abandon_on_cancel=True, limiter=self._threads)
+        return await value if inspect.isawaitable(value) else value
+
+
+def _to_failure(error: Exception) -> ToolCallResult:
+    """Return the failure that tells the model the type and the text of an error."""
+    text = safe(str(error)).strip()
+    content = f"{type(error).__name__}: {text}" if text else f"{type(error).__name__}."
+    return ToolCallResult("", success=False, content=content, error=content, failure=Failure.TOOL)

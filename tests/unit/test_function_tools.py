@@ -1,0 +1,283 @@
+"""Functions as tools: their schemas and their calls."""
+
+from __future__ import annotations
+
+import datetime
+import enum
+import threading
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, Literal
+
+import pytest
+from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import TypedDict
+
+from dial_client import (
+    Approval,
+    ApprovalContext,
+    ApprovalPolicy,
+    ConfigError,
+    DialClient,
+    Failure,
+    ImagePart,
+    ScriptedProvider,
+    TextPart,
+    ToolCallRequest,
+    ToolCallResult,
+    ToolSpec,
+)
+from dial_client.tools.function_results import to_content
+from dial_client.tools.function_tools import FunctionTools
+from tests.support.function_calls import call, calls, run
+
+pytestmark = pytest.mark.anyio
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+class Place(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    name: str
+    since: datetime.date
+    near: list[Place] = []
+
+
+class Kind(enum.Enum):
+    SHORT = "short"
+    LONG = "long"
+
+
+@dataclass
+class Plan:
+    day: datetime.date
+    kind: Kind
+
+
+class Options(TypedDict, total=False):
+    guide: bool
+
+
+def plan(  # noqa: D417 - not all parameters are described
+    place: Place,
+    kind: Kind = Kind.SHORT,
+    days: Annotated[int, Field(ge=1, description="How many.")] = 3,
+    *,
+    options: Options | None = None,
+) -> Plan:
+    """Plan a trip.
+
+    Args:
+        place: The place.
+        days: Not this text: the annotation has one.
+    """
+    assert isinstance(place, Place)
+    assert all(isinstance(near, Place) for near in place.near)
+    return Plan(place.since + datetime.timedelta(days=days), kind)
+
+
+def add(a: int, b: int = 2) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+# --- definitions ----------------------------------------------------------------------------------
+
+
+async def test_annotations_and_docstring_become_the_schema() -> None:
+    [spec] = DialClient(tools=[plan]).tools
+    assert (spec.name, spec.server, spec.tool, spec.description) == ("plan", "functions", "plan", "Plan a trip.")
+    schema = spec.input_schema
+    assert schema["required"] == ["place"]
+    assert schema["properties"]["place"] == {"$ref": "#/$defs/Place", "description": "The place."}
+    assert schema["properties"]["days"] == {"default": 3, "description": "How many.", "minimum": 1, "type": "integer"}
+    assert schema["$defs"]["Kind"]["enum"] == ["short", "long"]
+
+
+async def test_arguments_arrive_as_their_annotations_say() -> None:
+    near = {"name": "b", "since": "2026-01-01"}
+    result = await call(plan, place={"name": "a", "since": "2026-01-01", "near": [near]}, kind="long", days=1)
+    assert result == ToolCallResult("call_1", success=True, content='{"day":"2026-01-02","kind":"long"}')
+
+
+async def test_arguments_that_only_the_annotations_refuse_go_back_to_the_model() -> None:
+    result = await call(plan, place={"name": "a", "since": "some day"})
+    assert result.failure is Failure.BAD_ARGUMENTS
+    assert "place.since: Input should be a valid date" in str(result.content)
+
+
+class Counter:
+    def __init__(self) -> None:
+        self.count = 0
+
+    def increase(self, by: int) -> int:
+        """Increase the count."""
+        self.count += by
+        return self.count
+
+    async def __call__(self, by: int) -> int:
+        """Increase the count too."""
+        return self.increase(by)
+
+
+async def test_methods_objects_and_partials_are_functions_too() -> None:
+    counter = Counter()
+    assert (await call(counter.increase, by=1)).content == "1"
+    assert (await call(counter, by=1)).content == "2"
+    assert (await call(partial(counter.increase), by=1)).content == "3"
+    [spec] = DialClient(tools=[partial(add, b=40)]).tools
+    assert (spec.name, list(spec.input_schema["properties"])) == ("add", ["a"]), "what is set already is no parameter"
+    assert (await call(partial(add, b=40), a=2)).content == "42"
+
+
+async def test_names_that_models_of_pydantic_do_not_take_are_parameters_too() -> None:
+    def odd(schema: int, _a: int, model_config: int, /, copy: int, **rest: int) -> str:
+        return f"{schema} {_a} {model_config} {copy} {rest}"
+
+    assert (await call(odd, schema=1, _a=2, model_config=3, copy=4, more=5)).content == "1 2 3 4 {'more': 5}"
+
+
+def varying(*numbers: int) -> None: ...
+
+
+def counting() -> Any:
+    yield 1
+
+
+def unknown(place: Nowhere) -> None: ...  # type: ignore[name-defined]  # noqa: F821 - that is the point
+
+
+def hollow(thread: threading.Thread) -> None: ...
+
+
+NO_TOOLS: list[tuple[Any, str]] = [
+    (varying, "takes \\*numbers, which has no form in JSON: take a list in its place"),
+    (counting, "counting yields its results: a tool returns one"),
+    (unknown, "the annotation 'Nowhere' of unknown is not known"),
+    (hollow, "a parameter of hollow has no JSON Schema"),
+    (lambda: 1, "a lambda has no name"),
+    (max, "max does not tell its parameters"),
+    (Place, "expected a function as a tool"),
+    ("add", "expected a function as a tool, not 'add'"),
+]
+
+
+async def test_what_can_be_no_tool_is_a_type_error_that_says_why() -> None:
+    for function, problem in NO_TOOLS:
+        with pytest.raises(TypeError, match=problem):
+            DialClient(tools=[function])
+    with pytest.raises(TypeError, match="there is a tool 'add' already"):
+        DialClient(tools=[add, add])
+    with pytest.raises(TypeError, match="tools takes a list of functions"):
+        DialClient(tools=add)  # type: ignore[arg-type]  # that is the point
+
+
+async def test_functions_in_place_of_servers_are_told_where_they_belong() -> None:
+    for servers in (add, [add], {"add": add}):
+        with pytest.raises(TypeError, match=r"functions are tools, DialClient\(…, tools=\["):
+            DialClient(servers)  # type: ignore[arg-type]  # that is the point
+
+
+async def test_no_server_has_the_name_of_the_functions() -> None:
+    servers = {"functions": {"command": "x", "disabled": True}}
+    assert DialClient(servers).notes == ()
+    with pytest.raises(ConfigError, match="a server is named 'functions'"):
+        DialClient(servers, tools=[add])
+    async with DialClient(tools=[add]) as dial:
+        with pytest.raises(ConfigError, match="a server is named 'functions'"):
+            await dial.add_server("functions", {"command": "x", "disabled": True})
+
+
+# --- calls ----------------------------------------------------------------------------------------
+
+
+async def test_the_decorator_returns_the_function_and_offers_it_in_the_next_round() -> None:
+    model = ScriptedProvider([calls("extend"), calls("later", a=1), "Done."])
+    dial = DialClient(model=model)
+
+    @dial.tool(read_only=True, title="Extend")
+    def extend() -> str:
+        @dial.tool
+        def later(a: int) -> int:
+            return a + 1
+
+        return str(later(1))
+
+    assert extend.__name__ == "extend"
+    [spec] = dial.tools
+    assert (spec.read_only, spec.title) == (True, "Extend")
+    async with dial:
+        turn = await dial.run("go on")
+    assert [record.result.content for record in turn.tool_calls] == ["2", "2"]
+    assert [len(request.tools) for request in model.requests] == [1, 2, 2]
+
+
+async def test_an_error_in_a_function_is_a_result_that_tells_its_text() -> None:
+    def fail(text: str) -> None:
+        raise ValueError(text)
+
+    turn = await run(calls("fail", text="no such place"), calls("fail", text=""), "Sorry.", tools=[fail])
+    assert [record.result.content for record in turn.tool_calls] == ["ValueError: no such place", "ValueError."]
+    assert all(record.result.failure is Failure.TOOL for record in turn.tool_calls)
+    assert turn.text == "Sorry."
+
+
+async def test_functions_are_approved_like_other_tools() -> None:
+    asked: list[tuple[str, str]] = []
+
+    async def approve(request: ToolCallRequest, spec: ToolSpec, context: ApprovalContext) -> Approval:
+        asked.append((request.name, context.server))
+        return Approval("session")
+
+    replies = (calls("add", a=1), calls("add", a=2), "Done.")
+    turn = await run(*replies, tools=[add], approve=approve)
+    assert (asked, turn.notes) == ([("add", "functions")], ())
+    turn = await run(*replies, tools=[add], approve=approve, approval=ApprovalPolicy(allow=["functions/*"]))
+    assert (len(asked), turn.notes) == (1, ())
+    turn = await run(*replies, tools=[add], approval=ApprovalPolicy(deny=["functions/add", "functions/sub"]))
+    assert [record.result.failure for record in turn.tool_calls] == [Failure.DENIED, Failure.DENIED]
+    assert turn.notes == ("--deny 'functions/sub' matches no tool of 'functions'",)
+
+
+VALUES: list[tuple[Any, Any]] = [
+    ("text", "text"),
+    (None, "(no output)"),
+    ("", "(no output)"),
+    ([1, {"a": {2}}], '[1,{"a":[2]}]'),
+    (Place(name="é", since=datetime.date(2026, 1, 2)), '{"name":"é","since":"2026-01-02","near":[]}'),
+    (float("nan"), "NaN"),
+    (Counter, f'"{Counter}"'),
+    (PNG, (ImagePart("iVBORw0KGgo=", "image/png"),)),
+    (b"\0", (TextPart("[binary data, 1 bytes: it cannot be shown here]"),)),
+    (["see", PNG, {"a": 1}], (TextPart("see"), ImagePart("iVBORw0KGgo=", "image/png"), TextPart('{"a":1}'))),
+    ("red \x1b[31m", "red "),
+]
+
+
+async def test_any_value_becomes_content() -> None:
+    assert [to_content(value) for value, _ in VALUES] == [content for _, content in VALUES]
+
+
+async def test_a_value_that_holds_itself_is_a_failure() -> None:
+    def turn_in_circles() -> Any:
+        circle: list[Any] = []
+        circle.append(circle)
+        return circle
+
+    result = await call(turn_in_circles)
+    assert (result.success, result.failure) == (False, Failure.TOOL)
+
+
+async def test_literals_and_optional_values_are_checked_before_the_call() -> None:
+    def choose(size: Literal["s", "m"], note: str | None = None) -> str:
+        return f"{size} {note}"
+
+    assert (await call(choose, size="s")).content == "s None"
+    assert (await call(choose, size="m", note=None)).content == "m None"
+    assert (await call(choose, size="x")).failure is Failure.BAD_ARGUMENTS
+
+
+def test_no_function_no_revision() -> None:
+    functions = FunctionTools()
+    assert (functions.tools, functions.revision) == ((), 0)
