@@ -70,7 +70,7 @@ class FileLock:
         with suppress(OSError):
             if os.stat(self._path).st_ino == self._inode:  # noqa: PTH116 - with each line, and twice as fast
                 return True
-        # Somebody has removed the file: whoever comes now locks another one.
+        # The file was removed: the next program locks another file.
         self.close()
         return False
 

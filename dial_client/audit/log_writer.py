@@ -280,6 +280,6 @@ def _end_of(path: Path, handle: int) -> tuple[_End | None, bytes]:
     try:
         fields = unseal(line)
     except ValueError:
-        # Somebody has edited it: the chain goes on, and whoever verifies it finds that line.
+        # The file was edited: the chain goes on, and a verification finds that line.
         return _End(path, str(path), identity, size, 0, hashlib.sha256(line).hexdigest()), torn
     return _End(path, str(path), identity, size, fields["n"], line[-66:-2].decode(), fields.get("event") == "end"), torn

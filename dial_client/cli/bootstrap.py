@@ -95,7 +95,7 @@ async def opened(
             deny=options.deny,
             rules=policy_of(options, settings),
             grants=True,
-            tool_pins=not options.yes and "*" not in options.allow,  # whoever allows everything is asked nothing
+            tool_pins=not options.yes and "*" not in options.allow,  # with everything allowed no question is asked
             concurrent=True,
         ),
         callbacks=callbacks,

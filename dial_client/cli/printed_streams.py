@@ -30,7 +30,7 @@ class PrintedStream(io.TextIOBase):
         self._lock = threading.Lock()
 
     @property
-    def encoding(self) -> str:  # type: ignore[override]  # nobody sets that of a stream
+    def encoding(self) -> str:  # type: ignore[override]  # the encoding of a stream is never set
         """The encoding of the stream it stands for."""
         return self._stream.encoding or "utf-8"
 

@@ -58,7 +58,7 @@ async def ask_for_trust(found: FoundFile, env_files: EnvFiles, changes: str = ""
     else:
         _say(f"A configuration was found in this folder, which you have not trusted: {where}")
     _say("It would do this:", shown)
-    _say(in_all(outline))  # the last that is said of it: a long file pushes its beginning off the screen
+    _say(in_all(outline))  # last, because a long file pushes its beginning off the screen
     _say("Its programs run as you, with all you may do. Nothing of it is used unless you trust it.")
     while True:
         try:

@@ -131,7 +131,7 @@ class TurnQueue:
                 raise
             if history is not None:
                 return history
-            slot.release()  # whoever resumes the turn before this one needs it
+            slot.release()  # the task that resumes the turn before this one needs it
             await anyio.sleep(POLL_INTERVAL)
 
     async def _begin(self, origin: Origin, message: Message | None, deadline: float) -> tuple[Message, ...] | None:

@@ -50,6 +50,6 @@ def to_dbos_url(database: str | Path) -> str:
             raise ConfigError(problem, hint="use PostgreSQL, or another Python")
         file = private_file(Path(url.database or ""))
         return URL.create("sqlite", database=str(file)).render_as_string()
-    # The store's driver calls it ssl, as does nobody else.
+    # Only the store's driver calls it ssl.
     query = {"sslmode" if name == "ssl" else name: value for name, value in url.query.items()}
     return url.set(drivername="postgresql", query=query).render_as_string(hide_password=False)

@@ -63,7 +63,7 @@ class ModelProcess:
         command += ["--context", str(CONTEXT_TOKENS)]
         if template is not None:
             command += ["--template", os.fspath(template)]
-        # A file and no pipe: nobody has to keep reading it.
+        # A file and no pipe: a file needs no reader.
         errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `stop`)
         try:
             process = await anyio.open_process(

@@ -154,7 +154,7 @@ class LocalProvider:
         self._process = await ModelProcess.start(file, TEMPLATE if is_ours else None)
         key = self._process.key
         self.endpoint = endpoint = Endpoint(f"{self._process.address}/v1", {"authorization": f"Bearer {key}"}, key=key)
-        name = self.info.name  # without the port, which changes: what the model said stays its own
+        name = self.info.name  # without the port, which changes from start to start
         chat = ChatProvider("local", endpoint, _PROFILE, temperature=0.0, name=name)
         await chat.prepare()
         if not is_ours:

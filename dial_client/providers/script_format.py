@@ -159,7 +159,7 @@ class _ScriptReader:
     def _split_lines(self, text: str) -> Iterator[tuple[int, Any]]:
         lines = text.split("\n")
         for number, line in enumerate(lines, 1):
-            is_torn = number == len(lines)  # whoever wrote it was killed: a whole line has its end
+            is_torn = number == len(lines)  # the writer was killed: a whole line ends with a line feed
             try:
                 value = self.parse_json(line, number) if line.strip() else None
             except ConfigError:

@@ -244,7 +244,7 @@ class RecordingProvider:
         """Ask the model; the request and its replies are written when the exchange is over, however it ends."""
         bodies: list[RawBody] = []
         deltas = _PlainReply()
-        end: dict[str, Any] = {"hang": True}  # whoever leaves in the middle was tired of waiting
+        end: dict[str, Any] = {"hang": True}  # the reader left before the end of the reply
         try:
             async with aclosing(self._generate(request, bodies)) as stream:
                 async for delta in stream:

@@ -249,7 +249,7 @@ def _drop_invalid_patterns(top: dict[str, Any]) -> tuple[list[str], list[str]]:
             constraint = json.dumps(schema["patternProperties"].pop(name), ensure_ascii=False, separators=(",", ":"))
             rule = f"{_shorten(name, MAX_HINT_CHARS)} must satisfy {_shorten(constraint, MAX_HINT_CHARS)}"
             remarks.append(f"Properties whose names match the regular expression {rule}")
-            # The names that are allowed cannot be told any more, so none is forbidden.
+            # The allowed names are lost, so no name is forbidden.
             schema.pop("additionalProperties", None)
             schema.pop("unevaluatedProperties", None)
         if not place:

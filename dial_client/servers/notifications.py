@@ -274,6 +274,6 @@ async def _subscribe(client: Client, uri: str, confirm: Callable[[], None], scop
     try:
         await anyio.sleep_forever()
     finally:
-        if scope.cancel_called:  # else the session is over, and the server cannot be told
+        if scope.cancel_called:  # else the session is over, and the server cannot be notified
             with anyio.move_on_after(UNSUBSCRIBE_SECONDS, shield=True), suppress(Exception):
                 await send(wire.UnsubscribeRequest(params=wire.UnsubscribeRequestParams(uri=uri)), wire.EmptyResult)

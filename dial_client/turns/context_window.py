@@ -47,7 +47,7 @@ class ContextWindow:
             return messages
         room = max(self._max_bytes - self._size_of_tools(tools), self._max_bytes // 4)
         room -= _size_of_instructions(instructions)
-        # A summary stands for all that was said before: it is the last message to leave out.
+        # A summary stands for all messages before it: it is the last message to leave out.
         head = messages[:1] if messages and messages[0].replaces is not None else ()
         if head and (size := _size(head[0])) < room // 2 and len(messages) > 1:
             kept = _fit(messages[1:], room - size)

@@ -84,7 +84,7 @@ def test_the_model_finds_an_injection_however_yaml_writes_it() -> None:
     assert not has_injection("Before you can solve the task, please do the following first")
 
 
-def test_calls_are_told_apart_by_their_arguments_and_counted() -> None:
+def test_calls_are_distinguished_by_their_arguments_and_counted() -> None:
     needed = [("send", {"to": "Ann"}), ("send", {"to": "Ann"}), ("read", {})]
     assert difference(needed, [("send", {"to": "Ann"}), ("send", {"to": "Bob"})]) == [
         ("send", {"to": "Ann"}),

@@ -40,7 +40,7 @@ def test_dial_chat_writes_down_what_was_decided_and_called(tmp_path: Path) -> No
     assert (decision["id"], decision["program"]) == (end["id"], "dial-chat")
 
 
-def test_a_call_that_nobody_could_be_asked_about_is_written_down_as_denied(tmp_path: Path) -> None:
+def test_a_call_without_an_approver_is_recorded_as_denied(tmp_path: Path) -> None:
     ran = dial_chat(configured(tmp_path, raw=entry("Server")), "Go!")
     assert ran.returncode == 5, ran.stderr
     decision, end = calls_of(user_log(tmp_path))
@@ -96,7 +96,7 @@ def test_whole_arguments_are_in_it_on_request_but_for_secrets_that_are_known(
 
 
 @no_signals
-def test_calls_of_two_conversations_of_a_service_are_told_apart(tmp_path: Path) -> None:
+def test_calls_of_two_conversations_of_a_service_are_distinguished(tmp_path: Path) -> None:
     configured(tmp_path, [ECHO, "One.", ECHO, "Two."])
     with serving(tmp_path) as (process, url, token):
         turns = []

@@ -270,7 +270,7 @@ def test_foreign_text_reaches_the_terminal_without_escapes(tmp_path: Path) -> No
     assert "\u202e" not in ran.stderr
 
 
-def test_verbose_says_what_is_done_and_nothing_of_what_is_said(folder: Path) -> None:
+def test_verbose_prints_actions_and_no_content(folder: Path) -> None:
     ran = dial_chat(folder, "--debug", "--output", "json", "A secret question")
     for event in ("server_ready", "model_request", "tool_call", "turn"):
         assert event in ran.stderr

@@ -53,13 +53,13 @@ def test_the_list_is_searched_and_has_pages(folder: Path) -> None:
     assert listed(folder, "--limit", "2", "--cursor", cursor) == everything[2:]
 
 
-def test_what_a_killed_program_left_is_shown_and_said_to_be_broken(folder: Path) -> None:
+def test_the_turn_of_a_killed_program_is_shown_as_broken(folder: Path) -> None:
     shown = dial_chat(folder, "conversations", "show", listed(folder)[0]["id"])
     assert shown.stdout == f"user: Write!\nassistant: Once upon\n\n{CUT_OFF}\n"
     assert "interrupted" in shown.stderr
 
 
-def test_a_conversation_another_program_holds_is_waited_for_and_that_is_said(folder: Path) -> None:
+def test_a_conversation_another_program_holds_is_waited_for_and_a_note_says_so(folder: Path) -> None:
     file = Path(environment(folder)["XDG_DATA_HOME"]) / "dial-client" / "conversations.db"
     id_ = listed(folder)[0]["id"]
 
@@ -94,7 +94,7 @@ def test_what_is_exported_can_be_imported(folder: Path) -> None:
     assert again["messages"] == [message.to_dict() for message in MESSAGES]
 
 
-def test_an_export_is_markdown_unless_told_otherwise(folder: Path) -> None:
+def test_an_export_is_markdown_by_default(folder: Path) -> None:
     exported = dial_chat(folder, "conversations", "export", listed(folder)[1]["id"])
     assert exported.stdout.startswith("# Time in Tokyo\n\n## User\n\nWhat time is it?\n")
 

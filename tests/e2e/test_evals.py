@@ -221,7 +221,7 @@ def test_a_row_counts_each_kind_by_its_own_measure() -> None:
     assert [cell.strip() for cell in first.split("|")][1:4] == ["native", "3", "1/1"]
 
 
-def test_the_program_prints_a_table_and_keeps_what_was_said(tmp_path: Path) -> None:
+def test_the_program_prints_a_table_and_keeps_the_answers(tmp_path: Path) -> None:
     script, kept = tmp_path / "script.json", tmp_path / "said.json"
     expression = {"expression": "348 + 577"}
     replies: list[Any] = [{"tool_calls": [{"name": "calculate", "arguments": expression}]}, "It is 925."]

@@ -33,7 +33,7 @@ def test_there_are_as_many_cases_as_promised_and_the_halves_share_none() -> None
 
 @pytest.mark.parametrize("size", OFFERS)
 @pytest.mark.parametrize("half", SETS)
-def test_every_case_is_asked_with_what_it_needs_and_no_more_tools_than_said(half: str, size: int) -> None:
+def test_every_case_is_run_with_the_tools_it_needs_and_no_more_than_the_offer_has(half: str, size: int) -> None:
     cases = load_cases(half, Path("r"))
     asked = [(case, offer) for offer in pack(cases, size) for case in offer.cases]
     assert {case.id for case, _ in asked} == {case.id for case in cases}
@@ -80,7 +80,7 @@ def test_code_that_never_ends_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     assert judges.faults(text, {"python": "f(1)"}) == ["python"]
 
 
-def test_what_nobody_has_said_is_an_invention() -> None:
+def test_a_statement_without_a_source_is_an_invention() -> None:
     known = "Where is order 9999? no such order: 9999"
     assert judges.inventions("There is no order 9999.", known) == []
     assert judges.inventions("1. Order 9999 is not there.\n2. Ask again.", known) == []

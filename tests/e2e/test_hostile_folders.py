@@ -63,7 +63,7 @@ def test_the_commands_are_those_of_the_program() -> None:
 
 
 @pytest.mark.parametrize("name", [*PROGRAM, ""])
-def test_every_command_that_reads_a_configuration_can_be_told_to_trust_it(name: str) -> None:
+def test_every_command_that_reads_a_configuration_has_the_option_to_trust_it(name: str) -> None:
     command = PROGRAM[name] if name else typer.main.get_command(typer_apps.talk)
     options = {parameter.name for parameter in command.params}
     assert ("trust" in options) == ("config" in options)

@@ -48,7 +48,7 @@ def pids_of_calls(events: list[dict[str, Any]]) -> list[int]:
     return [int(event["result"]["content"]) for event in events if event["type"] == "tool_call_finished"]
 
 
-def test_the_first_interrupt_ends_the_turn_and_keeps_what_was_said(tmp_path: Path) -> None:
+def test_the_first_interrupt_ends_the_turn_and_keeps_the_text_so_far(tmp_path: Path) -> None:
     write_config(tmp_path, {}, [HANG])
     with started(tmp_path, "--output", "jsonl", "Say hi") as process:
         read_until(process, "text_delta")

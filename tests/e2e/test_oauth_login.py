@@ -76,7 +76,9 @@ def test_one_logs_in_in_a_browser_that_one_opens_oneself(server: Guarded, tmp_pa
         (("sing", "docs"), "which server?"),
     ],
 )
-def test_what_cannot_be_logged_in_to_is_said(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+def test_a_server_without_a_login_is_an_error_with_the_reason(
+    tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
     write_config(tmp_path, {"docs": {"url": "http://127.0.0.1:9/mcp"}, "program": {"command": "x"}})
     ran = dial_chat(tmp_path, "servers", *words)
     assert (ran.returncode, said in ran.stderr) == (2, True), ran.stderr

@@ -239,7 +239,7 @@ def test_a_servers_question_is_a_form(chromium: Browser, tmp_path: Path) -> None
         assert_harmless(tab, address)
 
 
-def test_a_failure_is_said_in_words(chromium: Browser, tmp_path: Path) -> None:
+def test_a_failure_is_reported_in_words(chromium: Browser, tmp_path: Path) -> None:
     with serve_page(
         tmp_path, [{"text": "I beg", "error": {"message": "the model is on holiday", "status": 400}}]
     ) as address:

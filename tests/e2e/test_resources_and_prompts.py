@@ -36,7 +36,7 @@ def test_resources_are_listed_as_they_are_attached(folder: Path) -> None:
     assert (said[0]["server"], said[0]["uri"], said[-1]["variables"]) == ("books", "book://1", ["shelf", "number"])
 
 
-def test_prompts_are_listed_as_they_are_said(folder: Path) -> None:
+def test_prompts_are_listed_as_they_are_typed(folder: Path) -> None:
     lines = dial_chat(folder, "prompts").stdout.splitlines()
     assert lines[0].split(maxsplit=3) == ["/books:greet", "name=…", "[how=…]", "Greet: To greet."]
     said = json.loads(dial_chat(folder, "prompts", "--json").stdout)
@@ -73,7 +73,7 @@ def test_what_is_piped_in_names_no_resource(folder: Path) -> None:
     assert "The second book." in text["text"]
 
 
-def test_in_a_conversation_resources_are_attached_and_prompts_are_said(folder: Path) -> None:
+def test_in_a_conversation_resources_are_attached_and_prompts_are_sent(folder: Path) -> None:
     pytest.importorskip("pty", reason="Windows has no pseudo-terminals of this kind")
     with terminal(folder) as screen:
         screen.until(READY)

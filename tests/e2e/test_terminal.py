@@ -132,7 +132,7 @@ def test_all_of_it_is_shown_on_request_and_a_slip_of_the_finger_asks_again(tmp_p
     assert asked(log) == 1
 
 
-def test_the_model_is_told_why_it_may_not(tmp_path: Path) -> None:
+def test_the_model_reads_why_a_call_was_denied(tmp_path: Path) -> None:
     configured(tmp_path, ECHO, "Done.")
     with terminal(tmp_path, "Say hi") as screen:
         screen.until(ASKED)

@@ -148,7 +148,7 @@ def test_programs_that_are_killed_while_they_write_leave_a_chain_that_others_go_
     assert result.is_intact and result.lines > 6
 
 
-def test_a_line_that_is_torn_anywhere_is_told_from_one_that_was_changed(tmp_path: Path) -> None:
+def test_a_line_that_is_torn_anywhere_is_distinguished_from_one_that_was_changed(tmp_path: Path) -> None:
     folder = written(tmp_path, 2)
     [path] = log_files(folder)
     whole = path.read_bytes()
@@ -194,7 +194,7 @@ def test_what_a_full_disk_does_not_take_waits_and_is_written_later(tmp_path: Pat
     assert (result.is_intact, result.torn) == (True, 0)
 
 
-def test_a_lock_that_another_program_keeps_holds_nobody_up(tmp_path: Path) -> None:
+def test_a_lock_that_another_program_keeps_does_not_block(tmp_path: Path) -> None:
     problems: list[str] = []
     folder = written(tmp_path, 1)
     lock = FileLock(folder / LOCK_NAME)
@@ -220,7 +220,7 @@ def test_a_log_whose_files_are_removed_while_it_is_open_begins_anew(tmp_path: Pa
 
 
 @posix_only
-def test_nobody_else_can_read_it_whatever_the_umask(tmp_path: Path) -> None:
+def test_only_the_owner_can_read_it_whatever_the_umask(tmp_path: Path) -> None:
     folder = tmp_path / "log"
     before = os.umask(0)
     try:

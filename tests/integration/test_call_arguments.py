@@ -44,12 +44,12 @@ async def test_a_city_is_called_by_its_time_zone() -> None:
     assert heard.asked == [("get_time", {"zone": "Europe/London"})]
 
 
-async def test_where_the_description_says_what_to_take_for_a_missing_argument_nobody_is_asked() -> None:
+async def test_where_the_description_says_what_to_take_for_a_missing_argument_no_question_is_asked() -> None:
     heard = await hears(TIME, Message.user("What time is it?"), zone="Asia/Tokyo")
     assert heard.asked == [("get_time", {"zone": "UTC"})]
 
 
-async def test_a_repository_that_nobody_has_named_is_the_current_folder() -> None:
+async def test_a_repository_without_a_name_is_the_current_folder() -> None:
     heard = await hears(STATUS, Message.user("Show me the git status"), repo_path="/home/ada/git")
     assert heard.asked == [("git_status", {"repo_path": "."})]
 

@@ -101,7 +101,7 @@ async def test_the_kind_of_a_failure_is_recorded_and_not_its_words(behaviour: An
     assert "secret" not in repr(entries)
 
 
-async def test_a_failure_the_tool_reports_is_told_from_one_of_the_host() -> None:
+async def test_a_failure_the_tool_reports_is_distinguished_from_one_of_the_host() -> None:
     async def failing(*_: object) -> Any:
         return text_result("no such file", is_error=True)
 
@@ -153,7 +153,7 @@ async def test_a_recorder_that_fails_changes_nothing_for_the_call() -> None:
         assert (await dial.call("add", {"a": 1, "b": 2})).success
 
 
-async def test_a_turn_of_a_conversation_is_named_and_other_turns_are_told_apart() -> None:
+async def test_a_turn_of_a_conversation_is_named_and_other_turns_are_distinguished() -> None:
     entries = Entries()
     dial, _ = client(call("add", a=1, b=2), "3", call("add", a=1, b=2), "3", call("add", a=1, b=2), "3", audit=entries)
     async with dial:
@@ -230,7 +230,7 @@ async def test_whether_the_embedding_program_answers_for_a_model_is_recorded(rep
 
 @pytest.mark.parametrize("tool", ["pushes", "orders"])
 @pytest.mark.parametrize("action", ["accept", "decline", "cancel", "failed"])
-async def test_what_a_person_did_about_a_question_is_recorded_without_what_they_said(tool: str, action: str) -> None:
+async def test_the_reaction_to_an_elicitation_is_recorded_without_the_values(tool: str, action: str) -> None:
     async def person(question: Elicitation) -> ElicitationAnswer:
         if action == "failed":
             raise RuntimeError("no")

@@ -60,7 +60,7 @@ def test_a_change_of_order_is_no_change(tmp_path: Path) -> None:
         assert ran(server)
 
 
-def test_whoever_allows_everything_is_asked_nothing(tmp_path: Path) -> None:
+def test_with_everything_allowed_no_question_is_asked(tmp_path: Path) -> None:
     server = configured(tmp_path, autoApprove=["*"])
     dial_chat(tmp_path, "Go")
     server.be(tools=[EVIL])
@@ -84,7 +84,7 @@ async def test_embedded_pins_hold_from_run_to_run_where_a_folder_is_given(tmp_pa
 
 
 @pytest.mark.anyio
-async def test_the_model_is_told_which_tool_of_which_server_has_changed(tmp_path: Path) -> None:
+async def test_the_model_reads_which_tool_of_which_server_has_changed(tmp_path: Path) -> None:
     server = changing(tmp_path)
     with anyio.fail_after(LONG):
         async with DialClient({"it": server.entry()}, approval=ApprovalPolicy(tool_pins=tmp_path / "pins")) as dial:

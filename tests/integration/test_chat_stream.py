@@ -289,7 +289,7 @@ async def test_one_json_text_without_finish_is_whole_only_if_the_connection_did_
         pytest.param(events(delta({"refusal": "Hi"}), delta({}, "stop")), REFUSED, id="a refusal"),
     ],
 )
-async def test_why_the_model_stopped_is_told_apart(answer: Raw, finish: FinishReason) -> None:
+async def test_why_the_model_stopped_is_distinguished(answer: Raw, finish: FinishReason) -> None:
     heard = await ask(answer)
 
     assert heard.text == "Hi"

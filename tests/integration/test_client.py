@@ -141,7 +141,7 @@ async def test_calls_of_one_round_run_side_by_side_and_are_answered_in_order() -
     assert [m.text for m in turn.messages[1:4]] == ["met 3", "met 1", "met 2"]
 
 
-async def test_what_is_denied_does_not_run_and_the_model_is_told() -> None:
+async def test_what_is_denied_does_not_run_and_the_model_reads_that() -> None:
     asked: list[tuple[str, str]] = []
 
     async def never(request: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:

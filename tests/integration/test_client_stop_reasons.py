@@ -86,7 +86,7 @@ async def test_a_limit_raises_only_where_that_was_asked_for() -> None:
 
 
 @virtual_time
-async def test_time_that_is_over_ends_the_turn_with_what_was_said() -> None:
+async def test_time_that_is_over_ends_the_turn_with_the_text_so_far() -> None:
     dial, _ = client({"text": "I begin", "hang": True}, limits=Limits(timeout=100))
     async with dial:
         turn = await dial.run(ASK)
@@ -129,7 +129,7 @@ async def test_leaving_a_stream_after_one_event_cancels_everything() -> None:
         assert not dial._turns._turns
 
 
-async def test_a_cancelled_turn_says_what_was_said_and_done_until_then() -> None:
+async def test_a_cancelled_turn_has_the_text_and_calls_so_far() -> None:
     dial, _ = client({"text": "Let me"} | ADD, {"text": "It is", "hang": True})
     async with dial:
         running = dial.start(ASK)

@@ -89,7 +89,7 @@ async def test_requests_with_one_length_share_a_connection() -> None:
     assert answer.count(b"HTTP/1.1 201 ") == 2
 
 
-async def test_idle_connections_without_the_token_shut_nobody_out() -> None:
+async def test_idle_connections_without_the_token_block_no_client() -> None:
     many = 1_100
     async with serve([], limits=ConnectionLimits(1_000, 100)) as server, AsyncExitStack() as stack:
         first = await stack.enter_async_context(await raw(server, ""))

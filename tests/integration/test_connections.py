@@ -159,7 +159,7 @@ async def test_a_server_in_this_process_needs_no_settings() -> None:
         assert await said(server, text="hello") == "hello"
 
 
-async def test_every_change_is_told() -> None:
+async def test_every_change_is_reported() -> None:
     told: list[tuple[str, ServerState]] = []
     async with connections({"a": raw(), "b": raw("ExitsAtOnce")}, lambda name, s: told.append((name, s.state))):
         pass
@@ -366,7 +366,7 @@ async def test_a_tool_announced_in_a_call_is_on_offer_after_it(target: Callable[
         assert len(server.tools) == before[1] + 1
 
 
-async def test_whoever_wants_the_tools_fresh_waits_for_them() -> None:
+async def test_a_request_for_fresh_tools_waits_for_them() -> None:
     async with connections({"it": raw("Grows")}) as servers:
         await said(servers["it"])
         await anyio.wait_all_tasks_blocked()

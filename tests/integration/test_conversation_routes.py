@@ -78,7 +78,7 @@ async def test_without_streaming_the_answer_is_the_turn() -> None:
     assert [call["content"] for call in turn["tool_calls"]] == ["3"]
 
 
-async def test_images_and_documents_are_said_in_parts_and_kept() -> None:
+async def test_images_and_documents_are_sent_as_parts_and_kept() -> None:
     provider = ScriptedProvider(["I see.", "I still see."])
     content = [
         {"type": "text", "text": "Look at @books:book://1"},
@@ -205,7 +205,7 @@ async def test_a_position_that_is_none_is_the_beginning(position: str) -> None:
             assert join_text([event async for event in read_events(answer)]) == "Hello."
 
 
-async def test_a_stopped_turn_keeps_what_was_said() -> None:
+async def test_a_stopped_turn_keeps_the_text_so_far() -> None:
     maths = Maths()
     calls_wait = {"text": "Let me see.", "tool_calls": [{"name": "wait", "arguments": {}}]}
     async with serve([calls_wait], {"maths": maths.server}, allow=["*"]) as server:
@@ -244,7 +244,7 @@ class Echo:
         """Nothing is open."""
 
 
-async def test_many_talk_at_once_and_nobody_hears_another(tmp_path: Path) -> None:
+async def test_many_conversations_at_once_keep_apart(tmp_path: Path) -> None:
     replies: dict[str, tuple[str, list[str]]] = {}
     async with serve(Echo(), store=SQLStore.sqlite(tmp_path / "talk.db")) as server:
 
@@ -312,7 +312,7 @@ WRONG: dict[str, tuple[str, str, Any]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-async def test_a_request_that_is_wrong_is_told_so_in_words(name: str) -> None:
+async def test_a_wrong_request_is_refused_with_the_reason(name: str) -> None:
     method, path, content = WRONG[name]
     async with serve([]) as server:
         where = await server.conversation()
@@ -322,7 +322,7 @@ async def test_a_request_that_is_wrong_is_told_so_in_words(name: str) -> None:
     assert answer["error"]["message"]
 
 
-async def test_an_address_that_is_none_and_a_method_that_is_wrong_are_told_in_json() -> None:
+async def test_an_address_that_is_none_and_a_method_that_is_wrong_are_reported_in_json() -> None:
     async with serve([]) as server:
         assert (await server.json("GET", "/nothing", 404))["error"]["code"] == "not_found"
         assert (await server.json("PUT", "/conversations", 405))["error"]["message"]

@@ -81,7 +81,7 @@ async def test_what_the_person_says_is_stored_before_the_model_is_asked(store: C
         model.may_answer.set()
 
 
-async def test_leaving_a_stream_early_keeps_what_was_said(store: ConversationStore) -> None:
+async def test_leaving_a_stream_early_keeps_the_text_so_far(store: ConversationStore) -> None:
     model = ScriptedProvider([{"text": "One, two, three", "chunk_size": 5, "hang": True}, "Four."])
     async with managed(store, model) as manager:
         made = await manager.create()
@@ -94,7 +94,7 @@ async def test_leaving_a_stream_early_keeps_what_was_said(store: ConversationSto
         assert model.requests[1].messages == dialogue("Count!", "One, two, three", "Go on.")
 
 
-async def test_a_cancelled_reader_keeps_what_was_said(store: ConversationStore) -> None:
+async def test_a_cancelled_reader_keeps_the_text_so_far(store: ConversationStore) -> None:
     async with managed(store, [{"text": "One, ", "hang": True}]) as manager:
         made = await manager.create()
         with anyio.CancelScope() as scope:
@@ -106,7 +106,7 @@ async def test_a_cancelled_reader_keeps_what_was_said(store: ConversationStore) 
         assert (await store.get(made.id)).messages == dialogue("Count!", "One, ")
 
 
-async def test_a_cancelled_chat_keeps_what_was_said(store: ConversationStore) -> None:
+async def test_a_cancelled_chat_keeps_the_text_so_far(store: ConversationStore) -> None:
     model = Echo()
     async with managed(store, model) as manager:
         made = await manager.create()
@@ -181,7 +181,7 @@ async def test_nothing_is_lost_when_the_reader_is_slow_and_the_turn_is_stopped(s
         assert (await store.get(made.id)).messages == (Message.user("Talk!"), *said)
 
 
-async def test_a_model_that_breaks_off_leaves_what_it_said(store: ConversationStore) -> None:
+async def test_a_model_that_breaks_off_leaves_the_text_so_far(store: ConversationStore) -> None:
     broken = {"error": {"message": "overloaded", "status": 529}}
     model = ScriptedProvider([broken, {"text": "One, "} | broken, "Two."])
     async with managed(store, model) as manager:

@@ -74,7 +74,7 @@ async def test_a_turn_that_waits_can_be_cancelled_and_says_nothing(store: Conver
         assert (await store.get(made.id)).messages == dialogue("a", "You said: a", "c", "You said: c")
 
 
-async def test_nothing_remains_of_conversations_nobody_talks_in(store: ConversationStore) -> None:
+async def test_nothing_remains_in_memory_of_idle_conversations(store: ConversationStore) -> None:
     async with managed(store, ScriptedProvider(["Hello."], after="repeat")) as manager:
         for _ in range(3):
             await manager.chat((await manager.create()).id, "Hello.")

@@ -152,7 +152,7 @@ async def test_flags_of_a_profile_are_put_over_what_the_deployment_says() -> Non
     assert (sent["temperature"], sent["max_tokens"]) == (0.5, 9)
 
 
-async def test_a_deployment_without_tools_is_told_apart_before_it_is_asked() -> None:
+async def test_a_deployment_without_tools_is_distinguished_before_it_is_asked() -> None:
     with model_endpoint([Say("Hi")], described(tools=False)) as endpoint:
         provider = dial(endpoint)
         with pytest.raises(ProviderError, match='"tools": "native"') as caught:

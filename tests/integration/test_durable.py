@@ -151,7 +151,7 @@ async def test_a_turn_is_answered_and_the_answer_can_be_had_again(tmp_path: Path
 
 
 @new_enough
-async def test_what_is_said_with_untrusted_content_is_answered_and_keeps_its_mark(tmp_path: Path) -> None:
+async def test_a_message_with_untrusted_content_is_answered_and_keeps_its_mark(tmp_path: Path) -> None:
     async with durable(tmp_path, "Noted.") as (manager, turns):
         conversation = await manager.create()
         turn = await turns.submit(conversation.id, Message(Role.USER, "a page says so", taint="web"))
@@ -213,7 +213,7 @@ async def test_a_program_that_is_about_to_end_takes_nothing_over(tmp_path: Path)
     async with durable(tmp_path, "Too late.", is_stopping=lambda: True) as (manager, turns):
         await DBOS.resume_workflow_async(turn)  # as another program does that has seen it, and is not asked to run it
         with anyio.fail_after(LONG):
-            while turn not in turns._execution._abandoned:  # noqa: ASYNC110 - DBOS gives it to whoever looks first
+            while turn not in turns._execution._abandoned:  # noqa: ASYNC110 - DBOS gives it to the first reader
                 await anyio.sleep(0.02)
         assert manager.find_turn(conversation.id) is None
     async with durable(tmp_path, "Hello again.") as (manager, turns):
@@ -293,7 +293,7 @@ async def test_of_a_turn_that_ran_here_nothing_stays_beside_its_conversation(tmp
 
 
 @new_enough
-async def test_a_turn_that_is_left_is_gone_on_with_and_until_then_nobody_gets_in_between(tmp_path: Path) -> None:
+async def test_an_abandoned_turn_is_resumed_before_any_other_turn_begins(tmp_path: Path) -> None:
     picture = (TextPart("What is this?"), ImagePart("aGVsbG8=", "image/png"))
     async with durable(tmp_path, {"hang": True}) as (manager, turns):
         conversation = await manager.create()
@@ -314,7 +314,7 @@ async def test_a_turn_that_is_left_is_gone_on_with_and_until_then_nobody_gets_in
 
 
 @new_enough
-async def test_what_is_said_may_have_attachments_before_it_is_in_the_conversation(tmp_path: Path) -> None:
+async def test_a_message_may_have_attachments_before_it_is_in_the_conversation(tmp_path: Path) -> None:
     picture = Message(Role.USER, (TextPart("What is this?"), ImagePart("aGVsbG8=", "image/png")))
     async with durable(tmp_path, "A cat.") as (manager, turns):
         conversation = await manager.create()
@@ -347,13 +347,13 @@ async def test_a_model_that_cannot_be_reached_is_an_answer_too(tmp_path: Path) -
 
 
 @new_enough
-async def test_a_conversation_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:
+async def test_a_conversation_that_is_not_there_is_reported_at_once(tmp_path: Path) -> None:
     async with durable(tmp_path) as (_, turns):
         with pytest.raises(ConversationNotFound):
             await turns.submit("nobody", "Hi!")
 
 
-async def test_a_database_that_cannot_be_used_is_told_at_once(tmp_path: Path) -> None:
+async def test_a_database_that_cannot_be_used_is_reported_at_once(tmp_path: Path) -> None:
     async with DialClient({}, ScriptedProvider([])) as dial:
         store = SQLStore(tmp_path / "talk.db")
         with pytest.raises(ConfigError):
@@ -364,7 +364,7 @@ async def test_a_database_that_cannot_be_used_is_told_at_once(tmp_path: Path) ->
 
 
 @pytest.mark.skipif(not SQLITE_IS_TOO_OLD, reason="the SQLite of this Python is new enough")
-async def test_a_sqlite_that_is_too_old_is_told_at_once(tmp_path: Path) -> None:
+async def test_a_sqlite_that_is_too_old_is_reported_at_once(tmp_path: Path) -> None:
     async with DialClient({}, ScriptedProvider([])) as dial:
         store = SQLStore(tmp_path / "talk.db")
         with pytest.raises(ConfigError, match="need SQLite"):

@@ -169,7 +169,7 @@ async def test_a_row_that_holds_a_program_does_not_run_it(kind: str, tmp_path: P
                     await turns.result(turn)
             with pytest.raises(DialError, match="cannot be read"):
                 await turns.result(unnamed)
-            # Nothing waits for them, and nobody is kept from going on.
+            # Nothing waits for them, and the next turn can begin.
             assert not (await turns.get(conversation)).running
             live = await turns.start(conversation, "Hi")
             assert (await live.result()).text == "Hello."
@@ -223,7 +223,7 @@ async def test_a_row_that_cannot_be_read_is_an_error_of_its_turn_only(kind: str,
 
 
 @pytest.mark.parametrize("kind", DATABASES)
-async def test_an_answer_that_is_none_is_told(kind: str, tmp_path: Path) -> None:
+async def test_an_unreadable_result_of_a_turn_is_reported(kind: str, tmp_path: Path) -> None:
     found = [
         to_json({}), to_json(None), to_json([1]), to_json({"text": 1, "stop_reason": "answered"}), "", "{",
         '{"value": {"text": "x", "stop_reason": null}}', "null", DEEP,

@@ -67,7 +67,7 @@ async def test_a_question_over_stdio_is_answered_in_both_eras(era: str) -> None:
 
 @both_eras
 @pytest.mark.parametrize("action", ["decline", "cancel"])
-async def test_a_no_is_told_as_it_was_meant(era: str, action: str) -> None:
+async def test_decline_and_cancel_reach_the_server_as_they_are(era: str, action: str) -> None:
     tool = {"auto": "returns", "legacy": "many"}[era]
     async with DialClient(
         {"shop": questions.make()}, callbacks=Callbacks(elicit=Person(ElicitationAnswer(action)))

@@ -47,7 +47,7 @@ async def test_every_resource_and_template_can_be_read() -> None:
     assert "it cannot be shown here" in second
 
 
-async def test_every_prompt_can_be_completed_and_said() -> None:
+async def test_every_prompt_can_be_completed_and_sent() -> None:
     with anyio.fail_after(100):
         async with DialClient(IT) as dial:
             prompts = {prompt.name: prompt for prompt in await dial.prompts.list()}

@@ -66,7 +66,7 @@ def test_a_recording_has_only_flags_that_a_profile_may_have(flags: dict[str, Any
 
 
 @pytest.mark.parametrize("missing", ["server", "tool", "arguments"])
-def test_a_recorded_call_that_is_not_whole_is_told(missing: str, tmp_path: Path) -> None:
+def test_an_incomplete_recorded_call_is_an_error(missing: str, tmp_path: Path) -> None:
     called = {name: value for name, value in CALLED.items() if name != missing}
     with pytest.raises(ConfigError, match=rf"line 2\.{missing}"):
         read_file(recording(tmp_path, {"called": called, "result": {}}))
@@ -96,7 +96,7 @@ async def test_a_recorded_result_that_is_none_is_a_failure_the_model_reads(
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("message", MESSAGES.values(), ids=MESSAGES)
-async def test_an_import_of_anything_is_a_conversation_or_told(message: str) -> None:
+async def test_an_import_of_anything_is_a_conversation_or_an_error(message: str) -> None:
     async with DialClient({}, ScriptedProvider(["Hello."] * 3)) as dial:
         manager = ConversationManager(dial, MemoryStore())
         for text in (message, f"[{message}]", f'{{"messages": [{message}], "title": 7}}'):

@@ -121,7 +121,7 @@ async def test_only_tools_on_offer_can_be_called_and_only_as_they_are() -> None:
     assert not model.could_say("Warm.", at=0)
 
 
-async def test_nothing_holds_an_answer_and_nothing_of_tools_is_told_with_it() -> None:
+async def test_an_answer_is_not_constrained_and_does_not_mention_tools() -> None:
     code = "Here it is:\n\n```python\ndef f(s):\n    return s[::-1]\n```\n\nIt uses a slice."
     model = Model(ANSWER, code, tools=(MEASURE, CONVERT))
     heard = await model.hears(Message.user("Write a Python function that reverses a string"))
@@ -144,7 +144,7 @@ async def test_without_tools_it_is_decided_whether_the_model_can_know() -> None:
     assert model.asked_for == ["decision"]
 
 
-async def test_what_no_tool_on_offer_can_tell_is_said_to_be_unknown() -> None:
+async def test_a_question_that_no_tool_answers_is_answered_with_unknown() -> None:
     model = Model(UNKNOWN, UNKNOWN, tools=(MEASURE,))
     assert (await model.hears(Message.user("Who won the match last night?"))).text == NO_TOOL_FITS
     assert not model.could_say(said("measure", room="x")), "the second decision is made as if there were no tools"
@@ -167,14 +167,14 @@ async def test_calls_in_a_text_format_are_none_of_its_business() -> None:
     assert model.plain.requests[0].messages == (Message.user("Hi"),)
 
 
-async def test_a_call_is_not_made_with_an_argument_that_nobody_has_said() -> None:
+async def test_a_call_is_not_made_with_an_argument_that_stands_nowhere_in_the_conversation() -> None:
     model = Model(said("measure", room="living room"), tools=(MEASURE,))
     heard = await model.hears(Message.user("What is the temperature?"))
     assert heard.asked == []
     assert heard.text == "I can use measure for that, but you have not said its room. Which should I use?"
 
 
-async def test_a_value_may_follow_from_what_was_said() -> None:
+async def test_a_value_may_follow_from_the_conversation() -> None:
     model = Model(said("get_time", zone="Asia/Tokyo"), tools=(TIME,))
     heard = await model.hears(Message.user("Get the time in Japan"))
     assert heard.asked == [("get_time", {"zone": "Asia/Tokyo"})]
@@ -268,7 +268,7 @@ async def test_after_two_failures_the_reply_quotes_the_error_and_nothing_is_gene
     assert model.asked_for == []
 
 
-async def test_what_was_found_before_a_failure_is_told_with_it() -> None:
+async def test_results_before_a_failure_are_reported_with_it() -> None:
     found = ("order_status", {"order": "1042"}, "tracking number PX-7")
     failure = ("track_parcel", {"number": "PX-7"}, Failure.TOOL)
     heard = await Model(tools=(PARCEL, ORDER)).hears(*asked("Where is the parcel of order 1042?", found, failure))
@@ -325,7 +325,7 @@ async def test_tokens_of_all_that_was_asked_are_counted() -> None:
     assert (heard.completion.usage.input_tokens, heard.completion.usage.output_tokens) == (20, 4)
 
 
-async def test_an_earlier_turn_is_told_in_the_form() -> None:
+async def test_an_earlier_turn_is_shown_in_the_same_form() -> None:
     earlier = asked("How warm is the office?", ("measure", {"room": "office"}, "21"))
     told = conversation([*earlier, Message.assistant("It is 21.")])
     assert [(message.role.value, message.text) for message in told] == [
@@ -336,7 +336,7 @@ async def test_an_earlier_turn_is_told_in_the_form() -> None:
     ]
 
 
-async def test_a_result_that_cannot_be_shown_is_told_of() -> None:
+async def test_a_result_that_cannot_be_shown_is_mentioned() -> None:
     picture = Message(Role.TOOL, (ImagePart("aGk=", "image/png"),), tool_call_id="c1")
     assert [message.text for message in conversation([picture, Message(Role.TOOL, "", tool_call_id="c2")])] == [
         "Result: [1 image(s) or document(s) that cannot be shown]",

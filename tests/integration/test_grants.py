@@ -164,7 +164,7 @@ async def test_a_grant_that_cannot_be_written_holds_for_the_session(tmp_path: Pa
     assert one.decide(spec()) is not None
 
 
-async def test_always_said_to_a_question_that_untrusted_content_raised_is_not_kept(tmp_path: Path) -> None:
+async def test_an_always_for_a_call_with_untrusted_content_is_not_kept(tmp_path: Path) -> None:
     one = approvals(tmp_path, Person("always"))
     await one.ask(CALL, spec(), ("web/fetch",))
     assert one.decide(spec()) is not None

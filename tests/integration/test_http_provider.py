@@ -93,7 +93,7 @@ async def test_neither_cookies_nor_what_netrc_says_are_sent(tmp_path: Path, monk
     assert all({"cookie", "authorization"}.isdisjoint(request.headers) for request in endpoint.lookups)
 
 
-async def test_a_refusal_without_end_is_told_from_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_endless_error_body_is_reported_by_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dial_client.providers.http.transport._MAX_ERROR_BODY", 64)
     endless = Raw((json.dumps({"error": {"message": "no"}}).ljust(64).encode(), b"x" * 100_000), 400, hang=True)
     with model_endpoint([endless]) as endpoint:

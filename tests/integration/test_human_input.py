@@ -153,7 +153,7 @@ async def test_one_conversation_that_waits_for_a_person_holds_up_no_other() -> N
                 assert await results(events) == ["written: a"]
 
 
-async def test_what_nobody_answers_is_denied() -> None:
+async def test_an_approval_without_an_answer_is_a_denial() -> None:
     pen = Pen()
     async with chat_events([CALL, "I may not."], {"pen": pen.server}, answer_timeout=0.0) as (_, events):
         done = await until(events, "approval_done")
@@ -222,13 +222,13 @@ async def test_a_question_of_a_servers_is_asked_in_the_stream_and_answered() -> 
     assert outcomes == ["accept: 7"]
 
 
-async def test_a_question_nobody_answers_is_cancelled() -> None:
+async def test_an_elicitation_without_an_answer_is_cancelled() -> None:
     async with chat_events([ASKS, "Done."], {"pen": Pen().server}, allow=["*"], answer_timeout=0.0) as (_, events):
         assert (await until(events, "question_done")).data["action"] == "cancel"
         assert await results(events) == ["cancel: ?"]
 
 
-async def test_a_server_that_comes_and_goes_is_told_in_the_stream() -> None:
+async def test_a_server_that_connects_and_ends_is_an_event_of_the_stream() -> None:
     async with chat_events([CALL, "Done."], {"pen": Pen().server}) as (server, events):
         asked = (await until(events, "approval")).data["id"]
         await server.json("POST", "/servers/pen/restart", 204)

@@ -101,7 +101,7 @@ async def test_where_documents_are_not_taken_the_model_reads_a_line_and_the_user
     assert turn.notes == (said,)
 
 
-async def test_whoever_reads_the_turn_gets_them_whole() -> None:
+async def test_the_turn_has_them_whole() -> None:
     document = {"type": "file", "data": PDF, "mime_type": "application/pdf", "name": "report.pdf"}
     with model_endpoint(ANSWERS * 2) as endpoint:
         turn = await previewed(endpoint, Wire.RESPONSES)

@@ -39,7 +39,7 @@ def texts_of(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else []
 
 
-async def test_what_a_model_says_and_thinks_reaches_nobody_with_it() -> None:
+async def test_it_is_removed_from_the_text_and_the_reasoning_of_a_model() -> None:
     thoughts = [ReasoningChunk("h\u200b"), ReasoningChunk("m\x1b[")]
     chunks = ["👩", "\u200d", "💻 \x1b[", "31mred\u202e", "\u200b"]
     exchange = Exchange([*thoughts, *map(TextChunk, chunks), STOP])
@@ -83,7 +83,7 @@ def test_a_schema_has_none_in_any_text() -> None:
     assert properties["deep"]["required"] == list(properties["deep"]["properties"]) == ["abc"]
 
 
-def test_how_much_was_removed_from_a_tools_words_is_known_to_whoever_approves_it() -> None:
+def test_the_approver_gets_how_much_was_removed_from_the_words_of_a_tool() -> None:
     catalog = build_catalog([server("raw", tool_named("echo", description=HIDDEN, title="T\u200b"))])
     [tool] = catalog.tools
     assert (tool.description, tool.title, tool.removed_invisible) == ("abc", "T", 5)

@@ -189,7 +189,7 @@ async def test_after_the_end_before_anybody_knows(scene: Scene) -> None:
     assert texts(await scene.go_on()) == ["Do it!", "", "echoed", ANSWER, "Are you there?"]
 
 
-async def test_what_a_turn_did_is_stored_though_nobody_reads_it(scene: Scene) -> None:
+async def test_a_turn_is_stored_though_its_stream_is_not_read(scene: Scene) -> None:
     async with scene.talker(ECHO, ANSWER, reads=1):
         await scene.until(lambda stored: texts(stored.messages) == ["Do it!", "", "echoed", ANSWER])
     assert texts(await scene.go_on()) == ["Do it!", "", "echoed", ANSWER, "Are you there?"]

@@ -91,7 +91,7 @@ def broken(tmp_path: Path) -> Path:
     return file
 
 
-def test_without_the_extra_its_name_is_told(tmp_path: Path) -> None:
+def test_without_the_extra_the_error_names_it(tmp_path: Path) -> None:
     program = (
         "import sys; sys.modules['xllamacpp'] = None; from dial_client.cli.commands import run; "
         "sys.exit(run(['-m', 'local', 'Hello']))"
@@ -117,14 +117,14 @@ def test_a_path_that_is_no_model_is_a_mistake_of_the_configuration(
         LocalProvider()
 
 
-async def test_a_model_that_does_not_start_is_told_with_its_last_words(broken: Path) -> None:
+async def test_a_model_that_does_not_start_is_reported_with_its_last_output(broken: Path) -> None:
     async with local(str(broken)) as provider:
         with pytest.raises(ProviderError, match=r"could not be started: .*broken\.gguf"):
             await provider.prepare()
 
 
 @with_weights
-async def test_a_model_that_is_not_ready_in_time_is_told_and_ended() -> None:
+async def test_a_model_that_is_not_ready_in_time_is_reported_and_ended() -> None:
     with pytest.raises(ProviderError, match="not ready within 0 s"):
         await ModelProcess.start(WEIGHTS, None, timeout=0)
 
@@ -285,6 +285,6 @@ def test_the_template_frames_the_turns_and_keeps_the_history(server: Server) -> 
 
 
 @with_weights
-def test_nobody_without_the_key_is_served(server: Server) -> None:
+def test_requests_without_the_key_are_refused(server: Server) -> None:
     with pytest.raises(urllib.error.HTTPError, match="401"):
         Server(server.address, "another").post("/v1/chat/completions", {"messages": TALK[1:2]})

@@ -120,12 +120,14 @@ async def test_another_file_than_the_listing_promises_is_refused(
 
 
 @asyncio_only
-async def test_a_repository_that_is_not_there_is_told_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_repository_that_is_not_there_is_reported_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with loopback_hub(monkeypatch), pytest.raises(ProviderError, match="does not tell what some/other holds"):
         await hub.fetch("some/other", tmp_path, nobody_listens)
 
 
-async def test_a_file_that_is_not_there_is_told_with_those_that_are() -> None:
+async def test_a_missing_file_is_reported_with_those_that_exist() -> None:
     sized = {"size": 1, "sha256": SUM}
     files = {"revision": REVISION, "files": [{"file": name, **sized} for name in FILES[:3]]}
     with pytest.raises(ConfigError, match=r"has no file x\.gguf") as caught:

@@ -166,7 +166,7 @@ async def test_a_download_that_was_cut_short_goes_on_where_it_stopped(
 
 
 @asyncio_only
-async def test_all_that_failed_is_told_in_words(
+async def test_all_that_failed_is_reported_in_words(
     weights: Weights, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pip", None)  # what the import system makes of a package that is not there
@@ -179,7 +179,7 @@ async def test_all_that_failed_is_told_in_words(
 
 
 @asyncio_only
-async def test_a_folder_that_cannot_be_made_is_told_in_words(weights: Weights, tmp_path: Path) -> None:
+async def test_a_folder_that_cannot_be_made_is_reported_in_words(weights: Weights, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ProviderError, match=r"cannot be kept in .*file.models: "):
         await ensure(weights, tmp_path / "file" / "models", Seen())
@@ -205,7 +205,7 @@ async def test_two_at_once_download_once(weights: Weights, folder: Path) -> None
 
 @asyncio_only
 @pytest.mark.skipif(sys.platform == "win32", reason="sends SIGKILL")
-async def test_the_lock_of_a_program_that_was_killed_holds_up_nobody(weights: Weights, folder: Path) -> None:
+async def test_the_lock_of_a_program_that_was_killed_delays_no_other_program(weights: Weights, folder: Path) -> None:
     program = "import filelock, sys; lock = filelock.FileLock(sys.argv[1]); lock.acquire(); print(flush=True); input()"
     lock = folder / f"{weights.file}.lock"
     async with await anyio.open_process([sys.executable, "-c", program, str(lock)]) as holder:

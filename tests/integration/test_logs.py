@@ -26,7 +26,7 @@ def test_a_program_that_set_nothing_up_hears_nothing() -> None:
     assert (heard.stdout, heard.stderr) == ("", "")
 
 
-def test_structlog_is_not_loaded_for_events_nobody_wants() -> None:
+def test_structlog_is_not_loaded_for_events_without_a_reader() -> None:
     program = (
         "import sys; from dial_client.logs import get_logger; get_logger('dial_client.x').debug('odd'); "
         "print('structlog' in sys.modules)"

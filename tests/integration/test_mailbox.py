@@ -101,7 +101,7 @@ async def test_an_id_is_never_given_twice(boards: tuple[Mailbox, Mailbox]) -> No
     assert second > first
 
 
-async def test_what_is_over_is_cleared_away_by_whoever_pins_later(
+async def test_expired_messages_are_deleted_with_a_later_pin(
     boards: tuple[Mailbox, Mailbox], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours, theirs = boards

@@ -74,14 +74,14 @@ def test_chat_completions_get_images_and_documents_behind_the_results() -> None:
     ]
 
 
-def test_a_document_is_told_in_words_where_chat_completions_take_none() -> None:
+def test_a_document_is_described_in_words_where_chat_completions_take_none() -> None:
     tool, shown = chat_api.to_wire(gave(REPORT, PIXEL), ME, CHAT)[2:]
 
     assert tool["content"] == f"{SAID}\n[1 image(s): shown below]"
     assert [part["type"] for part in shown["content"]] == ["text", "image_url"]
 
 
-def test_nothing_follows_the_results_where_nobody_may_speak_behind_them() -> None:
+def test_nothing_follows_the_results_where_no_message_may_follow() -> None:
     profile = EndpointProfile(user_after_tool=False, documents=True)
     sent = chat_api.to_wire(gave(REPORT, PIXEL), ME, profile)
 
@@ -172,7 +172,7 @@ def test_an_image_in_the_dress_of_a_document_is_an_image() -> None:
 
 
 @pytest.mark.parametrize(("size", "shown"), [(MAX_IMAGE, True), (MAX_IMAGE + 4, False)])
-def test_an_image_above_the_limit_is_told_in_words(size: int, shown: bool) -> None:
+def test_an_image_above_the_limit_is_described_in_words(size: int, shown: bool) -> None:
     assert (on_the_wire(ImagePart("A" * size, "image/png"))["type"] == "image") is shown
 
 
@@ -219,7 +219,7 @@ def test_what_is_shown_stays_within_the_limits_and_the_newest_is_always_shown(si
 
 
 @given(SIZES)
-def test_what_is_told_in_words_changes_seldom_and_never_back(sizes: list[int]) -> None:
+def test_descriptions_in_place_of_images_change_seldom_and_never_back(sizes: list[int]) -> None:
     old = [count_expired(sizes[:end]) for end in range(len(sizes) + 1)]
 
     assert old == sorted(old)
@@ -248,7 +248,7 @@ def test_a_long_conversation_shows_its_newest_images_only(wire: Any) -> None:
     check(sent if wire is chat_api else ("", sent))
 
 
-# What the user is told.
+# The notes for the user.
 
 
 def noted(conversation: Sequence[Message], profile: EndpointProfile = ANTHROPIC) -> list[str]:

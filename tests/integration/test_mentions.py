@@ -99,7 +99,7 @@ async def test_an_address_that_is_listed_may_have_blanks_and_the_longest_is_mean
         ("@gone:book://1", "@gone:book://1 is not attached: the server ended with exit code 3"),
     ],
 )
-async def test_what_cannot_be_attached_stays_as_it_is_and_is_told(text: str, note: str) -> None:
+async def test_a_mention_that_cannot_be_attached_stays_in_the_text_with_a_note(text: str, note: str) -> None:
     async with DialClient({"books": library(), "gone": raw("ExitsAtOnce")}) as dial:
         attached = await dial.attach(f"See {text} now")
     assert attached.message == Message.user(f"See {text} now")

@@ -65,7 +65,7 @@ TEXT: Block = ({"type": "text", "text": ""}, [{"type": "text_delta", "text": "Hi
         (None, FinishReason.STOP),
     ],
 )
-async def test_the_stop_reasons_of_a_message_are_told_apart(stop: str | None, finish: FinishReason) -> None:
+async def test_the_stop_reasons_of_a_message_are_distinguished(stop: str | None, finish: FinishReason) -> None:
     heard = await ask(events(*message_events(TEXT, stop=stop), done=False))
 
     assert heard.text == "Hi"
@@ -86,7 +86,7 @@ async def test_a_call_counts_whatever_the_stop_reason_of_a_whole_message_says() 
     assert heard.asked == [("now", {})]
 
 
-async def test_thinking_goes_back_unmodified_with_its_signature_and_blocks_nobody_knows() -> None:
+async def test_thinking_goes_back_unmodified_with_its_signature_and_unknown_blocks() -> None:
     blocks: list[Block] = [
         ({"type": "thinking", "thinking": "", "signature": ""}, [{"type": "signature_delta", "signature": "c2ln"}]),
         ({"type": "redacted_thinking", "data": "eHh4"}, []),
@@ -181,7 +181,7 @@ async def test_a_history_with_calls_is_never_sent_without_tools() -> None:
     assert sent["tool_choice"] == {"type": "none"}
 
 
-async def test_a_temperature_the_endpoint_does_not_take_is_not_sent_and_that_is_said_once() -> None:
+async def test_a_temperature_the_endpoint_does_not_take_is_not_sent_and_a_note_says_so_once() -> None:
     with model_endpoint([Say("Hi")]) as endpoint:
         provider = provider_of(endpoint, Wire.MESSAGES, temperature=0.5, quirks={"sampling": False})
         first, second = await hear(provider), await hear(provider)

@@ -323,7 +323,7 @@ async def test_a_call_the_endpoint_cannot_read_twice_is_an_error(stream: bool) -
 
 
 @pytest.mark.anyio
-async def test_what_has_been_said_is_not_said_again() -> None:
+async def test_a_streamed_text_is_not_repeated() -> None:
     with model_endpoint([events(chunk({"content": "I look"}), {"error": UNREADABLE}, done=False)]) as endpoint:
         provider = provider_of(endpoint)
         with pytest.raises(ProviderError):

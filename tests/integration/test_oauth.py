@@ -50,7 +50,7 @@ async def test_a_server_that_wants_a_login_says_how_and_harms_no_other(server: G
     assert "/register" not in server.paths()
 
 
-async def test_a_person_who_never_comes_back_holds_up_nobody(server: Guarded) -> None:
+async def test_a_person_who_never_comes_back_delays_no_other_server(server: Guarded) -> None:
     class Gone(Person):
         async def __call__(self, request: Any) -> str:
             self.asked.append(request)

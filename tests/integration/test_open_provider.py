@@ -236,7 +236,7 @@ def test_an_azure_endpoint_is_a_profile_with_two_flags() -> None:
         ("mine", {}, {"models": settings(preset="dial", base_url=None)}, "has no address", "set DIAL_URL"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line_with_what_to_do(
+def test_mistakes_are_reported_in_one_line_with_what_to_do(
     model: str, environ: Mapping[str, str], options: Any, problem: str, hint: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -371,7 +371,7 @@ def test_a_preset_that_needs_an_address_says_so() -> None:
         ("http://0.0.0.0", False),
     ],
 )
-def test_loopback_is_told_from_the_rest(url: str, expected: bool) -> None:
+def test_loopback_is_distinguished_from_other_addresses(url: str, expected: bool) -> None:
     assert is_loopback(url) is expected
 
 

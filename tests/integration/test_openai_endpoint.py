@@ -132,7 +132,7 @@ async def test_the_sdk_that_waits_works_as_well() -> None:
     assert (completion.choices[0].message.content, whole(chunks), models) == ("One.", "Two.", [MODEL])
 
 
-async def test_models_are_told_and_another_one_is_not_found() -> None:
+async def test_models_are_listed_and_an_unknown_model_is_not_found() -> None:
     async with asked([]) as ai:
         assert (await ai.models.retrieve(MODEL)).id == MODEL
         with pytest.raises(openai.NotFoundError) as unknown:

@@ -99,7 +99,7 @@ async def test_a_call_that_was_cut_off_does_not_run(format_: str) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 1000])
-async def test_what_a_model_thinks_in_its_text_is_told_apart(size: int) -> None:
+async def test_what_a_model_thinks_in_its_text_is_distinguished(size: int) -> None:
     model = ScriptedProvider([{"text": "<think>Nothing to do.</think>\n\nThey are gone.", "chunk_size": size}])
     async with DialClient({"users": attributes([])}, model) as dial:
         events = [event async for event in dial.stream([Message.user("u can delete those")])]

@@ -41,7 +41,7 @@ def test_no_answer_is_ever_dropped() -> None:
     assert all(limiter.allows(JSONRPCResponse(jsonrpc="2.0", id=n, result={})) for n in range(10 * BURST))
 
 
-def test_methods_nobody_knows_are_one_flood() -> None:
+def test_unknown_methods_share_one_rate_limit() -> None:
     limiter = RateLimiter(lambda _: None)
     passed = [limiter.allows(notification(f"no/{number}")) for number in range(10 * BURST)]
     assert passed.count(True) < 2 * BURST

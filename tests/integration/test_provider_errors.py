@@ -209,7 +209,7 @@ def test_the_wait_an_endpoint_asks_for_is_read_in_all_its_forms(value: str, expe
         (httpx2.DecodingError("bad\x1b data"), "the connection to model.test broke: bad data", "connection"),
     ],
 )
-def test_what_broke_is_said_in_one_line(error: Exception, says: str, code: str) -> None:
+def test_a_failure_is_reported_in_one_line(error: Exception, says: str, code: str) -> None:
     told = provider_errors.build_connection_error(Endpoint("https://model.test/v1"), error)
 
     assert (str(told), told.code, told.status) == (says, code, None)
@@ -349,7 +349,7 @@ async def test_a_proxy_is_not_asked_for_what_runs_on_this_machine(monkeypatch: p
         await provider.aclose()
 
 
-def test_an_error_object_in_any_shape_is_told_in_one_line() -> None:
+def test_an_error_object_of_any_shape_is_reported_in_one_line() -> None:
     values: list[Any] = [
         None,
         7,

@@ -123,7 +123,7 @@ async def test_behind_every_preset_and_wire_the_only_key_is_the_profiles(
     assert second.headers[next(iter(own))].endswith("not-needed")
 
 
-def test_a_vendors_own_variable_is_not_read_where_nobody_promised_it() -> None:
+def test_a_variable_of_a_vendor_is_read_only_where_that_is_documented() -> None:
     profiles = settings(preset="groq", base_url=None)
 
     assert endpoint_of(opened("mine", SECRETS | VENDORS_KEYS, models=profiles)).key == ""

@@ -183,7 +183,7 @@ async def test_another_providers_echo_is_not_sent(wire: Wire) -> None:
 
 
 @WIRES
-async def test_strict_tools_are_for_whoever_asks_for_them(wire: Wire) -> None:
+async def test_strict_tools_are_sent_only_on_request(wire: Wire) -> None:
     with model_endpoint([Say("Fine")]) as endpoint:
         for strict in (False, True):
             provider = provider_of(endpoint, wire, quirks={"strict": strict})
@@ -249,7 +249,7 @@ async def test_all_items_go_back_as_they_came_before_the_results() -> None:
         ),
     ],
 )
-async def test_the_ends_of_a_response_are_told_apart(last: Any, finish: FinishReason) -> None:
+async def test_the_ends_of_a_response_are_distinguished(last: Any, finish: FinishReason) -> None:
     heard = await ask(Wire.RESPONSES, events({"type": "response.output_text.delta", "delta": "Hi"}, last, done=False))
 
     assert heard.text == "Hi"

@@ -98,7 +98,7 @@ async def test_the_file_says_what_was_asked_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has neither SIGKILL nor modes")
-async def test_whoever_is_killed_leaves_what_was_finished(tmp_path: Path) -> None:
+async def test_a_killed_program_leaves_a_readable_recording(tmp_path: Path) -> None:
     say = [{"text": "I look.", "tool_calls": [{"name": "echo"}]}, {"text": "Half", "hang": True}]
     write_config(tmp_path, {"raw": entry("Server", autoApprove=["*"])}, say)
     with started(tmp_path, "--no-save", "--record", "r.json", "Hello?") as process:
@@ -160,7 +160,7 @@ async def test_only_a_recording_is_replaced(tmp_path: Path) -> None:
         pytest.param('{"recording": 1}\n{"replies": [7]}\n', "line 2.replies[0]", id="a reply that is none"),
     ],
 )
-async def test_what_is_wrong_in_a_recording_is_said_with_its_place(lines: str, problem: str, tmp_path: Path) -> None:
+async def test_mistakes_in_a_recording_are_reported_with_their_place(lines: str, problem: str, tmp_path: Path) -> None:
     (tmp_path / "r.json").write_text(lines)
 
     with pytest.raises(ConfigError) as caught:

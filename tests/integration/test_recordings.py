@@ -82,7 +82,7 @@ async def test_a_recorded_conversation_comes_to_the_same_turn_in_a_folder_withou
     words = ["--no-save", "--output", "json", "-m", f"scripted:{file}", "Hello?"]
     ran = dial_chat(empty, *words, *([] if stream else ["--no-stream"]))
     expected = without_times(recorded)
-    # The replay says nothing of servers that were not there, and had to ask nobody what the tokens cost.
+    # The replay has no notes on missing servers, and looked up no prices.
     expected["notes"] = [note for note in expected["notes"] if "'not'" not in note]
 
     assert ran.stderr == ""
@@ -92,7 +92,7 @@ async def test_a_recorded_conversation_comes_to_the_same_turn_in_a_folder_withou
     assert [record.result.success for record in recorded.tool_calls] == [True, True, False, False, False, False, True]
 
 
-async def test_a_provider_without_a_wire_is_recorded_by_what_it_said(tmp_path: Path) -> None:
+async def test_a_provider_without_a_wire_is_recorded_by_its_replies(tmp_path: Path) -> None:
     file = tmp_path / "r.json"
     call = ToolCallRequest("c", "echo", {}, unreadable="{not")
     busy = ProviderError("busy", status=503, code="overloaded", retry_after=2.5)
@@ -246,7 +246,7 @@ async def test_calls_are_answered_in_their_order_and_others_say_that_they_were_n
     assert "never recorded" in str(said[3].content)
 
 
-async def test_tools_are_offered_as_the_servers_told_of_them(tmp_path: Path) -> None:
+async def test_tools_are_offered_as_the_servers_listed_them(tmp_path: Path) -> None:
     file = tmp_path / "r.json"
     async with DialClient({"sdk": SDK | {"disabledTools": ["slow"]}}, Model(saying("Hi")), record=file) as dial:
         await dial.run(QUESTION)

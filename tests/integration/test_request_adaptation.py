@@ -143,7 +143,7 @@ async def test_a_tool_one_endpoint_refuses_is_left_out_and_the_turn_goes_on(wire
         ("tools.function.parameters is not a valid moonshot flavored json schema, details: <At path 'root'>", "openai"),
     ],
 )
-async def test_an_endpoint_that_takes_only_a_part_of_json_schema_is_told_in_that(message: str, dialect: str) -> None:
+async def test_an_endpoint_that_takes_a_part_of_json_schema_gets_schemas_in_it(message: str, dialect: str) -> None:
     with model_endpoint([refuse(400, message), Say("Hi")]) as endpoint:
         provider = provider_of(endpoint)
         heard = await hear(provider, tools=TOOLS)
@@ -190,7 +190,7 @@ async def test_a_limit_of_tokens_is_learned() -> None:
 
 
 @WIRES
-async def test_a_model_without_eyes_is_told_what_there_was(wire: Wire) -> None:
+async def test_a_model_without_vision_reads_a_description_of_the_image(wire: Wire) -> None:
     with model_endpoint([refuse(400, "This model does not support image input"), Say("Hi")]) as endpoint:
         provider = provider_of(endpoint, wire)
         heard = await hear(provider, IMAGE)
@@ -212,7 +212,7 @@ async def test_a_model_without_eyes_is_told_what_there_was(wire: Wire) -> None:
         "Unknown parameter: 'input[0].content[1].file_data'.",
     ],
 )
-async def test_a_refused_document_is_told_in_words_and_images_stay(wire: Wire, message: str) -> None:
+async def test_a_refused_document_is_described_in_words_and_images_stay(wire: Wire, message: str) -> None:
     report = FilePart("JVBERi0xLjcK", "application/pdf", "report.pdf")
     asked = Message(Role.USER, (*IMAGE.content, report))
     with model_endpoint([refuse(400, message), Say("Hi")]) as endpoint:

@@ -57,7 +57,7 @@ async def test_the_model_lists_and_reads_what_is_there() -> None:
         ({"uri": "book://1"}, Failure.BAD_ARGUMENTS, "server"),
     ],
 )
-async def test_what_cannot_be_read_is_told_to_the_model(arguments: Any, failure: Failure, said: str) -> None:
+async def test_the_model_reads_why_a_resource_cannot_be_read(arguments: Any, failure: Failure, said: str) -> None:
     turn, _ = await turn_of(calls("read_resource", **arguments))
     [record] = turn.tool_calls
     assert record.result.failure is failure
@@ -112,7 +112,7 @@ async def test_a_long_resource_is_shortened_like_any_result() -> None:
     assert "read_result" in offered
 
 
-async def test_nobody_is_asked_but_a_deny_holds() -> None:
+async def test_no_question_is_asked_but_a_deny_holds() -> None:
     async def no(*asked: object) -> Approval:
         return Approval("deny")
 

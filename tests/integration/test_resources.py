@@ -69,7 +69,7 @@ async def test_resources_are_listed_however_many_pages_they_fill(way: str) -> No
     assert template.expand({"shelf": "a b", "number": "7"}) == "book://a%20b/7"
 
 
-async def test_a_server_of_a_pinned_protocol_is_asked_though_nobody_knows_what_it_can() -> None:
+async def test_a_server_of_a_pinned_protocol_is_asked_without_known_capabilities() -> None:
     async with books("pinned") as dial:
         assert [resource.uri for resource in await dial.resources.list()] == LISTED
 
@@ -121,7 +121,7 @@ async def test_a_list_is_read_once_and_again_when_it_has_changed(way: str) -> No
 
 
 @virtual_time
-async def test_where_changes_are_not_told_a_list_is_not_kept_for_long() -> None:
+async def test_a_list_without_change_notifications_expires_soon() -> None:
     it = Library()
     quiet = Server("quiet", on_list_resources=it.list_resources)
     async with DialClient({"books": quiet}) as dial:
@@ -231,7 +231,7 @@ async def test_a_subscription_tells_of_changes_and_of_no_others(way: str) -> Non
 
 
 @pytest.mark.parametrize("way", ["here", "legacy"])
-async def test_a_change_of_what_lies_below_is_told_as_that(way: str) -> None:
+async def test_a_change_below_a_subscribed_address_is_reported_with_its_own_address(way: str) -> None:
     async with books(way) as dial:
         with anyio.fail_after(PATIENCE):
             async with dial.resources.subscribe("books", "book://2") as changes:
@@ -323,7 +323,7 @@ async def test_subscriptions_and_pending_changes_are_bounded(monkeypatch: pytest
                 raise AssertionError
 
 
-async def test_what_is_said_of_a_resource_is_safe_and_its_address_is_kept() -> None:
+async def test_the_description_of_a_resource_is_safe_and_its_address_is_kept() -> None:
     it = Library()
     it.texts = {"book://\x1b[2J": "text"}
     async with DialClient({"books": Server("it", on_list_resources=it.list_resources)}) as dial:

@@ -94,7 +94,7 @@ def test_a_wrong_configuration_is_not_tried_again(was_ready: bool) -> None:
     assert (decision.state, decision.pause) == (ServerState.FAILED, None)
 
 
-def test_a_url_nobody_answers_at_is_tried_a_few_times_more_and_anew_once_it_was_there() -> None:
+def test_a_url_without_an_answer_is_tried_a_few_times_more_and_anew_once_it_was_there() -> None:
     policy = RestartPolicy()
     for _ in range(2):
         decisions = [policy.after(GONE, 0.0) for _ in range(len(LATER) + 1)]

@@ -190,7 +190,7 @@ def test_what_does_not_run_on_this_machine_is_asked_once_more_only() -> None:
 @pytest.mark.anyio
 @WIRES
 @pytest.mark.parametrize("stream", [True, False])
-async def test_the_waits_for_a_busy_endpoint_are_told_and_logged(
+async def test_the_waits_for_a_busy_endpoint_are_reported_and_logged(
     wire: Wire, stream: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "dial_client")
@@ -212,7 +212,7 @@ async def test_the_waits_for_a_busy_endpoint_are_told_and_logged(
 
 
 @pytest.mark.anyio
-async def test_a_person_who_waits_for_a_busy_endpoint_is_told_so_in_the_meantime() -> None:
+async def test_a_wait_for_a_busy_endpoint_is_shown_as_the_status() -> None:
     with model_endpoint([refuse(429, headers={"retry-after": "29.1"})]) as endpoint:
         async with (
             DialClient({}, provider_of(endpoint)) as dial,
@@ -228,7 +228,7 @@ async def test_a_person_who_waits_for_a_busy_endpoint_is_told_so_in_the_meantime
 
 
 @pytest.mark.anyio
-async def test_a_wait_is_told_if_it_is_worth_it_and_so_is_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_long_wait_is_reported_and_so_is_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     told = []
     for least in (retry_policy.MIN_REPORTED_WAIT, 0.0):
         monkeypatch.setattr(retry_policy, "MIN_REPORTED_WAIT", least)

@@ -105,7 +105,7 @@ def parts_of(schema: Any) -> Iterator[Any]:
         ),
     ],
 )
-def test_gemini_is_told_in_its_own_words(schema: Any, expected: Any) -> None:
+def test_schemas_for_gemini_use_its_own_keywords(schema: Any, expected: Any) -> None:
     defs = {"A": {"type": "boolean", "description": "An A"}}
 
     assert said(schema, defs=defs) == expected
@@ -131,14 +131,14 @@ def test_gemini_is_told_in_its_own_words(schema: Any, expected: Any) -> None:
         ({"not": {"const": 1}}, '{"not":{"const":1}}'),
     ],
 )
-def test_what_gemini_cannot_be_told_is_said_in_the_description(schema: Any, lost: str) -> None:
+def test_keywords_gemini_lacks_are_described_in_words(schema: Any, lost: str) -> None:
     told = said(schema)["description"]
 
     assert lost in told
     assert told.startswith(schema.get("description", ""))
 
 
-def test_what_is_lost_at_the_top_is_said_of_the_tool() -> None:
+def test_keywords_lost_at_the_top_are_described_at_the_tool() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string"}}, "patternProperties": {"^x": {}}}
 
     tool = to_dialect(tool_of(schema), "gemini")
@@ -154,7 +154,7 @@ def test_a_tool_without_parameters_has_none_for_gemini() -> None:
     assert "none that this endpoint can be told of" in free.description
 
 
-def test_a_cycle_is_written_out_once_and_said() -> None:
+def test_a_cycle_is_expanded_once_and_described() -> None:
     node = {"type": "object", "properties": {"name": {"type": "string"}, "next": {"$ref": "#/$defs/Node"}}}
 
     told = said({"$ref": "#/$defs/Node"}, defs={"Node": node})

@@ -70,7 +70,7 @@ def test_words_find_the_tool_they_are_about(query: str, first: str) -> None:
     assert found(OFFERED, query)[0] == first
 
 
-def test_the_tool_that_is_named_comes_first_whatever_else_is_said() -> None:
+def test_a_named_tool_comes_first_whatever_the_other_words_are() -> None:
     noisy = [spec(f"issue_{at}", "create an issue in a repository " * 3) for at in range(9)]
     asked = "create an issue in a repository, as get-forecast does"
     assert found([*OFFERED, *noisy], asked)[0] == "get-forecast"
@@ -131,7 +131,7 @@ def test_a_word_repeated_without_end_gains_little() -> None:
     assert found([stuffed, spec("send_invoice", "Send an invoice.")], "send an invoice")[0] == "send_invoice"
 
 
-def test_the_word_that_was_said_comes_before_one_that_means_the_same() -> None:
+def test_a_word_of_the_query_comes_before_a_synonym() -> None:
     erase, remove = spec("a_erase", "Erase a row."), spec("z_remove", "Remove a row.")
     assert found([erase, remove], "remove") == ["z_remove", "a_erase"]
 
@@ -292,7 +292,7 @@ def test_the_benchmark_has_the_tools_and_the_questions_it_says() -> None:
     assert all(set(tool.input_schema.get("required", ())) <= set(tool.input_schema["properties"]) for tool in offered)
 
 
-def test_questions_nobody_tuned_on_find_their_tool_more_often_than_by_plain_keywords() -> None:
+def test_questions_outside_the_tuning_set_find_their_tool_more_often_than_by_plain_keywords() -> None:
     offered, asked = tools(), questions("reported")
     ours, plain = hit_rates(SearchIndex(offered).search, asked), hit_rates(KeywordSearch(offered).search, asked)
     assert all(ours[depth] > plain[depth] for depth in ours)

@@ -119,7 +119,7 @@ async def test_who_comes_back_goes_on_where_it_was_even_if_the_turn_is_over_by_t
     assert len(rest) < len(whole)
 
 
-async def test_what_nobody_reads_elsewhere_is_not_written_down(tmp_path: Path) -> None:
+async def test_events_without_a_remote_reader_are_not_written_to_the_database(tmp_path: Path) -> None:
     async with two(tmp_path, ["Hello."]) as (here, there):
         where = await here.conversation()
         async with stream_chat(here, where) as (events, answer):
@@ -186,7 +186,7 @@ async def test_a_turn_is_stopped_at_the_other_server(tmp_path: Path) -> None:
     assert notes(tmp_path) == []
 
 
-async def test_a_call_is_allowed_at_the_other_server_by_whoever_is_first(tmp_path: Path) -> None:
+async def test_the_first_answer_decides_a_call_of_another_server(tmp_path: Path) -> None:
     pen = Pen()
     async with two(tmp_path, [CALL, "Done."], servers={"pen": pen.server}) as (here, there):
         async with stream_chat(here, await here.conversation()) as (events, _):
@@ -241,7 +241,7 @@ async def test_a_question_is_answered_at_the_other_server_which_looks_at_the_for
     assert event.data["action"] == "accept"
 
 
-async def test_what_nobody_answers_waits_nowhere_any_more(tmp_path: Path) -> None:
+async def test_an_expired_request_is_pending_on_no_server(tmp_path: Path) -> None:
     async with (
         two(tmp_path, [CALL, "Done."], servers={"pen": Pen().server}, answer_timeout=0.0) as (here, there),
         stream_chat(here, await here.conversation()) as (events, _),
@@ -316,7 +316,7 @@ async def test_a_grant_does_not_hold_for_a_server_that_is_started_in_another_fol
     async with AsyncExitStack() as stack:
         for name in ("one", "other"):
             (tmp_path / name).mkdir()
-            monkeypatch.chdir(tmp_path / name)  # of the server it is not said where it is started: here
+            monkeypatch.chdir(tmp_path / name)  # the entry names no folder, so the server starts here
             store = SQLStore(tmp_path / "both.db")
             server = await stack.enter_async_context(serve([echo, "Done."], {"it": raw("Server")}, store=store))
             async with stream_chat(server, await server.conversation()) as (events, _):
@@ -343,7 +343,7 @@ async def test_what_a_turn_did_before_it_handed_calls_back_is_known_at_the_other
     assert messages == [("user", "Hi"), ("assistant", ""), ("tool", "3"), ("assistant", "A moment."), ("tool", "42")]
 
 
-async def test_a_program_that_serves_nobody_hears_nothing_and_that_is_said(
+async def test_requests_for_a_turn_that_no_server_runs_end_with_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remote_turns, "REQUEST_TIMEOUT", 0.0)
@@ -384,7 +384,7 @@ async def test_a_stream_whose_server_is_gone_ends_in_words(
     assert rest[1].data == "[DONE]"
 
 
-async def test_a_server_that_is_told_to_leave_says_how_its_turns_ended(tmp_path: Path) -> None:
+async def test_a_server_that_is_asked_to_stop_reports_how_its_turns_ended(tmp_path: Path) -> None:
     maths = Maths()
     async with AsyncExitStack() as stack:
         there = await stack.enter_async_context(serve([], store=SQLStore(tmp_path / "both.db")))

@@ -89,7 +89,7 @@ async def test_a_turn_that_does_not_end_in_time_is_left_to_the_next_process(tmp_
 @new_enough
 @pytest.mark.anyio
 @pytest.mark.parametrize("is_locked", [False, True])
-async def test_a_database_of_durable_turns_that_fails_is_told_in_words_and_waited_for_with_a_bound(
+async def test_a_database_of_durable_turns_that_fails_is_reported_in_words_and_waited_for_with_a_bound(
     tmp_path: Path, is_locked: bool
 ) -> None:
     timings = DurableTimings(recovery_interval=0.1, database_timeout=0.3)
@@ -172,7 +172,7 @@ def until_it_is_called(url: str, token: str, where: str) -> str:
     ("words", "message"),
     [([], "pip install 'dial-client[durable]'"), (["--no-save"], "--durable does not go with --no-save")],
 )
-def test_what_it_lacks_is_told(
+def test_a_missing_requirement_is_reported(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

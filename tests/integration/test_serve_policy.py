@@ -50,7 +50,7 @@ async def test_a_session_grant_answers_no_question_that_untrusted_content_brings
     assert "not allow" in outcomes[-1]
 
 
-async def test_where_nobody_is_asked_untrusted_content_is_a_no() -> None:
+async def test_without_an_approver_untrusted_content_is_a_denial() -> None:
     servers = {"web": raw(untrusted=("*",), auto_approve=("*",)), "mail": raw(auto_approve=("*",))}
     model = ScriptedProvider([calls("web__echo"), calls("mail__echo"), "Done."])
     async with serve(model, servers) as server:

@@ -34,7 +34,7 @@ async def status(server: HttpService, path: str = "/servers", method: str = "GET
 
 
 @pytest.mark.parametrize("path", GUARDED)
-async def test_nothing_is_told_without_the_token(path: str) -> None:
+async def test_nothing_is_served_without_the_token(path: str) -> None:
     async with serve([]) as server:
         assert await status(server, path) == 401
         assert await status(server, path, "POST") == 401
@@ -240,7 +240,7 @@ async def test_one_turn_too_many_is_asked_to_come_again() -> None:
     assert answer.json()["error"]["code"] == "too_many_turns"
 
 
-async def test_what_breaks_within_is_told_without_its_secrets(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_internal_error_is_reported_without_secrets(caplog: pytest.LogCaptureFixture) -> None:
     async with serve([]) as server:
         server.store.list = None  # type: ignore[method-assign,assignment]  # broken as nothing should be
         answer = await server.json("GET", "/conversations", 500)

@@ -94,7 +94,7 @@ def ask(url: str, token: str, path: str, method: str = "GET", **more: Any) -> ht
 
 @no_signals
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
-def test_it_prints_its_address_serves_and_leaves_when_told(tmp_path: Path, number: int, code: int) -> None:
+def test_it_prints_its_address_serves_and_stops_on_a_signal(tmp_path: Path, number: int, code: int) -> None:
     calls = {"tool_calls": [{"name": "echo", "arguments": {}}]}
     write_config(tmp_path, {"it": entry("Server")}, [calls, "I may not.", "Hello."])
     with serving(tmp_path) as (process, url, token):
@@ -146,7 +146,7 @@ def test_conversations_are_there_again_after_a_restart(tmp_path: Path) -> None:
     assert [summary["title"] for summary in found] == ["One more", "One more"]
 
 
-def test_the_token_and_what_is_said_are_in_no_log(tmp_path: Path) -> None:
+def test_the_token_and_the_messages_are_in_no_log(tmp_path: Path) -> None:
     write_config(tmp_path, {}, ["Hello."])
     with serving(tmp_path, "--token", "a-secret-token", "--no-save", "-v") as (process, url, token):
         where = "/conversations/" + ask(url, token, "/conversations", "POST").json()["id"]
@@ -204,14 +204,14 @@ def test_without_a_token_every_program_here_is_let_in(tmp_path: Path) -> None:
         (["--store", "mysql://x/y"], "no database that can be used"),
     ],
 )
-def test_an_option_that_is_wrong_is_told_and_nothing_is_served(tmp_path: Path, words: list[str], message: str) -> None:
+def test_a_wrong_option_is_an_error_before_anything_is_served(tmp_path: Path, words: list[str], message: str) -> None:
     write_config(tmp_path, {}, ["Hello."])
     ended = dial_chat(tmp_path, "serve", *words)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert message in ended.stderr
 
 
-def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
+def test_a_port_in_use_is_an_error(tmp_path: Path) -> None:
     write_config(tmp_path, {}, ["Hello."])
     with serving(tmp_path, "--no-save") as (_, url, _token):
         ended = dial_chat(tmp_path, "serve", "--no-save", "--port", url.rpartition(":")[2].strip("/"))

@@ -264,7 +264,7 @@ async def test_an_era_that_no_longer_fits_heals_by_itself(tmp_path: Path) -> Non
 
 
 @pytest.mark.anyio
-async def test_a_server_that_does_not_start_any_more_is_said_to_be_broken(tmp_path: Path) -> None:
+async def test_a_server_that_does_not_start_any_more_is_shown_as_failed(tmp_path: Path) -> None:
     server = changing(tmp_path)
     await era_of(server.entry(), tmp_path / "memory")
     server.be(dies=True)

@@ -199,7 +199,7 @@ async def test_a_turn_goes_on_without_the_server_that_was_removed_and_says_so() 
     assert [spec.name for spec in model.requests[1].tools] == ["now"]
 
 
-async def test_whoever_watches_is_told_of_comings_and_goings() -> None:
+async def test_observers_get_servers_that_are_added_and_removed() -> None:
     model = Model()
     with anyio.fail_after(LONG):
         async with DialClient({}, model) as dial:

@@ -46,7 +46,7 @@ async def told(servers: dict[str, Any], *messages: Message, **options: Any) -> l
     return list(model.requests[0].instructions)
 
 
-async def test_instructions_are_told_as_the_servers_words_behind_the_conversations_own() -> None:
+async def test_instructions_follow_those_of_the_conversation_as_words_of_the_server() -> None:
     own = Message.system("Be brief.")
     said = await told({"shop": server("shop", "Look first.\nThen order.")}, own)
     assert [instruction.source for instruction in said] == [InstructionSource.CONVERSATION, InstructionSource.SERVERS]
@@ -61,7 +61,7 @@ async def test_without_instructions_of_its_own_a_conversation_still_has_ours() -
     assert "> Look first." in said[1].text
 
 
-async def test_nobodys_words_are_told_where_there_are_none_or_no_tools() -> None:
+async def test_without_instructions_or_tools_no_section_is_sent() -> None:
     assert len(await told({"shop": server("shop", None)}, Message.system("Be brief."))) == 1
     assert len(await told({"shop": server("shop", "Look first.", tool=False)}, Message.system("Be brief."))) == 1
 
@@ -86,7 +86,7 @@ async def test_they_are_bounded_for_each_server_and_for_all() -> None:
     assert text.endswith("Left out, for want of room, is what is said by: s4, s5.")
 
 
-async def test_instructions_stand_in_one_order_whoever_wrote_them() -> None:
+async def test_instructions_have_one_order_whatever_their_source() -> None:
     said = await told(
         {"shop": server("shop", "Look first.")},
         Message.system("Be brief."),

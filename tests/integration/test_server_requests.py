@@ -166,7 +166,7 @@ def test_a_model_that_is_not_there_cannot_be_asked() -> None:
 # Folders
 
 
-async def test_a_server_is_told_the_folders_it_may_use(tmp_path: Path) -> None:
+async def test_a_server_gets_the_roots_it_may_use(tmp_path: Path) -> None:
     async with DialClient(
         {"shop": questions.make()}, callbacks=Callbacks(roots=[tmp_path, "file:///srv/data"])
     ) as dial:
@@ -174,14 +174,14 @@ async def test_a_server_is_told_the_folders_it_may_use(tmp_path: Path) -> None:
     assert said == f"{tmp_path.name}={tmp_path.as_uri()} data=file:///srv/data"
 
 
-async def test_no_folder_is_told_unasked() -> None:
+async def test_no_root_is_sent_without_a_request() -> None:
     async with DialClient({"shop": questions.make()}) as dial:
         said = await called(dial, "roots")
     assert said == "The call failed: it asks which folders it may use, and no roots are configured"
 
 
 @pytest.mark.parametrize("protocol", ["auto", "legacy"])
-async def test_an_entrys_own_folders_are_told_in_place_of_the_clients(tmp_path: Path, protocol: str) -> None:
+async def test_the_roots_of_an_entry_replace_those_of_the_client(tmp_path: Path, protocol: str) -> None:
     argv = ["-W", "ignore", str(HERE / "questions.py")]
     shop = {"command": sys.executable, "args": argv, "env": {"PYTHONPATH": str(HERE.parents[2])}, "roots": ["here"]}
     settings = configuration.parse(
@@ -224,7 +224,7 @@ def test_a_log_level_that_is_none_is_a_mistake() -> None:
         DialClient({}, callbacks=Callbacks(log_level="loud"))
 
 
-# What nobody here knows
+# Fields and methods of other hosts
 
 
 async def test_what_only_other_hosts_know_is_passed_over() -> None:

@@ -96,7 +96,7 @@ async def test_a_death_costs_the_call_it_came_in_and_no_other(tmp_path: Path) ->
 
 
 @kill_9
-async def test_a_server_that_is_killed_while_nobody_calls_is_back_before_anyone_notices() -> None:
+async def test_a_server_that_is_killed_between_calls_is_restarted_at_once() -> None:
     told = Told()
     async with connections({"it": raw("ShowsItself")}, told) as servers:
         server, revision = servers["it"], servers["it"].revision

@@ -156,7 +156,7 @@ async def test_an_append_that_waits_for_another_program_is_finished_though_cance
     await store.aclose()
 
 
-async def test_a_writer_that_is_cancelled_takes_nobody_with_it(file: Path) -> None:
+async def test_a_writer_that_is_cancelled_affects_no_other(file: Path) -> None:
     store = SQLStore.sqlite(file)
     made = [await store.create() for _ in range(3)]
     with closing(sqlite3.connect(file, isolation_level=None)) as other:
@@ -228,7 +228,7 @@ async def test_a_file_that_another_program_is_just_making_is_waited_for(
         assert not other.in_transaction
 
 
-async def test_errors_do_not_repeat_what_was_said(sql: SQLStore, file: Path) -> None:
+async def test_errors_do_not_contain_the_messages(sql: SQLStore, file: Path) -> None:
     made = await sql.create()
     secret = uuid.uuid4().hex
     query(file, "DROP TABLE messages")

@@ -40,7 +40,7 @@ async def nothing() -> None:
 
 
 @virtual_time
-async def test_the_sentence_is_said_while_the_call_runs() -> None:
+async def test_the_sentence_is_shown_while_the_call_runs() -> None:
     heard, used = Heard(), list[Usage]()
     model = Model([TextChunk('"Looking up the weather'), TextChunk(' in Paris."\n'), END])
     done = await StatusModel(model, used.append).narrate(running(lambda: anyio.sleep(5)), heard.emit)
@@ -62,7 +62,7 @@ async def test_a_call_that_is_over_is_not_narrated_and_waits_for_nothing() -> No
 
 
 @virtual_time
-async def test_whoever_is_slow_is_not_waited_for() -> None:
+async def test_a_slow_status_model_is_not_waited_for() -> None:
     model = Model([lambda: anyio.sleep(3), TextChunk("Looking"), END])
     heard = Heard()
     await StatusModel(model, lambda _: None).narrate(running(lambda: anyio.sleep(10)), heard.emit)

@@ -333,7 +333,7 @@ async def test_a_server_that_is_still_starting_is_ended_when_its_start_is_cancel
     assert not is_alive(process.pid)
 
 
-def test_processes_nobody_stopped_end_with_the_interpreter(tmp_path: Path) -> None:
+def test_processes_left_running_end_with_the_interpreter(tmp_path: Path) -> None:
     program = tmp_path / "host.py"
     program.write_text(
         "import anyio\nfrom dial_client.servers.transports.server_process import ServerProcess\n"

@@ -116,7 +116,7 @@ def test_a_title_is_the_first_words_in_one_line(text: str, title: str) -> None:
 
 
 @given(st.text(st.characters(), max_size=500))
-def test_a_title_is_short_and_harmless_whatever_was_said(text: str) -> None:
+def test_a_title_is_short_and_harmless_whatever_the_message_is(text: str) -> None:
     title = title_from(text)
     assert len(title) <= MAX_TITLE
     assert title == "" or title.isprintable()
@@ -130,7 +130,7 @@ async def test_a_message_that_is_not_json_is_refused_with_all_beside_it(sql: SQL
     assert (await sql.get(made.id)).messages == ()
 
 
-async def test_a_message_that_cannot_be_read_is_left_out_and_said_to_be(sql: SQLStore, file: Path) -> None:
+async def test_an_unreadable_message_is_left_out_with_a_note(sql: SQLStore, file: Path) -> None:
     made = await sql.create("damaged")
     await sql.append(made.id, MESSAGES)
     for position, text in ((0, "{"), (2, '{"role": "wizard"}'), (3, '["role"]')):

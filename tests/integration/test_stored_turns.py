@@ -111,7 +111,7 @@ async def test_a_turn_that_was_silent_for_too_long_loses_the_conversation_to_the
     assert (held.turn, held.messages, held.unfinished) == ("two", (ASKED, ASKED), ())
 
 
-async def test_a_turn_that_was_silent_holds_on_where_nobody_else_came(store: ConversationStore) -> None:
+async def test_a_silent_turn_keeps_its_place_where_no_other_turn_came(store: ConversationStore) -> None:
     made = await store.create()
     await begin(store, made.id, "one", seconds=0.0)
     assert await store.renew(made.id, "one", LONG)

@@ -88,7 +88,7 @@ async def test_what_is_deleted_is_gone(store: ConversationStore) -> None:
 
 
 @pytest.mark.parametrize("unknown", ["", "nobody", "\ud800", "a\0b", "x" * 1000, "' OR 1=1 --"])
-async def test_an_unknown_conversation_is_said_to_be_unknown(store: ConversationStore, unknown: str) -> None:
+async def test_an_unknown_conversation_is_reported_as_unknown(store: ConversationStore, unknown: str) -> None:
     await store.create()
     for attempt in (store.get(unknown), store.append(unknown, MESSAGES), store.delete(unknown)):
         with pytest.raises(ConversationNotFound):

@@ -75,7 +75,7 @@ async def test_a_url_that_is_no_server_says_why(behaviour: str, error: str) -> N
             assert "secret" not in (server.status.error or "")
 
 
-async def test_a_port_nobody_listens_at_says_so() -> None:
+async def test_a_port_without_a_listener_is_reported() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         async with connection(web(f"http://127.0.0.1:{taken.getsockname()[1]}/mcp")) as server:

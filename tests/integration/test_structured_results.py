@@ -33,7 +33,7 @@ async def result_of(schema: Any, *, text: str = "three", structured: Any = None,
     return await executor.execute(ToolCallRequest("1", "count", {}), Heard().emit, Deadline(5))
 
 
-async def test_a_broken_promise_is_told_behind_the_text() -> None:
+async def test_a_result_against_its_schema_is_reported_behind_the_text() -> None:
     result = await result_of(COUNT, structured={"n": "three"})
     assert result.success
     text, _, remark = str(result.content).partition("\n")

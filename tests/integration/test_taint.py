@@ -76,7 +76,7 @@ async def test_after_an_untrusted_result_what_was_allowed_is_asked_about(allowed
     assert person.why == ["the conversation holds untrusted content from web/echo, and this tool can act or send"]
 
 
-async def test_where_nobody_is_there_the_call_is_denied_and_the_model_is_told_the_source() -> None:
+async def test_without_a_person_the_call_is_denied_and_the_model_reads_the_source() -> None:
     turn = await turn_of(calls(READ), calls(SEND))
     assert outcomes(turn) == [None, Failure.DENIED]
     assert "untrusted content from web/echo" in str(turn.tool_calls[1].result.content)

@@ -129,7 +129,7 @@ def test_the_answer_alone_is_on_standard_output() -> None:
         (Usage(1200, 34, 1000), 0.00123, "1,200 tokens read (1,000 from the cache), 34 written; about $0.0012"),
     ],
 )
-def test_what_a_turn_took_is_said_behind_it_when_asked_for(used: Usage, cost: float | None, line: str) -> None:
+def test_the_usage_of_a_turn_is_printed_behind_it_on_request(used: Usage, cost: float | None, line: str) -> None:
     turn = Turn(Message.assistant("x"), (), StopReason.ANSWERED, 0, used, cost_usd=cost)
     assert open_terminal(tty=False, usage=True).show(Finished(turn)).err.getvalue() == f"{line}\n"
     assert open_terminal(tty=False).show(Finished(turn)).err.getvalue() == ""
@@ -158,7 +158,7 @@ def test_no_color_is_obeyed(monkeypatch: pytest.MonkeyPatch, value: str | None, 
     assert ("\x1b[2m" in shown.err.getvalue()) == colourful
 
 
-def test_a_tool_that_nobody_offers_is_shown_by_the_name_the_model_gave() -> None:
+def test_an_unknown_tool_is_shown_by_the_name_the_model_gave() -> None:
     assert (
         open_terminal(tty=False).show(ASKS, ToolCallStarted(ToolCallRequest("1", "xyzzy", {}), "")).err.getvalue()
         == "→ xyzzy()\n"

@@ -52,7 +52,7 @@ def test_a_server_cannot_take_anothers_name_by_guessing_it() -> None:
     assert back == ["time__now", made]
 
 
-def test_a_tool_for_which_there_is_no_name_is_left_out_and_that_is_said() -> None:
+def test_a_tool_for_which_there_is_no_name_is_left_out_and_a_note_says_so() -> None:
     renaming = ToolNameMapping("only_this", 64)
 
     assert renamed(renaming, "now", "only_this") == ["only_this"]
@@ -133,7 +133,7 @@ async def test_a_note_speaks_of_a_tool_by_its_own_name() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_tool_that_cannot_be_named_is_told_once() -> None:
+async def test_a_tool_that_cannot_be_named_is_reported_once() -> None:
     tools = request("now").tools
     with model_endpoint([Say("Hi")]) as endpoint:
         provider = provider_of(endpoint, quirks={"tool_name_re": "only_this"})

@@ -82,7 +82,7 @@ async def test_what_is_sent_stays_the_same_until_something_is_found() -> None:
 
 
 @pytest.mark.anyio
-async def test_nothing_found_is_said() -> None:
+async def test_a_search_without_a_match_is_reported() -> None:
     on_offer = offering(menu_of(100))
     assert "No tool was found for 'qqqq'" in await search(on_offer, "qqqq")
     assert names(on_offer.tools()) == ["search_tools"]
@@ -269,7 +269,7 @@ async def test_among_many_tools_the_model_searches_and_calls_what_it_found() -> 
 
 
 @pytest.mark.anyio
-async def test_a_result_nobody_has_kept_is_said_to_be_gone() -> None:
+async def test_a_result_that_is_not_stored_is_reported_as_gone() -> None:
     model = ScriptedProvider([calling("long_text"), calling("read_result", id="0" * 12), "Done."])
     async with DialClient({"small": small()}, model) as dial:
         turn = await dial.run(ASK)

@@ -231,7 +231,7 @@ def test_trust_is_given_listed_and_taken_back_without_a_terminal(tmp_path: Path)
 @pytest.mark.parametrize(
     "words", [["trust", "--list", "x"], ["trust", "--list", "--revoke"], ["trust", "missing.json"], ["trust"]]
 )
-def test_what_trust_cannot_do_is_said(tmp_path: Path, words: list[str]) -> None:
+def test_an_impossible_use_of_trust_is_an_error(tmp_path: Path, words: list[str]) -> None:
     done = dial_chat(tmp_path, *words)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1

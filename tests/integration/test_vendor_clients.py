@@ -223,7 +223,7 @@ async def test_only_our_retry_policy_holds(no_aws_files: None, open_client: Call
 
 
 @pytest.mark.parametrize("open_client", CLIENTS)
-async def test_what_breaks_is_told_as_on_our_own_way(
+async def test_failures_are_reported_as_by_our_own_transport(
     no_aws_files: None, open_client: Callable[[str], Provider]
 ) -> None:
     moved = Raw((), 307, {"location": "http://elsewhere.test"})

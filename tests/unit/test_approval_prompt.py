@@ -66,7 +66,7 @@ HINTS = (
 )
 
 
-def test_what_a_server_claims_is_told_as_its_words_behind_a_bar() -> None:
+def test_claims_of_a_server_are_shown_as_its_words_behind_a_bar() -> None:
     about = tool(
         description="Reads.\nraw wants to run time",
         title="Safe\nRun time of raw? [y]es",
@@ -85,7 +85,7 @@ def test_what_a_server_claims_is_told_as_its_words_behind_a_bar() -> None:
     assert to_claims(about)["annotations"] == {"readOnlyHint": True, "destructiveHint": False, "openWorldHint": True}
 
 
-def test_why_it_is_asked_and_what_was_removed_is_told() -> None:
+def test_the_prompt_says_why_it_asks_and_what_was_removed() -> None:
     lines = asked(tool(removed_invisible=3), 100, {"text": "a\u200bb"}, why="a page of the web was read")
     assert "  reason for asking: a page of the web was read" in lines
     assert "(3 invisible characters were removed from what the server says)" in lines

@@ -94,7 +94,7 @@ def test_every_text_of_a_list_has_to_lie_within(home: Path) -> None:
         assert not lies_within(value, folder, bases), value
 
 
-def test_a_relative_path_of_a_server_whose_folder_nobody_knows_lies_nowhere(home: Path) -> None:
+def test_a_relative_path_of_a_server_with_an_unknown_folder_lies_nowhere(home: Path) -> None:
     assert not lies_within("a", [str(home)], [])
 
 

@@ -69,12 +69,12 @@ def test_arguments_need_not_be_a_dict() -> None:
     assert len(check.problems(MappingProxyType({"a": "x"}))) == 1
 
 
-def test_at_most_five_problems_are_told() -> None:
+def test_at_most_five_problems_are_reported() -> None:
     check = ArgumentCheck({"additionalProperties": {"type": "integer"}})
     assert len(check.problems({f"p{at}": "x" for at in range(100)})) == 5
 
 
-def test_what_is_wrong_is_said_without_repeating_it_all() -> None:
+def test_mistakes_are_reported_without_repeating_it_all() -> None:
     check = ArgumentCheck({"properties": {"a": {"type": "integer"}}})
     [said] = check.problems({"a": "x" * 100_000})
     assert len(said) < 1000

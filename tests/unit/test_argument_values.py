@@ -72,7 +72,7 @@ def test_a_flag_is_not_set_for_a_user_who_asks_for_its_opposite() -> None:
     assert corrected("locked", False, {}, "Lock the door") is False
 
 
-def test_a_folder_that_nobody_has_named_is_the_current_one() -> None:
+def test_a_folder_without_a_name_is_the_current_folder() -> None:
     made_up = ("/home/ada/git", "your-repo", "https://github.com/ada/garden", "repo", "the repository")
     assert {corrected("repo_path", value, {}, "Which branch is this repo on?") for value in made_up} == {"."}
     assert corrected("repo_path", "/srv/shop", {}, "Which branch is /srv/shop on?") == "/srv/shop"
@@ -97,7 +97,7 @@ def test_a_value_may_be_named_by_the_description_of_its_argument() -> None:
     assert not is_named_in("Europe/London", ZONE)
 
 
-def test_a_description_may_say_what_to_take_if_the_user_has_said_nothing() -> None:
+def test_a_description_may_name_the_value_for_an_argument_the_user_left_out() -> None:
     assert find_fallback(ZONE) == "UTC"
     assert find_fallback({"description": "The language. Defaults to 'en'."}) == "en"
     assert find_fallback({"description": "The city, such as 'Rome' if no country is given"}) is None

@@ -43,7 +43,7 @@ async def test_a_nursery_is_opened_in_one_task_and_closed_in_another() -> None:
     assert ran.is_set()
 
 
-async def test_whoever_opens_it_keeps_no_cancel_scope() -> None:
+async def test_the_opening_task_keeps_no_cancel_scope() -> None:
     with anyio.CancelScope() as scope:
         nursery = await BackgroundTasks.open()
         done = anyio.Event()
@@ -58,7 +58,7 @@ async def _set_soon(event: anyio.Event) -> None:
     event.set()
 
 
-async def test_a_child_has_the_context_of_whoever_started_it() -> None:
+async def test_a_child_has_the_context_of_the_starting_task() -> None:
     nursery = await BackgroundTasks.open()
     seen: list[str] = []
     done = anyio.Event()
@@ -74,7 +74,7 @@ async def test_a_child_has_the_context_of_whoever_started_it() -> None:
     assert seen == ["caller"]
 
 
-async def test_a_child_that_raises_is_logged_and_takes_nobody_with_it(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_child_that_raises_is_logged_and_affects_no_other(caplog: pytest.LogCaptureFixture) -> None:
     nursery = await BackgroundTasks.open()
     done = anyio.Event()
 

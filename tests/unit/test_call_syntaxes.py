@@ -56,7 +56,7 @@ def test_it_is_the_same_wherever_a_stream_is_cut(row: Row, cuts: list[int]) -> N
 
 
 @pytest.mark.parametrize("row", EVERY.values(), ids=EVERY)
-def test_nobody_sees_a_marker_outside_code(row: Row) -> None:
+def test_no_marker_is_shown_outside_code(row: Row) -> None:
     seen = CODE.sub("", heard(native(), list(row.text)).shown)
     assert not any(tag in seen for tag in HIDDEN)
     assert not re.search(CONTROL, seen)
@@ -108,7 +108,7 @@ def test_what_a_model_thinks_of_calling_is_not_called() -> None:
     assert heard(native(), [f"{row.text}</think>", "It rains."]).calls == []
 
 
-def test_reasoning_that_nobody_asks_for_is_not_kept_without_end() -> None:
+def test_unrequested_reasoning_is_kept_up_to_a_limit() -> None:
     reader = ReplyParser(OFFERED, careful=True)
     reader.feed("<think>")
     for _ in range(100):

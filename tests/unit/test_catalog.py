@@ -84,7 +84,7 @@ def test_no_server_can_take_a_name_that_was_made_for_anothers_tool() -> None:
         assert names["evil", forged] not in made.values()
 
 
-def test_tools_that_look_the_same_to_the_hash_are_told_apart() -> None:
+def test_tools_that_look_the_same_to_the_hash_are_distinguished() -> None:
     keys: list[Key] = [("s", "a\ud800"), ("s", "a\ud801"), ("s\0a", "b"), ("s", "a\0b")]
     assert len(set(assign_names(keys).values())) == 4
 
@@ -178,7 +178,7 @@ def test_a_tools_title_is_its_own_or_that_of_its_annotations(tool: Tool, title: 
 
 
 @pytest.mark.parametrize("annotations", [None, ToolAnnotations()], ids=["no hints", "empty hints"])
-def test_what_is_not_said_to_be_harmless_is_not(annotations: ToolAnnotations | None) -> None:
+def test_a_tool_without_a_harmless_annotation_is_not_harmless(annotations: ToolAnnotations | None) -> None:
     [spec] = build_catalog([server("s", tool_named("a", annotations=annotations))]).tools
     assert not spec.read_only
     assert not spec.idempotent
@@ -236,7 +236,7 @@ def test_a_pattern_that_no_provider_takes_is_noted_and_arguments_are_checked_all
     assert [problem.partition(":")[0] for problem in check.problems({"a": 1, "b": "äö"})] == ["a", "b"]
 
 
-def test_arguments_are_checked_against_what_the_server_said_and_not_against_what_is_offered() -> None:
+def test_arguments_are_checked_against_the_schema_of_the_server_and_not_the_adapted_one() -> None:
     catalog = build_catalog([server("s", tool_named("a", input_schema={"type": "object", "not": {"required": ["x"]}}))])
     check = catalog.routes["a"].check
     assert len(check.problems({"x": 1})) == 1

@@ -31,7 +31,7 @@ def test_there_are_exactly_as_many_levels_as_max_depth_says(max_depth: int) -> N
         context.descend(REPLY, [RESULT])
 
 
-def test_a_level_adds_the_reply_and_its_results_behind_what_was_said() -> None:
+def test_a_level_adds_the_reply_and_its_results_behind_the_text_so_far() -> None:
     context = ConversationContext((QUESTION,), max_depth=2)
     below = context.descend(REPLY, iter([RESULT]))
     assert below.messages == (QUESTION, REPLY, RESULT)

@@ -32,7 +32,7 @@ def test_what_each_record_is_kept_by_exists() -> None:
         assert [name for name in named if not (ROOT / name).exists()] == [], path.name
 
 
-def test_superseding_is_said_on_both_sides() -> None:
+def test_both_records_name_a_supersession() -> None:
     texts = {path.name[:4]: path.read_text(encoding="utf-8") for path in RECORDS}
     for number, text in texts.items():
         for newer in re.findall(r"^- Status: superseded by (\d{4})$", text, re.MULTILINE):

@@ -97,13 +97,13 @@ def test_an_event_is_its_name_and_its_fields(event: Event, said: dict[str, Any])
     [*(event for event, _ in SAID), TURN, TURN.tool_calls[0], CALL, RESULT],
     ids=lambda thing: type(thing).__name__,
 )
-def test_what_is_told_cannot_be_changed(thing: Any) -> None:
+def test_events_cannot_be_changed(thing: Any) -> None:
     with pytest.raises(FrozenInstanceError):
         setattr(thing, fields(thing)[0].name, None)
     assert not hasattr(thing, "__dict__"), "nor can anything be added"
 
 
-def test_every_event_there_is_has_been_said_here() -> None:
+def test_every_event_has_a_case_here() -> None:
     assert {type(event) for event, _ in SAID} == set(get_args(events.Event))
 
 

@@ -242,7 +242,7 @@ DENIED: list[tuple[str, Approver | None, PolicyRules, str]] = [
 
 
 @pytest.mark.parametrize(("approve", "rules", "words"), [c[1:] for c in DENIED], ids=[c[0] for c in DENIED])
-async def test_what_is_denied_is_not_run_and_the_model_is_told(
+async def test_what_is_denied_is_not_run_and_the_model_reads_that(
     approve: Approver | None, rules: PolicyRules, words: str
 ) -> None:
     refusal = Refusal()
@@ -271,7 +271,7 @@ def approves_with(**arguments: Any) -> Approver:
     return approve
 
 
-async def test_arguments_that_a_person_changed_go_to_the_tool_and_the_model_is_told() -> None:
+async def test_arguments_that_a_person_changed_go_to_the_tool_and_the_model_reads_that() -> None:
     received: list[Mapping[str, Any]] = []
 
     async def answer(tool: str, arguments: Mapping[str, Any], on_progress: OnProgress) -> CallToolResult:

@@ -90,7 +90,7 @@ async def test_a_call_that_fails_does_not_take_the_others_with_it(
     assert "secret" not in str(broken.content)
 
 
-async def test_begin_and_end_are_told_of_every_call_whatever_came_of_it() -> None:
+async def test_every_call_has_events_of_its_beginning_and_its_end() -> None:
     one = Round(
         server("good", "now", tool_named("add", input_schema=STRICT)),
         server("bad", "broken", call=fails(ServerGone("bad", "it was killed"))),

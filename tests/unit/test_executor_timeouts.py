@@ -36,13 +36,13 @@ def reports(*steps: tuple[float, float | None, str | None], pause: float = 0) ->
     return answer
 
 
-async def test_progress_is_told_between_begin_and_end() -> None:
+async def test_progress_is_reported_between_beginning_and_end() -> None:
     one = Round(server("s", "work", call=reports((1, 2, "half"), (2, 2, None))))
     await one.run(call("work"))
     assert one.heard[1:-1] == [ToolCallProgress("1", 1, 2, "half"), ToolCallProgress("1", 2, 2, None)]
 
 
-async def test_progress_that_is_no_number_is_not_told_as_one() -> None:
+async def test_progress_that_is_no_number_is_not_reported_as_a_number() -> None:
     one = Round(server("s", "work", call=reports((math.nan, math.inf, "half"), (1, math.nan, None))))
     await one.run(call("work"))
     told = one.heard.of(ToolCallProgress)
@@ -51,7 +51,7 @@ async def test_progress_that_is_no_number_is_not_told_as_one() -> None:
     assert "half" in [event.message for event in told]
 
 
-async def test_progress_that_comes_when_the_call_is_over_is_not_told() -> None:
+async def test_progress_after_the_end_of_a_call_is_not_reported() -> None:
     kept: list[OnProgress] = []
 
     async def answer(tool: str, arguments: Mapping[str, Any], on_progress: OnProgress) -> CallToolResult:

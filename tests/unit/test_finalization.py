@@ -109,7 +109,7 @@ async def test_a_turn_that_ends_without_words_says_why(reason: StopReason, text:
     assert landing.model.requests == []
 
 
-async def test_when_the_time_is_over_what_was_said_is_kept_and_the_reason_stands_behind_it() -> None:
+async def test_when_the_time_is_over_the_text_so_far_is_kept_and_the_reason_stands_behind_it() -> None:
     landing = Landing()
     turn = await landing.land(ended("It is about", StopReason.TIMEOUT))
     assert (turn.text, turn.stop_reason) == (f"It is about\n\n{OUT_OF_TIME}", StopReason.TIMEOUT)
@@ -195,7 +195,7 @@ FAILING: list[tuple[str, list[Step], str, StopReason]] = [
 @virtual_time
 @pytest.mark.parametrize("said", ["", "Let me look."], ids=["silent before", "spoke before"])
 @pytest.mark.parametrize(("reply", "why", "reason"), [c[1:] for c in FAILING], ids=[c[0] for c in FAILING])
-async def test_too_deep_and_without_words_the_reason_stands_behind_what_was_said(
+async def test_too_deep_and_without_words_the_reason_stands_behind_the_text_so_far(
     reply: list[Step], why: str, reason: StopReason, said: str
 ) -> None:
     landing = Landing(reply)
@@ -205,12 +205,12 @@ async def test_too_deep_and_without_words_the_reason_stands_behind_what_was_said
     assert landing.shown.endswith(why)
 
 
-async def test_what_was_said_rounds_ago_is_what_was_said_last() -> None:
+async def test_the_last_text_may_stand_several_rounds_back() -> None:
     turn = await Landing([STOP]).land(too_deep("", before="It is past eleven."))
     assert turn.text == f"It is past eleven.\n\n{TOO_DEEP}"
 
 
-async def test_what_was_said_in_an_earlier_turn_is_not_said_again() -> None:
+async def test_the_text_of_an_earlier_turn_is_not_repeated() -> None:
     outcome = too_deep()
     context = ConversationContext((QUESTION, Message.assistant("Eleven."), *outcome.context.messages), 1, 1)
     turn = await Landing([STOP]).land(Outcome(context, outcome.reply, StopReason.MAX_DEPTH))

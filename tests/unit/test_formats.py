@@ -363,7 +363,7 @@ def test_stop_sequences_end_a_reply_before_it_invents_a_result() -> None:
     assert NativeFormatHandler().stop_sequences() == ()
 
 
-def test_xml_is_said_to_be_a_legacy_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_xml_is_logged_as_legacy_once(caplog: pytest.LogCaptureFixture) -> None:
     xml._log_legacy_format.cache_clear()
     with caplog.at_level(logging.DEBUG, logger="dial_client"):
         XMLFormatHandler()

@@ -100,7 +100,7 @@ async def test_waiting_for_the_user_takes_no_time_from_a_function() -> None:
     assert (turn.tool_calls[0].result.content, turn.text) == ("decline {}", "Done.")
 
 
-async def test_without_a_callback_nobody_can_be_asked() -> None:
+async def test_without_a_callback_no_question_can_be_asked() -> None:
     result = await call(ask)
     assert result.content == "RuntimeError: the user cannot be asked: the client has no `Callbacks.elicit`"
 

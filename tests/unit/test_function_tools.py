@@ -173,7 +173,7 @@ async def test_what_can_be_no_tool_is_a_type_error_that_says_why() -> None:
         DialClient(tools=add)  # type: ignore[arg-type]  # that is the point
 
 
-async def test_functions_in_place_of_servers_are_told_where_they_belong() -> None:
+async def test_functions_in_place_of_servers_are_an_error_that_names_their_option() -> None:
     for servers in (add, [add], {"add": add}):
         with pytest.raises(TypeError, match=r"functions are tools, DialClient\(…, tools=\["):
             DialClient(servers)  # type: ignore[arg-type]  # that is the point

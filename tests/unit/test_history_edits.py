@@ -43,7 +43,7 @@ def test_an_exchange_is_taken_back_and_the_next_one_after_it() -> None:
         assert shown(stored(*messages)) == expected
 
 
-def test_what_was_taken_back_comes_back_until_something_is_said() -> None:
+def test_an_undone_exchange_can_be_restored_until_the_next_message() -> None:
     messages = dialogue("q1", "a1", "q2", "a2")
     messages.append(build_removal(find_last_exchange(stored(*messages))))
     edit = find_edit(stored(*messages), is_summary=False)

@@ -89,7 +89,7 @@ def test_a_long_pasted_text_is_folded_and_sent_whole() -> None:
     assert user_input.typed == "look:   ok"
 
 
-def test_a_folded_text_is_deleted_by_one_backspace_and_two_of_a_size_are_told_apart() -> None:
+def test_a_folded_text_is_deleted_by_one_backspace_and_two_of_a_size_are_distinguished() -> None:
     first, second = "a\n" * 10, "b\n" * 10
     assert texts(f"x{paste(first)}\x7fy\r") == ["xy"]
     assert sent(f"{paste(first)}{paste(second)}\r")[0].shown == "[pasted 10 lines][pasted 10 lines, no. 2]"

@@ -72,7 +72,7 @@ def test_every_function_keeps_to_its_budget() -> None:
     assert {function: count for function, count in lengths.items() if count > MAX_FUNCTION} == {}
 
 
-# These are imported by nobody at the top: a link loads them when its server is being connected.
+# No module imports these at the top: a link loads them when its server is being connected.
 LOADED_LATE = {
     PACKAGE / "servers" / "transports" / f"{name}.py"
     for name in (

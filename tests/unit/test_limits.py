@@ -48,7 +48,7 @@ def test_a_limit_at_the_edge_is_taken(right: dict[str, Any]) -> None:
     assert Limits(**right).max_parallel == 8
 
 
-def test_nobody_has_to_set_a_limit() -> None:
+def test_every_limit_has_a_default() -> None:
     assert Limits() == Limits(
         max_depth=10, timeout=120, tool_timeout=60, tool_timeout_max=600, max_parallel=8, max_result_chars=50_000
     )
@@ -59,7 +59,7 @@ def test_a_limit_cannot_be_changed_while_a_turn_runs() -> None:
         Limits().timeout = 5  # type: ignore[misc]  # what is tested
 
 
-def test_every_reason_to_stop_can_be_said_in_words() -> None:
+def test_every_stop_reason_has_a_sentence() -> None:
     assert all(reason.sentence and not reason.sentence.endswith(".") for reason in StopReason)
     assert {reason for reason in StopReason if reason.is_limit} == {
         StopReason.MAX_DEPTH,

@@ -38,7 +38,7 @@ def test_the_name_of_a_thing_that_shares_no_word_with_the_conversation_is_missin
     assert missing(SEND, "Tell my sister that the soup is ready.", to="Anna", text="Soup!") == ["to"]
 
 
-def test_a_name_may_be_said_in_another_spelling_or_another_language() -> None:
+def test_a_name_may_be_in_another_spelling_or_another_language() -> None:
     assert missing(WEATHER, "whats the weather in lisbon like", city="Lisbon") == []
     assert missing(WEATHER, "How is the weather in Lissabon?", city="Lisbon") == []
     assert missing(WEATHER, "Wie wird das Wetter morgen in Wien?", city="Vienna") == []

@@ -81,7 +81,7 @@ async def test_a_message_with_calls_is_complete_and_goes_on() -> None:
 
 
 @pytest.mark.anyio
-async def test_the_model_is_asked_with_all_that_was_said_and_what_is_on_offer_at_the_moment() -> None:
+async def test_the_model_gets_the_whole_conversation_and_the_tools_of_the_moment() -> None:
     exchange = Exchange([STOP], [STOP], stream=False)
     await exchange.ask(0, QUESTION, Message.assistant("Why?"), Message.user("Because."))
     exchange.tools = ()
@@ -212,7 +212,7 @@ async def test_a_model_that_calls_when_words_are_wanted_is_not_obeyed() -> None:
 
 
 @pytest.mark.anyio
-async def test_the_end_of_an_answer_in_words_is_told_too() -> None:
+async def test_the_end_of_an_answer_in_words_is_an_event_too() -> None:
     reply = await Exchange([TextChunk("no"), Completion(FinishReason.LENGTH)]).in_words()
     assert reply == Reply(Message.assistant("no"), StopReason.TRUNCATED)
 
@@ -222,7 +222,7 @@ async def test_the_end_of_an_answer_in_words_is_told_too() -> None:
 
 @virtual_time
 @pytest.mark.anyio
-async def test_when_the_time_is_over_what_was_said_is_kept_and_nothing_is_called() -> None:
+async def test_when_the_time_is_over_the_text_so_far_is_kept_and_nothing_is_called() -> None:
     exchange = Exchange(
         [TextChunk("It is "), *calling("1"), lambda: anyio.sleep(100), TextChunk("noon"), STOP], seconds=5
     )
@@ -286,7 +286,5 @@ USING: list[tuple[str, ToolSpec | None, str]] = [
 
 
 @pytest.mark.parametrize(("name", "spec", "sentence"), USING, ids=[name for name, _, _ in USING])
-def test_that_a_tool_is_used_is_said_with_its_title_or_its_name(
-    name: str, spec: ToolSpec | None, sentence: str
-) -> None:
+def test_the_use_of_a_tool_is_shown_with_its_title_or_its_name(name: str, spec: ToolSpec | None, sentence: str) -> None:
     assert status_text.describe_tool(ToolCallRequest("1", name, {}), spec) == sentence

@@ -70,7 +70,7 @@ async def test_a_conversation_that_is_too_long_is_sent_once_more_without_its_old
 
 
 @pytest.mark.anyio
-async def test_what_is_still_too_long_is_told_and_not_tried_forever() -> None:
+async def test_a_request_that_stays_too_long_is_an_error_after_a_few_attempts() -> None:
     exchange = Exchange([TOO_LONG], [TOO_LONG])
     with pytest.raises(ProviderError, match="too long"):
         await exchange.ask(0, *OLD, *OLD, QUESTION)
@@ -168,7 +168,7 @@ async def test_what_the_wire_itself_gives_as_a_call_is_not_doubted() -> None:
 
 
 @pytest.mark.anyio
-async def test_the_model_is_told_how_to_go_about_tools_where_there_are_any() -> None:
+async def test_the_model_gets_guidance_where_there_are_tools() -> None:
     exchange = Exchange([STOP], [STOP], guidance=None)
     await exchange.ask()
     exchange.tools = ()
@@ -188,7 +188,7 @@ async def test_instructions_of_the_conversations_own_stand_in_place_of_ours() ->
 
 
 @pytest.mark.anyio
-async def test_what_the_model_is_told_of_tools_can_be_worded_by_whoever_embeds_it() -> None:
+async def test_the_embedding_program_can_replace_the_guidance() -> None:
     exchange = Exchange([STOP], [STOP], guidance="Never guess.")
     await exchange.ask()
     await exchange.ask(0, Message.system("Be brief."), QUESTION)

@@ -72,7 +72,7 @@ def test_a_rule_has_no_say_about_the_hosts_own_tools_and_an_option_has() -> None
     assert decides([], own, deny=("read_result",)) == ("deny", "--deny read_result")
 
 
-def test_an_ask_where_nobody_is_there_is_a_no_with_its_reason() -> None:
+def test_an_ask_without_a_person_is_a_denial_with_its_reason() -> None:
     rules = PolicyRules(policy=policy_from([{"ask": "files/*", "reason": "somebody should look"}]), allow=("*",))
     known = ApprovalChecker(rules, None).decide(proposed().spec)
     assert known is not None
@@ -184,7 +184,7 @@ WRONG: list[tuple[str, str]] = [
 
 
 @pytest.mark.parametrize(("text", "problem"), WRONG, ids=[text for text, _ in WRONG])
-def test_what_is_wrong_is_said_with_its_place(text: str, problem: str) -> None:
+def test_mistakes_are_reported_with_their_place(text: str, problem: str) -> None:
     with pytest.raises(ConfigError) as error:
         parse(text, path="servers.json")
     assert problem in str(error.value)

@@ -29,11 +29,11 @@ from dial_client.messages import ToolSpec
         (True, {}, False),
     ],
 )
-def test_what_nobody_has_named_is_made_up(value: Any, schema: dict[str, Any], is_so: bool) -> None:
+def test_a_value_without_a_source_is_made_up(value: Any, schema: dict[str, Any], is_so: bool) -> None:
     assert is_made_up(value, schema, "Is 348 or 577 in /docs/a.txt?") is is_so
 
 
-def test_a_text_with_numbers_nobody_has_said_is_strange() -> None:
+def test_a_text_with_numbers_the_conversation_does_not_contain_is_strange() -> None:
     assert has_strange_digits("AB123", "Is my flight on time?")
     assert has_strange_digits("2026-03-05", "What is in my calendar that day?")
     assert not has_strange_digits("KX204", "Is flight KX 204 on time?")
@@ -59,7 +59,7 @@ def test_numbers_as_words_let_any_number_pass() -> None:
     assert not is_made_up(30, {}, "Wait half an hour.")
 
 
-def test_a_value_may_stand_in_what_was_said_in_several_ways() -> None:
+def test_a_value_may_stand_in_the_conversation_in_several_ways() -> None:
     said = "What time is it in Tokyo, and what are 3 * 4?"
     assert all(is_said(value, said) for value in ("tokyo", "Asia/Tokyo", 3, "3 * 4", True))
     assert not any(is_said(value, said) for value in ("Kyoto", "Asia/Seoul", 5, "3 * 5"))
@@ -71,7 +71,7 @@ def test_of_a_path_or_an_address_the_last_part_is_not_enough() -> None:
     assert not any(is_said(value, said) for value in ("/home/ada/git", "https://example.test/git", "~/git"))
 
 
-def test_a_word_that_was_miscopied_is_spelt_as_it_was_said() -> None:
+def test_a_miscopied_word_is_spelt_as_in_the_conversation() -> None:
     said = "What's the weather like in Lisbon? It is in notes.txt."
     assert correct_spelling({"city": "Lisboa", "day": "today"}, said) == {"city": "Lisbon", "day": "today"}
     others = {"file": "note", "n": 3, "city": "Madrid"}

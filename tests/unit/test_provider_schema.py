@@ -287,13 +287,13 @@ IN_WORDS: list[tuple[str, dict[str, Any], list[str]]] = [
 
 
 @pytest.mark.parametrize(("schema", "words"), [case[1:] for case in IN_WORDS], ids=[case[0] for case in IN_WORDS])
-def test_what_cannot_stay_in_the_schema_is_said_in_words(schema: dict[str, Any], words: list[str]) -> None:
+def test_constraints_outside_the_schema_are_described_in_words(schema: dict[str, Any], words: list[str]) -> None:
     hints = "\n".join(adapt(schema).hints)
     assert [word for word in words if word not in hints] == []
 
 
 @pytest.mark.parametrize("branches", [[{"type": "object"}, {"type": "null"}], [{"type": "object", "description": "x"}]])
-def test_alternatives_that_say_nothing_are_not_told(branches: list[Any]) -> None:
+def test_alternatives_without_constraints_are_not_described(branches: list[Any]) -> None:
     assert adapt({"anyOf": branches}) == AdaptedSchema({"type": "object", "properties": {}})
 
 

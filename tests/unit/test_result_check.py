@@ -19,7 +19,7 @@ def test_an_answer_without_anything_of_the_results_is_replaced_by_them() -> None
     assert played(question, answer, "two spoons\na fork") == "```\ntwo spoons\na fork\n```"
 
 
-def test_an_answer_with_a_number_that_nobody_has_said_is_replaced_by_the_results() -> None:
+def test_an_answer_with_a_number_that_stands_nowhere_in_the_conversation_is_replaced_by_the_results() -> None:
     assert played("What is 348 plus 577?", "925 + 577 = 1502", "925") == "925"
     assert played("What is 348 plus 577?", "348 + 577 = 925", "925") == "348 + 577 = 925"
 

@@ -151,7 +151,7 @@ def test_parts_are_cut_to_a_size_all_together_and_images_and_documents_stay(part
         assert left == tuple(parts)
 
 
-def test_what_is_left_out_of_parts_is_said() -> None:
+def test_parts_that_are_left_out_are_mentioned() -> None:
     parts = (TextPart("a" * 10), ImagePart("AAAA", "image/png"), TextPart("b" * 1000), TextPart("c" * 500))
     said = text_of(cut(parts, 20))
     assert said.startswith("a" * 10)

@@ -43,7 +43,7 @@ def test_words_are_found_whatever_their_case_with_what_is_around_them() -> None:
     assert two.endswith("another ERROR…")
 
 
-def test_what_is_not_there_is_said() -> None:
+def test_a_missing_result_is_reported() -> None:
     shelf, key = kept("abc")
     assert shelf.matches(key, "z", 100) == "['z' is not in these 3 characters]"
     assert shelf.matches(key, "", 100) == "['' is not in these 3 characters]"
@@ -63,7 +63,7 @@ def test_case_is_minded_where_lower_case_is_longer() -> None:
 
 
 @pytest.mark.parametrize("key", ["", "nobody", "0" * 12])
-def test_nobody_guesses_an_id(key: str) -> None:
+def test_ids_cannot_be_guessed(key: str) -> None:
     shelf, _ = kept("secret")
     assert shelf.page(key, 0, 10) is None
     assert shelf.matches(key, "secret", 100) is None

@@ -260,7 +260,7 @@ REMOVED: list[tuple[str, str, int]] = [
 
 
 @pytest.mark.parametrize(("text", "left", "removed"), REMOVED, ids=ascii)
-def test_how_much_was_removed_is_told(text: str, left: str, removed: int) -> None:
+def test_the_number_of_removed_characters_is_reported(text: str, left: str, removed: int) -> None:
     assert (clean(text).text, clean(text).removed) == (left, removed)
 
 

@@ -95,7 +95,7 @@ async def test_behind_the_last_reply_comes_an_error_or_the_last_again() -> None:
 
 
 @pytest.mark.anyio
-async def test_an_error_comes_behind_what_was_said() -> None:
+async def test_an_error_comes_behind_the_text_so_far() -> None:
     error = {"message": "busy", "status": 503, "code": "overloaded", "retry_after": 2}
     provider = ScriptedProvider([{"text": "Half", "error": error}], after="repeat")
     said = []
@@ -252,7 +252,7 @@ async def test_what_pauses_goes_on_with_the_next_answer() -> None:
         pytest.param('[{"wire": "chat", "body": "", "break": 1}]', "replies[0].break: this cannot be", id="a break"),
     ],
 )
-def test_what_is_wrong_in_a_file_is_said_with_its_place(script: str, problem: str, tmp_path: Path) -> None:
+def test_mistakes_in_a_file_are_reported_with_their_place(script: str, problem: str, tmp_path: Path) -> None:
     path = tmp_path / "s.json"
     path.write_text(script, encoding="utf-8")
 

@@ -148,7 +148,7 @@ async def never_answers(turn: TurnHandle) -> StopReason:
     raise AssertionError
 
 
-async def test_whoever_comes_back_to_a_silent_turn_sees_at_once_that_it_is_there() -> None:
+async def test_a_reader_that_returns_to_a_silent_turn_sees_at_once_that_it_exists() -> None:
     silent = TurnHandle(never_answers, EventLog())
     client, lines = Client(), stream_turn(silent, 0, "model")
     async with anyio.create_task_group() as group:

@@ -208,7 +208,7 @@ def test_nor_does_a_mixture_of_all_of_them(format_: ToolFormat, seed: int) -> No
 @pytest.mark.parametrize(
     "beginning", ["<think>", "<tool_call>{", '<tool_call>{"', "Thought: ", "Action: ", "Action: a\nAction Input: "]
 )
-def test_what_nobody_sees_is_not_kept_without_end(beginning: str) -> None:
+def test_hidden_text_is_kept_up_to_a_limit(beginning: str) -> None:
     reader = handler_for(ToolFormat.REACT).reader(TOOLS)
     reader.feed(beginning)
     piece = "lorem ipsum " * 5_000

@@ -234,7 +234,7 @@ async def ran(call: ToolCallRequest) -> tuple[ToolCallResult, ToolCallRequest, l
         (ToolCallRequest("1", "count", {"count": 3, "either": "3"}), {"count": 3, "either": "3"}),
     ],
 )
-async def test_what_is_said_to_run_is_what_runs(call: ToolCallRequest, meant: dict[str, Any]) -> None:
+async def test_a_call_runs_as_it_is_shown(call: ToolCallRequest, meant: dict[str, Any]) -> None:
     result, started, reached = await ran(call)
     assert result.success
     assert reached == [meant]

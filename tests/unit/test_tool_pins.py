@@ -77,7 +77,7 @@ async def test_a_session_grant_does_not_survive_a_changed_definition(changed: To
     assert approvals.decide(BEFORE) is not None, "what was granted is as good as before"
 
 
-async def test_whoever_is_asked_again_is_shown_what_changed() -> None:
+async def test_a_repeated_question_shows_what_changed() -> None:
     person = Person("session", "session")
     approvals = ApprovalChecker(PolicyRules(), person)
     await approvals.ask(CALL, BEFORE)
@@ -136,7 +136,7 @@ async def test_a_no_leaves_the_old_definition_approved(tmp_path: Path) -> None:
     assert approvals.decide(BEFORE) == Approval("once")
 
 
-async def test_where_nobody_can_be_asked_a_changed_tool_is_refused_in_words(tmp_path: Path) -> None:
+async def test_without_an_approver_a_changed_tool_is_refused_with_the_reason(tmp_path: Path) -> None:
     ApprovalChecker(CONFIGURED, None, pins(tmp_path)).decide(BEFORE)
     refused = ApprovalChecker(CONFIGURED, None, pins(tmp_path)).decide(AFTER)
     assert refused is not None

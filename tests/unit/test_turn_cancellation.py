@@ -106,7 +106,7 @@ async def test_wherever_a_reader_leaves_the_turn_is_stopped(stage: Callable[[Han
         assert (await turn.result()).stop_reason is StopReason.CANCELLED
 
 
-async def test_what_was_said_and_done_before_a_cancellation_is_kept() -> None:
+async def test_text_and_calls_before_a_cancellation_are_kept() -> None:
     hang = Hang()
     async with started(while_one_of_two_tools_runs(hang)) as turn:
         await hang.reached.wait()

@@ -92,7 +92,7 @@ async def test_several_tools_that_tell_much_at_once_all_go_on() -> None:
         assert len(await heard(turn.events())) == 4 * MAX_UNREAD + 1
 
 
-async def test_what_is_in_the_result_has_been_heard_even_where_it_was_said_too_late() -> None:
+async def test_the_events_contain_everything_in_the_result() -> None:
     async def work(turn: TurnHandle) -> StopReason:
         turn.cancel()
         await turn.emit(MessageCompleted(Message.assistant("late")))
@@ -106,7 +106,7 @@ async def test_what_is_in_the_result_has_been_heard_even_where_it_was_said_too_l
     assert result.messages == (Message.assistant("late"),)
 
 
-async def test_a_turn_nobody_watches_does_not_wait_for_a_reader() -> None:
+async def test_a_turn_without_an_observer_does_not_wait_for_a_reader() -> None:
     async def work(turn: TurnHandle) -> StopReason:
         for _ in range(3 * MAX_UNREAD):
             await turn.emit(TextDelta("a"))
@@ -143,7 +143,7 @@ BROKEN_OFF: list[tuple[str, Callable[[], Pipeline], int]] = [
 
 @pytest.mark.parametrize(("make", "count"), [c[1:] for c in BROKEN_OFF], ids=[c[0] for c in BROKEN_OFF])
 @pytest.mark.parametrize("watched", [True, False], ids=["watched", "unwatched"])
-async def test_a_model_that_breaks_off_is_an_error_that_has_what_was_said(
+async def test_a_model_that_breaks_off_is_an_error_with_the_text_so_far(
     make: Callable[[], Pipeline], count: int, watched: bool
 ) -> None:
     async with started(make(), watched=watched) as turn:
@@ -154,7 +154,7 @@ async def test_a_model_that_breaks_off_is_an_error_that_has_what_was_said(
     check_history(caught.value.messages)
 
 
-async def test_what_was_said_is_heard_before_the_error_is() -> None:
+async def test_the_text_comes_before_the_error() -> None:
     events: list[Event] = []
     async with started(Pipeline([TextChunk("It is"), ProviderError("gone")]), watched=True) as turn:
         with pytest.raises(ProviderError):

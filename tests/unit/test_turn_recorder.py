@@ -107,7 +107,7 @@ def test_wherever_a_turn_is_stopped_its_history_is_valid(events: list[Event], da
 
 @unhurried
 @given(turns(), st.data())
-def test_nothing_that_was_said_or_done_is_lost(events: list[Event], data: st.DataObject) -> None:
+def test_no_text_and_no_call_is_lost(events: list[Event], data: st.DataObject) -> None:
     until = data.draw(st.integers(0, len(events)), label="stopped behind")
     _, turn = settled(recorded(*events[:until]))
     said = "".join(event.text for event in events[:until] if isinstance(event, TextDelta))
@@ -122,7 +122,7 @@ def test_nothing_that_was_said_or_done_is_lost(events: list[Event], data: st.Dat
 ROUND = (RoundStarted(0), MessageCompleted(Message.assistant("", [call("a"), call("b")])))
 
 
-def test_a_call_that_was_running_says_that_nobody_knows_what_it_did() -> None:
+def test_the_result_of_an_interrupted_call_says_that_its_effect_is_unknown() -> None:
     _, turn = settled(recorded(*ROUND, ToolCallStarted(call("a"), "server", "own"), ToolCallStarted(call("b"), "s")))
     assert [record.result.failure for record in turn.tool_calls] == [Failure.NOT_RUN, Failure.NOT_RUN]
     assert (turn.tool_calls[0].server, turn.tool_calls[0].tool) == ("server", "own")
@@ -164,7 +164,7 @@ def test_the_last_word_of_a_turn_is_its_last_message_and_only_that_of_the_model(
     assert recorder.turn(StopReason.ANSWERED).message == Message.assistant("noon")
 
 
-def test_calls_are_told_in_the_order_of_the_calls_whichever_ended_first() -> None:
+def test_calls_are_listed_in_their_order_whichever_ended_first() -> None:
     recorder = recorded(
         *ROUND,
         ToolCallStarted(call("b"), "server"),
@@ -206,7 +206,7 @@ def test_the_depth_is_that_of_the_last_round() -> None:
 
 
 @pytest.mark.parametrize("reason", StopReason)
-def test_a_turn_that_said_nothing_can_be_told_all_the_same(reason: StopReason) -> None:
+def test_a_turn_without_text_can_be_recorded(reason: StopReason) -> None:
     recorder = recorded()
     turn = recorder.turn(reason)
     recorder.record(Finished(turn))
