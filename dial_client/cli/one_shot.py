@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from dial_client.cli import elicitation_prompt
 from dial_client.cli.bootstrap import opened, provider_of, say_notes, settings_of
@@ -70,7 +71,8 @@ class OneShot:
             open_session(options, self.settings, dial, self.screen) as session,
         ):
             await self.start_up(dial)
-            message = await with_attachments(dial, question)
+            # A script may pass on the words of others: without a terminal they attach nothing from elsewhere.
+            message = await with_attachments(dial, question, None if sys.stderr.isatty() else Path.cwd())
             sink.begin()
             async with aclosing(session.ask(message)) as events:
                 if options.output is Output.SSE:

@@ -101,10 +101,19 @@ def test_every_flag_of_an_endpoint_that_is_documented_can_be_set() -> None:
 
 
 def test_the_profiles_that_are_shown_open(tmp_path: Path) -> None:
-    [shown] = blocks(ROOT / "docs" / "models.md", "json")
-    models = configuration.parse(shown, environ={"GROQ_API_KEY": "k"}).models
-    opened = [open_provider(name, models=models, environ={}).info.name for name in models]
-    assert opened == ["chat:openai/gpt-oss-120b@api.groq.com", "chat:qwen3@10.0.0.7:8080"]
+    environ = {"GROQ_API_KEY": "k", "ANTHROPIC_API_KEY": "k", "OPENAI_API_KEY": "k"}
+    opened = [
+        open_provider(name, models=models, environ=environ).info.name
+        for shown in blocks(ROOT / "docs" / "models.md", "json")
+        for models in [configuration.parse(shown, environ=environ).models]
+        for name in models
+    ]
+    assert opened == [
+        "chat:openai/gpt-oss-120b@api.groq.com",
+        "chat:qwen3@10.0.0.7:8080",
+        "messages:claude-sonnet-5-5@api.anthropic.com",
+        "responses:gpt-6-luna@api.openai.com",
+    ]
 
 
 def test_the_repositorys_own_servers_are_a_configuration() -> None:

@@ -76,3 +76,6 @@ def test_one_question_attaches_files_or_is_not_asked(tmp_path: Path) -> None:
     refused = dial_chat(tmp_path, "Sum up @note.txt")
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "there is no file note.txt: did you mean @notes.txt?" in refused.stderr
+    outside = dial_chat(tmp_path, f"Sum up @{tmp_path.parent}")
+    assert (outside.returncode, outside.stdout) == (2, "")
+    assert "is outside of the current folder: without a terminal only files in it are attached" in outside.stderr

@@ -59,11 +59,21 @@ def find_file_mentions(typed: str, servers: Iterable[str]) -> list[FileMention]:
     return list(dict.fromkeys(found))
 
 
-def find_problem(mentions: Iterable[FileMention]) -> str:
-    """Return the first problem of mentions, in one sentence; empty if all can be attached."""
+def find_problem(mentions: Iterable[FileMention], within: Path | None = None) -> str:
+    """Return the first problem of mentions, in one sentence; empty if all can be attached.
+
+    Args:
+        mentions: of one message.
+        within: the folder that the files must be in; None for any.
+    """
     mentions = list(mentions)
     if len(mentions) > MAX_FILES:
         return f"{len(mentions)} files are mentioned: at most {MAX_FILES} go with one message"
+    if within is not None:
+        outside = (mention for mention in mentions if not mention.path.resolve().is_relative_to(within.resolve()))
+        if mention := next(outside, None):
+            advice = "without a terminal only files in it are attached; pipe this one in: dial-chat … < FILE"
+            return f"@{_shown(mention.written)} is outside of the current folder: {advice}"
     return next((mention.problem for mention in mentions if mention.problem), "")
 
 

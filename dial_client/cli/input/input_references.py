@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import anyio
 
@@ -18,16 +19,16 @@ from dial_client.messages import Message, Part, Role, TextPart
 from dial_client.tools.prompts import Prompt
 
 
-async def with_attachments(dial: DialClient, user_input: UserInput) -> str | Message:
+async def with_attachments(dial: DialClient, user_input: UserInput, within: Path | None = None) -> str | Message:
     """Return the message of an input: its text, and the resources and files that the person mentioned in it.
 
-    A warning names each resource that cannot be attached.
+    A warning names each resource that cannot be attached. With `within`, files must be in that folder.
 
     Raises:
         ConfigError: a file cannot be attached: nothing is sent without it.
     """
     mentions = find_file_mentions(user_input.typed, dial.servers)
-    if problem := find_problem(mentions):
+    if problem := find_problem(mentions, within):
         raise ConfigError(problem)
     files = await anyio.to_thread.run_sync(read_files, mentions) if mentions else []
     attached = await dial.attach(user_input.typed)
