@@ -27,8 +27,6 @@ def test_calls_are_decided_by_keys(tmp_path: Path) -> None:
         assert "│ content: (compared with the file as it is)\n│ one\n│-two\n│+日本\n│\n" in shown.replace("本 ", "本")
         person.type("3")
         person.until("Run echo of raw?")
-        person.type("x")
-        person.until("(press y (this call)")
         person.type("n")
         person.until("No, because")
         person.type("it is Sunday\r")
