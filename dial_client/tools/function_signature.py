@@ -91,12 +91,7 @@ def unwrap(function: Function) -> Function:
 
 def _read_parameters(function: Function) -> Iterator[inspect.Parameter]:
     """Yield the parameters a caller can give, with their annotations in place of the texts of annotations."""
-    try:
-        hints = get_type_hints(unwrap(function), include_extras=True)
-    except NameError as error:
-        raise TypeError(
-            f"the annotation {error.name!r} of {describe_function(function)} is not known: define it in the module"
-        ) from None
+    hints = _read_hints(function)
     try:
         signature = inspect.signature(function)
     except ValueError:
@@ -110,6 +105,23 @@ def _read_parameters(function: Function) -> Iterator[inspect.Parameter]:
         if name not in bound:
             annotation = hints.get(name, Any)
             yield parameter.replace(annotation=annotation)
+
+
+def _read_hints(function: Function) -> dict[str, Any]:
+    """Return the annotations of the parameters. That of the result may be unknown while the program runs."""
+    inner = unwrap(function)
+    annotations = {name: hint for name, hint in inspect.get_annotations(inner).items() if name != "return"}
+    source = inspect.unwrap(inner.__func__ if isinstance(inner, types.MethodType) else inner)
+    names = source.__globals__ if isinstance(source, types.FunctionType) else {}
+    try:
+        return get_type_hints(types.SimpleNamespace(__annotations__=annotations), names, include_extras=True)
+    except NameError as error:
+        raise TypeError(
+            f"the annotation {error.name!r} of {describe_function(function)} is not known: import or define it "
+            "at the top of the module, where the program runs it too"
+        ) from None
+    except (AttributeError, SyntaxError) as error:
+        raise TypeError(f"an annotation of {describe_function(function)} cannot be read: {error}") from None
 
 
 def _is_context(annotation: Any) -> bool:

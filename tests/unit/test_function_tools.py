@@ -6,7 +6,7 @@ import datetime
 import enum
 import threading
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, wraps
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -138,6 +138,18 @@ async def test_names_that_models_of_pydantic_do_not_take_are_parameters_too() ->
     assert (await call(odd, schema=1, _a=2, model_config=3, copy=4, more=5)).content == "1 2 3 4 {'more': 5}"
 
 
+async def test_only_the_annotations_of_parameters_have_to_be_known() -> None:
+    @wraps(add)
+    def wrapped(*arguments: int, **named: int) -> Nowhere:  # type: ignore[name-defined]  # noqa: F821 - the point
+        return add(*arguments, **named)
+
+    def vague(a: "int") -> "Nowhere":  # type: ignore[name-defined]  # noqa: F821, UP037 - the point
+        return a
+
+    assert (await call(vague, a=1)).content == "1"
+    assert (await call(wrapped, a=1)).content == "3"
+
+
 def varying(*numbers: int) -> None: ...
 
 
@@ -148,6 +160,9 @@ def counting() -> Any:
 def unknown(place: Nowhere) -> None: ...  # type: ignore[name-defined]  # noqa: F821 - that is the point
 
 
+def misspelled(place: datetime.dat) -> None: ...  # type: ignore[name-defined]  # that is the point
+
+
 def hollow(thread: threading.Thread) -> None: ...
 
 
@@ -155,6 +170,7 @@ NO_TOOLS: list[tuple[Any, str]] = [
     (varying, "takes \\*numbers, which has no form in JSON: take a list in its place"),
     (counting, "counting yields its results: a tool returns one"),
     (unknown, "the annotation 'Nowhere' of unknown is not known"),
+    (misspelled, "an annotation of misspelled cannot be read: .* has no attribute 'dat'"),
     (hollow, "a parameter of hollow has no JSON Schema"),
     (lambda: 1, "a lambda has no name"),
     (max, "max does not tell its parameters"),
