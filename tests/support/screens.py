@@ -54,6 +54,13 @@ class ScreenReader:
                 raise AssertionError(f"{text!r} did not appear {count} times:\n{self.text}")
         return self.text
 
+    def until_last(self, text: str) -> None:
+        """Read until the last row begins with a text."""
+        end = time.monotonic() + LONG
+        while not self.lines or not self.lines[-1].startswith(text):
+            if time.monotonic() > end or not self._read():
+                raise AssertionError(f"{text!r} did not become the last row:\n{self.text}")
+
     def until_gone(self, text: str) -> str:
         """Read until a text is no longer on the screen."""
         end = time.monotonic() + LONG
