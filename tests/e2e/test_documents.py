@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from dial_client.providers import open_provider
 from dial_client.settings import configuration
-from tests.support.program import LONG, dial_chat, environment, write_config
+from tests.support.program import dial_chat, run_example, write_config
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "docs" / "configuration.md"]
@@ -30,18 +28,9 @@ def clock(zone: str) -> dict[str, object]:
 def test_the_example_of_the_readme_runs_as_it_stands(tmp_path: Path) -> None:
     [example] = blocks(ROOT / "README.md", "python")
     assert len(example.strip().splitlines()) <= 30
-    (tmp_path / "example.py").write_text(example)
     replies = [clock("Asia/Tokyo"), "It is late in Tokyo.", clock("Europe/Berlin"), "And early in Berlin."]
     write_config(tmp_path, {"time": TIME}, replies)
-    ran = subprocess.run(
-        [sys.executable, "-W", "error", "example.py"],
-        cwd=tmp_path,
-        env=environment(tmp_path),
-        capture_output=True,
-        text=True,
-        timeout=LONG,
-        check=False,
-    )
+    ran = run_example(tmp_path, example)
     assert ran.stderr == ""
     assert ran.stdout.splitlines() == [
         "tools: convert_time, get_current_time",
@@ -51,21 +40,23 @@ def test_the_example_of_the_readme_runs_as_it_stands(tmp_path: Path) -> None:
     ]
 
 
+def test_the_example_of_conversations_runs_as_it_stands(tmp_path: Path) -> None:
+    example, _ = blocks(ROOT / "docs" / "conversations.md", "python")
+    write_config(tmp_path, {}, ["It is noon.", "It is early."])
+    ran = run_example(tmp_path, example)
+    assert ran.stderr == ""
+    lines = ran.stdout.splitlines()
+    assert (lines[0], lines[1]) == ("It is noon.", "1 RoundStarted")
+    assert "# What time is it in Tokyo?" in lines
+    assert lines[-1] == "['What time is it in Tokyo?', 'What time is it in Tokyo?']"
+
+
 EXAMPLES = blocks(ROOT / "docs" / "extending.md", "python")
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
 def test_the_examples_of_parts_of_ones_own_run_as_they_stand(example: str, tmp_path: Path) -> None:
-    (tmp_path / "example.py").write_text(example)
-    ran = subprocess.run(
-        [sys.executable, "-W", "error", "example.py"],
-        cwd=tmp_path,
-        env=environment(tmp_path),
-        capture_output=True,
-        text=True,
-        timeout=LONG,
-        check=False,
-    )
+    ran = run_example(tmp_path, example)
     assert (ran.returncode, ran.stdout.splitlines()) == (0, re.findall("# prints: (.*)", example)), ran.stderr
 
 

@@ -16,7 +16,7 @@ from tests.recordings.__main__ import add
 from tests.recordings.corpus import Answer, Reading, read_answer, read_corpus, to_reply
 from tests.recordings.sdk_readings import SdkReader
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.once]
 CUTS = 8
 """Places where each stream is cut off."""
 LEAST = {Wire.CHAT: 200, Wire.RESPONSES: 130, Wire.MESSAGES: 125}

@@ -14,7 +14,7 @@ from dial_client.messages import FilePart, ImagePart, Message, Role, TextPart, T
 from dial_client.settings.config_types import Wire
 from tests.support.model_endpoint import Say, hear, model_endpoint, provider_of
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.once]
 
 IMAGE = ImagePart("iVBORw0KGgo=", "image/png")
 PDF = FilePart("JVBERi0=", "application/pdf", "report.pdf")

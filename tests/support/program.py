@@ -73,6 +73,20 @@ def dial_chat(folder: Path, *words: str, stdin: str | None = None, **env: str) -
     )
 
 
+def run_example(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
+    """Run an example of a document in `folder`, with warnings as errors."""
+    (folder / "example.py").write_text(code, encoding="utf-8")
+    return subprocess.run(
+        [sys.executable, "-W", "error", "example.py"],
+        cwd=folder,
+        env=environment(folder),
+        capture_output=True,
+        text=True,
+        timeout=LONG,
+        check=False,
+    )
+
+
 @contextmanager
 def started(folder: Path, *words: str, **env: str) -> Iterator[subprocess.Popen[str]]:
     """Run dial-chat in `folder`, without a terminal, for as long as this lasts."""

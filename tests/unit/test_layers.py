@@ -7,6 +7,10 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.once
+
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "dial_client"
 FILES = sorted(PACKAGE.rglob("*.py"))

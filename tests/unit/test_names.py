@@ -7,7 +7,11 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
+import pytest
+
 from tests.unit.test_layers import PACKAGE, functions, length, name, trees
+
+pytestmark = pytest.mark.once
 
 POSITIONS = {"one", "other", "others", "said", "told", "wanted"}
 """What these name is not to be seen from the name."""
