@@ -27,7 +27,7 @@ _ALIASES = {
     "update": "pip install --upgrade dial-client",
     "upgrade": "pip install --upgrade dial-client",
     "doctor": "servers",
-    "init": "servers",
+    "setup": "init",
     "config": "servers",
 }
 """Words of other programs, with what does the same here."""

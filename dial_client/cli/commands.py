@@ -9,7 +9,13 @@ from typing import Annotated
 import typer
 
 from dial_client import __version__
-from dial_client.cli import audit_command, models_command, policy_command, trust_command  # noqa: F401 - they register commands
+from dial_client.cli import (  # noqa: F401 - they register commands
+    audit_command,
+    init_command,
+    models_command,
+    policy_command,
+    trust_command,
+)
 from dial_client.cli import options as o
 from dial_client.cli.command_help import ChatCommand
 from dial_client.cli.command_line import is_bare_word, name_choice, split_command

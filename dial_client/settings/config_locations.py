@@ -28,13 +28,13 @@ def find_config(explicit: str | None = None) -> Path | None:
 
 def find_user_config() -> Path | None:
     """Return the file in the user's own configuration folder; None where there is none."""
-    path = _user_config()
+    path = user_config_path()
     return path if _exists(path) else None
 
 
 def is_user_config(path: Path) -> bool:
     """Return True if the file stands in the user's configuration folder, under the usual name."""
-    return real_location(path) == real_location(_user_config())
+    return real_location(path) == real_location(user_config_path())
 
 
 def real_location(path: str | os.PathLike[str]) -> str:
@@ -47,7 +47,8 @@ def real_location(path: str | os.PathLike[str]) -> str:
     return os.path.normcase(os.path.join(os.path.realpath(folder), name))  # noqa: PTH118 - text, as it is stored
 
 
-def _user_config() -> Path:
+def user_config_path() -> Path:
+    """Return the path of the file in the user's configuration folder, whether it exists or not."""
     from platformdirs import user_config_dir
 
     return Path(user_config_dir("dial-client"), FILE_NAME)
