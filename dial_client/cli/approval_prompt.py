@@ -42,8 +42,11 @@ ANSWERS = {
     "e": "edit the arguments",
     "q": "quit the turn",
 }
-ANSWERS_FOR_ALL = {key: ANSWERS[key] for key in "ynsavq"}
+UNCHANGEABLE = {key: meaning for key, meaning in ANSWERS.items() if key != "e"}
+"""For a use of the model by a server: its messages cannot be changed."""
+ANSWERS_FOR_ALL = UNCHANGEABLE
 KEYS = "[y]es  [n]o, because…  [s]ession  [a]lways  [v]iew all  [e]dit arguments  [q]uit turn"
+KEYS_FOR_SAMPLING = KEYS.replace("  [e]dit arguments", "")
 KEYS_FOR_ALL = "[y]es to all  [n]o to all, because…  [s]ession  [a]lways  [v]iew all  [1]… one alone  [q]uit turn"
 HELP = "; ".join(f"{key}: {meaning}" for key, meaning in ANSWERS.items()) + '. Enter alone is "no".'
 
@@ -82,8 +85,9 @@ def parse_answer(typed: str) -> Approval | Again:
 def question(tool: ToolSpec, server: str, columns: int) -> tuple[list[str], str]:
     """Return the lines before the last line, and the last line, behind which the answer is typed."""
     named, asker = _names(tool, server, columns)
-    last = f"Let {asker} use your model?" if tool.tool == SAMPLING else f"Run {named} of {asker}?"
-    return _with_keys(last, KEYS, columns)
+    if tool.tool == SAMPLING:
+        return _with_keys(f"Let {asker} use your model?", KEYS_FOR_SAMPLING, columns)
+    return _with_keys(f"Run {named} of {asker}?", KEYS, columns)
 
 
 def question_for_all(tools: Mapping[int, ToolSpec], columns: int) -> tuple[list[str], str]:

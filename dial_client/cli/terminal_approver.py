@@ -21,6 +21,7 @@ from dial_client.cli.approval_prompt import (
     BAR,
     HELP,
     REMOVED,
+    UNCHANGEABLE,
     Again,
     lines_of,
     numbered,
@@ -193,11 +194,12 @@ class TerminalApprover:
     async def _ask_alone(self, waiting: _Waiting) -> None:
         """Ask about one call until the answer is clear: a mistyped answer is neither a yes nor a no."""
         call = waiting.call
+        keys = UNCHANGEABLE if waiting.tool.tool == SAMPLING else ANSWERS
         lines = list(self._describe(waiting, call, whole=False))
         while waiting.answer is None:
             before, last = question(waiting.tool, waiting.context.server, width())
             try:
-                answer = parse_answer(await self._read([*lines, *before], last, ANSWERS))
+                answer = parse_answer(await self._read([*lines, *before], last, keys))
                 lines = [HELP]
                 match answer:
                     case Approval():
@@ -206,7 +208,7 @@ class TerminalApprover:
                         lines = list(self._describe(waiting, call, whole=True))
                     case Again.QUIT:
                         waiting.answer = _quit()
-                    case Again.EDIT:
+                    case Again.EDIT if "e" in keys:
                         call = await self._edit(waiting, call)
                         lines = list(self._describe(waiting, call, whole=False))
             except Unanswered as how:

@@ -127,7 +127,7 @@ def answered(folder: HostileFolder, words: list[str], keys: str) -> str:
     os.close(theirs)
     answers: dict[str, bytes | None] = {
         "[v]iew the whole file:": keys.encode(),
-        "/help for more.\n>": b"\x04",
+        "· /help lis": b"\x04",
         "listening on": None,
     }
     raw, end = "", time.monotonic() + LONG

@@ -109,7 +109,7 @@ def test_an_interrupt_at_a_question_ends_the_turn(tmp_path: Path) -> None:
 def test_a_server_asks_the_model_only_after_a_yes(tmp_path: Path) -> None:
     configured(tmp_path, "samples_too", "A word.")
     with terminal(tmp_path, "--sampling", "Go") as screen:
-        shown = screen.until("shop wants to use your model", "Let shop use your model?", "[v]iew all:")
+        shown = screen.until("shop wants to use your model", "Let shop use your model?", "[v]iew all  [q]uit turn:")
         screen.type("y\r")
         assert outcome(screen) == 0
     assert '│ "1. user": A word?' in shown
