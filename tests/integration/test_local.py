@@ -164,8 +164,11 @@ async def test_a_question_is_answered_by_a_call_and_a_sentence_about_its_result(
         )
         result = Message.tool(call, ToolCallResult(call.id, success=True, content='{"time": "08:25"}'))
         history = (QUESTION, Message.assistant("", [call]), result)
-        text, calls, end, pieces = await ask(provider, *history, tools=(CLOCK,))
+        text, calls, end, _ = await ask(provider, *history, tools=(CLOCK,))
         assert ("8:25" in text, calls, end.finish) == (True, [], FinishReason.STOP)
+        greeting = Message.user("Write one sentence that greets Ada.")
+        text, calls, _, pieces = await ask(provider, greeting, tools=(CLOCK,))
+        assert ("Ada" in text, calls) == (True, []), "an answer without results to check streams from its first token"
         assert pieces > 3
         text, calls, _, _ = await ask(provider, *history, tools=(CLOCK,), tool_choice=ToolChoice.NONE, stream=False)
         assert ("8:25" in text, calls) == (True, [])
