@@ -18,6 +18,7 @@ settings.load_profile("untimed")
 
 
 # Ten thousand collected tests live until the end: not worth looking through again and again.
+USUAL_THRESHOLD = gc.get_threshold()
 gc.set_threshold(100_000, 50, 50)
 
 
@@ -50,8 +51,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Leave what was collected out of every later search for garbage."""
+    """Leave what was collected out of every later search for garbage; what tests leave behind is searched as usual."""
     gc.freeze()
+    gc.set_threshold(*USUAL_THRESHOLD)
 
 
 def belongs(item: pytest.Function, part: str) -> bool:

@@ -201,7 +201,7 @@ def title_from(text: str, limit: int = MAX_TITLE) -> str:
     """Return the first words of a text, in one line of at most `limit` characters, without control characters."""
     # No title needs more than the beginning, and a text may be a whole file.
     words = " ".join(text[: 50 * limit].split())
-    line = "".join(char for char in words if not unicodedata.category(char).startswith("C")).strip()
+    line = " ".join("".join(char for char in words if not unicodedata.category(char).startswith("C")).split())
     if len(line) <= limit:
         return line
     head, space, _ = line[:limit].rpartition(" ")

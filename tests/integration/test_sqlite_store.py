@@ -25,7 +25,7 @@ from dial_client.errors import ConfigError, DialError
 from dial_client.messages import Message
 from dial_client.stores import migrations
 from dial_client.stores.sql_store import SQLStore
-from tests.support.temporary_stores import MESSAGES, locked, query
+from tests.support.temporary_stores import MESSAGES, join_threads, locked, query
 
 pytestmark = pytest.mark.anyio
 posix_only = pytest.mark.skipif(os.name != "posix", reason="there are no modes")
@@ -85,7 +85,7 @@ async def test_a_closed_store_leaves_one_file_and_no_thread(sql: SQLStore, file:
         for _ in range(8):
             group.start_soon(sql.create)
     await sql.aclose()
-    assert [thread for thread in set(threading.enumerate()) - before if "AnyIO" not in thread.name] == []
+    assert join_threads(set(threading.enumerate()) - before) == []
     assert [path.name for path in file.parent.iterdir()] == [file.name]
 
 

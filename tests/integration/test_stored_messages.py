@@ -7,7 +7,7 @@ from pathlib import Path
 
 import anyio.from_thread
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dial_client.errors import DialError
@@ -74,6 +74,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[anyio.fro
 
 @settings(max_examples=150, deadline=None)
 @given(chunks=st.lists(st.lists(messages, max_size=3), max_size=3), title=texts)
+@example(chunks=[], title="0 \N{SOFT HYPHEN} 0")
 def test_any_message_comes_back_equal(
     shared: tuple[anyio.from_thread.BlockingPortal, SQLStore], chunks: list[list[Message]], title: str
 ) -> None:

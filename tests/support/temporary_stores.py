@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import socket
 import sqlite3
+import threading
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -98,3 +99,11 @@ def locked(file: Path) -> Iterator[None]:
         other.execute("BEGIN IMMEDIATE")
         yield
         other.execute("ROLLBACK")
+
+
+def join_threads(threads: Iterable[threading.Thread]) -> list[threading.Thread]:
+    """Return the threads, other than AnyIO's, that go on: one that has closed its connection may have a last step."""
+    own = [thread for thread in threads if "AnyIO" not in thread.name]
+    for thread in own:
+        thread.join(30)
+    return [thread for thread in own if thread.is_alive()]
