@@ -142,7 +142,7 @@ class ModelSettings:
     context_window: int | None = None
     """Tokens of the request and the reply together."""
     quirks: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """How the endpoint differs from OpenAI's: the flags of `configuration.QUIRKS` that the profile sets."""
+    """How the endpoint differs from OpenAI's: the flags of `model_config.QUIRKS` that the profile sets."""
     preset: str | None = None
     """The name of a preset in `providers.presets`; None for the preset of the host."""
 

@@ -10,6 +10,8 @@ import pytest
 
 from dial_client.providers import open_provider
 from dial_client.settings import configuration
+from dial_client.settings.model_config import MODEL_KEYS
+from dial_client.settings.server_config import SERVER_ALIASES, SERVER_KEYS
 from tests.support.program import dial_chat, run_example, write_config
 
 ROOT = Path(__file__).parents[2]
@@ -78,7 +80,7 @@ def test_the_scripted_replies_that_are_shown_play(tmp_path: Path) -> None:
 
 def test_the_keys_that_are_documented_are_those_that_are_read() -> None:
     text = "".join((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("configuration.md", "models.md"))
-    known = {*configuration._SERVER, *configuration._ALIASES, *configuration._MODEL} - {
+    known = {*SERVER_KEYS, *SERVER_ALIASES, *MODEL_KEYS} - {
         "startup_timeout_sec",
         "tool_timeout_sec",
     }

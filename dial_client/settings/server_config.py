@@ -1,0 +1,163 @@
+"""An entry of ``mcpServers`` -> `ServerSettings`: the keys, what reads each, and what fits together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from dial_client.errors import ConfigError
+from dial_client.settings.config_types import Protocol, ServerSettings, Transport
+from dial_client.settings.config_values import COMMENTS, TOP_KEYS, check_name, read_env, read_headers, read_url
+from dial_client.settings.jsonc import Node, did_you_mean, one_of, quoted
+from dial_client.settings.oauth_config import oauth
+from dial_client.settings.policy_config import untrusted
+from dial_client.settings.variables import Variables, env_file
+
+
+def read_server(name: str, node: Node, variables: Variables) -> ServerSettings:
+    """Read one entry; its variables are expanded unless the server is disabled.
+
+    Raises:
+        ConfigError: something is wrong; it says where, and what was expected.
+    """
+    check_name(name, node)
+    if "/" in name:
+        raise node.error("the name of a server holds no /", "patterns of tools are SERVER/TOOL", at_name=True)
+    found, unknown = node.known(SERVER_KEYS, SERVER_ALIASES)
+    enabled = _enabled(found)
+    values: dict[str, Any] = {}
+    for key, child in found.items():
+        if enabled and key in _EXPANDED:
+            values[key] = SERVER_KEYS[key](variables.expanded(child, home=key in _PATHS))
+        else:
+            read_value = Node.string if key == "url" else SERVER_KEYS[key]
+            values[key] = read_value(child)
+    if "command" not in found and "url" not in found:
+        raise _nothing_to_reach(node, unknown)
+    transport = _transport(found, values)
+    if enabled and "cwd" in values:
+        values["cwd"] = str(variables.folder / values["cwd"])
+    if enabled and "roots" in values:
+        folders = values["roots"]
+        values["roots"] = tuple(
+            folder if folder.startswith("file:") else str(variables.folder / folder) for folder in folders
+        )
+    if enabled and "envFile" in values:
+        values["env"] = _merged_env(found, values, variables)
+    if "timeout" in values:
+        values.setdefault("toolTimeout", values["timeout"] / 1000)
+    settings = {_FIELDS[key]: value for key, value in values.items() if key in _FIELDS}
+    return ServerSettings(name, transport, enabled=enabled, warnings=tuple(_warnings(found, unknown)), **settings)
+
+
+def _enabled(found: Mapping[str, Node]) -> bool:
+    on, off = (found[key].boolean() if key in found else None for key in ("enabled", "disabled"))
+    if on is not None and on == off:
+        raise found["disabled"].error("contradicts enabled", "keep one of the two", at_name=True)
+    return not off if on is None else on
+
+
+def _nothing_to_reach(node: Node, unknown: Mapping[str, Node]) -> ConfigError:
+    hints = [did_you_mean(key, ("command", "url")) for key in list(unknown)[:10]]
+    if node.source.lines and len(node.keys) == 1:
+        hints.append(did_you_mean(str(node.keys[0]), TOP_KEYS))
+    usual = 'a server is a program ("command") or an address ("url")'
+    return node.error("neither command nor url is present", next(filter(None, hints), usual), at_name=True)
+
+
+def _transport(found: Mapping[str, Node], values: Mapping[str, Any]) -> Transport:
+    """Return the transport that the entry names, else the one that its command or URL implies."""
+    program, address = "command" in values, "url" in values
+    if program and address:
+        raise found["url"].error(
+            "must not be combined with command", "a server is a program or an address, not both", at_name=True
+        )
+    if "type" in values:
+        if (values["type"] is Transport.STDIO) != program:
+            raise found["type"].error(f"this type needs {'url' if program else 'command'}", "or leave the type out")
+        return Transport(values["type"])
+    if program:
+        return Transport.STDIO
+    if found["url"].keys[-1] != "httpUrl" and re.match(r"[^/]*//[^/?#]*/(?:[^?#]*/)?sse/?(?:[?#]|$)", values["url"]):
+        return Transport.SSE
+    return Transport.HTTP
+
+
+def _merged_env(found: Mapping[str, Node], values: Mapping[str, Any], variables: Variables) -> dict[str, str]:
+    """Return the variables of the file with those of ``env`` on top; null in ``env`` removes a variable."""
+    environment = found["env"].value if "env" in found else {}
+    from_file = env_file(found["envFile"], variables.read(variables.folder / values["envFile"]))
+    return {name: value for name, value in from_file.items() if name not in environment} | dict(values.get("env", {}))
+
+
+def _warnings(found: Mapping[str, Node], unknown: Mapping[str, Node]) -> Iterator[str]:
+    odd = [key for key in unknown if key not in _OF_OTHER_HOSTS and not key.startswith(COMMENTS)]
+    if odd:
+        hints = {key: did_you_mean(key, (*SERVER_KEYS, *SERVER_ALIASES)) for key in odd[:5]}
+        named = ", ".join(quoted(key) + (f" ({hint})" if hint else "") for key, hint in hints.items())
+        more = f" and {len(odd) - 5} more" if len(odd) > 5 else ""
+        yield str(unknown[odd[0]].error(f"unknown keys have no effect: {named}{more}", at_name=True))
+    if "timeout" in found and found["timeout"].value < 1000:
+        yield str(found["timeout"].error("less than a second", "timeout is in milliseconds, toolTimeout in seconds"))
+    for key in ("env", "headers"):
+        for child in found[key].children().values() if key in found else ():
+            if re.fullmatch(r"\$[A-Za-z_][A-Za-z0-9_]*", str(child.value)):
+                yield str(
+                    child.error("this is not a variable, and is used as it is written", "a variable is written ${NAME}")
+                )
+
+
+def _command(node: Node) -> str:
+    if re.search("[\0-\x1f]", node.string()) or not node.string().strip():
+        raise node.error("expected the name or the path of a program", r"a backslash is written \\")
+    return node.string()
+
+
+def _roots(node: Node) -> tuple[str, ...]:
+    """Return the folders of ``roots``; objects with a file URI, as other hosts have them, are accepted."""
+    folders = (item.children().get("uri", item) if isinstance(item.value, dict) else item for item in node.elements())
+    return tuple(folder.string() for folder in folders)
+
+
+SERVER_KEYS: Mapping[str, Callable[[Node], Any]] = {
+    "type": one_of({**{kind: kind for kind in Transport}, "streamable-http": Transport.HTTP, "local": Transport.STDIO}),
+    "command": _command,
+    "args": Node.strings,
+    "env": read_env,
+    "envFile": Node.string,
+    "cwd": Node.string,
+    "url": read_url,
+    "headers": read_headers,
+    "oauth": oauth,
+    "roots": _roots,
+    **dict.fromkeys(("enabled", "disabled", "lazy", "required", "pinned", "trusted", "instructions"), Node.boolean),
+    **dict.fromkeys(("autoApprove", "enabledTools", "disabledTools"), Node.strings),
+    "untrusted": untrusted,
+    **dict.fromkeys(("startupTimeout", "toolTimeout", "timeout"), Node.positive),
+    "protocol": one_of({era: era for era in Protocol}),
+    "resources": one_of({who: who for who in ("user", "tools")}),
+}
+SERVER_ALIASES = {
+    "transport": "type",
+    "httpUrl": "url",
+    "auth": "oauth",
+    "alwaysAllow": "autoApprove",
+    "includeTools": "enabledTools",
+    "excludeTools": "disabledTools",
+    "startup_timeout_sec": "startupTimeout",
+    "tool_timeout_sec": "toolTimeout",
+}
+_FIELDS = {
+    key: re.sub("([A-Z])", r"_\1", key).lower()
+    for key in SERVER_KEYS.keys() - {"type", "enabled", "disabled", "envFile", "timeout"}
+}
+_EXPANDED = frozenset({"command", "args", "env", "envFile", "cwd", "url", "headers", "oauth", "roots"})
+_PATHS = frozenset({"command", "envFile", "cwd", "roots"})
+_OF_OTHER_HOSTS = frozenset(
+    (
+        *("authProviderType", "description", "dev", "displayName", "gallery", "icon", "iconUrl", "icons", "id"),
+        *("keep_alive", "logoUrl", "metadata", "modernLogLevel", "name", "note", "notes", "protocolEra"),
+        *("sandbox", "sandboxEnabled", "sse_read_timeout", "tags", "title", "tools", "trust", "version"),
+    )
+)
