@@ -6,10 +6,12 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 import pytest
 
 from tests.support.browser import Browser, Tab
+from tests.support.program import LONG
 from tests.support.web_page import DONE, assert_harmless, open_page, read_text, send_message, serve_page
 
 NAMES = "[...document.querySelectorAll('#conversations a')].map(e => e.title)"
@@ -132,6 +134,26 @@ def test_drafts_belong_to_their_conversations(chromium: Browser, address: str) -
     tab.until("document.getElementById('message').value === 'half a thou'")
     tab.click("#new")
     tab.until("document.getElementById('message').value === 'something else'")
+
+
+def test_a_refresh_of_the_list_takes_no_click_and_no_focus(chromium: Browser, address: str) -> None:
+    tab = open_page(chromium, address)
+    for words in ("Apples", "Pears"):
+        send_message(tab, words)
+        tab.until(DONE)
+        tab.click("#new")
+        tab.until(f"{NAMES}[0] === {words!r} && !document.getElementById('welcome').hidden")
+    home, token = address.split("/#token=")
+    conversation = tab.run("document.querySelector('#conversations a').hash.slice(2)")
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    renaming = Request(f"{home}/conversations/{conversation}", b'{"title": "Red pears"}', headers, method="PATCH")
+    with tab.pressed("#conversations a[title=Apples]"):
+        urlopen(renaming, timeout=LONG).close()
+        tab.run("document.dispatchEvent(new Event('visibilitychange'))")
+        tab.until(f"{NAMES}.join() === 'Red pears,Apples'")
+        assert tab.run("document.activeElement.title") == "Apples"
+    tab.until("document.getElementById('title').textContent === 'Apples'")
+    assert_harmless(tab, address)
 
 
 def test_a_long_conversation_shows_its_end_first(chromium: Browser, address: str, tmp_path: Path) -> None:

@@ -218,6 +218,12 @@ class Tab:
 
     def click(self, selector: str) -> None:
         """Click at the first element that matches, with the pointer: an element in front of it gets the click."""
+        with self.pressed(selector):
+            pass
+
+    @contextmanager
+    def pressed(self, selector: str) -> Iterator[None]:
+        """Hold the pointer's button down on the first element that matches; the pointer stays at its place."""
         named = json.dumps(selector)
         place = self.until(
             f"(() => {{ const e = document.querySelector({named}); "
@@ -225,8 +231,10 @@ class Tab:
             "e.scrollIntoView({block: 'nearest'}); const r = e.getBoundingClientRect(); "
             "return r.width && [r.left + r.width / 2, r.top + r.height / 2]; })()"
         )
-        for kind in ("mousePressed", "mouseReleased"):
-            self.call("Input.dispatchMouseEvent", type=kind, x=place[0], y=place[1], button="left", clickCount=1)
+        pointer = {"x": place[0], "y": place[1], "button": "left", "clickCount": 1}
+        self.call("Input.dispatchMouseEvent", type="mousePressed", **pointer)
+        yield
+        self.call("Input.dispatchMouseEvent", type="mouseReleased", **pointer)
 
     def type(self, text: str) -> None:
         """Type text into the focused element."""

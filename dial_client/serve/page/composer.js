@@ -2,7 +2,7 @@
 //
 // A draft is {text, files}. Text is kept in the browser's storage, files for as long as the page is open.
 
-import { byId, createIcon, announce } from "./dom.js";
+import { byId, createIcon, announce, setLabel } from "./dom.js";
 import { Attachments } from "./attachments.js";
 
 const DRAFT_PREFIX = "dial-draft:";
@@ -95,8 +95,7 @@ export class Composer {
     const label = this.#isRunning ? "Stop" : "Send";
     if (this.#button.title !== label) {
       this.#button.replaceChildren(createIcon(this.#isRunning ? "stop" : "send"));
-      this.#button.setAttribute("aria-label", label);
-      this.#button.title = label;
+      setLabel(this.#button, label);
     }
     this.#button.disabled = this.#isRunning ? isStopping : this.#isEmpty;
   }

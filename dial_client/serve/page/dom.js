@@ -19,6 +19,15 @@ export function el(selector, attributes = {}, ...children) {
   return element;
 }
 
+/** Make `children` the children of an element. Children that stay in order are not touched: they keep focus and clicks. */
+export function placeChildren(parent, children) {
+  const kept = new Set(children);
+  for (const child of [...parent.childNodes]) if (!kept.has(child)) child.remove();
+  children.forEach((child, at) => {
+    if (parent.childNodes[at] !== child) parent.insertBefore(child, parent.childNodes[at] ?? null);
+  });
+}
+
 export const byId = (id) => document.getElementById(id);
 
 const ICON_PATHS = {
@@ -64,6 +73,12 @@ export function createButton(text, onclick, classes = "") {
 /** Create a button with an icon; its label is the tooltip and the accessible name. */
 export function createIconButton(name, label, onclick) {
   return el("button.icon-button", { type: "button", "aria-label": label, title: label, onclick }, createIcon(name));
+}
+
+/** Set the label of a button with an icon. */
+export function setLabel(button, label) {
+  button.setAttribute("aria-label", label);
+  button.title = label;
 }
 
 /** Create a button that copies a text. `getText` is called on each click. */

@@ -1,7 +1,7 @@
 // The list of conversations, newest first: search, rename, fork, export, import and delete.
 
 import { confirmAction, openMenu, showToast } from "./dialogs.js";
-import { byId, el, createIconButton, announce } from "./dom.js";
+import { byId, el, createIconButton, announce, placeChildren, setLabel } from "./dom.js";
 import { formatPeriod, describeError } from "./strings.js";
 
 const PAGE_SIZE = 40;
@@ -21,6 +21,9 @@ export class Sidebar {
   #more = byId("more");
   #cursor = null;
   #conversations = [];
+  /** The items of the list by id, and its sections by name. Both are kept, so that a refresh interrupts no click. */
+  #items = new Map();
+  #sections = new Map();
   #requests = 0;
   #timer = null;
 
@@ -81,29 +84,53 @@ export class Sidebar {
   }
 
   #render(search) {
-    const groups = [];
+    const sections = new Map();
     for (const conversation of this.#conversations) {
       const name = search ? "Results" : formatPeriod(conversation.updated);
-      if (groups.at(-1)?.name !== name) groups.push({ name, items: [] });
-      groups.at(-1).items.push(this.#renderItem(conversation));
+      if (!sections.has(name)) sections.set(name, []);
+      sections.get(name).push(this.#updateItem(conversation).element);
     }
     const focusedId = this.#list.querySelector("[data-id]:focus-within")?.dataset.id;
-    const sections = groups.map(({ name, items }) => el("section", {}, el("h2", {}, name), el("ul", {}, ...items)));
+    const elements = [...sections].map(([name, items]) => this.#updateSection(name, items));
     const empty = el("p.quiet", {}, search ? "No conversation matches." : "Your conversations appear here.");
-    this.#list.replaceChildren(...(sections.length ? sections : [empty]));
+    placeChildren(this.#list, elements.length ? elements : [empty]);
+    const ids = new Set(this.#conversations.map(({ id }) => id));
+    for (const id of this.#items.keys()) if (!ids.has(id)) this.#items.delete(id);
+    for (const name of this.#sections.keys()) if (!sections.has(name)) this.#sections.delete(name);
     this.#more.hidden = !this.#cursor;
     this.updateStates();
-    if (focusedId) this.#list.querySelector(`[data-id="${CSS.escape(focusedId)}"] a`)?.focus();
+    const focused = focusedId && this.#list.querySelector(`[data-id="${CSS.escape(focusedId)}"]`);
+    // Moving an element takes its focus.
+    if (focused && !focused.contains(document.activeElement)) focused.querySelector("a")?.focus();
   }
 
-  #renderItem({ id, title, running }) {
-    const name = title || "New conversation";
-    const link = el("a", { href: `#/${id}`, title: name }, name, el("span.visually-hidden"));
-    const more = createIconButton("more", `Actions for “${name}”`, () => this.openMenu(more, { id, title: name }));
-    more.setAttribute("aria-haspopup", "menu");
-    more.setAttribute("aria-expanded", "false");
+  #updateSection(name, items) {
+    if (!this.#sections.has(name)) this.#sections.set(name, el("section", {}, el("h2", {}, name), el("ul")));
+    const section = this.#sections.get(name);
+    placeChildren(section.lastElementChild, items);
+    return section;
+  }
+
+  /** Return the item of a conversation, with its title of now. */
+  #updateItem({ id, title, running }) {
+    const item = this.#items.get(id) ?? this.#createItem(id);
+    this.#items.set(id, item);
+    item.title = title || "New conversation";
+    item.text.textContent = item.title;
+    item.link.title = item.title;
+    setLabel(item.more, `Actions for “${item.title}”`);
     this.#hooks.onListed(id, running);
-    return el("li", { "data-id": id }, link, more);
+    return item;
+  }
+
+  #createItem(id) {
+    const item = { title: "", text: el("span") };
+    item.link = el("a", { href: `#/${id}` }, item.text, el("span.visually-hidden"));
+    item.more = createIconButton("more", "", () => this.openMenu(item.more, { id, title: item.title }));
+    item.more.setAttribute("aria-haspopup", "menu");
+    item.more.setAttribute("aria-expanded", "false");
+    item.element = el("li", { "data-id": id }, item.link, item.more);
+    return item;
   }
 
   /** Open the menu of a conversation. */
