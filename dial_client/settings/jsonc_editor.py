@@ -1,0 +1,239 @@
+"""Edits of JSON with comments that change a single member, and keep every other character of the text.
+
+    set_value      replaces a value, or appends a member to its object
+    remove_value   removes a member
+
+Comments, order, trailing commas, indentation and line ends of the text are kept; a new member is indented like its
+neighbours. Time is linear in the text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dial_client.settings.jsonc import Keys, Node, read
+
+MAX_WIDTH = 100
+"""Columns up to which a new list stands on one line."""
+
+
+def set_value(text: str, keys: Sequence[str], value: Any) -> str:
+    """Return the text with a value in place of the one at `keys`, or with a new member behind those of its object.
+
+    Args:
+        text: JSON; comments and trailing commas are accepted.
+        keys: the path from the top to the value; objects that are missing on the way are made.
+        value: whatever JSON can say.
+
+    Raises:
+        ConfigError: the text is not JSON, or something on the way to the value is no object.
+    """
+    return _Text(text).with_value(tuple(keys), value)
+
+
+def remove_value(text: str, keys: Sequence[str]) -> str:
+    """Return the text without the member at `keys`; the comments around the member stay.
+
+    Raises:
+        ConfigError: the text is not JSON, or something on the way to the member is no object.
+        KeyError: there is no such member.
+    """
+    return _Text(text).without(tuple(keys))
+
+
+_Change = tuple[int, int, str]
+"""The text to put in place of the characters from an offset to another."""
+_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|//[^\n]*|/\*.*?\*/|[\[\]{}]|[^"/\[\]{}]+', re.DOTALL)
+_GAP = re.compile(r"(?:[ \t\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+_SCALAR = re.compile(r"[\w.+-]+")
+_BLANKS = re.compile(r"[ \t]*")
+
+
+class _Text:
+    """A text in which places are found. Offsets count a line end as one character, as those of `jsonc.read` do."""
+
+    def __init__(self, text: str) -> None:
+        self._root = read(text)
+        self._original = text
+        self._mark = len(text) - len(text.removeprefix("\ufeff"))
+        body = text[self._mark :]
+        self._pairs = [found.start() - index for index, found in enumerate(re.finditer("\r\n", body))]
+        self._line_end = next((end for end in ("\r\n", "\n", "\r") if end in body), "\n")
+        self._text = body.replace("\r\n", "\n").replace("\r", "\n")
+
+    def with_value(self, keys: Keys, value: Any) -> str:
+        """Return the text with a value that is replaced or appended."""
+        depth = self._existing(keys)
+        if depth == len(keys):
+            start = self._root.source.values[keys]
+            pretty = not keys or self._begins_its_line(self._root.source.names[keys])
+            layout = _Layout(self._indent_at(start), self._unit()) if pretty else None
+            return self._changed([(start, self._value_end(start), _formatted(value, layout))])
+        for key in reversed(keys[depth + 1 :]):
+            value = {key: value}
+        return self._changed(self._appended(keys[:depth], str(keys[depth]), value))
+
+    def without(self, keys: Keys) -> str:
+        """Return the text without a member, and without the comma that belongs to the member."""
+        if not keys or self._existing(keys) < len(keys):
+            raise KeyError(keys)
+        start = self._root.source.names[keys]
+        end = self._value_end(self._root.source.values[keys])
+        comma = self._comma_behind(end)
+        if comma is not None and not self._text[end:comma].strip():
+            return self._changed([self._removal(start, comma + 1)])
+        if comma is None and (before := self._comma_before(keys)) is not None:
+            if not self._text[before + 1 : start].strip(" \t"):
+                return self._changed([(before, end, "")])
+            return self._changed([(before, before + 1, ""), self._removal(start, end)])
+        commas = [] if comma is None else [(comma, comma + 1, "")]
+        return self._changed([self._removal(start, end), *commas])
+
+    def _existing(self, keys: Keys) -> int:
+        """Return how many of the keys lead to values that are there; all before the last lead to objects."""
+        node: Node = self._root
+        for depth, key in enumerate(keys):
+            children = node.children()
+            if key not in children:
+                return depth
+            node = children[str(key)]
+        return len(keys)
+
+    def _appended(self, parent: Keys, key: str, value: Any) -> list[_Change]:
+        """Return the changes that append a member to an object."""
+        start = self._root.source.values[parent]
+        close = self._value_end(start) - 1
+        members = list(_at(self._root.value, parent))
+        if not members:
+            return [self._first_member(start, close, key, value)]
+        last = (*parent, members[-1])
+        end = self._value_end(self._root.source.values[last])
+        comma = self._comma_behind(end)
+        missing = [] if comma is not None else [(end, end, ",")]
+        name_at = self._root.source.names[last]
+        if not self._begins_its_line(name_at):
+            at = end if comma is None else comma + 1
+            return [*missing, (at, at, f" {_member(key, value, None)}{'' if comma is None else ','}")]
+        at = len(self._text[:close].rstrip(" \t\n"))
+        indent = self._indent_at(name_at)
+        member = _member(key, value, _Layout(indent, self._unit()))
+        return [*missing, (at, at, f"\n{indent}{member}{'' if comma is None else ','}")]
+
+    def _first_member(self, start: int, close: int, key: str, value: Any) -> _Change:
+        """Return the change that puts a member into an object without members."""
+        outer, unit = self._indent_at(start), self._unit()
+        member = _member(key, value, _Layout(outer + unit, unit))
+        at = len(self._text[:close].rstrip(" \t\n"))
+        if at == start + 1:
+            return (at, close, f"\n{outer}{unit}{member}\n{outer}")
+        behind = "" if "\n" in self._text[at:close] else f"\n{outer}"
+        return (at, at, f"\n{outer}{unit}{member}{behind}")
+
+    def _removal(self, start: int, end: int) -> _Change:
+        """Return the removal of a part: with its lines where nothing else is in them, else with the blanks behind."""
+        line_start = self._text.rfind("\n", 0, start) + 1
+        blanks = _match_end(_BLANKS, self._text, end)
+        if not self._text[line_start:start].strip() and self._text[blanks : blanks + 1] == "\n":
+            return (line_start, blanks + 1, "")
+        return (start, blanks, "")
+
+    def _comma_behind(self, end: int) -> int | None:
+        at = _match_end(_GAP, self._text, end)
+        return at if self._text[at : at + 1] == "," else None
+
+    def _comma_before(self, keys: Keys) -> int | None:
+        """Return the offset of the comma before a member; None for the first member of an object."""
+        members = list(_at(self._root.value, keys[:-1]))
+        index = members.index(keys[-1])
+        if index == 0:
+            return None
+        return self._comma_behind(self._value_end(self._root.source.values[*keys[:-1], members[index - 1]]))
+
+    def _value_end(self, start: int) -> int:
+        """Return the offset behind the value that begins at `start`."""
+        if self._text[start] not in '[{"':
+            return _match_end(_SCALAR, self._text, start)
+        depth = 0
+        for token in _TOKEN.finditer(self._text, start):
+            depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(token[0], 0)
+            if depth == 0:
+                return token.end()
+        raise AssertionError("the text was read: its brackets are closed")
+
+    def _begins_its_line(self, offset: int) -> bool:
+        line_start = self._text.rfind("\n", 0, offset) + 1
+        return line_start > 0 and not self._text[line_start:offset].strip()
+
+    def _indent_at(self, offset: int) -> str:
+        """Return the blanks at the begin of the line of an offset."""
+        line_start = self._text.rfind("\n", 0, offset) + 1
+        return self._text[line_start : _match_end(_BLANKS, self._text, line_start)]
+
+    def _unit(self) -> str:
+        """Return the indentation of one level in this text; two blanks where the text does not show it."""
+        for keys, offset in self._root.source.names.items():
+            outer, inner = self._indent_at(self._root.source.values[keys[:-1]]), self._indent_at(offset)
+            if self._begins_its_line(offset) and inner != outer and inner.startswith(outer):
+                return inner.removeprefix(outer)
+        return "  "
+
+    def _changed(self, changes: Sequence[_Change]) -> str:
+        """Return the original text with the changes, which are in order and do not overlap."""
+        parts, done = [], 0
+        for start, end, text in changes:
+            parts += [self._original[done : self._original_offset(start)], text.replace("\n", self._line_end)]
+            done = self._original_offset(end)
+        return "".join([*parts, self._original[done:]])
+
+    def _original_offset(self, offset: int) -> int:
+        return self._mark + offset + bisect_left(self._pairs, offset)
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """The indentation of the line of a value, and of one level."""
+
+    indent: str
+    unit: str
+
+    def deeper(self) -> _Layout:
+        """Return the layout of the members of this value."""
+        return _Layout(self.indent + self.unit, self.unit)
+
+
+def _member(key: str, value: Any, layout: _Layout | None) -> str:
+    return f"{json.dumps(key, ensure_ascii=False)}: {_formatted(value, layout)}"
+
+
+def _formatted(value: Any, layout: _Layout | None) -> str:
+    """Return a value as JSON: on one line without a layout, else objects with a line for each member."""
+    flat = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    if layout is None or not value:
+        return flat
+    inner = layout.deeper()
+    if isinstance(value, Mapping):
+        items, brackets = [_member(key, child, inner) for key, child in value.items()], "{}"
+    elif isinstance(value, list | tuple) and (
+        len(layout.indent) + len(flat) > MAX_WIDTH or any(isinstance(item, Mapping) for item in value)
+    ):
+        items, brackets = [_formatted(item, inner) for item in value], "[]"
+    else:
+        return flat
+    lines = f",\n{inner.indent}".join(items)
+    return f"{brackets[0]}\n{inner.indent}{lines}\n{layout.indent}{brackets[1]}"
+
+
+def _at(value: Any, keys: Keys) -> Any:
+    for key in keys:
+        value = value[key]
+    return value
+
+
+def _match_end(pattern: re.Pattern[str], text: str, at: int) -> int:
+    found = pattern.match(text, at)
+    return found.end() if found else at
