@@ -19,6 +19,7 @@ A tool that fails raises nothing: its failure is a result the model reads. An ar
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from dial_client.messages import Message
 from dial_client.turn_result import Turn
@@ -26,6 +27,10 @@ from dial_client.turn_result import Turn
 
 class DialError(Exception):
     """The root of all errors of this package."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Exception's own way repeats the constructor with `args`, which are the text, and not what it was made of.
+        return _restore_error, (type(self), self.args, dict(self.__dict__))
 
 
 @dataclass(eq=False)
@@ -116,6 +121,12 @@ class ConversationNotFound(ConversationError):
 
 class ConversationBusy(ConversationError):
     """Another turn of this conversation is under way, in this program or in another."""
+
+
+def _restore_error(kind: type[DialError], args: tuple[Any, ...], state: dict[str, Any]) -> DialError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
 
 
 def system_reason(error: Exception, otherwise: str = "") -> str:

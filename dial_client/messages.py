@@ -38,7 +38,7 @@ class TextPart:
 class ImagePart:
     """An image, as MCP servers send them."""
 
-    data: str
+    data: str = field(repr=False)
     """The bytes, in base64."""
     mime_type: str
     """For example ``image/png``."""
@@ -48,18 +48,13 @@ class ImagePart:
 class FilePart:
     """A document that a user attaches, or an MCP server embeds."""
 
-    data: str
+    data: str = field(repr=False)
     """The bytes, in base64."""
     mime_type: str
     """For example ``application/pdf``."""
     name: str = ""
     """The file name, for the model and for people: ``report.pdf``; empty if unknown."""
 
-
-IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-"""The image types that every model with image input accepts."""
-PDF = "application/pdf"
-"""The document type that every model with document input accepts."""
 
 Part = TextPart | ImagePart | FilePart
 Content = str | tuple[Part, ...]
@@ -128,9 +123,36 @@ class ToolCallResult:
     """As `Message.taint`."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return ``{"tool_call_id", "success", "content", "error"}``."""
+        """Return ``{"tool_call_id", "success", "content", "error"}``, with ``failure`` and ``taint`` where they are."""
         content = content_to_json(self.content)
-        return {"tool_call_id": self.tool_call_id, "success": self.success, "content": content, "error": self.error}
+        rare = {"failure": self.failure and self.failure.value, "taint": self.taint}
+        return {
+            "tool_call_id": self.tool_call_id,
+            "success": self.success,
+            "content": content,
+            "error": self.error,
+            **{name: value for name, value in rare.items() if value},
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> ToolCallResult:
+        """Read the form of `to_dict`.
+
+        Raises:
+            ValueError: this is not the result of a call.
+        """
+        try:
+            failure = data.get("failure")
+            return cls(
+                tool_call_id=_text(data["tool_call_id"]),
+                success=data["success"] is True,
+                content=content_from_json(data["content"]),
+                error=_text_or_none(data.get("error")),
+                failure=None if failure is None else Failure(failure),
+                taint=_text(data.get("taint", "")),
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"not the result of a call: {error!r}") from error
 
     @classmethod
     def failed(cls, call_id: str, failure: Failure, error: str) -> ToolCallResult:
@@ -225,7 +247,7 @@ class Message:
             echo = data.get("echo")
             return cls(
                 role=Role(data["role"]),
-                content=_content_from_json(data.get("content")),
+                content=content_from_json(data.get("content")),
                 tool_calls=tuple(ToolCallRequest.from_dict(call) for call in data.get("tool_calls") or ()),
                 tool_call_id=_text_or_none(data.get("tool_call_id")),
                 name=_text_or_none(data.get("name")),
@@ -280,18 +302,6 @@ def text_of(content: Content) -> str:
     return "\n".join(part.text for part in content if isinstance(part, TextPart))
 
 
-def media_type(mime_type: str) -> str:
-    """Return a MIME type without its parameters, in lower case (RFC 9110, 8.3.1): ``Image/PNG; q=1`` is ``image/png``.
-
-    Two names that are in use without being registered become the registered ones.
-    """
-    kind = mime_type.partition(";")[0].strip().lower()
-    return _REGISTERED.get(kind, kind)
-
-
-_REGISTERED: Mapping[str, str] = {"image/jpg": "image/jpeg", "application/x-pdf": "application/pdf"}
-
-
 def describe(part: ImagePart | FilePart) -> str:
     """Return name, type and size in a few words, for places that cannot show the part."""
     if isinstance(part, ImagePart):
@@ -328,7 +338,12 @@ def _part_to_json(part: Part) -> dict[str, Any]:
             return {"type": "file", "data": data, "mime_type": mime_type, "name": name}
 
 
-def _content_from_json(content: Any) -> Content:
+def content_from_json(content: Any) -> Content:
+    """Read the form of `content_to_json`.
+
+    Raises:
+        ValueError, TypeError, KeyError: this is no content.
+    """
     if content is None or isinstance(content, str):
         return content or ""
     return tuple(_part_from_json(part) for part in content)

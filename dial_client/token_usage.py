@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +44,18 @@ class Usage:
         }
         rare = {"cache_write_tokens": self.cache_write_tokens, "server_tool_calls": self.server_tool_calls}
         return counts | {name: count for name, count in rare.items() if count}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Usage:
+        """Read the form of `to_dict`; other names in it are left alone.
+
+        Raises:
+            ValueError: this is not a usage.
+        """
+        try:
+            counts = {field.name: data.get(field.name, 0) for field in fields(cls)}
+        except AttributeError as error:
+            raise ValueError(f"not a usage: {error!r}") from error
+        if wrong := [name for name, count in counts.items() if type(count) is not int]:
+            raise ValueError(f"not a usage: {wrong[0]} is no whole number")
+        return cls(**counts)

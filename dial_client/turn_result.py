@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +23,7 @@ class ToolCallRecord:
     tool: str
     """The tool's own name at that server."""
     duration: float
-    """Seconds the call took; waiting for permission is not counted."""
+    """Seconds the call took, to the tenth of a millisecond; waiting for permission is not counted."""
     by_endpoint: bool = False
     """The model's endpoint ran the tool itself; `server` is its name."""
 
@@ -32,17 +33,51 @@ class ToolCallRecord:
         return self.result.failure is Failure.DENIED
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON types only."""
+        """Return JSON types only, without empty fields; `from_dict` reads them back to an equal record."""
+        call, result = self.call, self.result
+        rare = {
+            "error": result.error,
+            "failure": result.failure and result.failure.value,
+            "taint": result.taint or None,
+            "unreadable": call.unreadable,
+            "tool_call_id": None if result.tool_call_id == call.id else result.tool_call_id,
+            "by_endpoint": self.by_endpoint or None,
+        }
         return {
-            "id": self.call.id,
-            "name": self.call.name,
+            "id": call.id,
+            "name": call.name,
             "server": self.server,
             "tool": self.tool,
-            "arguments": dict(self.call.arguments),
-            "is_error": not self.result.success,
-            "content": content_to_json(self.result.content),
-            "duration_s": round(self.duration, 4),
-        } | ({"by_endpoint": True} if self.by_endpoint else {})
+            "arguments": dict(call.arguments),
+            "is_error": not result.success,
+            "content": content_to_json(result.content),
+            "duration_s": self.duration,
+            **{name: value for name, value in rare.items() if value is not None},
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> ToolCallRecord:
+        """Read the form of `to_dict`.
+
+        Raises:
+            ValueError: this is not the record of a call.
+        """
+        try:
+            result = {
+                "tool_call_id": data.get("tool_call_id", data["id"]),
+                "success": data["is_error"] is False,
+                **{name: data[name] for name in ("content", "error", "failure", "taint") if name in data},
+            }
+            return cls(
+                ToolCallRequest.from_dict(data),
+                ToolCallResult.from_dict(result),
+                server=str(data["server"]),
+                tool=str(data["tool"]),
+                duration=float(data["duration_s"]),
+                by_endpoint=data.get("by_endpoint") is True,
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"not the record of a call: {error!r}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +119,13 @@ class Turn:
         return {**self.usage.to_dict(), "rounds": rounds, "cost_usd": self.cost_usd}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON types only: the output of ``dial-chat --output json``."""
+        """Return JSON types only: the output of ``dial-chat --output json``.
+
+        `from_dict` reads them back to an equal turn. ``message`` is there only if it is not the last of ``messages``.
+        """
         client_tool_calls = [call.to_dict() for call in self.client_tool_calls]
         citations = [citation.to_dict() for citation in self.citations]
+        is_last = bool(self.messages) and self.messages[-1] == self.message
         return {
             "text": self.text,
             "stop_reason": self.stop_reason.value,
@@ -95,6 +134,33 @@ class Turn:
             "tool_calls": [record.to_dict() for record in self.tool_calls],
             "messages": [message.to_dict() for message in self.messages],
             "notes": list(self.notes),
+            **({} if is_last else {"message": self.message.to_dict()}),
             **({"citations": citations} if citations else {}),
             **({"client_tool_calls": client_tool_calls} if client_tool_calls else {}),
         }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Turn:
+        """Read the form of `to_dict`. Fields that a newer release has added are left alone.
+
+        Raises:
+            ValueError: this is not a turn.
+        """
+        try:
+            messages = tuple(Message.from_dict(message) for message in data["messages"])
+            usage = data["usage"]
+            cost = usage.get("cost_usd")
+            return cls(
+                message=Message.from_dict(data["message"]) if "message" in data else messages[-1],
+                messages=messages,
+                stop_reason=StopReason(data["stop_reason"]),
+                depth=int(data["depth"]),
+                usage=Usage.from_dict(usage),
+                tool_calls=tuple(ToolCallRecord.from_dict(record) for record in data["tool_calls"]),
+                notes=tuple(str(note) for note in data["notes"]),
+                request_usages=tuple(Usage.from_dict(request) for request in usage["rounds"]),
+                cost_usd=None if cost is None else float(cost),
+                client_tool_calls=tuple(ToolCallRequest.from_dict(call) for call in data.get("client_tool_calls", ())),
+            )
+        except (KeyError, IndexError, TypeError, AttributeError) as error:
+            raise ValueError(f"not a turn: {error!r}") from error

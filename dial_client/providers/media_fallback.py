@@ -12,8 +12,9 @@ import string
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dial_client.messages import IMAGE_TYPES, PDF, FilePart, ImagePart, Part, TextPart, describe, media_type
+from dial_client.messages import FilePart, ImagePart, Part, TextPart, describe
 from dial_client.providers.tool_call_codec import replace_surrogates
+from dial_client.text.media_types import IMAGE_TYPES, PDF, media_type
 
 MAX_IMAGE = 5 * 1024 * 1024
 """Characters of base64 of an image (the Messages API; other APIs take more)."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from base64 import b64encode
 from typing import Any, Protocol, runtime_checkable
 
-from dial_client.messages import NO_OUTPUT, PDF, Content, FilePart, ImagePart, Part, TextPart
+from dial_client.messages import NO_OUTPUT, Content, FilePart, ImagePart, Part, TextPart
+from dial_client.text.media_types import PDF
 from dial_client.text.safe_text import safe
 
 _SIGNATURES = (

@@ -45,7 +45,7 @@ class TurnRecorder:
                 self._started[event.call.id] = event
             case ToolCallFinished(result, server, duration, by_endpoint):
                 started = self._started.pop(result.tool_call_id)
-                record = ToolCallRecord(started.call, result, server, started.tool, duration, by_endpoint)
+                record = ToolCallRecord(started.call, result, server, started.tool, round(duration, 4), by_endpoint)
                 if by_endpoint:
                     self._endpoint_records.append((len(self._rounds), record))
                 else:

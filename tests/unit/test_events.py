@@ -40,7 +40,7 @@ TURN = Turn(
     stop_reason=StopReason.ANSWERED,
     depth=1,
     usage=Usage(10, 5),
-    tool_calls=(ToolCallRecord(CALL, RESULT, "maths", "add.it", 0.123456),),
+    tool_calls=(ToolCallRecord(CALL, RESULT, "maths", "add.it", 0.1235),),
     notes=("one server is missing",),
 )
 SAID: list[tuple[Event, dict[str, Any]]] = [
@@ -67,7 +67,13 @@ SAID: list[tuple[Event, dict[str, Any]]] = [
         ToolCallFinished(ToolCallResult.failed("call_1", Failure.TIMEOUT, "slow"), "maths", 0.5),
         {
             "type": "tool_call_finished",
-            "result": {"tool_call_id": "call_1", "success": False, "content": "slow", "error": "slow"},
+            "result": {
+                "tool_call_id": "call_1",
+                "success": False,
+                "content": "slow",
+                "error": "slow",
+                "failure": "timeout",
+            },
             "server": "maths",
             "duration": 0.5,
             "by_endpoint": False,

@@ -23,9 +23,9 @@ from dial_client.messages import (
     ToolCallResult,
     content_to_json,
     describe,
-    media_type,
     text_of,
 )
+from dial_client.text.media_types import media_type
 from dial_client.token_usage import Usage
 from tests.support.fakes import unhurried
 
@@ -56,6 +56,15 @@ MESSAGES = st.builds(
     is_error=st.booleans(),
     echo=st.none() | st.builds(Echo, ANY_TEXT, JSON),
 )
+RESULTS = st.builds(
+    ToolCallResult,
+    ANY_TEXT,
+    st.booleans(),
+    CONTENT,
+    st.none() | ANY_TEXT,
+    st.none() | st.sampled_from(Failure),
+    ANY_TEXT,
+)
 
 
 @unhurried
@@ -75,6 +84,12 @@ def test_a_message_in_json_is_of_json_types_only(message: Message) -> None:
 @given(CALLS)
 def test_any_call_comes_back_from_json_as_it_was(call: ToolCallRequest) -> None:
     assert ToolCallRequest.from_dict(json.loads(json.dumps(call.to_dict()))) == call
+
+
+@unhurried
+@given(RESULTS)
+def test_any_result_comes_back_from_json_as_it_was(result: ToolCallResult) -> None:
+    assert ToolCallResult.from_dict(json.loads(json.dumps(result.to_dict()))) == result
 
 
 @unhurried
@@ -157,6 +172,7 @@ def test_a_failure_says_the_same_to_the_model_and_to_the_program() -> None:
     result = ToolCallResult.failed("call_1", Failure.DENIED, "not allowed")
     assert result.to_dict() == {
         "tool_call_id": "call_1", "success": False, "content": "not allowed", "error": "not allowed",
+        "failure": "denied",
     }  # fmt: skip
     assert result.failure is Failure.DENIED
 
@@ -172,6 +188,14 @@ def test_without_its_echo_a_message_says_the_same() -> None:
     assert echoing.without_echo() == plain
     assert plain.without_echo() is plain
     assert "rs_1" not in repr(echoing)
+
+
+def test_the_bytes_of_an_image_are_not_printed() -> None:
+    message = Message(Role.TOOL, (ImagePart("AAAA" * 1_000, "image/png"), FilePart("BBBB", "application/pdf", "a.pdf")))
+    printed = repr(message)
+    assert "image/png" in printed
+    assert "a.pdf" in printed
+    assert not ("AAAA" in printed or "BBBB" in printed)
 
 
 def test_the_text_of_parts_is_that_of_its_text_parts() -> None:

@@ -1,0 +1,123 @@
+"""Turns are values: equal, copied, pickled, and the same after a trip through JSON."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dial_client.errors import ConfigError, ConversationBusy, DialError, LimitReached, ProviderError, ServerGone
+from dial_client.limits import StopReason
+from dial_client.messages import Failure, Message, ToolCallRequest, ToolCallResult
+from dial_client.token_usage import Usage
+from dial_client.turn_result import ToolCallRecord, Turn
+from tests.support.fakes import unhurried
+from tests.unit.test_messages import ANY_TEXT, CALLS, JSON, MESSAGES, RESULTS
+
+COUNTS = st.integers(0, 10**9)
+USAGES = st.builds(Usage, COUNTS, COUNTS, COUNTS, COUNTS, COUNTS, COUNTS)
+RECORDS = st.builds(
+    ToolCallRecord, CALLS, RESULTS, ANY_TEXT, ANY_TEXT, st.floats(0, allow_infinity=False), st.booleans()
+)
+TURNS = st.builds(
+    Turn,
+    message=MESSAGES,
+    messages=st.lists(MESSAGES, max_size=2).map(tuple),
+    stop_reason=st.sampled_from(StopReason),
+    depth=st.integers(0, 100),
+    usage=USAGES,
+    tool_calls=st.lists(RECORDS, max_size=2).map(tuple),
+    notes=st.lists(ANY_TEXT, max_size=2).map(tuple),
+    request_usages=st.lists(USAGES, max_size=2).map(tuple),
+    cost_usd=st.none() | st.floats(0, allow_infinity=False),
+    client_tool_calls=st.lists(CALLS, max_size=2).map(tuple),
+)
+CALL = ToolCallRequest("call_1", "add", {"a": 1})
+ANSWER = Message.assistant("It is 2.")
+TURN = Turn(
+    ANSWER,
+    (Message.assistant("", [CALL]), ANSWER),
+    StopReason.ANSWERED,
+    1,
+    Usage(10, 5),
+    (ToolCallRecord(CALL, ToolCallResult.failed("call_1", Failure.TIMEOUT, "too slow"), "calc", "add", 0.25),),
+)
+
+
+@unhurried
+@given(TURNS)
+def test_any_turn_comes_back_from_json_as_it_was(turn: Turn) -> None:
+    assert Turn.from_dict(json.loads(json.dumps(turn.to_dict()))) == turn
+
+
+@unhurried
+@given(TURNS)
+def test_any_turn_can_be_pickled_copied_and_printed(turn: Turn) -> None:
+    assert pickle.loads(pickle.dumps(turn)) == turn
+    assert copy.deepcopy(turn) == turn
+    assert repr(turn).startswith("Turn(message=Message(")
+
+
+@unhurried
+@given(JSON)
+def test_whatever_is_no_turn_is_a_value_error_and_nothing_else(data: Any) -> None:
+    with pytest.raises(ValueError, match="not a"):
+        Turn.from_dict(data)
+
+
+@pytest.mark.parametrize(
+    "hole",
+    [
+        {"messages": []},
+        {"messages": 5},
+        {"stop_reason": "bored"},
+        {"usage": 5},
+        {"usage": {"input_tokens": "many", "rounds": []}},
+        {"usage": {"rounds": [5]}},
+        {"depth": None},
+        {"tool_calls": [5]},
+        {"tool_calls": [{"id": "call_1"}]},
+        {"client_tool_calls": ["add"]},
+    ],
+    ids=str,
+)
+def test_a_turn_with_a_part_that_is_none_is_refused(hole: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        Turn.from_dict(TURN.to_dict() | hole)
+
+
+def test_a_turn_of_an_older_release_is_read() -> None:
+    data = TURN.to_dict()
+    for name in ("error", "failure"):
+        del data["tool_calls"][0][name]
+    turn = Turn.from_dict(data)
+    assert (turn.text, turn.tool_calls[0].result.failure) == ("It is 2.", None)
+
+
+def test_what_a_newer_release_adds_is_left_alone() -> None:
+    assert Turn.from_dict(TURN.to_dict() | {"mood": "good"}) == TURN
+
+
+def test_the_answer_is_not_written_twice() -> None:
+    assert "message" not in TURN.to_dict()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConfigError("no such key", hint="did you mean model", path="servers.json", line=3),
+        ProviderError("busy", status=503, code="overloaded", retry_after=2.5),
+        LimitReached("too slow", TURN),
+        ServerGone("calc", "the process ended"),
+        ConversationBusy("c1", "another turn is under way"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_crosses_to_another_process_whole(error: DialError) -> None:
+    received = pickle.loads(pickle.dumps(error))
+    assert (type(received), str(received), vars(received)) == (type(error), str(error), vars(error))
