@@ -113,8 +113,8 @@ NAMED: list[tuple[str, Event, str]] = [
         "a failure",
         ToolCallFinished(ToolCallResult.failed("call_1", Failure.TIMEOUT, "slow"), "", 1),
         (
-            'event: tool_result\ndata: {"tool_call_id":"call_1","success":false,"content":"slow","error":"slow","failure":"timeout",'
-            '"server":"","duration_s":1}\n\n'
+            'event: tool_result\ndata: {"tool_call_id":"call_1","success":false,"content":"slow","error":"slow",'
+            '"failure":"timeout","server":"","duration_s":1}\n\n'
         ),
     ),
 ]
