@@ -28,7 +28,6 @@ from dial_client.servers.session_calls import SessionCalls
 from dial_client.servers.session_state import ObservableState
 from dial_client.servers.status import MAX_REASON_CHARS, ServerState
 from dial_client.servers.tool_listing import ToolWatch, has_list_changes
-from dial_client.servers.transports.stderr_tail import find_error_line
 from dial_client.servers.transports.transport_factory import (
     InProcessTransportFactory,
     TransportFactory,
@@ -36,6 +35,7 @@ from dial_client.servers.transports.transport_factory import (
     transports_for,
 )
 from dial_client.settings.config_types import Protocol, ServerSettings
+from dial_client.text.error_lines import find_error_line
 from dial_client.text.safe_text import one_line
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from dial_client.servers.transports import jsonrpc_lines
 from dial_client.servers.transports.jsonrpc_lines import find_response, parse_messages
 from dial_client.servers.transports.rate_limit import BURST, RateLimiter
 from dial_client.servers.transports.response_repair import MAX_BLOCKS, ResponseRepairer, repair_content
-from dial_client.servers.transports.stderr_tail import MAX_LINES, StderrTail, find_error_line
+from dial_client.servers.transports.stderr_tail import MAX_LINES, StderrTail
 from tests.support.fakes import virtual_time
 
 PROGRESS = "notifications/progress"
@@ -191,7 +191,6 @@ PYTHON = "Traceback (most recent call last):\n  File x\nValueError: the key is m
     ],
 )
 def test_of_the_last_words_of_a_program_those_count_that_say_what_is_wrong(text: str, telling: str) -> None:
-    assert find_error_line(tuple(line for line in text.splitlines() if line.strip())) == telling
     tail = StderrTail()
     tail.feed(text.encode())
     assert tail.last == telling

@@ -2,29 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections import deque
 
 from dial_client.servers.secret_masking import SecretMask
+from dial_client.text.error_lines import find_error_line
 
 MAX_LINES = 50
 MAX_LINE_BYTES = 1_000
-
-
-_AFTER_ERROR = re.compile(
-    r"\s*(?:[\s{}()\[\],;^]*|at .+|Node\.js v[\d.]+|Bun v[\d.]+.*|\[?\w+\]?: (?:[\d.-]+|'.*'|\[.*|undefined|null),?)"
-)
-"""What Node prints after an error: the stack, the members, and its own version."""
-_ERROR = re.compile(r"(?:Uncaught )?(?:[\w.$]*(?:Error|Exception)\b|\[\w+\]: ).*")
-
-
-def find_error_line(lines: tuple[str, ...]) -> str:
-    """Return the line that says what is wrong: the last line, or the error it belongs to."""
-    if not lines or not _AFTER_ERROR.fullmatch(lines[-1]):
-        return lines[-1] if lines else ""
-    errors = (line for line in reversed(lines) if _ERROR.match(line))
-    rest = (line for line in reversed(lines) if not _AFTER_ERROR.fullmatch(line))
-    return next(errors, next(rest, lines[-1])).removesuffix(" {")
 
 
 class StderrTail:

@@ -1,0 +1,104 @@
+"""The line that names the error, in what programs and tools print: stack traces, logs, Markdown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+
+MAX_JOINED = 4
+"""Lines that a reason is made of at most."""
+
+_DETAIL = re.compile(
+    r"\s*(?:[\s{}()\[\],;^~]*|at .+|File \".+|\.{3} \d+ more|goroutine \d+ .*|exit status \d+"
+    r"|Node\.js v[\d.]+|Bun v[\d.]+.*|Emitted '.+' event .*"
+    r"|\[?\w+\]?: (?:[\d.-]+|'.*'|\[.*|undefined|null),?"
+    r"|.*\.go:\d+(?: \+0x[0-9a-f]+)?|note: .*|For further information visit .*"
+    r"|(?:Run|See) '.+'(?: for more information)?\.?|Try .+ for help\.?)\s*"
+)
+"""What stands behind an error: stack frames, members of the error, the version of the program, advice."""
+_MARGIN = re.compile(r"[\s|+]+(?:-[-+ \d.]*)?")
+"""Stands before the lines of Python's exception groups."""
+_BOX = re.compile(r"^[╭╰]─.*|^│\s*|\s*│$")
+"""The frame that Typer draws around an error."""
+_ERROR = re.compile(
+    r"\s*(?:Caused by: .+|panic: .+|thread '.*' panicked .*|Exception in thread .+|docker: .+|\u00d7 .+"
+    r"|(?:[\w.-]+: )?(?:[Ee]rror|[Ff]atal(?: error)?)(?:\[\w+\])?: .+"
+    r"|\[\w+\]: (?!\[|undefined|null).+"
+    r"|(?:Uncaught )?[\w.$]*(?:Error|Exception|ExceptionGroup|Rejection)(?: \[\w+\])?(?::.*| \{)?"
+    r"|.{0,60}?\b(?:ERROR|CRITICAL|FATAL)\b.*)"
+)
+"""What names an error. A line of a log may begin with a time."""
+_UV_ERROR = "\u00d7"
+_TRACEBACK = "Traceback (most recent call last):"
+_NPM = re.compile(r"npm (?:error|ERR!) ?(.*)")
+_NPM_FIELD = re.compile(r"(?:code|errno|syscall|path|dest|signal|command|A complete log)\b.*|\S*\s*")
+_TREE = re.compile(r"\s*[╰├]─▶\s*|\s{4,}")
+"""Begins the lines in which uv goes on."""
+_IS_INCOMPLETE = re.compile(r".*:|.*validation errors? for .+|thread '.*' panicked .*")
+_MARKDOWN = re.compile(r"#{1,6}\s.*|[=\-*_]{3,}|[`~]{3,}\w*|>+")
+"""Headings, rules and fences."""
+
+
+def find_error_line(lines: Sequence[str]) -> str:
+    """Return what is wrong, of the last lines that a program wrote: the last error that is named, else the last line.
+
+    Stack frames, braces and versions are skipped; a line that ends in a colon is joined with the next. Empty for no
+    lines.
+    """
+    if npm := _find_npm_error(lines):
+        return npm
+    plain = [_without_margin(line) for line in lines]
+    found = max(_find_last_error(plain), _find_exception(plain))
+    if found < 0:
+        found = max((index for index, line in enumerate(plain) if not _DETAIL.fullmatch(line)), default=-1)
+    return _join(plain, found) if found >= 0 else "".join(lines[-1:])
+
+
+def summarize_error(text: str) -> str:
+    """Return the line of a tool's error that says what is wrong: the first, joined with the next after a colon.
+
+    Headings, rules and fences of Markdown are skipped, unless there is nothing else.
+    """
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    telling = [line for line in lines if not _MARKDOWN.fullmatch(line)] or [line.lstrip("# ") for line in lines]
+    end = next((index for index, line in enumerate(telling) if not line.endswith((":", ":**"))), len(telling))
+    return " ".join(telling[: min(end + 1, MAX_JOINED)])
+
+
+def _without_margin(line: str) -> str:
+    margin = _MARGIN.match(line) if line.lstrip().startswith(("|", "+-")) else None
+    return _BOX.sub("", line[len(margin[0]) :] if margin else line).rstrip()
+
+
+def _find_last_error(lines: Sequence[str]) -> int:
+    """Return the place of the last line that names an error; -1 for none."""
+    return max((index for index, line in enumerate(lines) if _ERROR.fullmatch(line)), default=-1)
+
+
+def _find_exception(lines: Sequence[str]) -> int:
+    """Return the place of the line behind the last traceback of Python, whatever its exception is called."""
+    start = max((index for index, line in enumerate(lines) if line == _TRACEBACK), default=len(lines))
+    behind = range(start + 1, len(lines))
+    return next((index for index in behind if lines[index] and not lines[index].startswith(" ")), -1)
+
+
+def _find_npm_error(lines: Sequence[str]) -> str:
+    """Return the first sentence of npm's error; empty unless npm wrote the last line."""
+    if not lines or not _NPM.match(lines[-1]):
+        return ""
+    errors = (found[1].strip() for line in lines if (found := _NPM.match(line)))
+    return next((f"npm error {error}" for error in errors if not _NPM_FIELD.fullmatch(error)), "")
+
+
+def _join(lines: Sequence[str], start: int) -> str:
+    """Return a line, with those behind it where it does not end a sentence."""
+    joined = [lines[start].strip()]
+    is_tree = joined[0].startswith(_UV_ERROR)
+    for line, following in pairwise(lines[start:]):
+        is_next = bool(_TREE.match(following)) if is_tree else bool(_IS_INCOMPLETE.fullmatch(line.rstrip()))
+        is_detail = len(joined) == 2 and "validation error" in joined[0]
+        if not (is_next or is_detail) or len(joined) == MAX_JOINED or _DETAIL.fullmatch(following):
+            break
+        joined.append(_TREE.sub("", following, count=1).strip())
+    return " ".join(joined).removesuffix(" {").removeprefix(f"{_UV_ERROR} ").removeprefix("[cause]: ")
