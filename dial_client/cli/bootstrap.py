@@ -13,6 +13,7 @@ from typing import Any
 
 from dial_client.callbacks.server_callbacks import Callbacks
 from dial_client.cli.audit_setup import open_audit_log
+from dial_client.cli.configuration_files import ask_for_files, describe_sources, profile_name
 from dial_client.cli.options import Options
 from dial_client.cli.printed_streams import PrintedStream
 from dial_client.client.client_options import ApprovalPolicy
@@ -24,7 +25,7 @@ from dial_client.model import Provider
 from dial_client.providers import open_provider
 from dial_client.recordings import replay
 from dial_client.settings import configuration
-from dial_client.settings.config_locations import FILE_NAME, find_user_config, is_user_config
+from dial_client.settings.config_locations import FILE_NAME, find_user_config
 from dial_client.settings.policy_config import Policy, policy_from
 from dial_client.text.safe_text import one_line, safe
 from dial_client.tools.approval import Approval, ApprovalContext, Approver, Decision
@@ -43,16 +44,10 @@ async def settings_of(options: Options) -> configuration.Settings:
     """
     if replay.is_recording(options.model):
         return configuration.parse("{}")
-    path = configuration.find_config(str(options.config) if options.config else None)
-    if path is None:
+    files = await ask_for_files(options, warn)
+    if not files:
         warn(f"no {FILE_NAME} here or in your configuration folder: no tools are on offer")
-        settings = configuration.parse("{}")
-    elif options.config is not None or is_user_config(path):
-        settings = configuration.load(path)
-    else:
-        from dial_client.cli.trust_prompt import trusted_settings
-
-        settings = await trusted_settings(path, for_this_run=options.trust) or _user_settings()
+    settings = configuration.combine(files, profile_name(options))
     if options.verbose:
         warn(f"configuration: {config_name(settings)}")
     for warning in settings.warnings:
@@ -60,16 +55,9 @@ async def settings_of(options: Options) -> configuration.Settings:
     return settings
 
 
-def _user_settings() -> configuration.Settings:
-    """Return the user's own configuration, used where the file of the working folder is not trusted."""
-    path = find_user_config()
-    warn(f"continuing without the {FILE_NAME} of this folder, with {path or 'no servers'}")
-    return configuration.load(path) if path is not None else configuration.parse("{}")
-
-
 def config_name(settings: configuration.Settings) -> str:
-    """Return the absolute path of the configuration in use, or "none"."""
-    return "none" if settings.path is None else str(settings.path.absolute())
+    """Return the absolute paths of the files in use, or "none"."""
+    return describe_sources(settings.sources)
 
 
 @asynccontextmanager
@@ -101,7 +89,7 @@ async def opened(
         callbacks=callbacks,
         audit=audit,
         cache_dir=True,
-        system=options.system,
+        system=options.system if options.system is not None else settings.system,
         record=options.record,
     )
     dial.model.set_context_window(profile.context_window if profile is not None else None)
@@ -121,8 +109,8 @@ def policy_of(options: Options, settings: configuration.Settings) -> Policy:
         ConfigError: a file cannot be read, or something in it is wrong.
     """
     own = find_user_config()
-    is_in_use = settings.path is not None and own is not None and settings.path.absolute() == own.absolute()
-    return (*policy_from(options.policy), *policy_from(own), *(() if is_in_use else settings.policy))
+    is_in_use = own is None or own.absolute() in [path.absolute() for path in settings.sources]
+    return (*policy_from(options.policy), *(() if is_in_use else policy_from(own)), *settings.policy)
 
 
 async def _allow_all(call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:  # noqa: ARG001 - an approver

@@ -15,7 +15,7 @@ from typer.core import TyperCommand, TyperOption
 
 GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Model", ("model", "base_url", "system", "tool_format", "max_depth", "timeout", "tool_timeout", "no_stream")),
-    ("Servers and tools", ("config", "trust", "allow", "deny", "yes", "policy", "sampling")),
+    ("Servers and tools", ("config", "profile", "trust", "allow", "deny", "yes", "policy", "sampling")),
     ("Conversation", ("continue_latest", "resume", "no_save", "record", "no_audit", "audit_arguments")),
 )
 """The groups of the options of a chat, by the names of their parameters; all others make a last group."""

@@ -30,6 +30,7 @@ def chat(
     ] = None,
     config: o.Config = None,
     trust: o.Trust = False,
+    profile: o.Profile = None,
     model: o.Model = None,
     base_url: o.BaseUrl = None,
     tool_format: o.ToolFormat = None,
@@ -99,7 +100,11 @@ def _completion(shell: str | None, *, is_installed: bool) -> Callable[[], Awaita
 
 @more.command(context_settings=SETTINGS)
 def tools(
-    config: o.Config = None, trust: o.Trust = False, as_json: o.AsJson = False, verbose: o.Verbose = False
+    config: o.Config = None,
+    trust: o.Trust = False,
+    profile: o.Profile = None,
+    as_json: o.AsJson = False,
+    verbose: o.Verbose = False,
 ) -> None:
     """List the tools as they are offered to the model."""
     options = o.Options.of_command(locals())
@@ -118,6 +123,7 @@ def servers(
     name: Annotated[str | None, typer.Argument(help="The server to log in to, or log out of.")] = None,
     config: o.Config = None,
     trust: o.Trust = False,
+    profile: o.Profile = None,
     as_json: o.AsJson = False,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the login URL, and open no browser.")] = False,
     verbose: o.Verbose = False,
@@ -143,7 +149,11 @@ def servers(
 
 @more.command(context_settings=SETTINGS)
 def resources(
-    config: o.Config = None, trust: o.Trust = False, as_json: o.AsJson = False, verbose: o.Verbose = False
+    config: o.Config = None,
+    trust: o.Trust = False,
+    profile: o.Profile = None,
+    as_json: o.AsJson = False,
+    verbose: o.Verbose = False,
 ) -> None:
     """List the resources of the servers: @SERVER:URI in a question attaches one."""
     _list_resources_or_prompts("resources", o.Options.of_command(locals()), as_json=as_json)
@@ -151,7 +161,11 @@ def resources(
 
 @more.command(context_settings=SETTINGS)
 def prompts(
-    config: o.Config = None, trust: o.Trust = False, as_json: o.AsJson = False, verbose: o.Verbose = False
+    config: o.Config = None,
+    trust: o.Trust = False,
+    profile: o.Profile = None,
+    as_json: o.AsJson = False,
+    verbose: o.Verbose = False,
 ) -> None:
     """List the prompts of the servers: /SERVER:PROMPT ARG=VALUE in a conversation uses one."""
     _list_resources_or_prompts("prompts", o.Options.of_command(locals()), as_json=as_json)
@@ -172,6 +186,7 @@ def call(
     arguments: Annotated[str, typer.Argument(help="The arguments, a JSON object.")] = "{}",
     config: o.Config = None,
     trust: o.Trust = False,
+    profile: o.Profile = None,
     tool_timeout: o.ToolTimeout = None,
     no_audit: o.NoAudit = False,
     audit_arguments: o.AuditArguments = False,
@@ -225,6 +240,7 @@ def serve(
     durable: o.Durable = False,
     config: o.Config = None,
     trust: o.Trust = False,
+    profile: o.Profile = None,
     model: o.Model = None,
     base_url: o.BaseUrl = None,
     tool_format: o.ToolFormat = None,

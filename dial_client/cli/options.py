@@ -94,6 +94,8 @@ class Options:
     command: str = "dial-chat"
     """The name of the program in the audit log."""
     trust: bool = False
+    profile: str | None = None
+    """The profile of the configuration; None for that of the environment, or none."""
 
     @classmethod
     def of_command(cls, parameters: Mapping[str, Any], **fixed: Any) -> Options:
@@ -130,6 +132,10 @@ Config = Annotated[
     ),
 ]
 Trust = Annotated[bool, typer.Option("--trust", help="Trust the ./servers.json of this folder for this run.")]
+Profile = Annotated[
+    str | None,
+    typer.Option("--profile", metavar="NAME", help="A profile of the configuration. Default: DIAL_PROFILE, else none."),
+]
 Model = Annotated[
     str | None,
     typer.Option(

@@ -19,6 +19,7 @@ def policy(
     tainted: Annotated[bool, typer.Option("--tainted", help="As after untrusted content.")] = False,
     config: o.Config = None,
     trust: o.Trust = False,
+    profile: o.Profile = None,
     rules: o.Policy = None,
     allow: o.Allow = None,
     deny: o.Deny = None,

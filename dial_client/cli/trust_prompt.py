@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 from anyio import lowlevel
 
@@ -13,7 +12,7 @@ from dial_client.cli.config_summary import Row, escaped, in_all, numbered, rende
 from dial_client.cli.tty import Unanswered, is_there, typed
 from dial_client.errors import ConfigError
 from dial_client.settings import configuration
-from dial_client.settings.config_trust import UNREADABLE, EnvFiles, FoundFile, TrustedFile, TrustStore, read_found
+from dial_client.settings.config_trust import UNREADABLE, EnvFiles, FoundFile, TrustedFile, TrustStore
 from dial_client.settings.variables import variables
 
 _QUESTION = "[t]rust, [n]ot now, [v]iew the whole file: "
@@ -21,22 +20,26 @@ _MOST_LINES = 4000
 """Of both texts together; more are not compared, which takes quadratic time."""
 
 
-async def trusted_settings(path: Path, *, for_this_run: bool) -> configuration.Settings | None:
-    """Return the configuration of a file that was found, if the user trusts it now; None for "not now".
+async def is_trusted(found: FoundFile, env_files: EnvFiles) -> bool:
+    """Return True if the user trusts a file that was found, if need be after a question; False for "not now".
 
     Nothing in it is expanded before, and what was shown and hashed is what is read.
-
-    Args:
-        path: The file.
-        for_this_run: The user trusts it for this run, whatever is in it.
 
     Raises:
         ConfigError: the file is wrong; or it is not trusted, and nobody is there to be asked.
     """
-    found, env_files = read_found(path), EnvFiles()
-    if not for_this_run and not await _is_trusted(found, env_files):
-        return None
-    return configuration.parse(found.data, path=str(path), read=env_files.read)
+    trusted = TrustStore().find(found.location)
+    changes = changes_since(trusted, found, env_files) if trusted is not None else []
+    if trusted is not None and not changes:
+        return True
+    if not is_there():
+        problem = "it has changed since you trusted it" if trusted is not None else "you have not trusted it"
+        raise ConfigError(
+            f"this configuration was found, not named, and {problem}: nothing of it is used",
+            hint=f"read it, then run `dial-chat trust {found.path}`, or give --trust to trust it for one run",
+            path=found.location,
+        )
+    return await ask_for_trust(found, env_files, rendered(changes, _width()))
 
 
 async def ask_for_trust(found: FoundFile, env_files: EnvFiles, changes: str = "") -> bool:
@@ -100,21 +103,6 @@ def changes_since(trusted: TrustedFile, found: FoundFile, env_files: EnvFiles) -
         return list(_env_changes(trusted.env_files, _digests(found, env_files)))
     moved = [] if trusted.target == found.target else [Row(f"  it is now a link to: {escaped(found.target)}")]
     return moved if trusted.digest == found.digest else [*moved, *_diff(trusted.text, found.text)]
-
-
-async def _is_trusted(found: FoundFile, env_files: EnvFiles) -> bool:
-    trusted = TrustStore().find(found.location)
-    changes = changes_since(trusted, found, env_files) if trusted is not None else []
-    if trusted is not None and not changes:
-        return True
-    if not is_there():
-        problem = "it has changed since you trusted it" if trusted is not None else "you have not trusted it"
-        raise ConfigError(
-            f"this configuration was found, not named, and {problem}: nothing of it is used",
-            hint=f"read it, then run `dial-chat trust {found.path}`, or give --trust to trust it for one run",
-            path=found.location,
-        )
-    return await ask_for_trust(found, env_files, rendered(changes, _width()))
 
 
 def _keep(found: FoundFile, env_files: EnvFiles) -> None:

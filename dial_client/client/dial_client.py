@@ -150,22 +150,28 @@ class DialClient(FunctionMethods, TurnMethods):
 
     @classmethod
     def from_config(
-        cls, path: str | os.PathLike[str], model: str | Provider | None = None, **options: Unpack[ClientOptions]
+        cls,
+        path: str | os.PathLike[str],
+        model: str | Provider | None = None,
+        profile: str | None = None,
+        **options: Unpack[ClientOptions],
     ) -> Self:
-        """Make a client of a servers.json; `options` are the keywords of the class.
+        """Make a client of a servers.json and one of its profiles; `options` are the keywords of the class.
 
         No server of the file is started where the model is a recording, which has servers of its own.
 
         Raises:
-            ConfigError: the file is missing or wrong, or no model is named and it has no ``defaultModel``.
+            ConfigError: the file is missing or wrong, there is no such profile, or no model is named and the file has
+                no ``defaultModel``.
         """
-        settings = configuration.load(path)
+        settings = configuration.load(path, profile=profile)
         model = model if model is not None else settings.default_model
         if model is None:
             raise ConfigError("no model is named", hint='give model=…, or "defaultModel" in the file', path=str(path))
         approval = options.get("approval") or ApprovalPolicy()
         options["approval"] = replace(approval, rules=(*policy_from(approval.rules), *settings.policy))
         options.setdefault("models", settings.models)
+        options.setdefault("system", settings.system)
         servers = {} if replay.is_recording(model) else settings.servers
         return cls(servers, model, **options)
 

@@ -148,6 +148,21 @@ class ModelSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class Profile:
+    """One entry of ``profiles``: a choice of model, servers, instructions and rules."""
+
+    name: str
+    model: str | None = None
+    """In place of ``defaultModel``."""
+    servers: tuple[str, ...] | None = None
+    """Names of servers, or `fnmatch` patterns; other servers are not used. None for all."""
+    system: str | None = None
+    """Instructions for the model."""
+    policy: Policy = ()
+    """Rules that are tried before those of the file."""
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """A whole configuration."""
 
@@ -157,7 +172,19 @@ class Settings:
     default_model: str | None = None
     """A key of `models`, or any other name of a model."""
     path: Path | None = None
+    """The file; of several, the one whose values count."""
     warnings: tuple[str, ...] = ()
     """Warnings, one line each, with the place in the file."""
     policy: Policy = ()
     """The rules for calls, in the order of the file."""
+    system: str | None = None
+    """The instructions of the profile in use."""
+    profiles: tuple[str, ...] = ()
+    """The names of the profiles."""
+    base_paths: tuple[Path, ...] = ()
+    """Further files; a value of theirs counts where no file before has it."""
+
+    @property
+    def sources(self) -> tuple[Path, ...]:
+        """The files in use, beginning with the one whose values count."""
+        return (*(() if self.path is None else (self.path,)), *self.base_paths)

@@ -1,7 +1,8 @@
 """Reads ``servers.json`` and the environment into `Settings`. A configuration is checked once, here.
 
     load                a file
-      parse             its text
+      combine           the texts of one or several files
+        read_profile    an entry of ``profiles``    -> `Profile`
         read_server     an entry of ``mcpServers`` -> `ServerSettings`
         read_model      a profile of ``models``    -> `ModelSettings`
 
@@ -11,7 +12,8 @@ No message and no repr shows a value: it may be a secret. Messages name the key,
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
 from pathlib import Path
@@ -19,44 +21,61 @@ from typing import Any
 
 from dial_client.errors import ConfigError, system_reason
 from dial_client.settings.config_locations import find_config
+from dial_client.settings.config_merge import merge_settings
 from dial_client.settings.config_outline import Outline
-from dial_client.settings.config_types import ModelSettings, Protocol, ServerSettings, Settings, Transport, Wire
+from dial_client.settings.config_types import (
+    ModelSettings,
+    Profile,
+    Protocol,
+    ServerSettings,
+    Settings,
+    Transport,
+    Wire,
+)
 from dial_client.settings.config_values import COMMENTS, TOP_KEYS
 from dial_client.settings.jsonc import Node, did_you_mean
 from dial_client.settings.jsonc import read as document
 from dial_client.settings.model_config import MODEL_KEYS, QUIRKS, read_model
 from dial_client.settings.policy_config import policy
+from dial_client.settings.profile_config import (
+    apply_profile,
+    check_servers,
+    merge_profiles,
+    read_profile,
+    selects_server,
+    unknown_profile,
+)
 from dial_client.settings.server_config import SERVER_ALIASES, SERVER_KEYS, read_server
-from dial_client.settings.variables import ReadFile, read_file, variables
+from dial_client.settings.variables import ReadFile, Variables, read_file, variables
 
 __all__ = [
     "QUIRKS",
+    "ConfigFile",
     "ModelSettings",
     "Protocol",
     "ServerSettings",
     "Settings",
     "Transport",
     "Wire",
+    "combine",
     "find_config",
     "load",
     "outline",
     "parse",
+    "read_config_file",
     "server_from_mapping",
 ]
 
 
-def load(path: str | os.PathLike[str], environ: Mapping[str, str] | None = None) -> Settings:
-    """Read a file; `environ` replaces the environment of the process.
+def load(
+    path: str | os.PathLike[str], environ: Mapping[str, str] | None = None, *, profile: str | None = None
+) -> Settings:
+    """Read a file; `environ` replaces the environment of the process, and `profile` names one of its profiles.
 
     Raises:
-        ConfigError: it cannot be read, or something in it is wrong.
+        ConfigError: it cannot be read, something in it is wrong, or there is no such profile.
     """
-    try:
-        data = Path(path).read_bytes()
-    except (OSError, ValueError) as error:
-        reason = system_reason(error, "this is not the name of a file")
-        raise ConfigError(f"cannot be read: {reason}", path=str(path)) from None
-    return parse(data, path=str(path), environ=environ)
+    return combine((read_config_file(path, environ),), profile)
 
 
 def parse(
@@ -66,6 +85,7 @@ def parse(
     folder: str | os.PathLike[str] | None = None,
     environ: Mapping[str, str] | None = None,
     read: ReadFile = read_file,
+    profile: str | None = None,
 ) -> Settings:
     """Read the text of a configuration.
 
@@ -75,23 +95,105 @@ def parse(
         folder: Where relative paths begin, and what ``${workspaceFolder}`` is; else the folder of `path`.
         environ: Stands for the process's own environment.
         read: Returns the content of an ``envFile``.
+        profile: The name of a profile to use.
 
     Raises:
         ConfigError: something is wrong; it says where, and what was expected.
     """
-    root = document(text, path)
-    names = variables(environ, Path(path).parent if folder is None else folder, read)
-    top, unknown = root.known(TOP_KEYS, {})
-    servers = {name: read_server(name, node, names) for name, node in _entries(top, unknown).items()}
-    models = top["models"].children() if "models" in top else {}
-    return Settings(
-        servers,
-        {name: read_model(name, node, names) for name, node in models.items()},
-        names.text(top["defaultModel"]) if "defaultModel" in top else None,
-        Path(path) if path else None,
-        tuple(warning for server in servers.values() for warning in server.warnings),
-        policy(top["policy"], names) if "policy" in top else (),
-    )
+    return combine((ConfigFile(text, path, folder, environ, read),), profile)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFile:
+    """The text of a configuration, with what its values refer to; the fields are the arguments of `parse`."""
+
+    text: str | bytes = field(repr=False)
+    path: str = ""
+    folder: str | os.PathLike[str] | None = None
+    environ: Mapping[str, str] | None = field(default=None, repr=False)
+    read: ReadFile = read_file
+
+
+def read_config_file(path: str | os.PathLike[str], environ: Mapping[str, str] | None = None) -> ConfigFile:
+    """Read the text of a file.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    try:
+        data = Path(path).read_bytes()
+    except (OSError, ValueError) as error:
+        reason = system_reason(error, "this is not the name of a file")
+        raise ConfigError(f"cannot be read: {reason}", path=str(path)) from None
+    return ConfigFile(data, str(path), environ=environ)
+
+
+def combine(files: Sequence[ConfigFile], profile: str | None = None) -> Settings:
+    """Read several files as one configuration. A later file counts before an earlier one.
+
+    Servers, models and the values of profiles replace those of the same name, as a whole. Rules are not replaced: those
+    of an earlier file are tried first.
+
+    Args:
+        files: the texts; an empty sequence is an empty configuration.
+        profile: the name of a profile to use, of any of the files.
+
+    Raises:
+        ConfigError: something is wrong; it says where, and what was expected.
+    """
+    documents = [_Document.read(file) for file in files]
+    found = [document.profile(profile) for document in documents if profile is not None]
+    if profile is not None and not any(found):
+        raise unknown_profile(profile, [name for document in documents for name in document.profiles])
+    chosen = reduce(merge_profiles, filter(None, found)) if any(found) else None
+    check_servers(chosen, [name for document in documents for name in document.servers])
+    settings = [document.settings(chosen) for document in documents]
+    return apply_profile(reduce(merge_settings, settings, Settings()), chosen)
+
+
+@dataclass(frozen=True, slots=True)
+class _Document:
+    """One file, checked as far as its keys."""
+
+    path: str
+    names: Variables
+    top: Mapping[str, Node]
+    servers: Mapping[str, Node]
+
+    @classmethod
+    def read(cls, file: ConfigFile) -> _Document:
+        names = variables(file.environ, Path(file.path).parent if file.folder is None else file.folder, file.read)
+        top, unknown = document(file.text, file.path).known(TOP_KEYS, {})
+        return cls(file.path, names, top, _entries(top, unknown))
+
+    @property
+    def profiles(self) -> Mapping[str, Node]:
+        return self.top["profiles"].children() if "profiles" in self.top else {}
+
+    def profile(self, name: str | None) -> Profile | None:
+        """Return the profile of this name; None where the file has none."""
+        node = self.profiles.get(name or "")
+        return None if node is None else read_profile(name or "", node, self.names)
+
+    def settings(self, profile: Profile | None) -> Settings:
+        """Return what stands in the file, without the values of the profile; its rules come first."""
+        top, names = self.top, self.names
+        servers = {
+            name: read_server(name, node, names, is_selected=selects_server(profile, name))
+            for name, node in self.servers.items()
+        }
+        models = top["models"].children() if "models" in top else {}
+        own = self.profile(profile.name) if profile is not None else None
+        path = Path(self.path) if self.path else None
+        return Settings(
+            servers,
+            {name: read_model(name, node, names) for name, node in models.items()},
+            names.text(top["defaultModel"]) if "defaultModel" in top else None,
+            path,
+            tuple(warning for server in servers.values() for warning in server.warnings),
+            (*(own.policy if own else ()), *(policy(top["policy"], names) if "policy" in top else ())),
+            profiles=tuple(self.profiles),
+        )
 
 
 def outline(text: str | bytes, path: str = "") -> Outline:

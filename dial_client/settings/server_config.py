@@ -15,8 +15,14 @@ from dial_client.settings.policy_config import untrusted
 from dial_client.settings.variables import Variables, env_file
 
 
-def read_server(name: str, node: Node, variables: Variables) -> ServerSettings:
+def read_server(name: str, node: Node, variables: Variables, *, is_selected: bool = True) -> ServerSettings:
     """Read one entry; its variables are expanded unless the server is disabled.
+
+    Args:
+        name: the name of the server.
+        node: the entry.
+        variables: the values of ``${…}``.
+        is_selected: False disables the server.
 
     Raises:
         ConfigError: something is wrong; it says where, and what was expected.
@@ -25,7 +31,7 @@ def read_server(name: str, node: Node, variables: Variables) -> ServerSettings:
     if "/" in name:
         raise node.error("the name of a server holds no /", "patterns of tools are SERVER/TOOL", at_name=True)
     found, unknown = node.known(SERVER_KEYS, SERVER_ALIASES)
-    enabled = _enabled(found)
+    enabled = _enabled(found) and is_selected
     values: dict[str, Any] = {}
     for key, child in found.items():
         if enabled and key in _EXPANDED:

@@ -24,6 +24,7 @@ Candidates = Mapping[str, str]
 
 _OPTION_VALUES: Mapping[str, Callable[[KnownNames], Candidates]] = {
     "model": KnownNames.models,
+    "profile": KnownNames.profiles,
     "allow": KnownNames.patterns,
     "deny": KnownNames.patterns,
     "resume": KnownNames.conversations,

@@ -6,14 +6,13 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
+from dial_client.cli.configuration_files import read_trusted_files
 from dial_client.errors import ConfigError
 from dial_client.settings import configuration
-from dial_client.settings.config_locations import find_config, find_user_config, is_user_config
 from dial_client.settings.config_outline import Outline, is_enabled
-from dial_client.settings.config_trust import TrustStore, read_found
+from dial_client.settings.configuration import ConfigFile
 
 MAX_CONVERSATIONS = 50
 PATIENCE = 0.2
@@ -67,24 +66,28 @@ class KnownNames:
             return {}
 
     @cached_property
-    def _file(self) -> Path | None:
-        """The configuration in use; None where there is none, or it is not trusted."""
+    def _files(self) -> list[ConfigFile]:
+        """The configuration files in use, without any that is not trusted."""
         try:
-            path = find_config(self._config)
-            if path is None or self._config is not None or is_user_config(path):
-                return path
-            found = read_found(path)
-            trusted = TrustStore().find(found.location)
+            return read_trusted_files(self._config)
         except ConfigError:
-            return None
-        return path if trusted is not None and trusted.matches(found) else find_user_config()
+            return []
 
     @cached_property
     def _outline(self) -> Outline:
         try:
-            return Outline({}, {}) if self._file is None else configuration.outline(self._file.read_bytes())
-        except (OSError, ConfigError):
+            outlines = [configuration.outline(file.text) for file in self._files]
+        except ConfigError:
             return Outline({}, {})
+        servers = {name: entry for outline in outlines for name, entry in outline.servers.items()}
+        return Outline(servers, {name: entry for outline in outlines for name, entry in outline.models.items()})
+
+    def profiles(self) -> dict[str, str]:
+        """Return the names of the profiles of the configuration."""
+        try:
+            return dict.fromkeys(configuration.combine(self._files).profiles, "")
+        except ConfigError:
+            return {}
 
     def _cached_tools(self) -> Iterator[tuple[tuple[str, str], str]]:
         """Yield server, tool and description of each tool in the cache."""
@@ -92,10 +95,10 @@ class KnownNames:
 
         cache = open_cache(True, CACHE)  # noqa: FBT003 - the user's own
         try:
-            settings = None if self._file is None else configuration.load(self._file)
+            settings = configuration.combine(self._files)
         except ConfigError:
             return
-        if settings is None or cache is None:
+        if cache is None:
             return
         for name, server in settings.servers.items():
             for tool in _listed(cache.read(server).get("tools")):

@@ -1,0 +1,78 @@
+"""The configuration files in use: the file that is named, or the user's own with that of the working folder over it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from dial_client.cli.options import Options
+from dial_client.settings.config_locations import FILE_NAME, find_config, find_user_config, is_user_config
+from dial_client.settings.config_trust import EnvFiles, TrustStore, read_found
+from dial_client.settings.configuration import ConfigFile, read_config_file
+
+PROFILE_VARIABLE = "DIAL_PROFILE"
+"""The environment variable that names a profile where ``--profile`` does not."""
+
+
+def profile_name(options: Options) -> str | None:
+    """Return the name of the profile in use; None for none."""
+    return options.profile or os.environ.get(PROFILE_VARIABLE) or None
+
+
+def find_folder_config() -> Path | None:
+    """Return ``./servers.json``, unless it is the user's own file; None where there is none."""
+    path = find_config()
+    return None if path is None or path.is_absolute() or is_user_config(path) else path
+
+
+def read_trusted_files(config: str | None) -> list[ConfigFile]:
+    """Return the files in use, without asking anybody: a file of the working folder that is not trusted is left out.
+
+    Args:
+        config: the file that is named, in place of all others; None for those that are found.
+
+    Raises:
+        ConfigError: a file cannot be read.
+    """
+    if config is not None:
+        path = find_config(config)
+        return [read_config_file(path)] if path is not None else []
+    own = find_user_config()
+    files = [read_config_file(own)] if own is not None else []
+    folder_file = find_folder_config()
+    if folder_file is not None:
+        found = read_found(folder_file)
+        trusted = TrustStore().find(found.location)
+        if trusted is not None and trusted.matches(found):
+            files.append(ConfigFile(found.data, str(folder_file)))
+    return files
+
+
+async def ask_for_files(options: Options, report: Callable[[str], None]) -> list[ConfigFile]:
+    """Return the files in use, beginning with the user's own; a file of the working folder counts if it is trusted.
+
+    Where it is not, the person is asked; `report` says that the file is left out.
+
+    Raises:
+        ConfigError: a file cannot be read; or it is not trusted, and nobody is there to be asked.
+    """
+    if options.config is not None:
+        return read_trusted_files(str(options.config))
+    own = find_user_config()
+    files = [read_config_file(own)] if own is not None else []
+    folder_file = find_folder_config()
+    if folder_file is not None:
+        from dial_client.cli.trust_prompt import is_trusted
+
+        found, env_files = read_found(folder_file), EnvFiles()
+        if options.trust or await is_trusted(found, env_files):
+            files.append(ConfigFile(found.data, str(folder_file), read=env_files.read))
+        else:
+            report(f"continuing without the {FILE_NAME} of this folder, with {own or 'no servers'}")
+    return files
+
+
+def describe_sources(sources: tuple[Path, ...]) -> str:
+    """Return the absolute paths of the files in use, or "none"; that whose values count is the first."""
+    return ", over ".join(str(path.absolute()) for path in sources) or "none"

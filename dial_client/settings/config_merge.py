@@ -1,0 +1,24 @@
+"""Two configurations as one."""
+
+from __future__ import annotations
+
+from dial_client.settings.config_types import Settings
+
+
+def merge_settings(base: Settings, over: Settings) -> Settings:
+    """Return both configurations as one.
+
+    Servers and models of `over` replace those of the same name, as a whole. The rules of `base` are tried first, and a
+    rule that denies counts wherever it stands: a second file cannot allow what the first one asks about or denies.
+    """
+    return Settings(
+        {**base.servers, **over.servers},
+        {**base.models, **over.models},
+        base.default_model if over.default_model is None else over.default_model,
+        base.path if over.path is None else over.path,
+        tuple(dict.fromkeys((*base.warnings, *over.warnings))),
+        (*base.policy, *over.policy),
+        base.system if over.system is None else over.system,
+        tuple(dict.fromkeys((*base.profiles, *over.profiles))),
+        (*over.sources, *base.sources)[1:],
+    )

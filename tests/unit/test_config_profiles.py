@@ -1,0 +1,130 @@
+"""Several configuration files as one, and the profiles in them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dial_client.errors import ConfigError
+from dial_client.settings.config_types import Settings
+from dial_client.settings.configuration import ConfigFile, combine, load, parse
+
+TIME, GIT = {"command": "mcp-server-time"}, {"command": "mcp-server-git"}
+
+
+def file(name: str, content: dict[str, Any]) -> ConfigFile:
+    return ConfigFile(json.dumps(content), name, environ={})
+
+
+def read(content: dict[str, Any], profile: str | None = None) -> Settings:
+    return parse(json.dumps(content), environ={}, profile=profile)
+
+
+def test_servers_of_both_files_are_used_and_the_later_file_replaces_those_of_the_same_name_whole() -> None:
+    user = file("user.json", {"mcpServers": {"time": {**TIME, "autoApprove": ["*"]}, "git": GIT}})
+    folder = file("folder.json", {"mcpServers": {"time": {"command": "other-time"}}})
+    settings = combine((user, folder))
+    assert {name: server.command for name, server in settings.servers.items()} == {
+        "time": "other-time",
+        "git": "mcp-server-git",
+    }
+    assert settings.servers["time"].auto_approve == ()
+    assert settings.path == Path("folder.json")
+    assert settings.sources == (Path("folder.json"), Path("user.json"))
+
+
+def test_the_model_of_the_later_file_counts_and_else_that_of_the_earlier() -> None:
+    user = file("user.json", {"defaultModel": "openai:a", "models": {"mine": {"model": "b"}}})
+    assert combine((user, file("f.json", {"defaultModel": "local"}))).default_model == "local"
+    merged = combine((user, file("f.json", {"models": {"yours": {"model": "c"}}})))
+    assert merged.default_model == "openai:a"
+    assert list(merged.models) == ["mine", "yours"]
+
+
+def test_the_rules_of_the_earlier_file_are_tried_first_so_that_a_later_file_cannot_widen_them() -> None:
+    user = file("user.json", {"policy": [{"ask": "git/*"}]})
+    folder = file("folder.json", {"policy": [{"allow": "git/*"}]})
+    assert [(rule.effect.value, rule.name) for rule in combine((user, folder)).policy] == [
+        ("ask", "rule 1 (user.json)"),
+        ("allow", "rule 1 (folder.json)"),
+    ]
+
+
+def test_no_file_is_an_empty_configuration() -> None:
+    assert combine(()) == Settings()
+
+
+def test_a_profile_chooses_model_servers_and_instructions() -> None:
+    content = {
+        "mcpServers": {"time": TIME, "git": GIT, "github": GIT},
+        "defaultModel": "local",
+        "profiles": {"code": {"model": "openai:x", "servers": ["git*"], "system": "Be brief."}},
+    }
+    settings = read(content, "code")
+    assert (settings.default_model, settings.system) == ("openai:x", "Be brief.")
+    assert [name for name, server in settings.servers.items() if server.enabled] == ["git", "github"]
+    assert settings.profiles == ("code",)
+    plain = read(content)
+    assert (plain.default_model, plain.system) == ("local", None)
+    assert all(server.enabled for server in plain.servers.values())
+
+
+def test_variables_of_servers_that_a_profile_leaves_out_need_not_be_set() -> None:
+    jira = {"url": "https://example.test/mcp", "headers": {"Authorization": "${TOKEN}"}}
+    content = {"mcpServers": {"time": TIME, "jira": jira}, "profiles": {"home": {"servers": ["time"]}}}
+    assert not read(content, "home").servers["jira"].enabled
+    with pytest.raises(ConfigError, match="the variable TOKEN is not set"):
+        read(content)
+
+
+def test_variables_of_profiles_that_are_not_used_need_not_be_set() -> None:
+    content = {"mcpServers": {"time": TIME}, "profiles": {"work": {"model": "${MODEL}"}}}
+    assert read(content).profiles == ("work",)
+    with pytest.raises(ConfigError, match=r"profiles\.work\.model: the variable MODEL is not set"):
+        read(content, "work")
+
+
+def test_the_rules_of_a_profile_are_tried_before_those_of_its_file() -> None:
+    content = {"policy": [{"allow": "git/*"}], "profiles": {"safe": {"policy": [{"deny": "git/push"}]}}}
+    assert [rule.effect.value for rule in read(content, "safe").policy] == ["deny", "allow"]
+
+
+def test_a_profile_of_one_file_chooses_among_the_servers_of_all() -> None:
+    user = file("user.json", {"mcpServers": {"git": GIT}, "profiles": {"work": {"servers": ["git", "build"]}}})
+    folder = file("folder.json", {"mcpServers": {"build": TIME, "time": TIME}})
+    servers = combine((user, folder), "work").servers
+    assert [name for name, server in servers.items() if server.enabled] == ["git", "build"]
+
+
+def test_two_files_with_a_profile_of_one_name_make_one_profile_and_lose_no_rule() -> None:
+    user = file("user.json", {"profiles": {"work": {"model": "a", "system": "s", "policy": [{"deny": "*"}]}}})
+    folder = file("folder.json", {"profiles": {"work": {"model": "b", "policy": [{"allow": "git/*"}]}}})
+    settings = combine((user, folder), "work")
+    assert (settings.default_model, settings.system) == ("b", "s")
+    assert [rule.effect.value for rule in settings.policy] == ["deny", "allow"]
+
+
+@pytest.mark.parametrize(
+    ("name", "profile", "message"),
+    [
+        ("wrk", {}, r"there is no profile 'wrk' \(did you mean \"work\"\?\)"),
+        ("home", {}, r"there is no profile 'home' \(there are 'work'\)"),
+        ("work", {"modle": "x"}, r"profiles\.work\.modle: unknown key of a profile \(did you mean \"model\"\?\)"),
+        ("work", {"servers": ["tme"]}, r"names the server 'tme', and there is none \(did you mean \"time\"\?\)"),
+        ("work", {"servers": "time"}, r"profiles\.work\.servers: expected a list"),
+        ("work", {"model": 3}, r"profiles\.work\.model: expected a string"),
+    ],
+)
+def test_what_is_wrong_with_a_profile_is_said_with_its_place(name: str, profile: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        read({"mcpServers": {"time": TIME}, "profiles": {"work": profile}}, name)
+
+
+def test_a_profile_without_profiles_says_where_they_stand(tmp_path: Path) -> None:
+    path = tmp_path / "servers.json"
+    path.write_text(json.dumps({"mcpServers": {"time": TIME}}))
+    with pytest.raises(ConfigError, match='profiles stand under "profiles"'):
+        load(path, profile="work")
