@@ -95,6 +95,8 @@ class ToolCallFinished:
     """Seconds."""
     by_endpoint: bool = False
     """As in `ToolCallStarted`."""
+    changed_arguments: Mapping[str, Any] | None = None
+    """The arguments the call ran with, if an approver has changed those of `ToolCallStarted`; else None."""
 
 
 @dataclass(frozen=True, slots=True)

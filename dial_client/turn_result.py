@@ -26,6 +26,13 @@ class ToolCallRecord:
     """Seconds the call took, to the tenth of a millisecond; waiting for permission is not counted."""
     by_endpoint: bool = False
     """The model's endpoint ran the tool itself; `server` is its name."""
+    changed_arguments: Mapping[str, Any] | None = None
+    """The arguments the call ran with, if an approver has changed those of `call`; else None."""
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """The arguments the call ran with."""
+        return self.call.arguments if self.changed_arguments is None else self.changed_arguments
 
     @property
     def denied(self) -> bool:
@@ -42,6 +49,7 @@ class ToolCallRecord:
             "unreadable": call.unreadable,
             "tool_call_id": None if result.tool_call_id == call.id else result.tool_call_id,
             "by_endpoint": self.by_endpoint or None,
+            "changed_arguments": None if self.changed_arguments is None else dict(self.changed_arguments),
         }
         return {
             "id": call.id,
@@ -63,6 +71,7 @@ class ToolCallRecord:
             ValueError: this is not the record of a call.
         """
         try:
+            changed = data.get("changed_arguments")
             result = {
                 "tool_call_id": data.get("tool_call_id", data["id"]),
                 "success": data["is_error"] is False,
@@ -75,6 +84,7 @@ class ToolCallRecord:
                 tool=str(data["tool"]),
                 duration=float(data["duration_s"]),
                 by_endpoint=data.get("by_endpoint") is True,
+                changed_arguments=None if changed is None else dict(changed),
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not the record of a call: {error!r}") from error

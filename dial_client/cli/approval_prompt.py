@@ -14,6 +14,7 @@ from enum import Enum
 
 from dial_client.callbacks.approval_request import describe_claims, describe_invisible, quote_name
 from dial_client.callbacks.argument_block import format_argument
+from dial_client.cli.cell_width import cell_width
 from dial_client.cli.file_changes import FileChange
 from dial_client.messages import ToolCallRequest, ToolSpec
 from dial_client.text.safe_text import visible
@@ -44,16 +45,20 @@ ANSWERS = {
 }
 UNCHANGEABLE = {key: meaning for key, meaning in ANSWERS.items() if key != "e"}
 """For a use of the model by a server: its messages cannot be changed."""
-ANSWERS_FOR_ALL = UNCHANGEABLE
+ANSWERS_FOR_ALL = UNCHANGEABLE | {"y": "all these calls"}
 KEYS = "[y]es  [n]o, because…  [s]ession  [a]lways  [v]iew all  [e]dit arguments  [q]uit turn"
 KEYS_FOR_SAMPLING = KEYS.replace("  [e]dit arguments", "")
 KEYS_FOR_ALL = "[y]es to all  [n]o to all, because…  [s]ession  [a]lways  [v]iew all  [1]… one alone  [q]uit turn"
-HELP = "; ".join(f"{key}: {meaning}" for key, meaning in ANSWERS.items()) + '. Enter alone is "no".'
 
 _NO = "the user said no"
 _ALLOWED = {"y": Decision.ONCE, "s": Decision.SESSION, "a": Decision.ALWAYS}
 _WORDS = {"yes": "y", "session": "s", "always": "a", "view": "v", "view all": "v", "edit": "e", "quit": "q"}
 _DENIED = re.compile(r"(?:no|n)(?![\w'])[\s,.:;-]*(?:because\b[\s,.:;…-]*)?(?P<reason>.*)", re.IGNORECASE | re.DOTALL)
+
+
+def explain(answers: Mapping[str, str]) -> str:
+    """Return a line that explains the keys of a question."""
+    return "; ".join(f"{key}: {meaning}" for key, meaning in answers.items()) + '. Enter alone is "no".'
 
 
 class Again(Enum):
@@ -96,7 +101,7 @@ def question_for_all(tools: Mapping[int, ToolSpec], columns: int) -> tuple[list[
     for most in range(len(names), 0, -1):
         more = f", and {len(names) - most} more" if len(names) > most else ""
         last = f"Run all {len(names)}: {', '.join(names[:most])}{more}?"
-        if _cells(last) < columns:
+        if cell_width(last) < columns:
             break
     return _with_keys(last, KEYS_FOR_ALL, columns)
 
@@ -107,12 +112,12 @@ def numbered(lines: Iterable[str], number: int) -> Iterator[str]:
 
 
 def _with_keys(last: str, keys: str, columns: int) -> tuple[list[str], str]:
-    if _cells(last) + len(keys) + 4 < columns:
+    if cell_width(last) + len(keys) + 4 < columns:
         return [], f"{last} {keys}: "
     lines = [""]
     for key in keys.split("  "):
         line = f"{lines[-1]}  {key}".lstrip()
-        lines[-1:] = [line] if _cells(line) < columns else [lines[-1], key]
+        lines[-1:] = [line] if cell_width(line) < columns else [lines[-1], key]
     return lines, f"{last} "
 
 
@@ -188,17 +193,10 @@ def _names(tool: ToolSpec, server: str, columns: int) -> tuple[str, str]:
 def _fitting(name: str, most: int) -> str:
     """Return a name in at most so many columns, without its notes where they do not fit: they follow below."""
     whole = quote_name(name)
-    if _cells(whole) <= most:
+    if cell_width(whole) <= most:
         return whole
     kept = (quote_name(name, length, notes=False) for length in range(min(most, len(name)), 0, -1))
-    return next((written for written in kept if _cells(written) <= most), '"…"')
-
-
-def _cells(text: str) -> int:
-    """Return the width of a text in terminal columns."""
-    from prompt_toolkit.utils import get_cwidth
-
-    return len(text) if text.isascii() else sum(map(get_cwidth, text))
+    return next((written for written in kept if cell_width(written) <= most), '"…"')
 
 
 def width() -> int:
@@ -238,7 +236,7 @@ def _with_marks_written(line: str) -> str:
         return line
     written, marks = [], 0
     for char in line:
-        marks = 0 if _cells(char) else marks + 1
+        marks = 0 if cell_width(char) else marks + 1
         written.append(char if marks <= MAX_MARKS else f"\\u{{{ord(char):x}}}")
     return "".join(written)
 
@@ -252,11 +250,11 @@ def _pieces(line: str, columns: int) -> Iterator[tuple[str, int]]:
     line = _with_marks_written(line.expandtabs(4))
     start = used = space = 0
     for at, char in enumerate(line):
-        cells = _cells(char)
+        cells = cell_width(char)
         if used + cells > max(columns, 2):
             end = space if space > start and at - space < columns // 3 else at
             yield line[start:end], len(line) - end
-            start, used = end, _cells(line[end:at])
+            start, used = end, cell_width(line[end:at])
         if char == " ":
             space = at + 1
         used += cells

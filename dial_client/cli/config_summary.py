@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dial_client.cli.cell_width import cell_width
 from dial_client.errors import ConfigError
 from dial_client.settings.config_outline import Entry, Outline, is_enabled
 from dial_client.settings.config_trust import EnvFiles
@@ -240,18 +241,12 @@ def _wrapped(row: Row, width: int | None) -> Iterator[str]:
     indent = " " * min(len(label) + 1, width // 2) + _MARK
     line, cells = "", 0
     for character in text:
-        size = _cells(character)
+        size = cell_width(character)
         if cells + size > width:
             yield line
             line, cells = indent, len(indent)
         line, cells = line + character, cells + size
     yield line
-
-
-def _cells(character: str) -> int:
-    from prompt_toolkit.utils import get_cwidth
-
-    return get_cwidth(character)
 
 
 _SPOKEN = {"command", "args", "url", "cwd", "env", "envFile", "headers", "oauth", "autoApprove", "trusted"}

@@ -18,7 +18,7 @@ from dial_client.cli.input.input_references import with_attachments
 from dial_client.cli.input.user_input import UserInput
 from dial_client.cli.options import ExitCode, Options, Output
 from dial_client.cli.plain_screen import PlainScreen
-from dial_client.cli.start_up import StartUp, announce_servers, show_servers
+from dial_client.cli.start_up import StartUp, wait_for_servers, wait_for_servers_in_lines
 from dial_client.cli.terminal.ability import can_draw
 from dial_client.cli.terminal.turn_view import open_screen
 from dial_client.cli.terminal_approver import approver
@@ -43,11 +43,11 @@ async def answer(options: Options, question: str, typed: str = "") -> int:
     user_input = UserInput(question, question, typed)
     if options.output is Output.TEXT and can_draw(options):
         screen, view = open_screen(options, has_input=False)
-        start_up = partial(show_servers, screen=screen, quiet=True)
+        start_up = partial(wait_for_servers, screen=screen)
         shown = OneShot(options, settings, provider, view, screen, start_up)
         return await screen.run(lambda: shown.answer(user_input))
     sink = TerminalSink(reasoning=options.verbose, usage=options.verbose)
-    return await OneShot(options, settings, provider, sink, PlainScreen(), announce_servers).answer(user_input)
+    return await OneShot(options, settings, provider, sink, PlainScreen(), wait_for_servers_in_lines).answer(user_input)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,17 +8,22 @@ from typing import Any
 
 import anyio
 
+from dial_client.cli import tty
 from dial_client.cli.bootstrap import say_notes
 from dial_client.cli.terminal import banner
 from dial_client.cli.terminal.screen import Screen
 from dial_client.client.dial_client import DialClient
+from dial_client.errors import DialError
 from dial_client.servers.status import ServerState
+from dial_client.text.safe_text import one_line
+
+PATIENCE = 1.0
+"""Seconds that servers may take to start before a line names them, where no live area does."""
+
+MAX_LINE = 300
 
 StartUp = Callable[[DialClient], Coroutine[Any, Any, None]]
 """Waits for the servers of a client."""
-
-LOOK = 0.1
-"""Seconds between two looks at the servers that are starting."""
 
 
 async def announce_servers(dial: DialClient) -> None:
@@ -37,13 +42,68 @@ async def show_servers(dial: DialClient, screen: Screen, *, quiet: bool) -> None
     Raises:
         ServerStartError: a required server did not start.
     """
-    begun = time.monotonic()
     screen.on_enter = dial.skip_starting
-    while starting := [name for name, status in dial.servers.items() if status.state is ServerState.STARTING]:
-        screen.live.starting = dict.fromkeys(starting, begun)
-        screen.live.settled = banner.settled_servers(dial.servers)
-        await anyio.sleep(LOOK)
-    screen.live.starting = {}
+    await _show_starting(dial, screen)
     if not quiet:
         screen.print_faint(banner.servers_line(dial.servers, len(dial.tools), screen.columns))
     await announce_servers(dial)
+
+
+async def wait_for_servers(dial: DialClient, screen: Screen) -> None:
+    """Wait until the servers have started, or until Enter; show which are starting, and what is wrong with them.
+
+    Raises:
+        ServerStartError: a required server did not start.
+    """
+    with anyio.CancelScope() as waiting:
+
+        def go_on() -> None:
+            dial.skip_starting()
+            waiting.cancel()
+
+        screen.on_enter, screen.live.is_waiting = go_on, True
+        await _show_starting(dial, screen)
+        await announce_servers(dial)
+    screen.live.starting, screen.live.is_waiting = {}, False
+
+
+async def wait_for_servers_in_lines(dial: DialClient) -> None:
+    """Wait until the servers have started, or until Enter, and print what is wrong with them.
+
+    Raises:
+        ServerStartError: a required server did not start.
+    """
+    if not tty.can_wait_for_enter():
+        await announce_servers(dial)
+        return
+    failures: list[DialError] = []
+    async with anyio.create_task_group() as group:
+        group.start_soon(_skip_on_enter, dial, group.cancel_scope)
+        try:
+            await announce_servers(dial)
+        except DialError as error:
+            failures.append(error)  # carried out of the task group, which would wrap it
+        group.cancel_scope.cancel()
+    if failures:
+        raise failures[0]
+
+
+async def _skip_on_enter(dial: DialClient, waiting: anyio.CancelScope) -> None:
+    await anyio.sleep(PATIENCE)
+    names = [name for name, status in dial.servers.items() if status.state is ServerState.STARTING]
+    if not names:
+        return
+    await tty.wait_for_enter(one_line(f"starting: {', '.join(names)} · Enter goes on without", MAX_LINE))
+    dial.skip_starting()
+    waiting.cancel()
+
+
+async def _show_starting(dial: DialClient, screen: Screen) -> None:
+    begun = time.monotonic()
+    while starting := [name for name, status in dial.servers.items() if status.state is ServerState.STARTING]:
+        screen.live.starting = dict.fromkeys(starting, begun)
+        screen.live.settled = banner.settled_servers(dial.servers)
+        screen.refresh()
+        await dial.wait_for_server_change()
+    screen.live.starting = {}
+    screen.refresh()

@@ -19,10 +19,10 @@ from dial_client.cli.approval_prompt import (
     ANSWERS,
     ANSWERS_FOR_ALL,
     BAR,
-    HELP,
     REMOVED,
     UNCHANGEABLE,
     Again,
+    explain,
     lines_of,
     numbered,
     parse_answer,
@@ -179,7 +179,7 @@ class TerminalApprover:
                 return answer
             if answer is Again.QUIT:
                 return _quit()
-            lines = self._describe_all(batch, whole=True) if answer is Again.VIEW else [HELP]
+            lines = self._describe_all(batch, whole=True) if answer is Again.VIEW else [explain(keys)]
 
     def _describe_all(self, batch: list[_Waiting], *, whole: bool) -> list[str]:
         return [
@@ -200,7 +200,7 @@ class TerminalApprover:
             before, last = question(waiting.tool, waiting.context.server, width())
             try:
                 answer = parse_answer(await self._read([*lines, *before], last, keys))
-                lines = [HELP]
+                lines = [explain(keys)]
                 match answer:
                     case Approval():
                         waiting.answer = replace(answer, arguments=changed_arguments(waiting.call, call))

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
+import anyio
+
 from dial_client.cli import process_runner
+
+MAX_TYPED = 4096
+"""Bytes of a line that is only waited for; a terminal has no longer ones."""
 
 
 class Unanswered(Exception):
@@ -38,6 +45,25 @@ def ask_through(asker: Asker) -> Iterator[None]:
 def is_there() -> bool:
     """Return True if a person can see a question and answer it."""
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def can_wait_for_enter() -> bool:
+    """Return True if Enter can be read beside other work. Behind a pipe a pager may read the same keys."""
+    if sys.platform == "win32" or not is_there():
+        return False
+    return not stat.S_ISFIFO(os.fstat(sys.stdout.fileno()).st_mode)
+
+
+async def wait_for_enter(hint: str) -> None:
+    """Print a line that says what Enter does, and wait until the person presses it.
+
+    Keys that were pressed before do not count.
+    """
+    _forget_what_was_typed()
+    print(hint, file=sys.stderr, flush=True)
+    keyboard = sys.stdin.fileno()
+    await anyio.wait_readable(keyboard)
+    os.read(keyboard, MAX_TYPED)
 
 
 async def typed(question: str, *, hidden: bool = False) -> str:

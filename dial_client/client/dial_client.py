@@ -16,7 +16,8 @@ from dial_client.callbacks.server_callbacks import Callbacks
 from dial_client.client import client_setup
 from dial_client.client.client_model import ClientModel, ModelSelection
 from dial_client.client.client_options import ApprovalPolicy, ClientOptions, Directory
-from dial_client.client.function_methods import FunctionMethods, check_name, open_tools
+from dial_client.client.function_methods import FunctionMethods, open_tools
+from dial_client.client.server_methods import ServerMethods
 from dial_client.client.turn_methods import TurnInput, TurnMethods, to_messages
 from dial_client.deadline import Deadline
 from dial_client.errors import ConfigError
@@ -49,7 +50,7 @@ from dial_client.turns.turn_handle import TurnHandle, TurnObserver
 from dial_client.turns.turn_tasks import TurnTasks
 
 
-class DialClient(FunctionMethods, TurnMethods):
+class DialClient(FunctionMethods, ServerMethods, TurnMethods):
     """An MCP host: connects servers to a chat model, and answers messages by carrying out the calls it asks for.
 
     Use it as ``async with DialClient(…) as dial``; it may be entered in one task and left in another. Turns may run
@@ -141,8 +142,6 @@ class DialClient(FunctionMethods, TurnMethods):
         )
         self.approvals = client_setup.approval_checker(self._servers, setup.approve, approval)
         """Decides which calls run."""
-        self.skip_starting = self._servers.skip_starting
-        """Lets turns begin without the servers that are still starting; their tools join when they are ready."""
         self.resources, self.prompts = Resources(self._servers), Prompts(self._servers)
         own_tools = ResourceTools(self.resources, self._servers, for_all=resource_tools)
         self._tools = open_tools(self._servers, own_tools, tools, features)
@@ -250,37 +249,6 @@ class DialClient(FunctionMethods, TurnMethods):
     def servers(self) -> Mapping[str, ServerStatus]:
         """The status of each server: state, era, tools, why it failed, its last lines on stderr."""
         return MappingProxyType({name: connection.status for name, connection in self._servers.items()})
-
-    async def add_server(self, name: str, entry: Any) -> ServerStatus:
-        """Connect one more server, and return its status once it is ready or known not to be.
-
-        Its tools are on offer in the next round, of running turns too. Cancelling this takes the server back.
-
-        Args:
-            name: a name no other server has.
-            entry: as for the class.
-
-        Raises:
-            ConfigError: the entry is wrong, or there is a server of this name.
-            TypeError: the entry can be no server.
-        """
-        target = client_setup.server_target(name, entry)
-        if self._tools.functions.tools:
-            check_name(self._tools.functions.name, (name,))
-        return await self._servers.add(name, target)
-
-    async def remove_server(self, name: str) -> None:
-        """Stop a server, leaving nothing behind; calls in flight become error results.
-
-        Raises:
-            ConfigError: there is no server of this name.
-        """
-        self.approvals.forget(name)
-        await self._servers.remove(name)
-
-    async def restart_server(self, name: str) -> ServerStatus:
-        """Stop a server and start it anew, one that was given up too. Raises as `remove_server`."""
-        return await self._servers.restart(name)
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 import anyio
 
@@ -10,9 +11,10 @@ from dial_client.background_tasks import BackgroundTasks
 from dial_client.errors import ConfigError, ServerStartError
 from dial_client.servers.client_capabilities import ClientCapabilities
 from dial_client.servers.connection import Connection
+from dial_client.servers.observable import Observable
 from dial_client.servers.session import Target
 from dial_client.servers.session_calls import FRESH_SECONDS
-from dial_client.servers.status import ServerState, ServerStatus
+from dial_client.servers.status import OnChange, ServerState, ServerStatus
 
 Connect = Callable[[str, Target, ClientCapabilities], Connection]
 """Creates the connection to one server; it is not started yet."""
@@ -29,9 +31,11 @@ class ServerManager(Mapping[str, Connection]):
     ) -> None:
         self.targets = dict(targets)
         """How each server is reached."""
-        self._capabilities = capabilities
+        self.announcements = Observable(0)
+        """How often a server has announced a change of its state or its tools."""
+        self._capabilities = replace(capabilities, on_change=_counted(self.announcements, capabilities.on_change))
         self._connect = connect
-        self._connections = {name: connect(name, target, capabilities) for name, target in targets.items()}
+        self._connections = {name: connect(name, target, self._capabilities) for name, target in targets.items()}
         self._tasks: BackgroundTasks | None = None
         self._changes = 0
         self._skipped: set[Connection] = set()
@@ -206,6 +210,17 @@ class AutoApproved(Mapping[str, tuple[str, ...]]):
 
     def __len__(self) -> int:
         return len(self._servers)
+
+
+def _counted(announcements: Observable[int], on_change: OnChange | None) -> OnChange:
+    """Return what counts an announcement, and passes it on."""
+
+    def announce(name: str, status: ServerStatus) -> None:
+        announcements.set(announcements.value + 1)
+        if on_change is not None:
+            on_change(name, status)
+
+    return announce
 
 
 async def _stop(connection: Connection) -> None:

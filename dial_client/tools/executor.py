@@ -134,7 +134,7 @@ class ToolExecutor:
         await emit(ToolCallStarted(call, server, tool))
         with self.audit.call(call, route.spec if route else None) as audit:
             if is_over_limit:
-                attempt = _Attempt(None, self._refuse_over_limit(call), time.monotonic())
+                attempt = _Attempt(self._refuse_over_limit(call), time.monotonic())
             else:
                 attempt = await self._attempt(call, emit, deadline, taint, audit)
             audit.finished(attempt.result)
@@ -142,7 +142,9 @@ class ToolExecutor:
         self.add_taint(result.taint)
         duration = time.monotonic() - attempt.started_at
         log.debug("tool_call", tool=call.name, server=server, ok=result.success, duration=round(duration, 4))
-        await emit(ToolCallFinished(result, server, duration))
+        ran = attempt.call
+        changed = dict(ran.arguments) if ran is not None and ran.arguments != call.arguments else None
+        await emit(ToolCallFinished(result, server, duration, changed_arguments=changed))
         return result
 
     async def _attempt(
@@ -160,7 +162,9 @@ class ToolExecutor:
                 result = tell_of_changes(answer, call, cleared.call)
         if result is None:
             result = ToolCallResult.failed(call.id, Failure.TIMEOUT, "Stopped: the time for this turn is over.")
-        return _Attempt(cleared.route if cleared is not None else None, result, started_at)
+        if cleared is None:
+            return _Attempt(result, started_at)
+        return _Attempt(result, started_at, cleared.route, cleared.call)
 
     async def _clear(
         self, call: ToolCallRequest, deadline: Deadline, taint: tuple[str, ...], audit: CallAudit
@@ -276,11 +280,13 @@ class _Cleared:
 class _Attempt:
     """One call, with its result."""
 
-    route: Route | None
-    """The route it took; None for a call that did not run."""
     result: ToolCallResult
     started_at: float
     """The time when the wait for permission was over."""
+    route: Route | None = None
+    """The route it took; None for a call that did not run."""
+    call: ToolCallRequest | None = None
+    """The call as it was made; None for one that did not run."""
 
 
 async def _make_call(call: ToolCallRequest, route: Route, on_progress: OnProgress) -> ToolCallResult:

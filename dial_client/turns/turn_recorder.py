@@ -43,9 +43,10 @@ class TurnRecorder:
                     self._rounds.append(dict.fromkeys(call.id for call in message.tool_calls))
             case ToolCallStarted():
                 self._started[event.call.id] = event
-            case ToolCallFinished(result, server, duration, by_endpoint):
+            case ToolCallFinished(result, server, duration, by_endpoint, changed):
                 started = self._started.pop(result.tool_call_id)
-                record = ToolCallRecord(started.call, result, server, started.tool, round(duration, 4), by_endpoint)
+                call, tool = started.call, started.tool
+                record = ToolCallRecord(call, result, server, tool, round(duration, 4), by_endpoint, changed)
                 if by_endpoint:
                     self._endpoint_records.append((len(self._rounds), record))
                 else:

@@ -82,6 +82,19 @@ def test_a_turn_goes_on_without_a_server_that_is_still_starting(tmp_path: Path) 
         assert person.process.wait(LONG) == 130
 
 
+def test_one_answer_is_given_without_a_server_that_is_still_starting(tmp_path: Path) -> None:
+    slow = entry("WaitsForOthers", "--folder", str(tmp_path / "pids"), "--count", "9")
+    (tmp_path / "pids").mkdir()
+    write_config(tmp_path, {"slow": slow}, ["Hello."])
+    for no_color in ("", "1"):
+        with screen(tmp_path, "--no-save", "Say hi", NO_COLOR=no_color) as person:
+            person.until("Enter goes on without")
+            person.type("\r")
+            assert person.leave() == 0
+        assert "Hello." in person.text
+        assert "server 'slow' is still starting" in person.text
+
+
 def test_nothing_that_is_foreign_leaves_its_place(tmp_path: Path) -> None:
     call = {"tool_calls": [{"name": "echo", "arguments": {"text": EVIL, EVIL: EVIL}}, {"name": EVIL, "arguments": {}}]}
     write_config(tmp_path, {"raw": entry("Server")}, [call, {"text": EVIL * 3, "chunk_size": 7}])

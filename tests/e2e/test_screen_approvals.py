@@ -45,6 +45,7 @@ def test_calls_are_decided_by_keys(tmp_path: Path) -> None:
         person.until("Run echo of raw?", 3)
         person.type("s")
         assert person.leave() == 5
+    assert '✓ raw.echo(number=1, text="changed")' in person.text, "the line has what ran"
     called = [json.loads(line) for line in log.read_text().splitlines()]
     arguments = [line["params"]["arguments"] for line in called if line["method"] == "tools/call"]
     assert sorted(arguments, key=len, reverse=True) == [CALLS[0]["arguments"], {"number": 1, "text": "changed"}]

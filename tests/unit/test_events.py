@@ -77,6 +77,7 @@ SAID: list[tuple[Event, dict[str, Any]]] = [
             "server": "maths",
             "duration": 0.5,
             "by_endpoint": False,
+            "changed_arguments": None,
         },
     ),
     (ServerChanged("maths", "ready"), {"type": "server_changed", "name": "maths", "status": "ready"}),

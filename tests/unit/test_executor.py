@@ -285,8 +285,10 @@ async def test_arguments_that_a_person_changed_go_to_the_tool_and_the_model_read
         ("a", 1): "",
     }.items():
         text, count = arguments
-        approve = approves_with(text=text, count=str(count))
-        [result] = await Round(takes_text, approve=approve).run(call("write", text="a", count=1))
+        person = Round(takes_text, approve=approves_with(text=text, count=str(count)))
+        [result] = await person.run(call("write", text="a", count=1))
+        finished = next(event for event in person.heard if isinstance(event, ToolCallFinished))
+        assert finished.changed_arguments == ({"text": text, "count": count} if note else None)
         assert received.pop() == {"text": text, "count": count}
         told = f"[The user changed the arguments before the call. It ran with: {note}\n" if note else ""
         assert result.content == f"{told}done"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
+from dial_client.cli.cell_width import cell_width
 from dial_client.cli.markdown.themes import MONO
 from dial_client.cli.terminal import banner
 from dial_client.cli.terminal.call_lines import RunningCall, describe, finished_lines
-from dial_client.cli.terminal.cell_width import cell_width
 from dial_client.cli.terminal.live_area import Activity, LiveState, render
 from dial_client.cli.terminal.usage_line import UsageSum, usage_line
 from dial_client.limits import StopReason
@@ -71,6 +71,15 @@ def test_a_finished_call_shows_its_size_and_the_first_lines_of_its_result() -> N
         "  │ Monday",
         "  │ Tuesday",
     ]
+
+
+def test_the_preview_of_json_leaves_out_brackets_that_stand_alone() -> None:
+    def preview(content: str) -> list[str]:
+        result = ToolCallResult("1", success=True, content=content)
+        return [plain(line) for line in finished_lines("a.b", "", result, 1, 60, MONO)][1:]
+
+    assert preview('{\n  "days": [\n    {\n      "high": 21\n') == ['  │ "days": [', '  │ "high": 21']
+    assert preview("[\n[\n]\n]") == ["  │ ["]
 
 
 def test_an_error_shows_its_first_line_and_an_image_that_there_is_one() -> None:

@@ -45,7 +45,16 @@ TURN = Turn(
     StopReason.ANSWERED,
     1,
     Usage(10, 5),
-    (ToolCallRecord(CALL, ToolCallResult.failed("call_1", Failure.TIMEOUT, "too slow"), "calc", "add", 0.25),),
+    (
+        ToolCallRecord(
+            CALL,
+            ToolCallResult.failed("call_1", Failure.TIMEOUT, "too slow"),
+            "calc",
+            "add",
+            0.25,
+            changed_arguments={"a": 9},
+        ),
+    ),
 )
 
 

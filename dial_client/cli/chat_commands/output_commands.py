@@ -91,7 +91,7 @@ async def show_calls(session: ChatSession, arguments: str) -> None:  # noqa: ARG
     width = len(str(len(records)))
     lines = []
     for number, record in enumerate(records, 1):
-        arguments_text = json.dumps(dict(record.call.arguments), ensure_ascii=False, default=str)
+        arguments_text = json.dumps(dict(record.arguments), ensure_ascii=False, default=str)
         mark = "✓" if record.result.success else "✗"
         name = one_line(f"{record.server}.{record.tool}" if record.server else record.call.name, 80)
         size = f"{len(_text(record.result.content)):,} characters"
@@ -107,7 +107,7 @@ async def show_last(session: ChatSession, arguments: str) -> None:
         raise ConfigError(f"there is no call {one_line(number, 20)!r}", hint=f"1 to {len(records)}; /calls lists them")
     record = records[int(number) - 1]
     name = one_line(f"{record.server}.{record.tool}" if record.server else record.call.name, 120)
-    given = json.dumps(dict(record.call.arguments), indent=2, ensure_ascii=False, default=str)
+    given = json.dumps(dict(record.arguments), indent=2, ensure_ascii=False, default=str)
     outcome = "" if record.result.success else " failed"
     session.print(f"{name}{outcome}\n{safe(given)}\n{safe(_text(record.result.content))}")
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dial_client import __version__
-from dial_client.cli.terminal.cell_width import fit
+from dial_client.cli.cell_width import fit
 from dial_client.servers.status import ServerState, ServerStatus
 from dial_client.text.safe_text import one_line
 

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from dial_client.cli.cell_width import cell_width, fit
 from dial_client.cli.markdown.themes import RESET, Theme
-from dial_client.cli.terminal.cell_width import cell_width, fit
 from dial_client.messages import Content, ImagePart, TextPart, ToolCallRequest, ToolCallResult
 from dial_client.text.safe_text import one_line, safe
 
 MAX_CHARS = 600
 """Characters of arguments or of an error that are looked at for one line."""
 PREVIEW_LINES = 2
+MAX_PREVIEWED = 20_000
+"""Characters of a result in which the preview is looked for."""
 BAR_COLUMNS = 12
 BAR = "  │ "
+_BRACKETS = re.compile(r"[\[\](){}<>,;:\s]+")
 
 
 @dataclass(slots=True)
@@ -37,7 +42,12 @@ class RunningCall:
 def describe(call: ToolCallRequest, server: str, tool: str) -> tuple[str, str]:
     """Return the name ``server.tool`` of a call, and its arguments ``city="Berlin"``, each safe and on one line."""
     name = one_line(f"{server}.{tool}" if server else call.name, 150)
-    return name, one_line(", ".join(_arguments(call)), MAX_CHARS)
+    return name, describe_arguments(call.arguments)
+
+
+def describe_arguments(arguments: Mapping[str, Any]) -> str:
+    """Return arguments as ``city="Berlin"``, safe and on one line."""
+    return one_line(", ".join(_arguments(arguments)), MAX_CHARS)
 
 
 def running_line(call: RunningCall, columns: int, now: float, spinner: str) -> str:
@@ -79,9 +89,9 @@ def _called(name: str, arguments: str, columns: int) -> str:
     return f"{name}({fit(arguments, room)})" if room > 0 or not arguments else fit(f"{name}({arguments})", columns)
 
 
-def _arguments(call: ToolCallRequest) -> Iterator[str]:
+def _arguments(arguments: Mapping[str, Any]) -> Iterator[str]:
     size = 0
-    for name, value in call.arguments.items():
+    for name, value in arguments.items():
         text = f"{name}={json.dumps(value, ensure_ascii=False)[:MAX_CHARS]}"
         size += len(text)
         yield text
@@ -89,15 +99,18 @@ def _arguments(call: ToolCallRequest) -> Iterator[str]:
             return
 
 
-def _preview(text: str) -> Iterator[str]:
-    """Yield the first lines that have text, of a text of any length."""
-    found = 0
-    for line in text[:20_000].splitlines():
+def _preview(text: str) -> list[str]:
+    """Return the first lines of a text that say something: brackets alone on a line, as JSON has them, do not."""
+    first: list[str] = []
+    found: list[str] = []
+    for line in text[:MAX_PREVIEWED].splitlines():
         if shown := one_line(line[:2_000], MAX_CHARS):
-            yield shown
-            found += 1
-        if found == PREVIEW_LINES:
-            return
+            first = first or [shown]
+            if not _BRACKETS.fullmatch(shown):
+                found.append(shown)
+        if len(found) == PREVIEW_LINES:
+            break
+    return found or first
 
 
 def _text(content: Content) -> str:

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from dial_client.cli.cell_width import cell_width, fit
 from dial_client.cli.terminal.call_lines import RunningCall, running_line
-from dial_client.cli.terminal.cell_width import cell_width, fit
 from dial_client.text.safe_text import one_line
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"

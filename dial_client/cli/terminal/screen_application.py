@@ -135,6 +135,7 @@ def _bindings(input_line: Any, question: QuestionLine, keys: Keys) -> KeyBinding
     from prompt_toolkit.key_binding import KeyBindings
 
     is_empty = Condition(lambda: input_line is not None and not input_line.buffer.text and not question.is_shown)
+    has_only_keys = Condition(lambda: input_line is None and not question.is_shown)
     bindings = KeyBindings()
 
     @bindings.add("c-c", eager=True, filter=~is_searching)
@@ -156,6 +157,7 @@ def _bindings(input_line: Any, question: QuestionLine, keys: Keys) -> KeyBinding
             event.current_buffer.auto_up()
 
     @bindings.add("enter", filter=is_empty & ~is_searching & ~has_completions, eager=True)
+    @bindings.add("enter", filter=has_only_keys, eager=True)
     def _(_: Any) -> None:
         keys.enter_empty()
 

@@ -16,7 +16,7 @@ from dial_client.callbacks.server_callbacks import ServerLog
 from dial_client.citations import format_source_list
 from dial_client.cli.markdown.themes import choose_theme
 from dial_client.cli.options import Options
-from dial_client.cli.terminal.call_lines import BAR, RunningCall, describe, finished_lines
+from dial_client.cli.terminal.call_lines import BAR, RunningCall, describe, describe_arguments, finished_lines
 from dial_client.cli.terminal.inline_images import draw, find_protocol, image_folder, images_of, save
 from dial_client.cli.terminal.live_area import Activity
 from dial_client.cli.terminal.screen import Screen
@@ -37,7 +37,7 @@ from dial_client.limits import StopReason
 from dial_client.messages import Content, FilePart, Message, Role, ToolCallRequest
 from dial_client.messages import describe as describe_part
 from dial_client.text.safe_text import SafeStream, one_line
-from dial_client.turn_result import ToolCallRecord, Turn
+from dial_client.turn_result import Turn
 
 MAX_LINE = 300
 MAX_IMAGES = 8
@@ -99,8 +99,6 @@ class TurnView:
         shows_reasoning: bool = False,
         shows_usage: bool = False,
     ) -> None:
-        self.calls: list[ToolCallRecord] = []
-        """The calls of the present turn that are over, else of the last turn that had any."""
         self.usage = UsageSum()
         self._screen, self._new_stream = screen, new_stream
         self._images = find_protocol(os.environ)
@@ -111,17 +109,15 @@ class TurnView:
         self._begun = 0.0
         self._chars = 0
         self._running: dict[str, RunningCall] = {}
-        self._requests: dict[str, tuple[ToolCallRequest, str, str]] = {}
         self._shown: dict[str, anyio.Event] = {}
         self._held: list[Event | ServerLog] | None = None
         """What happened while a question has the screen; None while none has."""
-        self._has_calls = False
         self._is_behind_call = False
         """Whether a call is the last that was printed."""
 
     def begin(self) -> None:
         """Begin a turn: the clock of the live line starts."""
-        self._begun, self._chars, self._has_calls, self._is_behind_call = time.monotonic(), 0, False, False
+        self._begun, self._chars, self._is_behind_call = time.monotonic(), 0, False
         self._screen.live.is_waiting = bool(self._screen.live.starting)
         Thread(target=_prepare_rendering, daemon=True).start()
         self._say("Waiting for servers…" if self._screen.live.is_waiting else "Sending…")
@@ -131,7 +127,6 @@ class TurnView:
         self._end_reasoning()
         self._end_answer()
         self._running.clear()
-        self._requests.clear()
         live = self._screen.live
         live.activity, live.calls, live.draft, live.is_waiting = None, {}, None, False
         self._screen.refresh()
@@ -274,18 +269,18 @@ class TurnView:
         self._end_answer()
         name, arguments = describe(call, server, tool)
         self._running[call.id] = RunningCall(name, arguments, time.monotonic())
-        self._requests[call.id] = call, server, tool
         self._screen.live.calls = self._running
         self._screen.refresh()
         self._shown.setdefault(call.id, anyio.Event()).set()
 
     def _finish_call(self, event: ToolCallFinished) -> None:
-        result, server, duration = event.result, event.server, event.duration
+        result, duration = event.result, event.duration
         running = self._running.pop(result.tool_call_id, None)
-        call, _, tool = self._requests.pop(result.tool_call_id, (None, "", ""))
         self._shown.pop(result.tool_call_id, None)
-        if running is None or call is None:
+        if running is None:
             return
+        if event.changed_arguments is not None:
+            running.arguments = describe_arguments(event.changed_arguments)
         lines = finished_lines(
             running.name, running.arguments, result, duration, self._screen.columns, self._screen.theme
         )
@@ -294,9 +289,6 @@ class TurnView:
         self._is_behind_call = True
         self._screen.print("\n".join(lines))
         self._show_images(result.content)
-        if not self._has_calls:
-            self.calls, self._has_calls = [], True
-        self.calls.append(ToolCallRecord(call, result, server, tool, duration))
 
     def _show_images(self, content: Content) -> None:
         """Show the images of a result or an answer, or say where they were saved."""

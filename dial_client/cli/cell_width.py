@@ -1,10 +1,15 @@
-"""The width of text in columns of the terminal."""
+"""The width of text in columns of the terminal, character by character.
+
+A character has its own width here, whatever stands beside it: a line that is shortened or wrapped by these widths is
+never wider than in any terminal. `markdown.text_layout.columns_of` measures letters with their marks and joined emoji
+as one, as newer terminals draw them, so that the columns of a table stand below each other.
+"""
 
 from __future__ import annotations
 
 
 def cell_width(text: str) -> int:
-    """Return how many columns a line takes."""
+    """Return how many columns a line takes at most."""
     from prompt_toolkit.utils import get_cwidth
 
     return len(text) if text.isascii() else sum(map(get_cwidth, text))

@@ -1,0 +1,63 @@
+"""The methods that change the servers of a client, and wait for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dial_client.client import client_setup
+from dial_client.client.function_methods import check_name
+from dial_client.servers.server_manager import ServerManager
+from dial_client.servers.status import ServerStatus
+from dial_client.tools.approval import ApprovalChecker
+from dial_client.tools.tool_selection import ToolSnapshots
+
+
+class ServerMethods:
+    """The methods of a client that have to do with its servers."""
+
+    approvals: ApprovalChecker
+    _servers: ServerManager
+    _tools: ToolSnapshots
+
+    async def add_server(self, name: str, entry: Any) -> ServerStatus:
+        """Connect one more server, and return its status once it is ready or known not to be.
+
+        Its tools are on offer in the next round, of running turns too. Cancelling this takes the server back.
+
+        Args:
+            name: a name no other server has.
+            entry: as for the class.
+
+        Raises:
+            ConfigError: the entry is wrong, or there is a server of this name.
+            TypeError: the entry can be no server.
+        """
+        target = client_setup.server_target(name, entry)
+        if self._tools.functions.tools:
+            check_name(self._tools.functions.name, (name,))
+        return await self._servers.add(name, target)
+
+    async def remove_server(self, name: str) -> None:
+        """Stop a server, leaving nothing behind; calls in flight become error results.
+
+        Raises:
+            ConfigError: there is no server of this name.
+        """
+        self.approvals.forget(name)
+        await self._servers.remove(name)
+
+    async def restart_server(self, name: str) -> ServerStatus:
+        """Stop a server and start it anew, one that was given up too. Raises as `remove_server`."""
+        return await self._servers.restart(name)
+
+    def skip_starting(self) -> tuple[str, ...]:
+        """Let turns begin without the servers that are still starting, and return the names of these servers.
+
+        Their tools join when the servers are ready.
+        """
+        return self._servers.skip_starting()
+
+    async def wait_for_server_change(self) -> None:
+        """Wait until the state or the tools of a server change: `servers` and `tools` may differ afterwards."""
+        before = self._servers.announcements.value
+        await self._servers.announcements.wait_until(lambda count: count != before)
