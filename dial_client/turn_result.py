@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from dial_client.citations import Citation
 from dial_client.limits import StopReason
-from dial_client.messages import Failure, Message, ToolCallRequest, ToolCallResult, content_to_json
+from dial_client.messages import Failure, Message, TextPart, ToolCallRequest, ToolCallResult, content_to_json, describe
+from dial_client.text.value_summary import ValueSummary
 from dial_client.token_usage import Usage
 
 
@@ -33,6 +35,15 @@ class ToolCallRecord:
     def arguments(self) -> Mapping[str, Any]:
         """The arguments the call ran with."""
         return self.call.arguments if self.changed_arguments is None else self.changed_arguments
+
+    def to_cells(self) -> tuple[str, str, str, str]:
+        """Return the cells of a table: the tool, the arguments as JSON, the result's text, and the seconds."""
+        name = f"{self.server}/{self.tool}" if self.server and self.tool else self.call.name
+        content = self.result.content
+        parts = (TextPart(content),) if isinstance(content, str) else content
+        text = " ".join(part.text if isinstance(part, TextPart) else f"[{describe(part)}]" for part in parts)
+        arguments = self.call.unreadable or json.dumps(dict(self.call.arguments), ensure_ascii=False, default=str)
+        return name, arguments, text if self.result.success else f"failed: {text}", f"{self.duration:.2f}"
 
     @property
     def denied(self) -> bool:
@@ -148,6 +159,24 @@ class Turn:
             **({"citations": citations} if citations else {}),
             **({"client_tool_calls": client_tool_calls} if client_tool_calls else {}),
         }
+
+    def __rich__(self) -> Any:
+        return self._summarize().to_rich()
+
+    def _repr_html_(self) -> str:
+        return self._summarize().to_html()
+
+    def _summarize(self) -> ValueSummary:
+        counts = [f"{self.depth} {'round' if self.depth == 1 else 'rounds'}"] if self.depth else []
+        tokens = f"{self.usage.input_tokens:,} tokens in, {self.usage.output_tokens:,} out"
+        cost = [] if self.cost_usd is None else [f"${self.cost_usd:.4f}"]
+        reason = self.stop_reason.value.replace("_", " ")
+        return ValueSummary(
+            text=self.text,
+            columns=("tool", "arguments", "result", "seconds"),
+            rows=tuple(record.to_cells() for record in self.tool_calls),
+            footer=" · ".join([reason, *counts, tokens, *cost, *self.notes]),
+        )
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Turn:

@@ -16,9 +16,11 @@ from dial_client.callbacks.server_callbacks import Callbacks
 from dial_client.client import client_setup
 from dial_client.client.client_model import ClientModel, ModelSelection
 from dial_client.client.client_options import ApprovalPolicy, ClientOptions, Directory
+from dial_client.client.convenience_methods import ConvenienceMethods
 from dial_client.client.function_methods import FunctionMethods, open_tools
+from dial_client.client.notebook_methods import NotebookMethods
 from dial_client.client.server_methods import ServerMethods
-from dial_client.client.turn_methods import TurnInput, TurnMethods, to_messages
+from dial_client.client.turn_methods import TurnInput, to_messages
 from dial_client.deadline import Deadline
 from dial_client.errors import ConfigError
 from dial_client.events import Event
@@ -50,7 +52,7 @@ from dial_client.turns.turn_handle import TurnHandle, TurnObserver
 from dial_client.turns.turn_tasks import TurnTasks
 
 
-class DialClient(FunctionMethods, ServerMethods, TurnMethods):
+class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMethods):
     """An MCP host: connects servers to a chat model, and answers messages by carrying out the calls it asks for.
 
     Use it as ``async with DialClient(…) as dial``; it may be entered in one task and left in another. Turns may run

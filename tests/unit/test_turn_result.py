@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import copy
+import io
 import json
 import pickle
+import re
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 from dial_client.errors import ConfigError, ConversationBusy, DialError, LimitReached, ProviderError, ServerGone
 from dial_client.limits import StopReason
@@ -130,3 +133,25 @@ def test_the_answer_is_not_written_twice() -> None:
 def test_an_error_crosses_to_another_process_whole(error: DialError) -> None:
     received = pickle.loads(pickle.dumps(error))
     assert (type(received), str(received), vars(received)) == (type(error), str(error), vars(error))
+
+
+HOSTILE = "<script>alert(1)</script><img src=x onerror=y>[bold]&\x1b[31mred\u202e![a](https://x.test/p.png)"
+
+
+def test_hostile_text_has_no_effect_in_a_notebook_or_a_terminal() -> None:
+    call = ToolCallRequest("1", HOSTILE, {HOSTILE: HOSTILE})
+    result = ToolCallResult.failed("1", Failure.TOOL, HOSTILE)
+    record = ToolCallRecord(call, result, HOSTILE, HOSTILE, 0.1)
+    message = Message.assistant(HOSTILE)
+    turn = Turn(message, (message,), StopReason.ANSWERED, 1, Usage(), (record,), (HOSTILE,))
+    html = turn._repr_html_()
+    tags = {tag.split()[0].strip("/") for tag in re.findall(r"<([^>]*)>", html)}
+    assert tags <= {"div", "table", "thead", "tbody", "tr", "th", "td", "small"}
+    assert "\x1b" not in html
+    assert "\u202e" not in html
+    console = Console(file=io.StringIO(), width=2_000, force_terminal=False)
+    console.print(turn)
+    assert isinstance(console.file, io.StringIO)
+    printed = console.file.getvalue()
+    assert "[bold]" in printed
+    assert "\x1b" not in printed

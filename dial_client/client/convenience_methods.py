@@ -1,0 +1,146 @@
+"""Short ways to run turns: a question as text, many prompts at once, and calls from code without ``async``."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import anyio
+from anyio import from_thread
+
+from dial_client.background_tasks import BackgroundTasks
+from dial_client.client.progress_bar import show_progress
+from dial_client.client.turn_methods import TurnInput, TurnMethods, to_messages
+from dial_client.limits import Limits
+from dial_client.messages import Message
+from dial_client.turn_result import Turn
+
+ResultT = TypeVar("ResultT")
+
+
+class ConvenienceMethods(TurnMethods):
+    """The methods `ask` and `map`, and `run`, `response` and `ask` for code without ``async``."""
+
+    _tasks: BackgroundTasks | None
+    """None while the client is closed."""
+
+    @abstractmethod
+    async def __aenter__(self) -> Self: ...
+
+    @abstractmethod
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    async def ask(self, question: TurnInput, *, limits: Limits | None = None, system: str | None = None) -> str:
+        """Run a turn, and return the text of its last message. Arguments and errors are those of `run`."""
+        return (await self.run(question, limits=limits, system=system)).text
+
+    async def map(
+        self,
+        prompts: Iterable[TurnInput],
+        *,
+        concurrency: int = 8,
+        progress: bool = False,
+        limits: Limits | None = None,
+        system: str | None = None,
+    ) -> list[Turn | Exception]:
+        """Run a turn for each prompt, several at the same time.
+
+        Args:
+            prompts: texts, messages or conversations; one turn each.
+            concurrency: the most turns that run at the same time.
+            progress: show a progress bar on standard error.
+            limits: of each turn, in place of the client's.
+            system: instructions of each turn, in place of the client's.
+
+        Returns:
+            For each prompt, in the order of the prompts, its `Turn`, or the error that `run` would have raised: one
+            failed turn ends no other. ``isinstance(result, Turn)`` tells them apart.
+
+        Raises:
+            RuntimeError: the client is not open.
+            TypeError: a prompt is no conversation; no turn has begun then.
+            ValueError: `concurrency` is less than 1.
+        """
+        if isinstance(prompts, str | Message):
+            raise TypeError("map takes several prompts: give a list, or use `run` for one")
+        if concurrency < 1:
+            raise ValueError("concurrency must be at least 1")
+        if self._tasks is None:
+            raise RuntimeError("the client is not open: use `async with DialClient(…) as dial`")
+        conversations = [to_messages(prompt) for prompt in prompts]
+        results: dict[int, Turn | Exception] = {}
+        waiting = iter(enumerate(conversations))
+
+        async def run_next() -> None:
+            for index, conversation in waiting:
+                try:
+                    results[index] = await self.run(conversation, limits=limits, system=system)
+                except Exception as error:  # noqa: BLE001 - an error of one turn is the result of that turn
+                    results[index] = error
+                advance(isinstance(results[index], Exception))
+
+        with show_progress(len(conversations), is_shown=progress) as advance:
+            async with anyio.create_task_group() as group:
+                for _ in range(min(concurrency, len(conversations))):
+                    group.start_soon(run_next)
+        return [results[index] for index in range(len(conversations))]
+
+    def run_sync(self, messages: TurnInput, *, limits: Limits | None = None, system: str | None = None) -> Turn:
+        """Run a turn from code without ``async``, and wait for its end.
+
+        A client that is not open is opened for this call, with all its servers, and closed after it. An open client
+        can be called so from a worker thread of its event loop: a function without ``async`` that is a tool.
+
+        Args:
+            messages: the conversation; never changed.
+            limits: of this turn, in place of the client's.
+            system: instructions of this turn, in place of the client's.
+
+        Raises:
+            RuntimeError: an event loop runs in this thread, as in a notebook: use ``await dial.run(…)`` there; or the
+                client is open in the event loop of another thread.
+            Exception: as `run`, and as opening the client.
+        """
+        return self._call_sync("run", partial(self.run, messages, limits=limits, system=system))
+
+    def response_sync(self, messages: TurnInput, *, limits: Limits | None = None, system: str | None = None) -> Message:
+        """Run a turn from code without ``async``, and return its last message. Arguments and errors as `run_sync`."""
+        return self._call_sync("response", partial(self.response, messages, limits=limits, system=system))
+
+    def ask_sync(self, question: TurnInput, *, limits: Limits | None = None, system: str | None = None) -> str:
+        """Run a turn from code without ``async``, and return its text. Arguments and errors as `run_sync`."""
+        return self._call_sync("ask", partial(self.ask, question, limits=limits, system=system))
+
+    def _call_sync(self, name: str, call: Callable[[], Coroutine[Any, Any, ResultT]]) -> ResultT:
+        if _is_in_event_loop():
+            raise RuntimeError(
+                f"{name}_sync cannot wait while an event loop runs in this thread: use `await dial.{name}(…)`, which a"
+                " cell of a notebook takes too, within `async with DialClient(…) as dial`"
+            )
+        if self._tasks is None:
+            return anyio.run(self._call_opened, call)
+        try:
+            from_thread.check_cancelled()
+        except RuntimeError:
+            raise RuntimeError(
+                f"the client is open in the event loop of another thread: use `await dial.{name}(…)` there, or"
+                f" `asyncio.run_coroutine_threadsafe(dial.{name}(…), loop).result()` here"
+            ) from None
+        return from_thread.run(call)
+
+    async def _call_opened(self, call: Callable[[], Coroutine[Any, Any, ResultT]]) -> ResultT:
+        async with self:
+            return await call()
+
+
+def _is_in_event_loop() -> bool:
+    try:
+        anyio.get_cancelled_exc_class()
+    except RuntimeError:
+        return False
+    return True

@@ -1,0 +1,69 @@
+"""Values shown in notebooks and in terminals with rich: a text, a table and a line below.
+
+Models and servers write these texts. All of them are shown as text: no markup, no HTML and no Markdown in them has an
+effect, so that a notebook loads no image and runs no script that a server has named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from dial_client.text.safe_text import one_line, safe
+
+_MAX_CELL = 300
+"""Characters of a cell."""
+
+
+@dataclass(frozen=True, slots=True)
+class ValueSummary:
+    """What is shown of a value. Empty parts are left out."""
+
+    title: str = ""
+    text: str = ""
+    columns: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+    footer: str = ""
+
+    def to_html(self) -> str:
+        """Return HTML in which every text is escaped."""
+        parts = [f"<b>{_line(self.title)}</b>"] if self.title else []
+        if self.text:
+            parts.append(f'<div style="white-space: pre-wrap">{escape(safe(self.text))}</div>')
+        if self.rows:
+            head = "".join(f"<th>{_line(column)}</th>" for column in self.columns)
+            body = "".join(_to_row(row) for row in self.rows)
+            parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
+        if self.footer:
+            parts.append(f"<small>{_line(self.footer)}</small>")
+        return f"<div>{''.join(parts)}</div>"
+
+    def to_rich(self) -> Any:
+        """Return a renderable of rich, in which no text is markup."""
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
+
+        parts: list[Any] = [Text(one_line(self.title, _MAX_CELL), "bold")] if self.title else []
+        if self.text:
+            parts.append(Text(safe(self.text)))
+        if self.rows:
+            table = Table()
+            for column in self.columns:
+                table.add_column(Text(one_line(column, _MAX_CELL)))
+            for row in self.rows:
+                table.add_row(*(Text(one_line(cell, _MAX_CELL)) for cell in row))
+            parts.append(table)
+        if self.footer:
+            parts.append(Text(one_line(self.footer, _MAX_CELL), "dim"))
+        return Group(*parts)
+
+
+def _line(text: str) -> str:
+    return escape(one_line(text, _MAX_CELL))
+
+
+def _to_row(cells: Sequence[str]) -> str:
+    return "<tr>" + "".join(f'<td style="text-align: left">{_line(cell)}</td>' for cell in cells) + "</tr>"

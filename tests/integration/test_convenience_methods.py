@@ -1,0 +1,236 @@
+"""Turns by short ways: questions as text, many prompts at once, and calls from code without ``async``."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import signal
+import sys
+from functools import partial
+from typing import Any
+
+import anyio
+import pytest
+from anyio import to_thread
+from mcp.server import MCPServer
+from rich.console import Console
+
+from dial_client import DialClient, LimitReached, Limits, Message, ProviderError, ScriptedProvider, Turn
+from dial_client.model import ModelRequest
+from tests.support.clients import ADD, calculator, call, client
+from tests.support.model_endpoint import Say, model_endpoint
+
+
+class Echoing(ScriptedProvider):
+    """A model that answers each question with itself, the longer the later, and counts the open requests."""
+
+    def __init__(self) -> None:
+        super().__init__([])
+        self.open = self.most_open = 0
+
+    async def generate(self, request: ModelRequest) -> Any:
+        self.open += 1
+        self.most_open = max(self.open, self.most_open)
+        try:
+            text = request.messages[-1].text
+            for _ in range(40 - len(text)):
+                await anyio.lowlevel.checkpoint()
+            if "fail" in text:
+                raise ProviderError(f"no answer to {text}")
+            played = ScriptedProvider([f"{text}!"])
+            async for delta in played.generate(request):
+                yield delta
+        finally:
+            self.open -= 1
+
+
+@pytest.mark.anyio
+async def test_a_question_is_answered_with_text() -> None:
+    dial, _ = client(ADD, "It is 42.")
+    async with dial:
+        assert await dial.ask("What is 17 + 25?") == "It is 42."
+
+
+@pytest.mark.anyio
+async def test_many_prompts_are_answered_in_their_order_and_a_failed_turn_is_an_error_among_them() -> None:
+    model = Echoing()
+    async with DialClient({}, model) as dial:
+        results = await dial.map(["a", "fail bb", Message.user("ccc"), [Message.user("x"), Message.user("dddd")]])
+    assert [result.text if isinstance(result, Turn) else str(result) for result in results] == [
+        "a!", "no answer to fail bb", "ccc!", "dddd!",
+    ]  # fmt: skip
+    assert isinstance(results[1], ProviderError)
+
+
+@pytest.mark.anyio
+async def test_no_more_turns_run_at_once_than_were_asked_for() -> None:
+    model = Echoing()
+    async with DialClient({}, model) as dial:
+        results = await dial.map((f"{number}" for number in range(20)), concurrency=3)
+    assert [result.text for result in results if isinstance(result, Turn)] == [f"{number}!" for number in range(20)]
+    assert model.most_open == 3
+
+
+@pytest.mark.anyio
+async def test_no_prompt_is_no_turn() -> None:
+    async with DialClient({}, Echoing()) as dial:
+        assert await dial.map([], progress=True) == []
+
+
+@pytest.mark.anyio
+async def test_limits_and_instructions_hold_for_each_turn_of_many() -> None:
+    dial, model = client(ADD, ADD, after="repeat", on_limit="raise")
+    async with dial:
+        [result] = await dial.map(["add"], limits=Limits(max_depth=1), system="Be brief.")
+    assert isinstance(result, LimitReached)
+    assert {request.instruction_text for request in model.requests} == {"Be brief."}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("prompts", "options", "error", "problem"),
+    [
+        ("one text", {}, TypeError, "several prompts"),
+        (Message.user("one message"), {}, TypeError, "several prompts"),
+        (["good", 5], {}, TypeError, "not int"),
+        (["good"], {"concurrency": 0}, ValueError, "at least 1"),
+    ],
+)
+async def test_prompts_that_are_none_start_no_turn(prompts: Any, options: Any, error: Any, problem: str) -> None:
+    model = Echoing()
+    async with DialClient({}, model) as dial:
+        with pytest.raises(error, match=problem):
+            await dial.map(prompts, **options)
+    assert model.requests == []
+
+
+@pytest.mark.anyio
+async def test_a_client_that_is_not_open_maps_nothing() -> None:
+    with pytest.raises(RuntimeError, match="not open"):
+        await DialClient({}, Echoing()).map(["a"])
+
+
+@pytest.mark.anyio
+async def test_leaving_many_turns_cancels_all_of_them() -> None:
+    model = ScriptedProvider([{"hang": True}], after="repeat")
+    async with DialClient({}, model) as dial:
+        async with anyio.create_task_group() as group:
+            group.start_soon(partial(dial.map, ["a", "b", "c"], concurrency=2))
+            while len(model.requests) < 2:
+                await anyio.lowlevel.checkpoint()
+            group.cancel_scope.cancel()
+        assert len(model.requests) == 2
+        assert dial._turns.are_running is False
+
+
+@pytest.mark.anyio
+async def test_a_progress_bar_says_how_many_turns_are_over_and_how_many_failed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async with DialClient({}, Echoing()) as dial:
+        await dial.map(["a", "fail", "b"], progress=True)
+    printed = capsys.readouterr()
+    assert "3/3" in printed.err
+    assert "1 failed" in printed.err
+    assert printed.out == ""
+
+
+def test_a_script_runs_turns_without_async_and_as_many_as_it_likes() -> None:
+    model = ScriptedProvider([ADD, "It is 42.", ADD, "Still 42.", "Bye."])
+    dial = DialClient({"calc": calculator()}, model)
+    turn = dial.run_sync("What is 17 + 25?")
+    assert (turn.text, turn.tool_calls[0].result.content) == ("It is 42.", "42")
+    assert dial.response_sync("And now?") == Message.assistant("Still 42.")
+    assert dial.ask_sync("Thanks.") == "Bye."
+    assert dial.servers["calc"].state == "stopped"
+
+
+def test_a_script_asks_a_real_endpoint_twice() -> None:
+    with model_endpoint([Say("One."), Say("Two.")]) as endpoint:
+        dial = DialClient({}, "chat:m", base_url=f"{endpoint.url}/v1")
+        assert [dial.ask_sync("Count."), dial.ask_sync("Go on.")] == ["One.", "Two."]
+
+
+def test_an_error_of_the_turn_reaches_the_script() -> None:
+    dial, _ = client({"error": {"message": "busy", "code": "overloaded"}})
+    with pytest.raises(ProviderError, match="busy"):
+        dial.run_sync("hello")
+
+
+@pytest.mark.anyio
+async def test_where_an_event_loop_runs_the_error_says_what_to_do() -> None:
+    dial, model = client("Hello.")
+    for method, name in ((dial.run_sync, "run"), (dial.response_sync, "response"), (dial.ask_sync, "ask")):
+        with pytest.raises(RuntimeError, match=rf"use `await dial\.{name}\(…\)`"):
+            method("hello")
+    assert model.requests == []
+
+
+@pytest.mark.anyio
+async def test_a_worker_thread_asks_an_open_client() -> None:
+    dial, _ = client("Hello.")
+    async with dial:
+        assert await to_thread.run_sync(dial.ask_sync, "hello") == "Hello."
+
+
+@pytest.mark.anyio
+async def test_a_function_that_is_a_tool_asks_the_client_it_belongs_to() -> None:
+    dial, _ = client(call("research", topic="tides"), "The moon.", "Tides come from the moon.")
+
+    @dial.tool
+    def research(topic: str) -> str:
+        return dial.ask_sync(f"Say more about {topic}.")
+
+    async with dial:
+        turn = await dial.run("What are tides?")
+    assert (turn.tool_calls[0].result.content, turn.text) == ("The moon.", "Tides come from the moon.")
+
+
+async def _ask_in_a_foreign_thread(dial: DialClient) -> None:
+    async with dial:
+        await asyncio.get_running_loop().run_in_executor(None, dial.run_sync, "hello")
+
+
+def test_a_thread_of_another_loop_is_told_how_to_ask_an_open_client() -> None:
+    dial, _ = client("Hello.")
+    with pytest.raises(RuntimeError, match="run_coroutine_threadsafe"):
+        asyncio.run(_ask_in_a_foreign_thread(dial))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no signal of one process to itself")
+def test_ctrl_c_ends_a_turn_of_a_script_and_stops_the_servers() -> None:
+    server = MCPServer("slow")
+
+    @server.tool()
+    async def wait() -> str:
+        """Wait."""
+        signal.raise_signal(signal.SIGINT)
+        await anyio.sleep_forever()
+        return ""
+
+    dial = DialClient({"slow": server}, ScriptedProvider([call("wait")]))
+    with pytest.raises(KeyboardInterrupt):
+        dial.run_sync("wait")
+    assert dial.servers["slow"].state == "stopped"
+
+
+@pytest.mark.anyio
+async def test_a_client_and_a_turn_are_shown_in_notebooks_and_by_rich() -> None:
+    dial, _ = client(ADD, "It is <b>42</b>.")
+    async with dial:
+        turn = await dial.run("What is 17 + 25?")
+        shown_client, printed_client = dial._repr_html_(), render(dial)
+    assert "It is &lt;b&gt;42&lt;/b&gt;." in turn._repr_html_()
+    assert "<td" in turn._repr_html_()
+    assert "calc/add" in render(turn)
+    assert "answered · 1 round" in render(turn)
+    for text in ("scripted", "calc", "ready", "2 tools are offered"):
+        assert text in shown_client
+        assert text in printed_client
+
+
+def render(value: Any) -> str:
+    console = Console(file=io.StringIO(), width=120)
+    console.print(value)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
