@@ -28,6 +28,7 @@ from dial_client.errors import ConversationNotFound as ConversationNotFound
 from dial_client.errors import DialError as DialError
 from dial_client.errors import LimitReached as LimitReached
 from dial_client.errors import LoginFailed as LoginFailed
+from dial_client.errors import OutputError as OutputError
 from dial_client.errors import ProviderError as ProviderError
 from dial_client.errors import ServerError as ServerError
 from dial_client.errors import ServerGone as ServerGone
@@ -37,6 +38,7 @@ from dial_client.events import Finished as Finished
 from dial_client.events import InputReceived as InputReceived
 from dial_client.events import InputRequested as InputRequested
 from dial_client.events import MessageCompleted as MessageCompleted
+from dial_client.events import OutputDelta as OutputDelta
 from dial_client.events import ReasoningDelta as ReasoningDelta
 from dial_client.events import RoundStarted as RoundStarted
 from dial_client.events import ServerChanged as ServerChanged
@@ -62,6 +64,7 @@ from dial_client.messages import TextPart as TextPart
 from dial_client.messages import ToolCallRequest as ToolCallRequest
 from dial_client.messages import ToolCallResult as ToolCallResult
 from dial_client.messages import ToolSpec as ToolSpec
+from dial_client.model import AnswerConstraining as AnswerConstraining
 from dial_client.model import CallChunk as CallChunk
 from dial_client.model import Completion as Completion
 from dial_client.model import Delta as Delta
@@ -70,10 +73,12 @@ from dial_client.model import Instruction as Instruction
 from dial_client.model import InstructionSource as InstructionSource
 from dial_client.model import ModelInfo as ModelInfo
 from dial_client.model import ModelRequest as ModelRequest
+from dial_client.model import OutputFormat as OutputFormat
 from dial_client.model import Preparable as Preparable
 from dial_client.model import Provider as Provider
 from dial_client.model import ReasoningChunk as ReasoningChunk
 from dial_client.model import ReplyReader as ReplyReader
+from dial_client.model import StructuredOutput as StructuredOutput
 from dial_client.model import TextChunk as TextChunk
 from dial_client.model import ToolChoice as ToolChoice
 from dial_client.model import ToolFormat as ToolFormat

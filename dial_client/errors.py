@@ -8,6 +8,7 @@ DialError
 ├── LoginFailed                an OAuth login did not succeed
 ├── ProviderError              the model could not be reached, or refused the request
 ├── LimitReached               a limit was met, and the caller asked for ``on_limit="raise"``
+├── OutputError                a turn with an ``output_type`` ended without an answer of that type
 └── ConversationError          an error of one conversation
     ├── ConversationNotFound   there is no conversation with this id
     └── ConversationBusy       another turn of this conversation is under way
@@ -102,6 +103,23 @@ class LimitReached(DialError):
         super().__init__(f"the turn was stopped: {reason}")
         self.reason = reason
         self.turn = turn
+
+
+class OutputError(DialError):
+    """A turn with an ``output_type`` ended without an answer of that type; ``turn`` has everything up to then."""
+
+    def __init__(self, reason: str, turn: Turn, errors: tuple[str, ...] = ()) -> None:
+        details = "".join(f"; {error}" for error in errors)
+        super().__init__(f"the turn has no output: {reason}{details}")
+        self.reason = reason
+        self.turn = turn
+        self.errors = errors
+        """What is wrong with the last answer, each with its place; empty where there is none."""
+
+    @property
+    def text(self) -> str:
+        """The answer as the model wrote it."""
+        return self.turn.text
 
 
 class ConversationError(DialError):

@@ -3,6 +3,7 @@
     RoundStarted                        once a level
       StatusChanged*                    the current activity, as a sentence; again with the first text
       ReasoningDelta*  TextDelta*       as the model writes
+      OutputDelta*                      as a typed answer becomes valid; its text follows whole, as one `TextDelta`
       MessageCompleted                  the assistant's message is whole
       ToolCallStarted                   for each call
         ToolCallProgress*
@@ -23,7 +24,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from dial_client.messages import Message, ToolCallRequest, ToolCallResult
-from dial_client.turn_result import Turn
+from dial_client.turn_result import Turn, output_to_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,13 @@ class ReasoningDelta:
     """More of the model's reasoning; not part of the answer."""
 
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class OutputDelta:
+    """The typed answer so far: complete in the last of these events, and of its type in all of them."""
+
+    output: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +150,7 @@ Event = (
     | StatusChanged
     | TextDelta
     | ReasoningDelta
+    | OutputDelta
     | MessageCompleted
     | ToolCallStarted
     | ToolCallProgress
@@ -162,6 +171,8 @@ def type_name(event: Event) -> str:
 
 def to_dict(event: Event) -> dict[str, Any]:
     """Return ``{"type": name, …fields}`` in JSON types only: one line of ``--output jsonl``."""
+    if isinstance(event, OutputDelta):
+        return {"type": type_name(event), "output": output_to_json(event.output)}
     values = {field.name: _to_json(getattr(event, field.name)) for field in fields(event)}
     return {"type": type_name(event), **values}
 

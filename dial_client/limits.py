@@ -18,6 +18,8 @@ class StopReason(StrEnum):
     TRUNCATED = "truncated"
     REFUSED = "refused"
     CANCELLED = "cancelled"
+    INVALID_OUTPUT = "invalid_output"
+    """The answer was not of the turn's ``output_type``, and the model did not correct it."""
     CLIENT_TOOL_CALLS = "client_tool_calls"
     """The model called tools of the caller, who answers them and starts the next turn."""
 
@@ -25,6 +27,11 @@ class StopReason(StrEnum):
     def is_limit(self) -> bool:
         """True if one of the caller's `Limits` ended the turn."""
         return self is StopReason.TIMEOUT or self.ends_the_calls
+
+    @property
+    def is_callers(self) -> bool:
+        """True if the caller ended the turn, or is to continue it."""
+        return self in (StopReason.CANCELLED, StopReason.CLIENT_TOOL_CALLS)
 
     @property
     def ends_the_calls(self) -> bool:
@@ -50,6 +57,7 @@ _SENTENCES = {
     StopReason.TRUNCATED: "the model's answer was cut off",
     StopReason.REFUSED: "the model refused to answer",
     StopReason.CANCELLED: "it was cancelled",
+    StopReason.INVALID_OUTPUT: "the answer is not of the requested form",
     StopReason.CLIENT_TOOL_CALLS: "the caller's own tools were called",
 }
 

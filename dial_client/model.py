@@ -57,6 +57,27 @@ OnWait = Callable[[str, float], Awaitable[None]]
 """Receives why a request is retried (``was busy``) and in how many seconds; then, with 0, that it is sent."""
 
 
+class StructuredOutput(StrEnum):
+    """Whether an endpoint holds replies to a JSON Schema (`ModelRequest.output_format`)."""
+
+    NONE = "none"
+    WITHOUT_TOOLS = "without_tools"
+    """In requests that offer no tools."""
+    WITH_TOOLS = "with_tools"
+    """In all requests; replies that call tools are not concerned."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFormat:
+    """The JSON Schema of an answer."""
+
+    name: str
+    """``^[a-zA-Z0-9_-]{1,64}$``."""
+    schema: Mapping[str, Any]
+    """A schema every provider takes; an object at the top."""
+    description: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
     """A request to a model, in terms that all APIs share.
@@ -77,6 +98,8 @@ class ModelRequest:
     schema: Mapping[str, Any] | None = None
     """The grammar as a JSON Schema, for endpoints that support only that: an object with the reply's labels as keys.
     The reply comes back as lines, ``label: value``."""
+    output_format: OutputFormat | None = None
+    """The form of the answer, for endpoints with `ModelInfo.structured_output`; None for text."""
     stream: bool = True
     """False if the endpoint may answer in one piece."""
     instructions: tuple[Instruction, ...] = ()
@@ -204,6 +227,8 @@ class ModelInfo:
     """True if a code fence with a call in it, at the end of a reply, is a call: small models write calls so."""
     searches_tools: bool = False
     """True if the endpoint itself searches among tools that are `ToolSpec.deferred`."""
+    structured_output: StructuredOutput = StructuredOutput.NONE
+    """Whether the endpoint holds replies to `ModelRequest.output_format`."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """Texts that no recording may contain, such as the API key."""
 
@@ -235,6 +260,17 @@ class Preparable(Protocol):
 
     async def prepare(self) -> None:
         """Do that work now, while the servers start; the first request does it otherwise."""
+        ...
+
+
+@runtime_checkable
+class AnswerConstraining(Protocol):
+    """A tool format whose requests can hold an answer to a JSON Schema, where the endpoint takes a grammar."""
+
+    def constrain_answer(
+        self, request: ModelRequest, tools: Sequence[ToolSpec], schema: Mapping[str, Any]
+    ) -> ModelRequest:
+        """Return a request of this format with the grammar of replies that call these tools, or answer in JSON."""
         ...
 
 

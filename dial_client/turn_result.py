@@ -5,13 +5,24 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from dial_client.citations import Citation
 from dial_client.limits import StopReason
 from dial_client.messages import Failure, Message, TextPart, ToolCallRequest, ToolCallResult, content_to_json, describe
 from dial_client.text.value_summary import ValueSummary
 from dial_client.token_usage import Usage
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    OutputT_co = TypeVar("OutputT_co", default=object, covariant=True)
+else:
+    from typing import TypeVar
+
+    OutputT_co = TypeVar("OutputT_co", covariant=True)
+
+_NO_OUTPUT: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +113,7 @@ class ToolCallRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(Generic[OutputT_co]):
     """One turn: a message, and everything that was done to answer it."""
 
     message: Message
@@ -123,6 +134,9 @@ class Turn:
     """The price of all requests in US dollars; None where it is not known (see `prices`)."""
     client_tool_calls: tuple[ToolCallRequest, ...] = ()
     """Calls of the caller's tools, for it to answer (`StopReason.CLIENT_TOOL_CALLS`); they are in `messages`."""
+    output: OutputT_co = _NO_OUTPUT
+    """The answer as a value of the turn's ``output_type``; `text` is the same as JSON. None without such a type, and
+    where the turn ended without a valid answer."""
 
     @property
     def text(self) -> str:
@@ -158,6 +172,7 @@ class Turn:
             **({} if is_last else {"message": self.message.to_dict()}),
             **({"citations": citations} if citations else {}),
             **({"client_tool_calls": client_tool_calls} if client_tool_calls else {}),
+            **({"output": output_to_json(self.output)} if self.output is not None else {}),
         }
 
     def __rich__(self) -> Any:
@@ -180,7 +195,7 @@ class Turn:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Turn:
-        """Read the form of `to_dict`. Fields that a newer release has added are left alone.
+        """Read the form of `to_dict`. Fields that a newer release has added are left alone; `output` is of JSON types.
 
         Raises:
             ValueError: this is not a turn.
@@ -189,6 +204,7 @@ class Turn:
             messages = tuple(Message.from_dict(message) for message in data["messages"])
             usage = data["usage"]
             cost = usage.get("cost_usd")
+            output: Any = data.get("output")
             return cls(
                 message=Message.from_dict(data["message"]) if "message" in data else messages[-1],
                 messages=messages,
@@ -200,6 +216,17 @@ class Turn:
                 request_usages=tuple(Usage.from_dict(request) for request in usage["rounds"]),
                 cost_usd=None if cost is None else float(cost),
                 client_tool_calls=tuple(ToolCallRequest.from_dict(call) for call in data.get("client_tool_calls", ())),
+                output=output,
             )
         except (KeyError, IndexError, TypeError, AttributeError) as error:
             raise ValueError(f"not a turn: {error!r}") from error
+
+
+def output_to_json(output: Any) -> Any:
+    """Return a typed answer, which may be a pydantic model or a dataclass, in JSON types only."""
+    try:
+        return json.loads(json.dumps(output))
+    except TypeError:
+        from pydantic_core import to_jsonable_python
+
+    return to_jsonable_python(output, by_alias=True, fallback=str)

@@ -61,7 +61,7 @@ class ClientOptions(TypedDict, total=False):
     callbacks: Callbacks | None
     audit: AuditRecorder | None
     cache_dir: Directory
-    on_limit: Literal["answer", "raise"]
+    on_limit: Literal["answer", "raise"] | None
     system: str | None
     guidance: str | None
     status: Literal["template", "model"]

@@ -28,6 +28,7 @@ from dial_client.limits import Limits, StopReason
 from dial_client.messages import Content, Message, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.model import Provider, ToolFormat, ToolFormatHandler
 from dial_client.recordings import replay
+from dial_client.schema.output_type import build_output_type
 from dial_client.servers.client_capabilities import ClientCapabilities
 from dial_client.servers.connection import Connection
 from dial_client.servers.resources import Resources
@@ -73,7 +74,8 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         audit: records each decision and each call: `audit.log_writer.AuditLog`.
         cache_dir: a folder where the tools of servers are cached from run to run, for entries with ``"lazy"``, and how
             to open a server; True for the user's own.
-        on_limit: ``"answer"`` ends a turn in words whatever limit is met; ``"raise"`` raises `LimitReached`.
+        on_limit: ``"answer"`` ends a turn in words whatever limit is met; ``"raise"`` raises `LimitReached`. The
+            default is ``"answer"``, but a turn with an ``output_type`` raises `OutputError` where it has no output.
         system: instructions put before every conversation that does not begin with its own.
         guidance: instructions about the use of tools, beside any others; empty for none. None for the default guidance
             where the conversation has no instructions of its own.
@@ -113,7 +115,7 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         callbacks: Callbacks | None = None,
         audit: AuditRecorder | None = None,
         cache_dir: Directory = False,
-        on_limit: Literal["answer", "raise"] = "answer",
+        on_limit: Literal["answer", "raise"] | None = None,
         system: str | None = None,
         guidance: str | None = None,
         status: Literal["template", "model"] = "template",
@@ -125,7 +127,7 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         tools: Sequence[Function | FunctionTool] = (),
     ) -> None:
         approval, self._limits = approval or ApprovalPolicy(), limits or Limits()
-        self._raise_at_limits = on_limit == "raise"
+        self._on_limit = on_limit
         self.system = system
         """Instructions of the next turns, for conversations that do not begin with their own."""
         chosen = ModelSelection(model, models or {}, base_url, tool_format, guidance, status, status_model)
@@ -274,6 +276,7 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         client_tools: Sequence[ToolSpec] = (),
         max_tokens: int | None = None,
         depth: int = 0,
+        output_type: Any = None,
     ) -> TurnHandle:
         """Start a turn without waiting for it.
 
@@ -288,23 +291,30 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
             client_tools: tools of the caller's own, which hide others of their names: a call of one ends the turn.
             max_tokens: of each of the model's replies.
             depth: rounds of tool calls at the end of `messages` that count as this turn's.
+            output_type: the type of the answer, as for `run`.
 
         Raises:
-            ConfigError: the client has no model.
+            ConfigError: the client has no model, or `output_type` is an invalid JSON Schema.
             RuntimeError: the client is not open.
-            TypeError: `messages` is no conversation.
+            TypeError: `messages` is no conversation, or `output_type` no type that JSON can be read as.
         """
         if self._tasks is None:
             raise RuntimeError("the client is not open: use `async with DialClient(…) as dial`")
         self.model.required()
         conversation = to_messages(messages)
-        options = turn_runner.TurnOptions(stream, tuple(client_tools), max_tokens, depth)
+        output = None if output_type is None else build_output_type(output_type)
+        options = turn_runner.TurnOptions(stream, tuple(client_tools), max_tokens, depth, output)
 
         async def work(turn: TurnHandle) -> StopReason:
             return await self._run_turn(conversation, turn, options, limits or self._limits, system)
 
         turn = TurnHandle(
-            work, EventLog(is_paced=stream_events), observers, origin=origin, raise_at_limits=self._raise_at_limits
+            work,
+            EventLog(is_paced=stream_events),
+            observers,
+            origin=origin,
+            raise_at_limits=self._on_limit == "raise",
+            require_output=output is not None and self._on_limit != "answer",
         )
         if not self._turns.are_running:
             self._tasks.start_soon(self.model.close_retired)
@@ -350,7 +360,7 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
             limits=limits,
             await_tool_changes=self._servers.wait_for_tools,
             status_provider=self.model.status_provider,
-            answers_at_limits=not self._raise_at_limits,
+            answers_at_limits=self._on_limit != "raise",
             guidance=self.model.guidance,
             server_instructions=server_instructions.build_server_instructions(self._servers.values()),
             system=(self.system if system is None else system) or None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from dial_client.events import Event
 from dial_client.limits import Limits
@@ -13,6 +13,8 @@ from dial_client.messages import Message
 from dial_client.sinks import sse_encoder
 from dial_client.turn_result import Turn
 from dial_client.turns.turn_handle import TurnHandle
+
+OutputT = TypeVar("OutputT")
 
 TurnInput = str | Message | Sequence[Message]
 """A conversation: its messages, its only message, or the text of the user's only message."""
@@ -38,47 +40,100 @@ class TurnMethods(ABC):
         system: str | None = None,
         stream: bool = True,
         stream_events: bool = True,
+        output_type: Any = None,
     ) -> TurnHandle:
         """Start a turn without waiting for it."""
 
     async def response(
-        self, messages: TurnInput, *, limits: Limits | None = None, system: str | None = None
+        self,
+        messages: TurnInput,
+        *,
+        limits: Limits | None = None,
+        system: str | None = None,
+        output_type: Any = None,
     ) -> Message:
         """Run a turn, and return its last message. Raises as `run`."""
-        return (await self.run(messages, limits=limits, system=system)).message
+        turn: Turn = await self.run(messages, limits=limits, system=system, output_type=output_type)
+        return turn.message
 
-    async def run(self, messages: TurnInput, *, limits: Limits | None = None, system: str | None = None) -> Turn:
+    @overload
+    async def run(
+        self, messages: TurnInput, *, limits: Limits | None = None, system: str | None = None, output_type: None = None
+    ) -> Turn: ...
+
+    @overload
+    async def run(
+        self,
+        messages: TurnInput,
+        *,
+        limits: Limits | None = None,
+        system: str | None = None,
+        output_type: type[OutputT],
+    ) -> Turn[OutputT]: ...
+
+    @overload
+    async def run(
+        self, messages: TurnInput, *, limits: Limits | None = None, system: str | None = None, output_type: Any
+    ) -> Turn[Any]: ...
+
+    async def run(
+        self,
+        messages: TurnInput,
+        *,
+        limits: Limits | None = None,
+        system: str | None = None,
+        output_type: Any = None,
+    ) -> Turn[Any]:
         """Run a turn; the model is asked without streaming where its endpoint allows that.
 
         Args:
             messages: the conversation; never changed.
             limits: of this turn, in place of the client's.
             system: instructions of this turn, in place of the client's.
+            output_type: the type of ``turn.output``: whatever `pydantic.TypeAdapter` takes, or a JSON Schema as a
+                mapping. An answer that is not of this type goes back to the model, twice at most.
 
         Raises:
             ProviderError: the model could not be reached or refused the request.
             LimitReached: a limit was met and ``on_limit="raise"`` was asked for.
-            TypeError: `messages` is no conversation.
+            OutputError: there is no answer of `output_type`; with ``on_limit="answer"``, ``turn.output`` is None.
+            ConfigError: `output_type` is an invalid JSON Schema.
+            TypeError: `messages` is no conversation, or `output_type` no type that JSON can be read as.
         """
-        turn = self.start(messages, limits=limits, system=system, stream=False, stream_events=False)
+        turn = self.start(
+            messages, limits=limits, system=system, stream=False, stream_events=False, output_type=output_type
+        )
         try:
             return await turn.result()
         finally:
             await turn.stopped()
 
     async def stream(
-        self, messages: TurnInput, *, limits: Limits | None = None, system: str | None = None
+        self,
+        messages: TurnInput,
+        *,
+        limits: Limits | None = None,
+        system: str | None = None,
+        output_type: Any = None,
     ) -> AsyncGenerator[Event, None]:
         """Run a turn, and yield its events as they happen, `Finished` last. Leaving early cancels the turn.
 
+        With an `output_type`, `OutputDelta` has the answer so far as a value of that type.
+
         Raises: as `run`, behind the last event.
         """
-        async with aclosing(self.start(messages, limits=limits, system=system).events()) as events:
+        turn = self.start(messages, limits=limits, system=system, output_type=output_type)
+        async with aclosing(turn.events()) as events:
             async for event in events:
                 yield event
 
     async def stream_response(
-        self, messages: TurnInput, *, limits: Limits | None = None, system: str | None = None
+        self,
+        messages: TurnInput,
+        *,
+        limits: Limits | None = None,
+        system: str | None = None,
+        output_type: Any = None,
     ) -> AsyncGenerator[str, None]:
         """Run a turn, and yield server-sent events: strings that end in a blank line, in the form of `sse_encoder`.
 
@@ -88,7 +143,7 @@ class TurnMethods(ABC):
             TypeError: `messages` is no conversation.
         """
         conversation = to_messages(messages)
-        events = self.stream(conversation, limits=limits, system=system)
+        events = self.stream(conversation, limits=limits, system=system, output_type=output_type)
         async with aclosing(sse_encoder.encode(events, model=self.model_name)) as encoded:
             async for text in encoded:
                 yield text

@@ -44,15 +44,15 @@ class ArgumentCheck:
         try:
             for error in self._validator.iter_errors(dict(arguments)):
                 place = ".".join(str(step) for step in error.instance_path)
-                problems.append(_shorten(f"{place}: {error.message}" if place else error.message))
+                problems.append(shorten_problem(f"{place}: {error.message}" if place else error.message))
                 if len(problems) == MAX_PROBLEMS:
                     break
         except ValueError as error:  # not JSON: half a surrogate pair, a key that is a number
-            problems.append(_shorten(f"they are not JSON: {error}"))
+            problems.append(shorten_problem(f"they are not JSON: {error}"))
         return problems
 
 
-def _shorten(problem: str) -> str:
+def shorten_problem(problem: str) -> str:
     """Return a long problem without its middle: the wrong value is at the beginning, the rule at the end."""
     problem = safe(problem)
     half = MAX_PROBLEM_CHARS // 2

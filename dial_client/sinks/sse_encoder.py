@@ -2,8 +2,9 @@
 
 Unnamed ``data:`` events in the form of OpenAI's ``chat.completion.chunk`` carry the text. Named events carry the rest:
 ``status``, ``reasoning``, ``tool_call``, ``tool_progress``, ``tool_result``, ``media`` (images of the answer),
-``error``, ``done`` (with the sources of the text as `Citation.to_dict` has them), and for requests to a person
-``approval``, ``approval_done``, ``question``, ``question_done``. The last event is always ``data: [DONE]``.
+``output`` (a typed answer so far), ``error``, ``done`` (with the sources of the text as `Citation.to_dict` has them),
+and for requests to a person ``approval``, ``approval_done``, ``question``, ``question_done``. The last event is always
+``data: [DONE]``.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from dial_client.events import (
     InputReceived,
     InputRequested,
     MessageCompleted,
+    OutputDelta,
     ReasoningDelta,
     ServerChanged,
     StatusChanged,
@@ -35,7 +37,7 @@ from dial_client.limits import StopReason
 from dial_client.logs import get_logger
 from dial_client.messages import Role, TextPart, content_to_json
 from dial_client.sinks.completion_chunks import build_chunk
-from dial_client.turn_result import Turn
+from dial_client.turn_result import Turn, output_to_json
 
 log = get_logger(__name__)
 
@@ -96,11 +98,13 @@ def encode_event(event: Event, head: dict[str, Any]) -> list[str]:
         case Finished(turn):
             return [_unnamed(head, {}, turn.stop_reason), _named("done", _summary(turn))]
         case _:
-            return _encode_media(event)
+            return _encode_content(event)
 
 
-def _encode_media(event: Event) -> list[str]:
-    """Return the images and files of a message of the model; text and calls have events of their own."""
+def _encode_content(event: Event) -> list[str]:
+    """Return a typed answer, and the images and files of a message of the model; its text and calls came before."""
+    if isinstance(event, OutputDelta):
+        return [_named("output", {"output": output_to_json(event.output)})]
     if not isinstance(event, MessageCompleted) or event.message.role is not Role.ASSISTANT:
         return []
     content = event.message.content

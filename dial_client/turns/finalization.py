@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Protocol
 
 from dial_client.errors import ProviderError
 from dial_client.events import Emit, MessageCompleted, TextDelta
@@ -10,15 +11,32 @@ from dial_client.limits import StopReason
 from dial_client.logs import get_logger
 from dial_client.messages import Failure, Message, Role, TextPart, ToolCallResult
 from dial_client.turns.conversation_context import ConversationContext
-from dial_client.turns.model_call import ModelCaller
 from dial_client.turns.resolution import Outcome, Reply
+from dial_client.turns.turn_recorder import TurnRecorder
 
 log = get_logger(__name__)
 
 _ANSWER_NOW = "Answer now from what you have, and say what is missing."
 
 
-async def finish_turn(outcome: Outcome, caller: ModelCaller, emit: Emit, *, ask_again: bool = True) -> StopReason:
+class AnswerCaller(Protocol):
+    """Asks for the last answer of a turn."""
+
+    @property
+    def recorder(self) -> TurnRecorder:
+        """The turn so far."""
+        ...
+
+    async def ask_without_tools(self, context: ConversationContext, emit: Emit) -> Reply:
+        """Ask for an answer; no tool can be called.
+
+        Raises:
+            ProviderError: the model could not be reached or refused the request.
+        """
+        ...
+
+
+async def finish_turn(outcome: Outcome, caller: AnswerCaller, emit: Emit, *, ask_again: bool = True) -> StopReason:
     """Emit the last message of a turn, and return why the turn ended.
 
     An answer is passed on as it is. Turns that return client-side tool calls are already complete. Where a limit ended
@@ -48,7 +66,7 @@ async def finish_turn(outcome: Outcome, caller: ModelCaller, emit: Emit, *, ask_
 
 
 async def _ask_for_answer(
-    outcome: Outcome, caller: ModelCaller, emit: Emit, *, ask_again: bool
+    outcome: Outcome, caller: AnswerCaller, emit: Emit, *, ask_again: bool
 ) -> tuple[ConversationContext, Reply]:
     """Return the reply that ends the turn, and the conversation before it; ask the model where there is none yet."""
     context, reply, reason = outcome.context, outcome.reply, outcome.stop_reason
@@ -85,7 +103,7 @@ def _with_stop_notice(context: ConversationContext, reason: StopReason) -> Conve
     return replace(context, messages=(*before, replace(last, content=content)))
 
 
-async def _ask_without_tools(caller: ModelCaller, context: ConversationContext, emit: Emit) -> Reply:
+async def _ask_without_tools(caller: AnswerCaller, context: ConversationContext, emit: Emit) -> Reply:
     try:
         return await caller.ask_without_tools(context, emit)
     except ProviderError as error:

@@ -27,8 +27,14 @@ from dial_client.model import (
     ToolChoice,
     ToolFormat,
 )
-from dial_client.providers.error_codes import CONTEXT_LENGTH_EXCEEDED, SEARCH_UNSUPPORTED, TOOLS_UNSUPPORTED
+from dial_client.providers.error_codes import (
+    CONTEXT_LENGTH_EXCEEDED,
+    OUTPUT_FORMAT_UNSUPPORTED,
+    SEARCH_UNSUPPORTED,
+    TOOLS_UNSUPPORTED,
+)
 from dial_client.turns import context_window, status_text
+from dial_client.turns.answer_format import AnswerFormat, AnswerStream
 from dial_client.turns.context_window import ContextWindow
 from dial_client.turns.conversation_context import ConversationContext
 from dial_client.turns.instructions import TurnInstructions
@@ -73,6 +79,8 @@ class ModelCaller:
     stream: bool
     max_tokens: int | None = None
     """Tokens of a reply; None for the model's own limit."""
+    answer: AnswerFormat | None = None
+    """The form of the answer; None for text."""
 
     async def __call__(self, context: ConversationContext, emit: Emit) -> Reply:
         """Ask with all tools on offer; a reply with calls belongs to the conversation from then on.
@@ -102,19 +110,34 @@ class ModelCaller:
         mended: set[str | None] = set()
         while True:
             attempt = self._prepare(context, choice, on_wait)
-            listener = ReplyListener(attempt.reader, emit, context.depth, self._endpoint)
+            stream = AnswerStream(self.answer.output, emit) if self.answer is not None else None
+            listener = ReplyListener(
+                attempt.reader, emit if stream is None else stream.receive, context.depth, self._endpoint
+            )
             try:
-                return await self._send(attempt.request, listener)
+                reply = await self._send(attempt.request, listener)
+                if stream is not None and reply.stop_reason is not StopReason.ANSWERED:
+                    await stream.release()
             except ProviderError as error:
+                if stream is not None:
+                    await stream.release()
                 if listener.text or error.code in mended or not self._mend(error, attempt):
                     raise
                 mended.add(error.code)
+            else:
+                return reply
 
     def _prepare(self, context: ConversationContext, choice: ToolChoice, on_wait: OnWait) -> _Attempt:
         """Build the request from the conversation, the tools on offer and the instructions."""
         tools, handler = self.tools(), self.model.format.handler
         in_text = handler.format is not ToolFormat.NATIVE
         instructions = self.instructions.select(has_tools=bool(tools), tool_format=handler.format)
+        max_tokens = self._reply_tokens(choice)
+        if self.answer is not None:
+            has_tools = bool(tools) and choice is ToolChoice.AUTO
+            self.answer.choose_way(self.model.provider.info, handler.format, has_tools=has_tools)
+            tools, choice = self.answer.offer(tools, choice)
+            instructions = (*instructions, *self.answer.instructions())
         messages = self.model.window.fit(context.messages, tools, instructions)
         if messages is not context.messages:
             self.recorder.note(context_window.NOTE)
@@ -124,15 +147,18 @@ class ModelCaller:
             instructions=(*instructions, *request.instructions),
             tool_choice=choice,
             stream=self.stream,
-            max_tokens=self._reply_tokens(choice),
+            max_tokens=max_tokens,
             on_wait=on_wait,
         )
+        reader = handler.reader(tools) if self.answer is None else self.answer.reader(handler, tools)
+        if self.answer is not None:
+            request = self.answer.constrain(request, handler, tools)
 
         def shrink_window() -> bool:
             self.model.window.record_refusal(messages, tools, instructions)
             return self.model.window.fit(context.messages, tools, instructions) != messages
 
-        return _Attempt(request, handler.reader(tools), shrink_window)
+        return _Attempt(request, reader, shrink_window)
 
     @property
     def _endpoint(self) -> str:
@@ -153,6 +179,8 @@ class ModelCaller:
         if error.code == SEARCH_UNSUPPORTED:
             self.recorder.note("the endpoint does not search among tools itself: the model is given a search to call")
             return True
+        if error.code == OUTPUT_FORMAT_UNSUPPORTED and self.answer is not None:
+            return self.answer.record_refusal()
         return error.code == CONTEXT_LENGTH_EXCEEDED and attempt.shrink_window()
 
     async def _send(self, request: ModelRequest, listener: ReplyListener) -> Reply:
@@ -193,7 +221,9 @@ class ModelCaller:
         message = Message(
             Role.ASSISTANT, content, tool_calls=calls, echo=echo, citations=citations, taint=listener.taint
         )
-        if calls:
+        if calls and self.answer is not None:
+            message = self.answer.take_answer(message)
+        if message.tool_calls:
             await listener.emit(StatusChanged(status_text.SELECTING))
             return Reply(message, None)
         return Reply(message, stop_reason or StopReason.ANSWERED)

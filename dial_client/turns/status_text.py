@@ -10,6 +10,7 @@ from dial_client.text.safe_text import one_line
 ANALYZING = "Analyzing request…"
 SELECTING = "Selecting tools…"
 PROCESSING = "Processing results…"
+CORRECTING = "Correcting the form of the answer…"
 FORMULATING = "Formulating response…"
 _MAX_NAME_CHARS = 100
 

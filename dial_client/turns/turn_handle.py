@@ -9,7 +9,7 @@ from contextlib import aclosing
 import anyio
 
 from dial_client.audit.entries import Origin
-from dial_client.errors import ConversationBusy, DialError, LimitReached, ProviderError
+from dial_client.errors import ConversationBusy, DialError, LimitReached, OutputError, ProviderError
 from dial_client.events import Event, Finished, MessageCompleted
 from dial_client.limits import StopReason
 from dial_client.turn_result import Turn
@@ -47,6 +47,7 @@ class TurnHandle:
         observers: follow the turn, in this order.
         origin: the ids of the turn and its conversation; by default a new turn of no conversation.
         raise_at_limits: a limit that ends the turn is an error.
+        require_output: an end without a typed answer is an error.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class TurnHandle:
         *,
         origin: Origin | None = None,
         raise_at_limits: bool = False,
+        require_output: bool = False,
     ) -> None:
         self.log = log
         """All its events, for any number of readers."""
@@ -67,6 +69,7 @@ class TurnHandle:
         self.observers = tuple(observers)
         """They follow it from within, until it is over."""
         self._raise_at_limits = raise_at_limits
+        self._require_output = require_output
         self._scope = anyio.CancelScope()
         self._done = anyio.Event()
         self._is_abandoned = False
@@ -144,6 +147,7 @@ class TurnHandle:
         Raises:
             ProviderError: the model could not be reached or refused; its `messages` are what the turn had added.
             LimitReached: a limit was met and ``on_limit="raise"`` was asked for.
+            OutputError: it ended without an answer of its ``output_type``.
             ConversationBusy: it was abandoned: another program resumes it.
         """
         await self._done.wait()
@@ -204,6 +208,8 @@ class TurnHandle:
             )
         elif reason.is_limit and self._raise_at_limits:
             self._error = LimitReached(reason.sentence, turn)
+        elif self._require_output and (errors := self.recorder.output_errors) is not None and not reason.is_callers:
+            self._error = OutputError(reason.sentence, turn, errors)
         else:
             self.log.append(Finished(turn))
             self._turn = turn

@@ -5,6 +5,8 @@ Together with the events of `settle`, which close the open calls and text, the r
 
 from __future__ import annotations
 
+from typing import Any
+
 from dial_client.events import Event, MessageCompleted, RoundStarted, TextDelta, ToolCallFinished, ToolCallStarted
 from dial_client.limits import StopReason
 from dial_client.messages import Failure, Message, Role, ToolCallRequest, ToolCallResult
@@ -28,6 +30,10 @@ class TurnRecorder:
         self._text_deltas: list[str] = []
         self.awaiting_approval: set[str] = set()
         """The ids of calls that wait for approval: they were not run, whatever ends the turn."""
+        self.output: Any = None
+        """The typed answer, once there is a valid one."""
+        self.output_errors: tuple[str, ...] | None = ()
+        """What is wrong with the latest typed answer; None for a valid one."""
 
     def record(self, event: Event) -> None:
         """Record an event."""
@@ -155,4 +161,5 @@ class TurnRecorder:
             request_usages=tuple(self._request_usages),
             cost_usd=self._cost_usd(),
             client_tool_calls=client_tool_calls,
+            output=self.output,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from dial_client.audit.call_audit import TurnAudit
 from dial_client.deadline import Deadline
@@ -13,6 +14,7 @@ from dial_client.limits import Limits, StopReason
 from dial_client.logs import get_logger
 from dial_client.messages import Message, Role, ToolCallRequest, ToolSpec
 from dial_client.model import Instruction, InstructionSource, Provider, ToolFormat, separate_instructions
+from dial_client.schema.output_type import OutputType
 from dial_client.servers.connection import Connection
 from dial_client.token_usage import Usage
 from dial_client.tools.approval import ApprovalChecker
@@ -21,6 +23,7 @@ from dial_client.tools.executor import CallScope, ToolExecutor
 from dial_client.tools.result_store import ResultStore
 from dial_client.tools.taint import find_taint
 from dial_client.tools.tool_selection import ToolSnapshot, TurnTools
+from dial_client.turns.answer_format import AnswerFormat
 from dial_client.turns.client_tools import ClientToolCalls, ToolSource
 from dial_client.turns.conversation_context import ConversationContext
 from dial_client.turns.finalization import finish_turn
@@ -31,6 +34,7 @@ from dial_client.turns.resolution import resolve
 from dial_client.turns.status_model import StatusModel
 from dial_client.turns.status_text import describe_tool
 from dial_client.turns.turn_handle import TurnHandle
+from dial_client.turns.typed_answer import TypedCaller
 
 log = get_logger(__name__)
 
@@ -75,6 +79,8 @@ class TurnOptions:
     """Tokens of each reply; None for the model's own limit."""
     depth: int = 0
     """Rounds of tool calls that a resumed turn has behind it."""
+    output: OutputType[Any] | None = None
+    """The type of the answer; None for text."""
 
 
 async def run_turn(
@@ -104,13 +110,16 @@ async def run_turn(
     client_tools = ClientToolCalls(options.client_tools)
     instructions, conversation = _separate(messages, services)
     tools_on_offer = client_tools.add_to(tools.tools, turn.recorder.note)
-    caller = _build_caller(services, tools_on_offer, instructions, turn, deadline, options)
+    answer = AnswerFormat(options.output) if options.output is not None else None
+    model_caller = _build_caller(services, tools_on_offer, instructions, turn, deadline, options, answer)
+    caller = model_caller if answer is None else TypedCaller(model_caller, answer)
     executor = _build_executor(services, tools, turn, messages, options)
     status_model = _build_status_model(services.status_provider, turn)
     tool_round = _ToolRound(executor, client_tools, deadline, status_model, services.await_tool_changes)
     emit = _with_tool_status(turn.emit, tools.catalog, executor.add_taint)
     context = ConversationContext(conversation, limits.max_depth, min(options.depth, limits.max_depth))
-    outcome = await resolve(context, client_tools.end_turn_at_calls(caller), tool_round.run, emit)
+    call_tools = tool_round.run if answer is None else answer.answer_own_calls(tool_round.run)
+    outcome = await resolve(context, client_tools.end_turn_at_calls(caller), call_tools, emit)
     reason = await finish_turn(outcome, caller, emit, ask_again=services.answers_at_limits)
     log.debug("turn", stop_reason=reason.value, depth=outcome.context.depth)
     return reason
@@ -157,6 +166,7 @@ def _build_caller(
     turn: TurnHandle,
     deadline: Deadline,
     options: TurnOptions,
+    answer: AnswerFormat | None,
 ) -> ModelCaller:
     return ModelCaller(
         model=services.model,
@@ -167,6 +177,7 @@ def _build_caller(
         deadline=deadline,
         stream=options.stream,
         max_tokens=options.max_tokens,
+        answer=answer,
     )
 
 

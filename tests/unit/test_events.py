@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import FrozenInstanceError, fields
+from datetime import date
 from typing import Any, get_args
 
 import pytest
@@ -15,6 +16,7 @@ from dial_client.events import (
     InputReceived,
     InputRequested,
     MessageCompleted,
+    OutputDelta,
     ReasoningDelta,
     RoundStarted,
     ServerChanged,
@@ -48,6 +50,7 @@ SAID: list[tuple[Event, dict[str, Any]]] = [
     (StatusChanged("Working…"), {"type": "status_changed", "text": "Working…"}),
     (TextDelta("hel"), {"type": "text_delta", "text": "hel"}),
     (ReasoningDelta("hm"), {"type": "reasoning_delta", "text": "hm"}),
+    (OutputDelta({"a": [date(2026, 1, 2)]}), {"type": "output_delta", "output": {"a": ["2026-01-02"]}}),
     (MessageCompleted(ANSWER), {"type": "message_completed", "message": {"role": "assistant", "content": "3"}}),
     (
         ToolCallStarted(CALL, "maths", "add.it"),

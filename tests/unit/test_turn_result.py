@@ -14,7 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from dial_client.errors import ConfigError, ConversationBusy, DialError, LimitReached, ProviderError, ServerGone
+from dial_client.errors import (
+    ConfigError,
+    ConversationBusy,
+    DialError,
+    LimitReached,
+    OutputError,
+    ProviderError,
+    ServerGone,
+)
 from dial_client.limits import StopReason
 from dial_client.messages import Failure, Message, ToolCallRequest, ToolCallResult
 from dial_client.token_usage import Usage
@@ -39,6 +47,7 @@ TURNS = st.builds(
     request_usages=st.lists(USAGES, max_size=2).map(tuple),
     cost_usd=st.none() | st.floats(0, allow_infinity=False),
     client_tool_calls=st.lists(CALLS, max_size=2).map(tuple),
+    output=st.none() | JSON,
 )
 CALL = ToolCallRequest("call_1", "add", {"a": 1})
 ANSWER = Message.assistant("It is 2.")
@@ -125,6 +134,7 @@ def test_the_answer_is_not_written_twice() -> None:
         ConfigError("no such key", hint="did you mean model", path="servers.json", line=3),
         ProviderError("busy", status=503, code="overloaded", retry_after=2.5),
         LimitReached("too slow", TURN),
+        OutputError("the answer is not of the requested form", TURN, ("a: Field required",)),
         ServerGone("calc", "the process ended"),
         ConversationBusy("c1", "another turn is under way"),
     ],

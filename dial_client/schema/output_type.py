@@ -1,0 +1,267 @@
+"""The type of a typed answer: its JSON Schema as models read it, and answers checked against it.
+
+A type is anything `pydantic.TypeAdapter` takes (a model, a dataclass, a ``TypedDict``, ``list[…]``, a union, an enum),
+or a JSON Schema as a mapping. Every API wants an object at the top of a schema, so any other type is wrapped as
+``{"result": …}``; answers are unwrapped again.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Generic, TypeVar
+
+from dial_client.errors import ConfigError
+from dial_client.model import OutputFormat
+from dial_client.schema import provider_schema
+from dial_client.schema.argument_check import MAX_PROBLEMS, ArgumentCheck, shorten_problem
+from dial_client.schema.tool_arguments import coerce, parse_value
+
+T = TypeVar("T")
+
+RESULT = "result"
+"""The property that holds the value of a type that is no object."""
+NO_VALUE = "there is no whole JSON value in the answer"
+_NAME = re.compile(r"[^a-zA-Z0-9_-]+")
+_FENCED = re.compile(r"```[\w-]{0,32}\s([^`]*+(?:`{1,2}(?!`)[^`]*+)*+)```")
+_COMBINATORS = frozenset({"anyOf", "oneOf", "allOf", "not", "if", "enum", "const"})
+
+
+class InvalidOutput(Exception):
+    """An answer that is not of its type; `errors` are sentences for the model and for people."""
+
+    def __init__(self, *errors: str) -> None:
+        super().__init__("; ".join(errors))
+        self.errors = errors
+
+
+@dataclass(frozen=True, slots=True)
+class Output(Generic[T]):
+    """An answer that is of its type."""
+
+    value: T
+    json: Any
+    """The value as the model wrote it: JSON types only, without the wrapping object."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OutputType(Generic[T]):
+    """A type of answers."""
+
+    format: OutputFormat
+    """The schema as models read it."""
+    schema: Mapping[str, Any]
+    """The original schema, with the wrapping object where there is one."""
+    is_wrapped: bool
+    """The value is the property `RESULT` of an object."""
+    validate: Callable[[Any], T]
+    """Returns the value of JSON types as one of the type, or raises `InvalidOutput`."""
+    validate_partial: Callable[[Any], T] = field(repr=False)
+    """The same for a value whose last part may be missing."""
+
+    def parse(self, text: str) -> Output[T]:
+        """Return an answer of this type: JSON, perhaps in a code fence or between words.
+
+        Raises:
+            InvalidOutput: the text holds no value of the type.
+        """
+        value = _find_value(text, starts="{[" if self.is_wrapped else "{")
+        if value is None and not (self.is_wrapped and text.strip() == "null"):
+            raise InvalidOutput(NO_VALUE)
+        return self.check(value)
+
+    def check(self, value: Any) -> Output[T]:
+        """Return the value, with or without the wrapping object, as one of this type.
+
+        Raises:
+            InvalidOutput: it is not of the type.
+        """
+        if not self.is_wrapped and not isinstance(value, dict):
+            raise InvalidOutput(f"the answer is not an object: {shorten_problem(_to_text(value))}")
+        wrapped = {RESULT: value} if self.is_wrapped and not _is_wrapper(value) else value
+        coerced = coerce(wrapped, self.schema)
+        plain = coerced[RESULT] if self.is_wrapped else coerced
+        return Output(self.validate(plain), plain)
+
+    def parse_partial(self, text: str) -> T:
+        """Return the value that the beginning of an answer has so far.
+
+        Raises:
+            InvalidOutput: it is not of the type yet.
+        """
+        from pydantic_core import from_json
+
+        start = text.find("{")
+        try:
+            value = from_json(text[max(start, 0) :], allow_partial="trailing-strings")
+        except ValueError:
+            raise InvalidOutput(NO_VALUE) from None
+        if self.is_wrapped:
+            if not _is_wrapper(value):
+                raise InvalidOutput(NO_VALUE)
+            value = value[RESULT]
+        return self.validate_partial(value)
+
+    def to_text(self, value: Any) -> str:
+        """Return JSON types as the text of the last message: one line of JSON."""
+        return _to_text(value)
+
+
+def build_output_type(output_type: Any) -> OutputType[Any]:
+    """Return the type of answers that `output_type` means.
+
+    Args:
+        output_type: anything `pydantic.TypeAdapter` takes, or a JSON Schema as a mapping.
+
+    Raises:
+        ConfigError: the mapping is no valid JSON Schema.
+        TypeError: JSON cannot be read as this type, or has no schema for it.
+    """
+    if isinstance(output_type, Mapping):
+        return _build_for_schema(output_type)
+    if output_type is None or isinstance(output_type, str | bytes | int | float | list | tuple | set):
+        raise TypeError(f"output_type takes a type or a JSON Schema as a mapping, not {output_type!r}")
+    try:
+        return _build_cached(output_type)
+    except TypeError as error:
+        if "unhashable" not in str(error):
+            raise
+        return _build_for_type(output_type)
+
+
+def _build_for_schema(schema: Mapping[str, Any]) -> OutputType[Any]:
+    whole, is_wrapped = _wrap(dict(schema))
+    check = ArgumentCheck(whole, formats=True)
+    if not check.is_possible:
+        raise ConfigError("output_type is no valid JSON Schema", hint="check its types and references")
+
+    def validate(value: Any) -> Any:
+        if problems := check.problems({RESULT: value} if is_wrapped else value):
+            raise InvalidOutput(*problems)
+        return value
+
+    title = schema.get("title")
+    return _build(title if isinstance(title, str) else "", whole, validate, validate, is_wrapped=is_wrapped)
+
+
+def _build_for_type(output_type: Any) -> OutputType[Any]:
+    from pydantic import TypeAdapter, ValidationError
+    from pydantic.errors import PydanticUserError
+
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(output_type)
+        schema = adapter.json_schema()
+    except (PydanticUserError, NameError) as error:
+        reason = str(error).partition("\n")[0]
+        raise TypeError(f"output_type cannot be {output_type!r}: {reason}") from error
+
+    def validate(value: Any) -> Any:
+        try:
+            return adapter.validate_json(json.dumps(value))
+        except ValidationError as error:
+            raise InvalidOutput(*_describe(error.errors(include_url=False, include_context=False))) from None
+        except Exception as error:  # a validator of the caller's own may raise anything
+            raise InvalidOutput(shorten_problem(f"{type(error).__name__}: {error}")) from error
+
+    def validate_partial(value: Any) -> Any:
+        try:
+            return adapter.validate_python(value, experimental_allow_partial="trailing-strings")
+        except Exception:  # noqa: BLE001 - as above
+            raise InvalidOutput(NO_VALUE) from None
+
+    whole, is_wrapped = _wrap(schema)
+    name = output_type.__name__ if isinstance(output_type, type) else ""
+    return _build(name, whole, validate, validate_partial, is_wrapped=is_wrapped)
+
+
+_build_cached = lru_cache(maxsize=128)(_build_for_type)
+
+
+def _build(
+    name: str,
+    schema: Mapping[str, Any],
+    validate: Callable[[Any], Any],
+    partial: Callable[[Any], Any],
+    *,
+    is_wrapped: bool,
+) -> OutputType[Any]:
+    try:
+        adapted = provider_schema.adapt(schema)
+    except provider_schema.Unsupported as error:
+        raise TypeError(f"output_type cannot be {name or 'this schema'}: {error}") from None
+    described = str(adapted.schema.get("description", ""))
+    format_ = OutputFormat(
+        name=_NAME.sub("_", name).strip("_")[:64] or "output",
+        schema=adapted.schema,
+        description="\n\n".join(part for part in (described, *adapted.hints) if part),
+    )
+    return OutputType(format_, schema, is_wrapped, validate, partial)
+
+
+def _wrap(schema: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+    """Return a schema of objects, and whether that wraps the schema."""
+    top = _find_top(schema)
+    if (top.get("type") == "object" or "properties" in top) and not _COMBINATORS & top.keys():
+        return schema, False
+    inner = {key: value for key, value in schema.items() if key not in ("$defs", "$schema")}
+    wrapper: dict[str, Any] = {"type": "object", "properties": {RESULT: _move_references(inner)}}
+    wrapper |= {"required": [RESULT], "additionalProperties": False}
+    return wrapper | ({"$defs": schema["$defs"]} if "$defs" in schema else {}), True
+
+
+def _find_top(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the schema, or the definition that it refers to."""
+    reference, definitions = schema.get("$ref"), schema.get("$defs")
+    if isinstance(reference, str) and isinstance(definitions, Mapping) and reference.startswith("#/$defs/"):
+        target = definitions.get(reference.removeprefix("#/$defs/"))
+        return target if isinstance(target, Mapping) else schema
+    return schema
+
+
+def _move_references(schema: Any) -> Any:
+    """Return a schema whose references into itself fit its place within the wrapping object."""
+    if isinstance(schema, list):
+        return [_move_references(part) for part in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    return {
+        key: f"#/properties/{RESULT}{value[1:]}"
+        if key == "$ref" and isinstance(value, str) and value.startswith("#") and not value.startswith("#/$defs/")
+        else _move_references(value)
+        for key, value in schema.items()
+    }
+
+
+def _is_wrapper(value: Any) -> bool:
+    return isinstance(value, Mapping) and value.keys() == {RESULT}
+
+
+def _find_value(text: str, starts: str) -> Any:
+    """Return the JSON value of an answer: the whole text, the last code fence, or what is between two brackets."""
+    if (value := parse_value(text)) is not None:
+        return value
+    for fenced in reversed(_FENCED.findall(text)):
+        if (value := parse_value(fenced)) is not None:
+            return value
+    for start in starts:
+        begin, end = text.find(start), text.rfind({"{": "}", "[": "]"}[start])
+        if 0 <= begin < end and (value := parse_value(text[begin : end + 1])) is not None:
+            return value
+    return None
+
+
+def _describe(errors: list[Any]) -> list[str]:
+    """Return pydantic's errors with their places, at most `MAX_PROBLEMS`."""
+    problems = []
+    for error in errors[:MAX_PROBLEMS]:
+        place = ".".join(str(step) for step in error["loc"])
+        given = "" if error["type"] == "missing" else f" (given: {_to_text(error.get('input'))})"
+        problems.append(shorten_problem(f"{place}: {error['msg']}{given}" if place else f"{error['msg']}{given}"))
+    return problems
+
+
+def _to_text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
