@@ -6,6 +6,8 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from dial_client.cli import tty
+from dial_client.cli.chat_commands.choice import Search
+from dial_client.cli.chat_commands.pick import choose_by_number
 
 
 class PlainScreen:
@@ -28,3 +30,11 @@ class PlainScreen:
     async def ask_line(self, question: str, *, hidden: bool = False, default: str = "") -> str:
         """Return the line that is typed, or `default` for an empty one."""
         return await tty.typed(f"{question} ", hidden=hidden) or default
+
+    async def choose(self, question: str, search: Search, words: str = "") -> str | None:
+        """Return the value of the item whose number is typed; None for an empty line."""
+        return await choose_by_number(self, question, search, words)
+
+    async def page(self, text: str) -> None:
+        """Print the text: the terminal may be one that only prints, or that is read aloud."""
+        self.print(text)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from dial_client.cli.chat_commands.choice import Search
+from dial_client.cli.chat_commands.pick import choose_by_number
+
 
 class TypedScreen:
     """Keeps what is printed, and answers questions with these lines and keys, in their order."""
@@ -25,6 +28,12 @@ class TypedScreen:
     async def ask_line(self, question: str, *, hidden: bool = False, default: str = "") -> str:  # noqa: ARG002
         self.printed.append(question)
         return self.lines.pop(0)
+
+    async def choose(self, question: str, search: Search, words: str = "") -> str | None:
+        return await choose_by_number(self, question, search, words)
+
+    async def page(self, text: str) -> None:
+        self.print(text)
 
     async def ask_key(self, lines: Sequence[str], question: str, keys: Mapping[str, str]) -> str:
         self.printed += [*lines, question]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from dial_client.cli.bare_words import find_near_command
+from dial_client.cli.chat_commands.choice import Choice
 from dial_client.cli.chat_commands.clipboard import to_osc52
 from dial_client.cli.chat_commands.command_registry import COMMANDS, command_descriptions, describe_unknown
 from dial_client.cli.chat_commands.output_commands import find_code
-from dial_client.cli.chat_commands.pick import Choice, pick
+from dial_client.cli.chat_commands.pick import pick
 from dial_client.cli.command_line import is_bare_word, name_choice, split_command
 from dial_client.cli.commands import run
 from tests.support.typed_screen import TypedScreen
@@ -37,12 +38,12 @@ async def test_an_item_is_chosen_by_its_number_after_a_search() -> None:
         return [item for item in items if words in item.label]
 
     screen = TypedScreen("Talk 2", "99", "nothing", "Talk 2", "2")
-    assert await pick(screen, search, nothing="None.") == "id20"
-    assert asked == ["", "Talk 2", "99", "nothing", "Talk 2"]
-    assert await pick(TypedScreen(""), search, nothing="None.") is None
+    assert await pick(screen, "Talk", search, nothing="None.") == "id20"
+    assert asked == ["", "", "Talk 2", "99", "nothing", "Talk 2"]
+    assert await pick(TypedScreen(""), "Talk", search, nothing="None.") is None
     items.clear()
     empty = TypedScreen()
-    assert await pick(empty, search, nothing="None.") is None
+    assert await pick(empty, "Talk", search, nothing="None.") is None
     assert empty.printed == ["None."]
 
 

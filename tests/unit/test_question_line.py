@@ -90,6 +90,24 @@ def test_somebody_who_is_typing_does_not_answer() -> None:
     assert at_a_desk(work).strays == ["m", "y"]
 
 
+def test_a_list_takes_arrows_and_letters_at_once_and_esc_leaves_it() -> None:
+    async def work(desk: Desk) -> None:
+        heard: list[str | int] = []
+        desk.line.note_key()
+        chosen = asyncio.ensure_future(desk.line.ask(Question("Which?", on_text=heard.append, on_move=heard.append)))
+        await asyncio.sleep(0)
+        await desk.type("to\x1b[B\x10\r")
+        assert await chosen == "to"
+        assert heard == ["t", "to", 1, -1]
+        left = asyncio.ensure_future(desk.line.ask(Question("Which?", on_text=heard.append, on_move=heard.append)))
+        await asyncio.sleep(0)
+        await desk.type("\x1b")
+        with pytest.raises(Unanswered):
+            await left
+
+    assert at_a_desk(work).strays == []
+
+
 def test_a_line_answers_with_enter_and_ctrl_d_with_nothing() -> None:
     async def work(desk: Desk) -> None:
         line = asyncio.ensure_future(desk.line.ask(Question("Why? "), "because "))

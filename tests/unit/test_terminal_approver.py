@@ -19,6 +19,7 @@ from dial_client.events import Event
 from dial_client.messages import ToolCallRequest, ToolSpec
 from dial_client.settings.config_types import ServerSettings, Transport
 from dial_client.tools.approval import Approval, ApprovalContext, Decision
+from tests.support.typed_screen import TypedScreen
 
 pytestmark = pytest.mark.anyio
 
@@ -30,10 +31,11 @@ def _columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
 
 
-class Person:
+class Person(TypedScreen):
     """Presses the keys of a script, and keeps what was shown."""
 
     def __init__(self, *answers: str) -> None:
+        super().__init__()
         self.answers = list(answers)
         self.shown: list[str] = []
         self.questions: list[str] = []

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from dial_client.cli.chat_commands.choice import Search
+
 
 class CommandScreen(Protocol):
     """Prints and asks. The questions raise `tty.Unanswered` where the person presses Ctrl-C or Ctrl-D."""
@@ -19,4 +21,12 @@ class CommandScreen(Protocol):
 
     async def ask_line(self, question: str, *, hidden: bool = False, default: str = "") -> str:
         """Return the line that is typed."""
+        ...
+
+    async def choose(self, question: str, search: Search, words: str = "") -> str | None:
+        """Return the value of the item that is chosen, after a search for words; None for none."""
+        ...
+
+    async def page(self, text: str) -> None:
+        """Show a text that may be long, safe already: page by page, where that is possible."""
         ...

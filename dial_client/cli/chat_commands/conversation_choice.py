@@ -7,8 +7,9 @@ from functools import partial
 
 from dial_client.cli import tty
 from dial_client.cli.bootstrap import warn
+from dial_client.cli.chat_commands.choice import Choice
 from dial_client.cli.chat_commands.command_screen import CommandScreen
-from dial_client.cli.chat_commands.pick import ROWS, Choice, pick
+from dial_client.cli.chat_commands.pick import pick
 from dial_client.cli.options import Options
 from dial_client.conversations.conversation_manager import ConversationManager
 from dial_client.errors import ConfigError, ConversationNotFound
@@ -16,6 +17,8 @@ from dial_client.stores.conversation_store import ConversationSummary
 from dial_client.text.safe_text import one_line
 
 _PAGE = 200
+_MOST_FOUND = 100
+"""Conversations to choose from; more words find others."""
 _HINT = "`dial-chat conversations` lists them"
 
 
@@ -64,7 +67,8 @@ async def resolve(text: str, manager: ConversationManager, screen: CommandScreen
     if not tty.is_there():
         problem = f"{one_line(text, 60)!r} means several conversations" if text else "which conversation?"
         raise ConfigError(problem, hint=f"give more of its id; {_HINT}")
-    return await pick(screen, partial(_search, manager), nothing="No conversation is stored yet.", words=text)
+    search = partial(_search, manager)
+    return await pick(screen, "Conversation", search, nothing="No conversation is stored yet.", words=text)
 
 
 async def _list_all(manager: ConversationManager) -> Sequence[ConversationSummary]:
@@ -77,7 +81,7 @@ async def _list_all(manager: ConversationManager) -> Sequence[ConversationSummar
 
 
 async def _search(manager: ConversationManager, words: str) -> list[Choice]:
-    found: list[ConversationSummary] = list(await manager.list(ROWS + 1, search=words))
+    found: list[ConversationSummary] = list(await manager.list(_MOST_FOUND, search=words))
     if words and not found:
         found = [summary for summary in await _list_all(manager) if summary.id.startswith(words.lower())]
     return [Choice(summary.id, describe(summary)) for summary in found]

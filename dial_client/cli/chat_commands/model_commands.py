@@ -7,8 +7,11 @@ from dataclasses import replace
 
 from anyio import to_thread
 
+from dial_client.cli import tty
 from dial_client.cli.bootstrap import provider_of
 from dial_client.cli.chat_commands.chat_session import ChatSession
+from dial_client.cli.chat_commands.choice import Choice
+from dial_client.cli.chat_commands.pick import pick
 from dial_client.cli.options import Format
 from dial_client.errors import ConfigError
 from dial_client.text.safe_text import one_line, safe
@@ -26,7 +29,12 @@ _KEYS = {
 
 
 async def show_or_switch(session: ChatSession, arguments: str) -> None:
-    """Show the model, or answer with another one from the next question on."""
+    """Show the model, or answer with another one from the next question on; without a name let the person choose."""
+    if not arguments and tty.is_there():
+        session.print(describe_model(session))
+        arguments = await _choose(session) or ""
+        if not arguments:
+            return
     if arguments:
         profile = session.settings.models.get(arguments)
         provider = provider_of(replace(session.options, model=arguments, base_url=None), session.settings)
@@ -35,6 +43,23 @@ async def show_or_switch(session: ChatSession, arguments: str) -> None:
         session.dial.model.set_context_window(profile.context_window if profile is not None else None)
         await to_thread.run_sync(prices.preload)  # the list has the size of the context window
     session.print(describe_model(session))
+
+
+async def _choose(session: ChatSession) -> str | None:
+    """Return the name of a model that is chosen from the known ones, or typed."""
+    names = {name: f"{about} (of the configuration)" for name, about in _profiles(session).items()}
+    names |= dict.fromkeys(await to_thread.run_sync(_find_local), "on this machine")
+    known = [Choice(name, one_line(f"{name}  {about}", 200)) for name, about in names.items()]
+    prefixes = ", ".join(prefix for prefix, variable in _KEYS.items() if os.environ.get(variable)) or "openai:ID"
+
+    async def search(words: str) -> list[Choice]:
+        found = [choice for choice in known if all(word in choice.label.lower() for word in words.lower().split())]
+        if words.strip() in names:
+            return found
+        return [*found, Choice(words.strip(), f"{one_line(words, 80)}  as it is typed")] if words.strip() else found
+
+    nothing = f"No model is in the configuration or on this machine: /model NAME takes any, such as {prefixes}."
+    return await pick(session.screen, f"Model (or a name such as {prefixes})", search, nothing=nothing)
 
 
 def describe_model(session: ChatSession) -> str:
@@ -64,10 +89,14 @@ def _find_local() -> list[str]:
     return [model.name for model in local_models(cache_folder()) if model.installed]
 
 
+def _profiles(session: ChatSession) -> dict[str, str]:
+    """Return the names of the configuration's models, with the ids of the models."""
+    return {name: profile.model or name for name, profile in session.settings.models.items()}
+
+
 def model_choices(session: ChatSession) -> dict[str, str]:
     """Return the names that /model completes, with descriptions."""
-    profiles = {name: profile.model or "of the configuration" for name, profile in session.settings.models.items()}
-    return profiles | {
+    return _profiles(session) | {
         name.removesuffix("ID"): f"{variable} is set" for name, variable in _KEYS.items() if os.environ.get(variable)
     }
 

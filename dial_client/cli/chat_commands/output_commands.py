@@ -8,6 +8,7 @@ import re
 import anyio
 from anyio import to_thread
 
+from dial_client.callbacks.argument_block import format_argument
 from dial_client.cli.chat_commands import clipboard
 from dial_client.cli.chat_commands.chat_session import ChatSession
 from dial_client.errors import ConfigError, system_reason
@@ -100,16 +101,17 @@ async def show_calls(session: ChatSession, arguments: str) -> None:  # noqa: ARG
 
 
 async def show_last(session: ChatSession, arguments: str) -> None:
-    """Print the whole result of a tool call of the latest turn: the last one, or the n-th."""
+    """Show the whole result of a tool call of the latest turn: the last one, or the n-th."""
     records = _find_records(session)
     number = arguments or str(len(records))
     if not number.isdecimal() or not 0 < int(number) <= len(records):
         raise ConfigError(f"there is no call {one_line(number, 20)!r}", hint=f"1 to {len(records)}; /calls lists them")
     record = records[int(number) - 1]
     name = one_line(f"{record.server}.{record.tool}" if record.server else record.call.name, 120)
-    given = json.dumps(dict(record.arguments), indent=2, ensure_ascii=False, default=str)
+    given = [line for argument, value in record.arguments.items() for line in format_argument(str(argument), value)]
     outcome = "" if record.result.success else " failed"
-    session.print(f"{name}{outcome}\n{safe(given)}\n{safe(_text(record.result.content))}")
+    text = "\n".join([f"{name}{outcome}", *(f"  {line}" for line in given), "", _text(record.result.content)])
+    await session.screen.page(safe(text))
 
 
 def _find_records(session: ChatSession) -> tuple[ToolCallRecord, ...]:

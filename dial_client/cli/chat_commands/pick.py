@@ -1,51 +1,44 @@
-"""A choice from a list: by its number, or after a search."""
+"""A choice from a list: in the live area, or by number where there is none."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-
+from dial_client.cli.chat_commands.choice import Search
 from dial_client.cli.chat_commands.command_screen import CommandScreen
 
 ROWS = 12
-"""The most items that are shown at once."""
+"""The most items that are printed at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """An item of a list."""
-
-    value: str
-    """What is returned for it."""
-    label: str
-    """One line, safe to print."""
-
-
-Search = Callable[[str], Awaitable[Sequence[Choice]]]
-"""Returns the items that contain all these words, the most likely first; all items for no word."""
-
-
-async def pick(screen: CommandScreen, search: Search, *, nothing: str, words: str = "") -> str | None:
+async def pick(screen: CommandScreen, question: str, search: Search, *, nothing: str, words: str = "") -> str | None:
     """Let the person choose an item, and return its value; None where they choose none, or there is none.
 
     Args:
-        screen: prints the list, and asks.
+        screen: asks.
+        question: names what is chosen, in one or two words.
         search: finds the items.
         nothing: what to print where there are no items at all.
         words: of the first search.
     """
+    if not words and not await search(""):
+        screen.print(nothing)
+        return None
+    return await screen.choose(question, search, words)
+
+
+async def choose_by_number(screen: CommandScreen, question: str, search: Search, words: str = "") -> str | None:
+    """Print the items with numbers, ask for a number or for words to search for, and return the value of an item.
+
+    Returns None for an empty line. Arguments as for `pick`.
+    """
     while True:
         found = await search(words)
-        if not found and not words:
-            screen.print(nothing)
-            return None
         for number, choice in enumerate(found[:ROWS], 1):
             screen.print(f"{number:>3}  {choice.label}")
         if not found:
             screen.print(f"Nothing contains {words!r}.")
         elif len(found) > ROWS:
             screen.print("     … there are more: search for a word")
-        answer = (await screen.ask_line("Number, or words to search for (Enter: none): ")).strip()
+        answer = (await screen.ask_line(f"{question}: number, or words to search for (Enter: none):")).strip()
         if not answer:
             return None
         if answer.isdecimal() and 0 < int(answer) <= min(len(found), ROWS):

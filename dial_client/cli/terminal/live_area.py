@@ -49,6 +49,8 @@ class LiveState:
     """Whether the turn waits for servers that are starting."""
     progress: str = ""
     """The progress of a download; empty for none."""
+    items: Callable[[int, int], list[str]] | None = None
+    """Returns the list of a picker for so many columns, in at most so many rows; None for none."""
     is_asking: bool = False
     """Whether a question waits for its answer: the clock of the turn is not shown then."""
 
@@ -67,6 +69,8 @@ def render(state: LiveState, columns: int, rows: int, now: float) -> list[str]:
         rows: the most lines.
         now: `time.monotonic`.
     """
+    if state.items is not None:
+        return state.items(columns, rows)
     below = [*_calls(state, columns, max(1, rows // 3), now), *_queued(state.queued, columns)]
     if state.is_asking:
         return below[-rows:]

@@ -25,6 +25,10 @@ BUSY = 1.0
 """Seconds since the last key within which somebody was typing when the question was shown."""
 
 
+_MOVES = {"up": -1, "down": 1, "c-p": -1, "c-n": 1, "s-tab": -1, "tab": 1, "pageup": -10, "pagedown": 10}
+"""The keys that move through a list, with the items they move by."""
+
+
 @dataclass
 class Question:
     """A question that waits for its answer."""
@@ -35,6 +39,10 @@ class Question:
     is_hidden: bool = False
     hint: str = ""
     """Shown behind the question, after a key that answers nothing."""
+    on_text: Callable[[str], None] | None = None
+    """For a list: is called with the line whenever it changes."""
+    on_move: Callable[[int], None] | None = None
+    """For a list: is called with the number of items to go down."""
     answer: str | None = None
     is_over: anyio.Event = field(default_factory=anyio.Event)
 
@@ -71,7 +79,7 @@ class QuestionLine:
         self._last_key = self._answered = float("-inf")
         self._last_answer = ""
         self._is_armed = True
-        self.buffer = Buffer(multiline=False, accept_handler=self._accept)
+        self.buffer = Buffer(multiline=False, accept_handler=self._accept, on_text_changed=self._pass_on_text)
         hidden = Condition(lambda: self.current is not None and self.current.is_hidden)
         self.container = Window(
             BufferControl(
@@ -109,7 +117,8 @@ class QuestionLine:
         from prompt_toolkit.document import Document
 
         self.buffer.set_document(Document(default), bypass_readonly=True)
-        self._is_armed = self._clock() - self._last_key > BUSY or self._last_key <= self._answered
+        is_expected = question.on_move is not None or self._last_key <= self._answered
+        self._is_armed = is_expected or self._clock() - self._last_key > BUSY
         self.current = question
         self._on_change()
         try:
@@ -127,6 +136,10 @@ class QuestionLine:
             return []
         hint = f"({self.current.hint}) " if self.current.hint else ""
         return [("class:question", f"{self.current.text.rstrip()} "), ("class:hint", hint)]
+
+    def _pass_on_text(self, buffer: Any) -> None:
+        if self.current is not None and self.current.on_text is not None:
+            self.current.on_text(buffer.text)
 
     def _accept(self, buffer: Any) -> bool:
         if self.current is not None:
@@ -161,6 +174,23 @@ class QuestionLine:
             self._on_stray(event.data)
 
         @bind("c-d", filter=shown, eager=True)
+        def _(event: Any) -> None:  # noqa: ARG001 - a key binding
+            if self.current is not None:
+                self.current.settle(None)
+
+        self._bind_list(condition(lambda: self.current is not None and self.current.on_move is not None))
+
+    def _bind_list(self, is_list: Any) -> None:
+        def bind(key: str, items: int) -> None:
+            @self.key_bindings.add(key, filter=is_list, eager=True)
+            def _(event: Any) -> None:  # noqa: ARG001 - a key binding
+                if self.current is not None and self.current.on_move is not None:
+                    self.current.on_move(items)
+
+        for key, items in _MOVES.items():
+            bind(key, items)
+
+        @self.key_bindings.add("escape", filter=is_list, eager=True)
         def _(event: Any) -> None:  # noqa: ARG001 - a key binding
             if self.current is not None:
                 self.current.settle(None)

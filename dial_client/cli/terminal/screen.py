@@ -15,8 +15,11 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
+import anyio.from_thread
+import anyio.to_thread
 
 from dial_client.cli import process_runner, tty
+from dial_client.cli.chat_commands.choice import Search
 from dial_client.cli.input.user_input import UserInput
 from dial_client.cli.markdown.themes import Theme, choose_theme, style
 from dial_client.cli.printed_streams import redirect_prints
@@ -147,6 +150,46 @@ class Screen:
             Unanswered: Ctrl-C or Ctrl-D.
         """
         return (await self._ask(Question(question, is_hidden=hidden), (), default)).strip()
+
+    async def choose(self, question: str, search: Search, words: str = "") -> str | None:
+        """Show a list that is filtered by what is typed, and return the value of the item that is chosen.
+
+        Returns None for Esc, Ctrl-C and Ctrl-D.
+
+        Args:
+            question: names what is chosen.
+            search: finds the items.
+            words: stand in the line at first.
+        """
+        from dial_client.cli.terminal.picker import Picker
+
+        picker = Picker(search, self.theme, self.refresh, words=words)
+        chosen: str | None = None
+        self.live.items = picker.lines
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(picker.follow)
+                with suppress(tty.Unanswered):
+                    while chosen is None:
+                        line = Question(f"{question}:", on_text=picker.type, on_move=picker.move)
+                        picker.type(await self._ask(line, (), picker.words))
+                        await picker.update()
+                        chosen = picker.value
+                group.cancel_scope.cancel()
+        finally:
+            self.live.items = None
+            self.refresh()
+        return chosen
+
+    async def page(self, text: str) -> None:
+        """Show a text in the person's pager if it is longer than the screen, else print it."""
+        from dial_client.cli.terminal import pager
+
+        if pager.find_pager() and pager.is_longer(text, self.columns, self.rows):
+            async with self.suspended():
+                if await anyio.to_thread.run_sync(pager.page, text, anyio.from_thread.check_cancelled):
+                    return
+        self.print(text)
 
     @asynccontextmanager
     async def suspended(self) -> AsyncGenerator[None, None]:

@@ -107,6 +107,8 @@ def resume_drawing(application: Application[None]) -> Iterator[None]:
     loop = asyncio.get_running_loop()
 
     def take_again() -> None:
+        if application._running_in_terminal:  # noqa: SLF001 - another program has the terminal; there is no public name
+            return
         application.input.raw_mode().__enter__()
         application.renderer.erase(leave_alternate_screen=False)
         application.invalidate()

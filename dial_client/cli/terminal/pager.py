@@ -1,0 +1,74 @@
+"""The person's pager: ``$PAGER``, else ``less``. It reads the text from a file that has no name."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+
+from dial_client.cli import process_runner
+from dial_client.cli.bootstrap import warn
+from dial_client.cli.cell_width import cell_width
+
+_POLL = 0.2
+"""Seconds between two calls of `check`."""
+
+
+def find_pager(environment: Mapping[str, str] = os.environ) -> list[str]:
+    """Return the command of the pager; empty where there is none, and where ``PAGER`` is empty."""
+    command = environment.get("PAGER")
+    if command is not None:
+        return [word.strip('"') for word in shlex.split(command, posix=sys.platform != "win32")]
+    return [path for path in [shutil.which("less")] if path]
+
+
+def is_longer(text: str, columns: int, rows: int) -> bool:
+    """Return True if a text takes more rows than the screen has above the input line."""
+    left = rows - 2
+    for line in text.splitlines():
+        left -= max(1, -(-cell_width(line) // max(1, columns)))
+        if left < 0:
+            return True
+    return False
+
+
+def page(text: str, check: Callable[[], None]) -> bool:
+    """Show a text in the pager until the person leaves it; False, with a warning, where the pager cannot be started.
+
+    `less` starts no other program then (``LESSSECURE``): the text may come from a server.
+
+    Args:
+        text: safe to show.
+        check: is called again and again; an exception that it raises ends the pager.
+    """
+    command = find_pager()
+    environment = os.environ | {"LESSSECURE": "1"}
+    with tempfile.TemporaryFile() as file, process_runner.interrupts.ignored():
+        file.write(text.encode("utf-8", errors="replace"))
+        file.seek(0)
+        try:
+            process = subprocess.Popen(command, stdin=file, env=environment)
+        except OSError as error:
+            warn(f"the pager {command[0]} cannot be started: {error.strerror}; set PAGER to another one")
+            return False
+        with process:
+            try:
+                _wait(process, check)
+            finally:
+                if process.poll() is None:
+                    process.terminate()
+    return True
+
+
+def _wait(process: subprocess.Popen[bytes], check: Callable[[], None]) -> None:
+    while True:
+        check()
+        try:
+            process.wait(_POLL)
+        except subprocess.TimeoutExpired:
+            continue
+        return

@@ -1,0 +1,86 @@
+"""A list in the live area, and the pager of long results."""
+
+from __future__ import annotations
+
+import re
+
+import anyio
+import pytest
+
+from dial_client.cli.chat_commands.choice import Choice
+from dial_client.cli.markdown.themes import MONO
+from dial_client.cli.terminal.pager import find_pager, is_longer
+from dial_client.cli.terminal.picker import Picker
+from dial_client.errors import ConfigError
+
+ITEMS = [Choice(f"id{number}", f"Talk {number}") for number in range(30)]
+
+
+async def find(words: str) -> list[Choice]:
+    if words == "broken":
+        raise ConfigError("the database is locked")
+    return [item for item in ITEMS if words.lower() in item.label.lower()]
+
+
+def lines_of(picker: Picker, columns: int = 60, rows: int = 6) -> list[str]:
+    return [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in picker.lines(columns, rows)]
+
+
+@pytest.mark.anyio
+async def test_what_is_typed_filters_the_list_and_the_arrows_move_through_it() -> None:
+    picker = Picker(find, MONO, lambda: None)
+    async with anyio.create_task_group() as group:
+        group.start_soon(picker.follow)
+        await anyio.wait_all_tasks_blocked()
+        assert lines_of(picker)[:2] == ["→ Talk 0", "  Talk 1"]
+        assert lines_of(picker)[-1].startswith("1 of 30 · type to search")
+        picker.move(-1)
+        assert lines_of(picker)[-2] == "→ Talk 29"
+        picker.move(1)
+        picker.move(10)
+        assert "→ Talk 10" in lines_of(picker)
+        picker.type("talk 2")
+        await anyio.wait_all_tasks_blocked()
+        assert lines_of(picker)[0] == "→ Talk 2"
+        picker.type("nothing\x1b[2J")
+        await anyio.wait_all_tasks_blocked()
+        assert lines_of(picker)[0] == "  nothing contains 'nothing'"
+        assert picker.value is None
+        picker.move(1)
+        picker.type("broken")
+        await anyio.wait_all_tasks_blocked()
+        assert lines_of(picker)[0] == "the database is locked"
+        group.cancel_scope.cancel()
+
+
+@pytest.mark.anyio
+async def test_enter_takes_an_item_of_the_words_that_were_typed_last() -> None:
+    picker = Picker(find, MONO, lambda: None)
+    await picker.update()
+    picker.move(3)
+    picker.type("talk 17")
+    await picker.update()
+    assert picker.value == "id17"
+
+
+@pytest.mark.anyio
+async def test_the_list_fits_into_every_terminal() -> None:
+    async def find_long(_: str) -> list[Choice]:
+        return [Choice(str(at), "日本\x1b]0;owned\x07\n> forged " * 40) for at in range(50)]
+
+    picker = Picker(find_long, MONO, lambda: None)
+    await picker.update()
+    for columns in (20, 60, 200):
+        for rows in (1, 2, 8, 40):
+            lines = lines_of(picker, columns, rows)
+            assert len(lines) <= rows
+            assert not re.search("[\x1b\x07\n]", "".join(lines))
+            assert max(map(len, lines)) <= columns
+
+
+def test_the_pager_is_that_of_the_person_and_gets_what_is_longer_than_the_screen() -> None:
+    assert find_pager({"PAGER": "less -S"}) == ["less", "-S"]
+    assert find_pager({"PAGER": ""}) == []
+    assert is_longer("line\n" * 23, 80, 24)
+    assert not is_longer("line\n" * 22, 80, 24)
+    assert is_longer("日本" * 1_000, 80, 24)
