@@ -47,6 +47,7 @@ _HOMES = {
         "DialError",
         "LimitReached",
         "LoginFailed",
+        "MiddlewareError",
         "OutputError",
         "ProviderError",
         "ServerError",
@@ -91,6 +92,14 @@ _HOMES = {
         "ToolCallRequest",
         "ToolCallResult",
         "ToolSpec",
+    ),
+    "middleware": (
+        "CallNext",
+        "Middleware",
+        "ModelReply",
+        "ToolCall",
+        "TurnRequest",
+        "refuse",
     ),
     "model": (
         "AnswerConstraining",

@@ -28,6 +28,7 @@ from dial_client.errors import ConversationNotFound as ConversationNotFound
 from dial_client.errors import DialError as DialError
 from dial_client.errors import LimitReached as LimitReached
 from dial_client.errors import LoginFailed as LoginFailed
+from dial_client.errors import MiddlewareError as MiddlewareError
 from dial_client.errors import OutputError as OutputError
 from dial_client.errors import ProviderError as ProviderError
 from dial_client.errors import ServerError as ServerError
@@ -64,6 +65,12 @@ from dial_client.messages import TextPart as TextPart
 from dial_client.messages import ToolCallRequest as ToolCallRequest
 from dial_client.messages import ToolCallResult as ToolCallResult
 from dial_client.messages import ToolSpec as ToolSpec
+from dial_client.middleware import CallNext as CallNext
+from dial_client.middleware import Middleware as Middleware
+from dial_client.middleware import ModelReply as ModelReply
+from dial_client.middleware import ToolCall as ToolCall
+from dial_client.middleware import TurnRequest as TurnRequest
+from dial_client.middleware import refuse as refuse
 from dial_client.model import AnswerConstraining as AnswerConstraining
 from dial_client.model import CallChunk as CallChunk
 from dial_client.model import Completion as Completion
@@ -131,6 +138,7 @@ __all__ = [
     "AuditRecorder",
     "CallCancelled",
     "CallChunk",
+    "CallNext",
     "Callbacks",
     "Citation",
     "ClientOptions",
@@ -175,7 +183,10 @@ __all__ = [
     "MemoryStore",
     "Message",
     "MessageCompleted",
+    "Middleware",
+    "MiddlewareError",
     "ModelInfo",
+    "ModelReply",
     "ModelRequest",
     "ModelSettings",
     "NativeFormatHandler",
@@ -216,6 +227,7 @@ __all__ = [
     "TextChunk",
     "TextDelta",
     "TextPart",
+    "ToolCall",
     "ToolCallFinished",
     "ToolCallProgress",
     "ToolCallRecord",
@@ -230,6 +242,8 @@ __all__ = [
     "TurnHandle",
     "TurnInput",
     "TurnObserver",
+    "TurnRequest",
     "Usage",
     "XMLFormatHandler",
+    "refuse",
 ]

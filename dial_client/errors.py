@@ -7,6 +7,7 @@ DialError
 │   └── ServerGone             the server's process ended, or its connection broke
 ├── LoginFailed                an OAuth login did not succeed
 ├── ProviderError              the model could not be reached, or refused the request
+├── MiddlewareError            a middleware of the embedding program raised an exception
 ├── LimitReached               a limit was met, and the caller asked for ``on_limit="raise"``
 ├── OutputError                a turn with an ``output_type`` ended without an answer of that type
 └── ConversationError          an error of one conversation
@@ -94,6 +95,15 @@ class ProviderError(DialError):
         """Seconds to wait before a new request, where the endpoint names them."""
         self.messages: tuple[Message, ...] = ()
         """The messages the turn had added before the error: behind the caller's messages a valid history."""
+
+
+class MiddlewareError(DialError):
+    """A middleware raised an exception, which is its ``__cause__``, or returned a value of the wrong type."""
+
+    def __init__(self, middleware: str, problem: str) -> None:
+        super().__init__(f"the middleware {middleware} {problem}")
+        self.middleware = middleware
+        """The name of its class."""
 
 
 class LimitReached(DialError):

@@ -104,7 +104,7 @@ class ToolCallFinished:
     by_endpoint: bool = False
     """As in `ToolCallStarted`."""
     changed_arguments: Mapping[str, Any] | None = None
-    """The arguments the call ran with, if an approver has changed those of `ToolCallStarted`; else None."""
+    """The arguments the call ran with, if an approver or a middleware changed those of `ToolCallStarted`; else None."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from dial_client.errors import ConfigError
 from dial_client.formats import handler_for
 from dial_client.formats.format_selection import ActiveFormat
 from dial_client.logs import get_logger
+from dial_client.middleware import MiddlewareChain
 from dial_client.model import Preparable, Provider, ToolFormat, ToolFormatHandler
 from dial_client.providers import open_provider
 from dial_client.recordings import replay
@@ -71,12 +72,15 @@ class ClientModel:
 
     Args:
         selection: the options.
+        middleware: is around each request to the models.
 
     Raises:
         ConfigError: there is no such model, no such tool format, or no such status.
     """
 
-    def __init__(self, selection: ModelSelection) -> None:
+    def __init__(self, selection: ModelSelection, middleware: MiddlewareChain | None = None) -> None:
+        self.middleware = middleware or MiddlewareChain()
+        """Is around turns and tool calls too."""
         self._is_fixed = False
         self._prepared = anyio.Event()
         self._retired: list[Provider] = []

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypedDict
 from dial_client.audit.entries import AuditRecorder
 from dial_client.callbacks.server_callbacks import Callbacks
 from dial_client.limits import Limits
+from dial_client.middleware import Middleware
 from dial_client.model import Provider, ToolFormat, ToolFormatHandler
 from dial_client.settings.config_types import ModelSettings
 from dial_client.settings.policy_config import Policy
@@ -71,3 +72,4 @@ class ClientOptions(TypedDict, total=False):
     record: str | os.PathLike[str] | None
     resource_tools: bool
     tools: Sequence[Function | FunctionTool]
+    middleware: Sequence[Middleware]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from dial_client.audit.call_audit import TurnAudit
 from dial_client.audit.entries import AuditRecorder
@@ -15,6 +15,7 @@ from dial_client.callbacks.server_callbacks import LOG_LEVELS, Callbacks, Client
 from dial_client.client.client_options import ApprovalPolicy, Directory
 from dial_client.errors import ConfigError
 from dial_client.limits import Limits
+from dial_client.middleware import MiddlewareChain
 from dial_client.model import Provider
 from dial_client.recordings import replay
 from dial_client.recordings.recording import Recording
@@ -148,15 +149,30 @@ def approval_checker(servers: ServerManager, approve: Approver | None, approval:
     )
 
 
+class SamplingModel(Protocol):
+    """The model that answers sampling requests."""
+
+    middleware: MiddlewareChain
+    """Is around each request."""
+
+    def get_unrecorded(self) -> Provider:
+        """Return the provider of the moment.
+
+        Raises:
+            ConfigError: there is no model.
+        """
+        ...
+
+
 def client_features(
     callbacks: Callbacks,
-    provider: Callable[[], Provider],
+    model: SamplingModel,
     approve: Approver | None,
     approval: ApprovalPolicy,
     limits: Limits,
     audit: AuditRecorder | None,
 ) -> ClientFeatures:
-    """Return what servers may ask this client for; `provider` returns its model of the moment.
+    """Return what servers may ask this client for.
 
     Raises:
         ConfigError: there is no such log level, or no model for ``sample="model"``.
@@ -167,10 +183,10 @@ def client_features(
     sampler: Sampler | None = None
     if callbacks.sample == "model":
         try:
-            provider()
+            model.get_unrecorded()
         except ConfigError:
             raise ConfigError('sample="model" needs a model', hint="give DialClient a model") from None
-        sampler = ModelSampler(provider, approve, tuple(approval.allow), limits, audit)
+        sampler = ModelSampler(model.get_unrecorded, approve, tuple(approval.allow), limits, audit, model.middleware)
     elif callbacks.sample is not None and not isinstance(callbacks.sample, str):
         sampler = by_callback(callbacks.sample, audit)
     return ClientFeatures(

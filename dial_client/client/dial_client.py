@@ -26,6 +26,7 @@ from dial_client.errors import ConfigError
 from dial_client.events import Event
 from dial_client.limits import Limits, StopReason
 from dial_client.messages import Content, Message, ToolCallRequest, ToolCallResult, ToolSpec
+from dial_client.middleware import Middleware, MiddlewareChain
 from dial_client.model import Provider, ToolFormat, ToolFormatHandler
 from dial_client.recordings import replay
 from dial_client.schema.output_type import build_output_type
@@ -42,7 +43,6 @@ from dial_client.tools.executor import ToolExecutor
 from dial_client.tools.function_definition import FunctionTool
 from dial_client.tools.function_signature import Function
 from dial_client.tools.prompts import Prompts
-from dial_client.tools.resource_tools import ResourceTools
 from dial_client.tools.result_store import ResultStore
 from dial_client.tools.taint import find_taint
 from dial_client.turns import server_instructions, turn_runner
@@ -90,6 +90,7 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         resource_tools: the model may list and read the resources of all servers; else of those whose entry says so.
         tools: functions that the model may call beside the servers' tools. Patterns and events name them
             ``functions/NAME``; see `tool`.
+        middleware: is around turns, model calls and tool calls, the first outermost; see `Middleware`.
 
     Raises:
         ConfigError: an entry, the model's name or an option is wrong.
@@ -125,31 +126,32 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         record: str | os.PathLike[str] | None = None,
         resource_tools: bool = False,
         tools: Sequence[Function | FunctionTool] = (),
+        middleware: Sequence[Middleware] = (),
     ) -> None:
         approval, self._limits = approval or ApprovalPolicy(), limits or Limits()
         self._on_limit = on_limit
         self.system = system
         """Instructions of the next turns, for conversations that do not begin with their own."""
         chosen = ModelSelection(model, models or {}, base_url, tool_format, guidance, status, status_model)
-        self.model = ClientModel(chosen)
+        self.model = ClientModel(chosen, MiddlewareChain(middleware))
         """The model, with its context window; `ClientModel.switch` changes it between two turns."""
         features = client_setup.client_features(
-            callbacks or Callbacks(), self.model.get_unrecorded, approve, approval, self._limits, audit
+            callbacks or Callbacks(), self.model, approve, approval, self._limits, audit
         )
         setup = client_setup.recording_setup(self.model.provider, servers, approve, record, self.model.format_name)
         self._recording = setup.recording
         self.model.record_with(setup.provider)
         self._turns, self._results = TurnTasks(), ResultStore()
         cache = client_setup.open_tool_cache(cache_dir, is_recorded=record is not None)
-        self._servers = ServerManager(
-            setup.targets, ClientCapabilities(self._turns.announce, cache, features), setup.connect
-        )
+        capabilities = ClientCapabilities(self._turns.announce, cache, features)
+        self._servers = ServerManager(setup.targets, capabilities, setup.connect)
         self.approvals = client_setup.approval_checker(self._servers, setup.approve, approval)
         """Decides which calls run."""
         self.resources, self.prompts = Resources(self._servers), Prompts(self._servers)
-        own_tools = ResourceTools(self.resources, self._servers, for_all=resource_tools)
-        self._tools = open_tools(self._servers, own_tools, tools, features)
-        self._executor = ToolExecutor(self._tools.catalog, self.approvals, self._limits, audit=features.audit)
+        self._tools = open_tools(self._servers, self.resources, tools, features, resource_tools=resource_tools)
+        self._executor = ToolExecutor(
+            self._tools.catalog, self.approvals, self._limits, None, features.audit, self.model.middleware
+        )
 
     @classmethod
     def from_config(
@@ -366,6 +368,7 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
             system=(self.system if system is None else system) or None,
             servers=self._servers.values,
             audit=self._executor.audit,
+            middleware=self.model.middleware,
         )
         reason = await turn_runner.run_turn(services, messages, turn, options)
         turn.recorder.note(*self.notes, *self._servers.notes_since(restarts))

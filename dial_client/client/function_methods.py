@@ -7,6 +7,7 @@ from typing import Any, Unpack, overload
 
 from dial_client.callbacks.server_callbacks import ClientFeatures
 from dial_client.errors import ConfigError
+from dial_client.servers.resources import Resources
 from dial_client.servers.server_manager import ServerManager
 from dial_client.tools.function_definition import FunctionOptions, FunctionT, FunctionTool
 from dial_client.tools.function_signature import Function
@@ -53,11 +54,13 @@ class FunctionMethods:
 
 def open_tools(
     servers: ServerManager,
-    resource_tools: ResourceTools,
+    resources: Resources,
     functions: Iterable[Function | FunctionTool],
     features: ClientFeatures,
+    *,
+    resource_tools: bool,
 ) -> ToolSnapshots:
-    """Return the tools of a client: those of its servers, and its functions.
+    """Return the tools of a client: those of its servers, its functions, and those that read `resources`.
 
     Raises:
         ConfigError: a server has the name that functions have in place of a server's.
@@ -66,7 +69,7 @@ def open_tools(
     function_tools = FunctionTools(functions, features)
     if function_tools.tools:
         check_name(FunctionTools.name, servers)
-    return ToolSnapshots(servers, resource_tools, function_tools)
+    return ToolSnapshots(servers, ResourceTools(resources, servers, for_all=resource_tools), function_tools)
 
 
 def check_name(name: str, servers: Container[str]) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass
 
 import anyio
@@ -19,11 +18,13 @@ from dial_client.conversations.history import repair_history
 from dial_client.conversations.history_edits import StoredMessage, find_shown
 from dial_client.errors import ProviderError
 from dial_client.messages import Message, Role, TextPart, describe
-from dial_client.model import Completion, Instruction, InstructionSource, ModelRequest, TextChunk
+from dial_client.middleware import ModelReply
+from dial_client.model import Instruction, InstructionSource, ModelRequest
 from dial_client.stores.conversation_store import Conversation
 from dial_client.text.safe_text import safe
 from dial_client.token_usage import Usage
 from dial_client.turns.prices import cost_usd
+from dial_client.turns.text_generation import generate_text
 
 KEPT_EXCHANGES = 2
 """Exchanges at the end that are not summarized, where they take at most a quarter of the window."""
@@ -139,20 +140,16 @@ async def _ask(model: ClientModel, transcript: str) -> tuple[str, Usage]:
         stream=False,
         max_tokens=MAX_TOKENS,
     )
-    reader, shown, usage = model.format.handler.reader(()), list[str](), Usage()
-    with anyio.move_on_after(TIMEOUT) as scope:
-        async with aclosing(model.required().generate(request)) as deltas:
-            async for delta in deltas:
-                if isinstance(delta, TextChunk):
-                    shown.append(reader.feed(delta.text))
-                elif isinstance(delta, Completion):
-                    usage = delta.usage
-    if scope.cancelled_caught:
+    reply: ModelReply | None = None
+    with anyio.move_on_after(TIMEOUT):
+        reply = await generate_text(model.required(), request, model.middleware)
+    if reply is None:
         raise ProviderError(f"the summary was not ready after {TIMEOUT:.0f} seconds", code="timeout")
-    summary = safe("".join([*shown, reader.finish()[0]])).strip()
+    reader = model.format.handler.reader(())
+    summary = safe(reader.feed(reply.message.text) + reader.finish()[0]).strip()
     if not summary:
         raise ProviderError("the model wrote no summary")
-    return summary, usage
+    return summary, reply.usage
 
 
 def _max_chars(model: ClientModel) -> int:

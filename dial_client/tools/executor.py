@@ -19,7 +19,8 @@ from dial_client.errors import ServerError
 from dial_client.events import Emit, ToolCallFinished, ToolCallProgress, ToolCallStarted
 from dial_client.limits import Limits
 from dial_client.logs import get_logger
-from dial_client.messages import NO_OUTPUT, NOT_ALLOWED, Failure, ToolCallRequest, ToolCallResult, text_of
+from dial_client.messages import NO_OUTPUT, NOT_ALLOWED, Failure, ToolCallRequest, ToolCallResult, ToolSpec, text_of
+from dial_client.middleware import MiddlewareChain, ToolCall
 from dial_client.servers.connection import Connection
 from dial_client.servers.session_calls import OnProgress
 from dial_client.servers.session_errors import to_tool_error
@@ -45,6 +46,7 @@ MAX_ERROR_CHARS = 500
 _MAX_CHANGES = 3
 """How often a call is checked anew because its tool has changed."""
 _NO_REASON = "The tool failed without saying why."
+_TIME_IS_OVER = "Stopped: the time for this turn is over."
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,7 @@ class ToolExecutor:
         limits: of the turn.
         scope: the turn the calls are for.
         audit: records each decision and each call.
+        middleware: is around each call that may run.
     """
 
     def __init__(
@@ -79,12 +82,14 @@ class ToolExecutor:
         limits: Limits,
         scope: CallScope | None = None,
         audit: TurnAudit | None = None,
+        middleware: MiddlewareChain | None = None,
     ) -> None:
         self._catalog = catalog
         self._approvals = approvals
         self._limits = limits
         self._scope = scope or CallScope()
         self.audit = audit or TurnAudit()
+        self._middleware = middleware or MiddlewareChain()
 
     def add_taint(self, source: str) -> None:
         """Add a source of untrusted content that came without a call of this executor's; an empty text is none."""
@@ -132,13 +137,13 @@ class ToolExecutor:
         call = normalize_arguments(call, route) if route else call
         server, tool = (route.spec.server, route.spec.tool) if route else ("", "")
         await emit(ToolCallStarted(call, server, tool))
-        with self.audit.call(call, route.spec if route else None) as audit:
-            if is_over_limit:
-                attempt = _Attempt(self._refuse_over_limit(call), time.monotonic())
-            else:
-                attempt = await self._attempt(call, emit, deadline, taint, audit)
-            audit.finished(attempt.result)
-        result = replace(self._shorten(attempt.result), taint=find_taint_source(call, attempt.result, attempt.route))
+        if is_over_limit:
+            attempt = self._refuse_over_limit(call, route)
+        elif self._middleware.tool_calls:
+            attempt = await self._attempt_in_middleware(call, route, emit, deadline, taint)
+        else:
+            attempt = await self._attempt(call, route, emit, deadline, taint)
+        result = self._shorten(attempt.result)
         self.add_taint(result.taint)
         duration = time.monotonic() - attempt.started_at
         log.debug("tool_call", tool=call.name, server=server, ok=result.success, duration=round(duration, 4))
@@ -147,24 +152,62 @@ class ToolExecutor:
         await emit(ToolCallFinished(result, server, duration, changed_arguments=changed))
         return result
 
-    async def _attempt(
-        self, call: ToolCallRequest, emit: Emit, deadline: Deadline, taint: tuple[str, ...], audit: CallAudit
+    async def _attempt_in_middleware(
+        self, call: ToolCallRequest, route: Route | None, emit: Emit, deadline: Deadline, taint: tuple[str, ...]
     ) -> _Attempt:
-        """Check, approve and make one call within the time of the turn."""
-        cleared: _Cleared | None = None
-        result: ToolCallResult | None = None
-        started_at = time.monotonic()
+        """Let the middleware change, make or answer a call within the time of the turn; its id stays."""
+        attempts: list[_Attempt] = []
+        is_begun = False
+
+        async def attempt(changed: ToolCall) -> ToolCallResult:
+            nonlocal is_begun
+            is_begun = True
+            request = replace(changed.request, id=call.id)
+            changed_route = self._catalog().routes.get(request.name)
+            if changed_route is not None:
+                request = normalize_arguments(request, changed_route)
+            attempts.append(await self._attempt(request, changed_route, emit, deadline, taint))
+            return attempts[-1].result
+
+        began = time.monotonic()
+        result = ToolCallResult.failed(call.id, Failure.TIMEOUT, _TIME_IS_OVER)
+        origin = self.audit.origin
+        spec = route.spec if route else None
         with deadline.scope():
-            cleared, result = await self._clear(call, deadline, taint, audit)
-            started_at = time.monotonic()
-            if cleared is not None:
-                answer = await self._call(cleared.call, cleared.route, emit, deadline)
-                result = tell_of_changes(answer, call, cleared.call)
-        if result is None:
-            result = ToolCallResult.failed(call.id, Failure.TIMEOUT, "Stopped: the time for this turn is over.")
-        if cleared is None:
-            return _Attempt(result, started_at)
-        return _Attempt(result, started_at, cleared.route, cleared.call)
+            given = ToolCall(request=call, spec=spec, turn_id=origin.turn, conversation_id=origin.conversation)
+            result = await self._middleware.call_tool(given, attempt)
+        if not is_begun:
+            self._audit_answer(call, spec, result)
+        # A middleware may answer with an earlier result of the tool, or change the text of strangers.
+        sources = [attempt.result.taint for attempt in attempts] or [find_taint_source(call, result, route)]
+        source = result.taint or next(filter(None, sources), "")
+        last = attempts[-1] if attempts else _Attempt(result, began)
+        return replace(last, result=replace(result, tool_call_id=call.id, taint=source))
+
+    def _audit_answer(self, call: ToolCallRequest, spec: ToolSpec | None, result: ToolCallResult) -> None:
+        """Record a call that a middleware answered or refused, so that the call was not made."""
+        with self.audit.call(call, spec) as audit:
+            audit.decided(is_allowed=result.failure is not Failure.DENIED, decided_by="middleware")
+            audit.finished(result)
+
+    async def _attempt(
+        self, call: ToolCallRequest, route: Route | None, emit: Emit, deadline: Deadline, taint: tuple[str, ...]
+    ) -> _Attempt:
+        """Check, approve and make one call within the time of the turn, and record that."""
+        cleared: _Cleared | None = None
+        result = ToolCallResult.failed(call.id, Failure.TIMEOUT, _TIME_IS_OVER)
+        started_at = time.monotonic()
+        with self.audit.call(call, route.spec if route else None) as audit:
+            with deadline.scope():
+                cleared, refusal = await self._clear(call, deadline, taint, audit)
+                started_at = time.monotonic()
+                result = refusal or result
+                if cleared is not None:
+                    answer = await self._call(cleared.call, cleared.route, emit, deadline)
+                    result = tell_of_changes(answer, call, cleared.call)
+            audit.finished(result)
+        source = find_taint_source(call, result, cleared.route if cleared is not None else None)
+        return _Attempt(replace(result, taint=source), started_at, cleared.call if cleared is not None else None)
 
     async def _clear(
         self, call: ToolCallRequest, deadline: Deadline, taint: tuple[str, ...], audit: CallAudit
@@ -248,10 +291,13 @@ class ToolExecutor:
             return ToolCallResult.failed(call.id, Failure.TIMEOUT, error)
         return result
 
-    def _refuse_over_limit(self, call: ToolCallRequest) -> ToolCallResult:
+    def _refuse_over_limit(self, call: ToolCallRequest, route: Route | None) -> _Attempt:
         most = self._limits.max_calls_per_round
         error = f"Not run: one reply may make {most} calls. Ask again for what is still needed."
-        return ToolCallResult.failed(call.id, Failure.NOT_RUN, error)
+        result = ToolCallResult.failed(call.id, Failure.NOT_RUN, error)
+        with self.audit.call(call, route.spec if route else None) as audit:
+            audit.finished(result)
+        return _Attempt(result, time.monotonic())
 
     def _shorten(self, result: ToolCallResult) -> ToolCallResult:
         """Shorten a result to the sizes that the model and a log line take."""
@@ -283,8 +329,6 @@ class _Attempt:
     result: ToolCallResult
     started_at: float
     """The time when the wait for permission was over."""
-    route: Route | None = None
-    """The route it took; None for a call that did not run."""
     call: ToolCallRequest | None = None
     """The call as it was made; None for one that did not run."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Protocol
 
-from dial_client.errors import ProviderError
+from dial_client.errors import MiddlewareError, ProviderError
 from dial_client.events import Emit, MessageCompleted, TextDelta
 from dial_client.limits import StopReason
 from dial_client.logs import get_logger
@@ -106,8 +106,8 @@ def _with_stop_notice(context: ConversationContext, reason: StopReason) -> Conve
 async def _ask_without_tools(caller: AnswerCaller, context: ConversationContext, emit: Emit) -> Reply:
     try:
         return await caller.ask_without_tools(context, emit)
-    except ProviderError as error:
-        log.debug("last_answer_failed", status=error.status, code=error.code)
+    except (ProviderError, MiddlewareError) as error:
+        log.debug("last_answer_failed", error=type(error).__name__)
         shown = caller.recorder.unfinished_text
         if shown.strip():
             return Reply(Message.assistant(shown), StopReason.TRUNCATED)

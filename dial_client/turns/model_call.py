@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
 from urllib.parse import urlsplit
 
 from dial_client.citations import place_citations
 from dial_client.deadline import Deadline
 from dial_client.errors import ProviderError
-from dial_client.events import Emit, MessageCompleted, RoundStarted, StatusChanged
+from dial_client.events import Emit, MessageCompleted, RoundStarted, StatusChanged, TextDelta
 from dial_client.formats.format_selection import ActiveFormat
 from dial_client.formats.quoted_calls import drop_quoted_calls
 from dial_client.limits import Limits, StopReason
 from dial_client.logs import get_logger
-from dial_client.messages import Echo, Message, Role, TextPart, ToolCallRequest, ToolSpec
+from dial_client.messages import Content, Echo, Message, Role, TextPart, ToolCallRequest, ToolSpec
+from dial_client.middleware import MiddlewareChain, ModelReply
 from dial_client.model import (
     FinishReason,
     ModelRequest,
@@ -81,6 +83,8 @@ class ModelCaller:
     """Tokens of a reply; None for the model's own limit."""
     answer: AnswerFormat | None = None
     """The form of the answer; None for text."""
+    middleware: MiddlewareChain = field(default_factory=MiddlewareChain)
+    """Is around each request."""
 
     async def __call__(self, context: ConversationContext, emit: Emit) -> Reply:
         """Ask with all tools on offer; a reply with calls belongs to the conversation from then on.
@@ -111,17 +115,14 @@ class ModelCaller:
         while True:
             attempt = self._prepare(context, choice, on_wait)
             stream = AnswerStream(self.answer.output, emit) if self.answer is not None else None
-            listener = ReplyListener(
-                attempt.reader, emit if stream is None else stream.receive, context.depth, self._endpoint
-            )
             try:
-                reply = await self._send(attempt.request, listener)
+                reply = await self._send(attempt, emit if stream is None else stream.receive, context.depth)
                 if stream is not None and reply.stop_reason is not StopReason.ANSWERED:
                     await stream.release()
             except ProviderError as error:
                 if stream is not None:
                     await stream.release()
-                if listener.text or error.code in mended or not self._mend(error, attempt):
+                if attempt.has_text or error.code in mended or not self._mend(error, attempt):
                     raise
                 mended.add(error.code)
             else:
@@ -150,7 +151,8 @@ class ModelCaller:
             max_tokens=max_tokens,
             on_wait=on_wait,
         )
-        reader = handler.reader(tools) if self.answer is None else self.answer.reader(handler, tools)
+        answer = self.answer
+        make_reader = partial(handler.reader, tools) if answer is None else partial(answer.reader, handler, tools)
         if self.answer is not None:
             request = self.answer.constrain(request, handler, tools)
 
@@ -158,7 +160,7 @@ class ModelCaller:
             self.model.window.record_refusal(messages, tools, instructions)
             return self.model.window.fit(context.messages, tools, instructions) != messages
 
-        return _Attempt(request, reader, shrink_window)
+        return _Attempt(request, make_reader, shrink_window)
 
     @property
     def _endpoint(self) -> str:
@@ -183,19 +185,60 @@ class ModelCaller:
             return self.answer.record_refusal()
         return error.code == CONTEXT_LENGTH_EXCEEDED and attempt.shrink_window()
 
-    async def _send(self, request: ModelRequest, listener: ReplyListener) -> Reply:
+    async def _send(self, attempt: _Attempt, emit: Emit, depth: int) -> Reply:
+        """Send the request of an attempt, and return what the reply means for the turn."""
+
+        async def receive(request: ModelRequest) -> ModelReply:
+            attempt.listener = ReplyListener(attempt.make_reader(), emit, depth, self._endpoint)
+            return await self._receive(request, attempt, attempt.listener)
+
+        if self.middleware.model_calls:
+            reply = await self._send_through_middleware(attempt, receive, emit)
+        else:
+            reply = await receive(attempt.request)
+        stop_reason = StopReason.TIMEOUT if attempt.is_timed_out else _STOP_REASONS.get(reply.finish)
+        message = reply.message
+        if stop_reason is None and message.tool_calls and self.answer is not None:
+            message = self.answer.take_answer(message)
+        if stop_reason is None and message.tool_calls:
+            await emit(StatusChanged(status_text.SELECTING))
+            return Reply(message, None)
+        return Reply(message, stop_reason or StopReason.ANSWERED)
+
+    async def _send_through_middleware(
+        self, attempt: _Attempt, receive: Callable[[ModelRequest], Awaitable[ModelReply]], emit: Emit
+    ) -> ModelReply:
+        """Return the reply of the outermost middleware, within the time of the turn."""
+        reply = ModelReply(message=Message.assistant(""), finish=FinishReason.CUT)
+        with self.deadline.scope() as scope:
+            reply = await self.middleware.ask_model(attempt.request, receive)
+        if scope.cancelled_caught:
+            attempt.is_timed_out = True
+            return replace(reply, message=_build_message(attempt.listener)) if attempt.listener is not None else reply
+        if attempt.listener is None and reply.message.text:
+            await emit(TextDelta(reply.message.text))
+        calls = _with_distinct_ids(reply.message.tool_calls) if reply.finish not in _STOP_REASONS else ()
+        message = replace(reply.message, tool_calls=calls)
+        # What the endpoint wants back is for the message that it sent, and would bring that back.
+        is_changed = (message.content, calls) != attempt.sent_by_endpoint
+        return replace(reply, message=replace(message, echo=None) if is_changed else message)
+
+    async def _receive(self, request: ModelRequest, attempt: _Attempt, listener: ReplyListener) -> ModelReply:
+        """Send a request to the model, and return the reply; it is cut where the time of the turn is over."""
         began = time.monotonic()
         with self.deadline.scope() as scope:
             async with aclosing(self.model.provider.generate(request)) as deltas:
                 async for delta in deltas:
                     await listener.receive(delta)
             await listener.end()
+        info = self.model.provider.info
+        attempt.is_timed_out = scope.cancelled_caught
         if listener.are_calls_printed and self.model.format.handler.format is ToolFormat.NATIVE:
             listener.calls = drop_quoted_calls(
-                listener.calls, request.messages, request.tools, anywhere=self.model.provider.info.fenced_calls
+                listener.calls, request.messages, request.tools, anywhere=info.fenced_calls
             )
         completion = listener.completion
-        self.recorder.add_usage(completion.usage, cost_usd(completion.usage, self.model.provider.info))
+        self.recorder.add_usage(completion.usage, cost_usd(completion.usage, info))
         self.recorder.note(*completion.notes)
         log.debug(
             "model_request",
@@ -206,37 +249,40 @@ class ModelCaller:
             finish=completion.finish.value,
             seconds=round(time.monotonic() - began, 4),
         )
-        return await self._to_reply(listener, is_timed_out=scope.cancelled_caught)
-
-    async def _to_reply(self, listener: ReplyListener, *, is_timed_out: bool) -> Reply:
-        completion = listener.completion
-        stop_reason = StopReason.TIMEOUT if is_timed_out else _STOP_REASONS.get(completion.finish)
-        is_whole = stop_reason is None
-        calls = _with_distinct_ids(listener.calls) if is_whole else ()
-        has_echo = is_whole and completion.echo is not None
-        echo = Echo(self.model.provider.info.name, completion.echo) if has_echo else None
-        text = "".join(listener.text)
-        citations = place_citations(completion.citations, "".join(listener.received), text)
-        content = (*([TextPart(text)] if text else []), *listener.media) if listener.media else text
-        message = Message(
-            Role.ASSISTANT, content, tool_calls=calls, echo=echo, citations=citations, taint=listener.taint
-        )
-        if calls and self.answer is not None:
-            message = self.answer.take_answer(message)
-        if message.tool_calls:
-            await listener.emit(StatusChanged(status_text.SELECTING))
-            return Reply(message, None)
-        return Reply(message, stop_reason or StopReason.ANSWERED)
+        message = _build_message(listener)
+        if completion.finish not in _STOP_REASONS and not attempt.is_timed_out:
+            echo = Echo(info.name, completion.echo) if completion.echo is not None else None
+            message = replace(message, tool_calls=_with_distinct_ids(listener.calls), echo=echo)
+        attempt.sent_by_endpoint = (message.content, message.tool_calls)
+        return ModelReply(message=message, finish=completion.finish, usage=completion.usage, info=info)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Attempt:
-    """One request of an exchange."""
+    """One request of an exchange; a middleware may send it several times."""
 
     request: ModelRequest
-    reader: ReplyReader
+    make_reader: Callable[[], ReplyReader]
     shrink_window: Callable[[], bool]
     """Records that the request was too long; returns whether a shorter one can be made."""
+    listener: ReplyListener | None = None
+    """Of the last time the request was sent; None where it was not."""
+    is_timed_out: bool = False
+    sent_by_endpoint: tuple[Content, tuple[ToolCallRequest, ...]] | None = None
+    """Content and calls of the last reply."""
+
+    @property
+    def has_text(self) -> bool:
+        """True if text of the reply was emitted."""
+        return self.listener is not None and bool(self.listener.text)
+
+
+def _build_message(listener: ReplyListener) -> Message:
+    """Return the message of a reply, as far as it was received, without calls."""
+    text = "".join(listener.text)
+    citations = place_citations(listener.completion.citations, "".join(listener.received), text)
+    content = (*([TextPart(text)] if text else []), *listener.media) if listener.media else text
+    return Message(Role.ASSISTANT, content, citations=citations, taint=listener.taint)
 
 
 def _report_waiting(emit: Emit, status: StatusChanged) -> OnWait:
@@ -248,7 +294,7 @@ def _report_waiting(emit: Emit, status: StatusChanged) -> OnWait:
     return report
 
 
-def _with_distinct_ids(calls: list[ToolCallRequest]) -> tuple[ToolCallRequest, ...]:
+def _with_distinct_ids(calls: Sequence[ToolCallRequest]) -> tuple[ToolCallRequest, ...]:
     """Return the calls with ids that differ, whatever the endpoint sent: results are matched by their ids."""
     taken = {call.id for call in calls}
     seen = {""}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -20,19 +19,13 @@ from dial_client.deadline import Deadline
 from dial_client.limits import Limits
 from dial_client.logs import get_logger
 from dial_client.messages import TextPart, ToolCallRequest, ToolSpec, describe
-from dial_client.model import (
-    Completion,
-    FinishReason,
-    Instruction,
-    InstructionSource,
-    ModelRequest,
-    Provider,
-    TextChunk,
-)
+from dial_client.middleware import MiddlewareChain
+from dial_client.model import FinishReason, Instruction, InstructionSource, ModelRequest, Provider
 from dial_client.settings.tool_patterns import matches
 from dial_client.token_usage import Usage
 from dial_client.tools.approval import Approval, ApprovalContext, Approver
 from dial_client.turns.prices import cost_usd
+from dial_client.turns.text_generation import generate_text
 
 log = get_logger(__name__)
 
@@ -76,6 +69,7 @@ class ModelSampler:
         allow: patterns of servers that need no permission, as ``server/sampling/createMessage``.
         limits: with the budget of one server in one turn.
         audit: records each decision before the model is asked.
+        middleware: is around each request to the model.
     """
 
     def __init__(
@@ -85,8 +79,10 @@ class ModelSampler:
         allow: tuple[str, ...],
         limits: Limits,
         audit: AuditRecorder | None = None,
+        middleware: MiddlewareChain | None = None,
     ) -> None:
         self._provider = provider
+        self._middleware = middleware
         self._approve = approve
         self._allow = allow
         self._limits = limits
@@ -165,16 +161,9 @@ class ModelSampler:
             endpoint_tools=False,
         )
         provider = self._provider()
-        text: list[str] = []
-        completion = Completion(FinishReason.CUT)
-        async with aclosing(provider.generate(model_request)) as deltas:
-            async for delta in deltas:
-                if isinstance(delta, TextChunk):
-                    text.append(delta.text)
-                elif isinstance(delta, Completion):
-                    completion = delta
-        reason = "maxTokens" if completion.finish is FinishReason.LENGTH else "endTurn"
-        return SamplingReply("".join(text), provider.info.name, reason), completion.usage
+        reply = await generate_text(provider, model_request, self._middleware)
+        reason = "maxTokens" if reply.finish is FinishReason.LENGTH else "endTurn"
+        return SamplingReply(reply.message.text, provider.info.name, reason), reply.usage
 
 
 def _record(

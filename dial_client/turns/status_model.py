@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing
 from typing import TypeVar
 
 import anyio
@@ -12,9 +11,11 @@ import anyio
 from dial_client.events import Emit, Event, StatusChanged, ToolCallFinished, ToolCallStarted
 from dial_client.logs import get_logger
 from dial_client.messages import Message, ToolCallRequest
-from dial_client.model import Completion, ModelRequest, Provider, TextChunk
+from dial_client.middleware import MiddlewareChain
+from dial_client.model import FinishReason, ModelRequest, Provider
 from dial_client.text.safe_text import safe
 from dial_client.token_usage import Usage
+from dial_client.turns.text_generation import generate_text
 
 log = get_logger(__name__)
 
@@ -40,11 +41,15 @@ class StatusModel:
     Args:
         provider: writes the sentences.
         add_usage: receives the usage of each request.
+        middleware: is around each request.
     """
 
-    def __init__(self, provider: Provider, add_usage: Callable[[Usage], None]) -> None:
+    def __init__(
+        self, provider: Provider, add_usage: Callable[[Usage], None], middleware: MiddlewareChain | None = None
+    ) -> None:
         self._provider = provider
         self._add_usage = add_usage
+        self._middleware = middleware
 
     async def narrate(self, work: Callable[[Emit], Awaitable[Result]], emit: Emit) -> Result:
         """Run `work`, and emit a sentence about each call it starts, unless the call has ended before."""
@@ -78,16 +83,11 @@ class StatusModel:
         arguments = json.dumps(dict(call.arguments), ensure_ascii=False, default=str)[:_MAX_ARGUMENT_CHARS]
         prompt = Message.user(_PROMPT.format(name=tool, arguments=arguments))
         request = ModelRequest((prompt,), stream=False, max_tokens=MAX_TOKENS, endpoint_tools=False)
-        text: list[str] = []
         try:
             with anyio.move_on_after(TIMEOUT):
-                async with aclosing(self._provider.generate(request)) as deltas:
-                    async for delta in deltas:
-                        if isinstance(delta, TextChunk):
-                            text.append(delta.text)
-                        elif isinstance(delta, Completion):
-                            self._add_usage(delta.usage)
-                            return _to_sentence("".join(text))
+                reply = await generate_text(self._provider, request, self._middleware)
+                self._add_usage(reply.usage)
+                return "" if reply.finish is FinishReason.CUT else _to_sentence(reply.message.text)
         except Exception as error:  # noqa: BLE001 - a sentence is never worth a turn
             log.debug("narration_failed", error=type(error).__name__)
         return ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 
 import anyio
 
@@ -65,6 +66,8 @@ class TurnHandle:
         self.recorder = TurnRecorder()
         self.origin = origin or Origin(turn=secrets.token_hex(16))
         """Which turn this is, for the audit log."""
+        self.replacement: Turn | None = None
+        """The result that a middleware puts in place of the recorded one; None for none."""
         self._work = work
         self.observers = tuple(observers)
         """They follow it from within, until it is over."""
@@ -202,6 +205,9 @@ class TurnHandle:
 
     def _finish(self, reason: StopReason) -> None:
         turn = self.recorder.turn(reason)
+        if self.replacement is not None:
+            notes = dict.fromkeys((*self.replacement.notes, *turn.notes))
+            turn = replace(self.replacement, notes=tuple(notes))
         if self._is_abandoned:
             self._error = ConversationBusy(
                 self.conversation_id, "this program is being stopped: another one goes on with the turn"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -13,6 +13,7 @@ from dial_client.events import Emit, Event, MessageCompleted, StatusChanged, Too
 from dial_client.limits import Limits, StopReason
 from dial_client.logs import get_logger
 from dial_client.messages import Message, Role, ToolCallRequest, ToolSpec
+from dial_client.middleware import MiddlewareChain, TurnRequest
 from dial_client.model import Instruction, InstructionSource, Provider, ToolFormat, separate_instructions
 from dial_client.schema.output_type import OutputType
 from dial_client.servers.connection import Connection
@@ -34,6 +35,7 @@ from dial_client.turns.resolution import resolve
 from dial_client.turns.status_model import StatusModel
 from dial_client.turns.status_text import describe_tool
 from dial_client.turns.turn_handle import TurnHandle
+from dial_client.turns.turn_middleware import run_in_middleware
 from dial_client.turns.typed_answer import TypedCaller
 
 log = get_logger(__name__)
@@ -65,6 +67,8 @@ class TurnServices:
     """Returns the current servers: some of them bring in untrusted content."""
     audit: TurnAudit = field(default_factory=TurnAudit)
     """Records decisions and calls."""
+    middleware: MiddlewareChain = field(default_factory=MiddlewareChain)
+    """Is around the turn, its model calls and its tool calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +90,7 @@ class TurnOptions:
 async def run_turn(
     services: TurnServices, messages: tuple[Message, ...], turn: TurnHandle, options: TurnOptions
 ) -> StopReason:
-    """Run a turn and return why it ended; everything else about it is in ``turn.recorder``.
+    """Run a turn through the middleware and return why it ended; everything else about it is in ``turn``.
 
     Args:
         services: what the turns of the client share.
@@ -96,7 +100,30 @@ async def run_turn(
 
     Raises:
         ProviderError: the model could not be reached, or refused the request.
+        MiddlewareError: a middleware failed.
     """
+    if not services.middleware.turns:
+        return await _run_exchanges(services, messages, turn, options)
+
+    async def run(request: TurnRequest) -> StopReason:
+        changed = replace(services, limits=request.limits, system=request.system)
+        return await _run_exchanges(changed, request.messages, turn, options)
+
+    request = TurnRequest(
+        messages=messages,
+        limits=services.limits,
+        system=services.system,
+        model=services.model.provider.info.name,
+        turn_id=turn.id,
+        conversation_id=turn.conversation_id,
+    )
+    return await run_in_middleware(services.middleware, request, turn, run)
+
+
+async def _run_exchanges(
+    services: TurnServices, messages: tuple[Message, ...], turn: TurnHandle, options: TurnOptions
+) -> StopReason:
+    """Ask the model and run its calls, to the last message of the turn."""
     limits = services.limits
     deadline = Deadline(limits.timeout)
     tools = TurnTools(
@@ -114,7 +141,7 @@ async def run_turn(
     model_caller = _build_caller(services, tools_on_offer, instructions, turn, deadline, options, answer)
     caller = model_caller if answer is None else TypedCaller(model_caller, answer)
     executor = _build_executor(services, tools, turn, messages, options)
-    status_model = _build_status_model(services.status_provider, turn)
+    status_model = _build_status_model(services, turn)
     tool_round = _ToolRound(executor, client_tools, deadline, status_model, services.await_tool_changes)
     emit = _with_tool_status(turn.emit, tools.catalog, executor.add_taint)
     context = ConversationContext(conversation, limits.max_depth, min(options.depth, limits.max_depth))
@@ -178,6 +205,7 @@ def _build_caller(
         stream=options.stream,
         max_tokens=options.max_tokens,
         answer=answer,
+        middleware=services.middleware,
     )
 
 
@@ -189,17 +217,18 @@ def _build_executor(
     taint = find_taint(messages, tools.catalog(), services.servers(), client_tool_names)
     scope = CallScope(tools.keep, recorder.awaiting_approval, recorder.add_usage, taint)
     audit = services.audit.for_turn(turn.origin)
-    return ToolExecutor(tools.catalog, services.approvals, services.limits, scope, audit)
+    return ToolExecutor(tools.catalog, services.approvals, services.limits, scope, audit, services.middleware)
 
 
-def _build_status_model(provider: Provider | None, turn: TurnHandle) -> StatusModel | None:
+def _build_status_model(services: TurnServices, turn: TurnHandle) -> StatusModel | None:
+    provider = services.status_provider
     if provider is None:
         return None
 
     def add_usage(usage: Usage) -> None:
         turn.recorder.add_usage(usage, cost_usd(usage, provider.info))
 
-    return StatusModel(provider, add_usage)
+    return StatusModel(provider, add_usage, services.middleware)
 
 
 def _has_endpoint_search(model: ChatModel) -> bool:

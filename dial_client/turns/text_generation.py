@@ -1,0 +1,36 @@
+"""Requests for a text, outside of the exchanges of a turn: sampling, the status of calls, summaries."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+
+from dial_client.messages import Message
+from dial_client.middleware import MiddlewareChain, ModelReply
+from dial_client.model import Completion, FinishReason, ModelRequest, Provider, TextChunk
+
+
+async def generate_text(
+    provider: Provider, request: ModelRequest, middleware: MiddlewareChain | None = None
+) -> ModelReply:
+    """Return the reply to a request without tools: its text, as the endpoint sent it.
+
+    Raises:
+        ProviderError: the endpoint could not be reached, refused, or broke off.
+        MiddlewareError: a middleware failed.
+    """
+
+    async def send(request: ModelRequest) -> ModelReply:
+        text: list[str] = []
+        completion = Completion(FinishReason.CUT)
+        async with aclosing(provider.generate(request)) as deltas:
+            async for delta in deltas:
+                if isinstance(delta, TextChunk):
+                    text.append(delta.text)
+                elif isinstance(delta, Completion):
+                    completion = delta
+        message = Message.assistant("".join(text))
+        return ModelReply(message=message, finish=completion.finish, usage=completion.usage, info=provider.info)
+
+    if middleware is None or not middleware.model_calls:
+        return await send(request)
+    return await middleware.ask_model(request, send)

@@ -1,0 +1,292 @@
+"""Middleware around turns and model calls, and the order of several."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import anyio
+import pytest
+from typing_extensions import override
+
+from dial_client import (
+    DialClient,
+    Finished,
+    Message,
+    MessageCompleted,
+    Middleware,
+    MiddlewareError,
+    ModelReply,
+    ModelRequest,
+    ProviderError,
+    Role,
+    StopReason,
+    TextDelta,
+    ToolCallRequest,
+    Turn,
+    TurnRequest,
+    refuse,
+)
+from tests.support.middleware_clients import (
+    DOUBLE,
+    NextModelCall,
+    NextTurn,
+    Notebook,
+    open_client,
+    read_events,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+# --- the order ------------------------------------------------------------------------------------
+
+
+async def test_the_first_of_the_list_is_outermost() -> None:
+    lines: list[str] = []
+    dial, _, _ = open_client([Notebook("a", lines), Notebook("b", lines)])
+    async with dial:
+        turn = await dial.run("go on")
+    assert lines == [
+        "a turn",
+        "b turn",
+        "a model",
+        "b model",
+        "b model ends: tool_calls",
+        "a model ends: tool_calls",
+        "a functions/double",
+        "b functions/double",
+        "b tool ends: '8'",
+        "a tool ends: '8'",
+        "a model",
+        "b model",
+        "b model ends: stop",
+        "a model ends: stop",
+        "b turn ends: It is 8.",
+        "a turn ends: It is 8.",
+    ]
+    assert (turn.text, turn.depth, turn.notes) == ("It is 8.", 1, ())
+
+
+async def test_a_middleware_that_only_passes_on_changes_no_event() -> None:
+    plain, _, _ = open_client([])
+    around, _, _ = open_client([Notebook("a", [])])
+    async with plain, around:
+        events, events_around = await read_events(plain), await read_events(around)
+    kinds = [type(event) for event in events]
+    assert [type(event) for event in events_around] == kinds
+    assert [event for event in events_around if isinstance(event, MessageCompleted)] == [
+        event for event in events if isinstance(event, MessageCompleted)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("middleware", "problem"),
+    [
+        ([Notebook], r"takes objects, not classes: middleware=\[Notebook\(…\)\]"),
+        (Notebook("a", []), r"takes a list: middleware=\[Notebook\(…\)\]"),
+        ([object()], "object is no middleware: make it a subclass of Middleware"),
+        ([type("Cache", (Middleware,), {"around_tool": None})()], "'around_tool': did you mean 'around_tool_call'"),
+    ],
+)
+def test_what_is_no_middleware_is_refused_when_the_client_is_made(middleware: Any, problem: str) -> None:
+    with pytest.raises(TypeError, match=problem):
+        DialClient({}, middleware=middleware)
+
+
+# --- model calls ----------------------------------------------------------------------------------
+
+
+async def test_a_request_and_its_reply_can_be_changed() -> None:
+    class Redaction(Middleware):
+        async def around_model_call(self, request: ModelRequest, call_next: NextModelCall) -> ModelReply:
+            messages = tuple(replace(m, content=m.text.replace("Jane", "[name]")) for m in request.messages)
+            reply = await call_next(replace(request, messages=messages))
+            text = reply.message.text.replace("[name]", "Jane")
+            return replace(reply, message=replace(reply.message, content=text))
+
+    dial, model, _ = open_client([Redaction()], "Hello, [name].")
+    async with dial:
+        turn = await dial.run("I am Jane.")
+    assert model.requests[0].messages[0].text == "I am [name]."
+    assert turn.messages == (Message.assistant("Hello, Jane."),)
+
+
+async def test_a_reply_of_a_middlewares_own_is_streamed_and_its_calls_are_made() -> None:
+    class Planner(Middleware):
+        async def around_model_call(self, request: ModelRequest, call_next: NextModelCall) -> ModelReply:
+            if len(request.messages) > 1:
+                return await call_next(request)
+            calls = (ToolCallRequest("", "double", {"number": 6}), ToolCallRequest("", "double", {"number": 7}))
+            return ModelReply(message=Message(Role.ASSISTANT, "First this.", tool_calls=calls))
+
+    dial, model, tools = open_client([Planner()], "12 and 14.")
+    async with dial:
+        events = await read_events(dial)
+    assert [event.text for event in events if isinstance(event, TextDelta)][:1] == ["First this."]
+    assert (sorted(tools.numbers), len(model.requests)) == ([6, 7], 1)
+    [finished] = [event for event in events if isinstance(event, Finished)]
+    assert len({record.call.id for record in finished.turn.tool_calls}) == 2
+
+
+async def test_calls_that_a_middleware_takes_out_of_a_reply_are_not_made() -> None:
+    class NoCalls(Middleware):
+        async def around_model_call(self, request: ModelRequest, call_next: NextModelCall) -> ModelReply:
+            reply = await call_next(request)
+            return replace(reply, message=Message.assistant("No tools today."))
+
+    dial, _, tools = open_client([NoCalls()])
+    async with dial:
+        turn = await dial.run("go on")
+    assert (turn.text, tools.numbers, turn.stop_reason) == ("No tools today.", [], StopReason.ANSWERED)
+
+
+async def test_a_request_can_be_sent_again() -> None:
+    class Stubborn(Middleware):
+        async def around_model_call(self, request: ModelRequest, call_next: NextModelCall) -> ModelReply:
+            reply = await call_next(request)
+            return reply if reply.message.text else await call_next(request)
+
+    dial, model, _ = open_client([Stubborn()], "", "Here I am.")
+    async with dial:
+        turn = await dial.run("go on")
+    assert (turn.text, len(model.requests), len(turn.request_usages)) == ("Here I am.", 2, 2)
+
+
+async def test_a_refused_model_call_is_a_provider_error() -> None:
+    class NoModel(Middleware):
+        @override
+        async def around_model_call(self, request: ModelRequest, call_next: NextModelCall) -> ModelReply:
+            refuse("the budget of this month is used up")
+
+    dial, model, _ = open_client([NoModel()])
+    async with dial:
+        with pytest.raises(ProviderError, match="the budget of this month is used up") as caught:
+            await dial.run("go on")
+    assert (caught.value.code, model.requests) == ("refused_by_middleware", [])
+
+
+async def test_an_error_of_the_model_goes_through_a_middleware_as_it_is() -> None:
+    dial, _, _ = open_client([Notebook("a", [])], {"error": {"status": 500, "message": "down"}})
+    async with dial:
+        with pytest.raises(ProviderError, match="down"):
+            await dial.run("go on")
+
+
+async def test_an_exception_in_a_model_call_names_the_middleware_and_keeps_the_cause() -> None:
+    class Torn(Middleware):
+        @override
+        async def around_model_call(self, request: ModelRequest, call_next: NextModelCall) -> ModelReply:
+            raise ZeroDivisionError
+
+    dial, _, _ = open_client([Notebook("a", []), Torn()])
+    async with dial:
+        with pytest.raises(MiddlewareError, match="the middleware Torn raised ZeroDivisionError") as caught:
+            await dial.run("go on")
+        assert isinstance(caught.value.__cause__, ZeroDivisionError)
+        assert caught.value.middleware == "Torn"
+
+
+# --- turns ----------------------------------------------------------------------------------------
+
+
+async def test_a_turn_can_have_other_messages_limits_and_instructions() -> None:
+    class Memory(Middleware):
+        async def around_turn(self, request: TurnRequest, call_next: NextTurn) -> Turn:
+            messages = (Message.user("I live in Oslo."), Message.assistant("Noted."), *request.messages)
+            changed = replace(
+                request, messages=messages, limits=replace(request.limits, max_depth=0), system="Be short."
+            )
+            return await call_next(changed)
+
+    dial, model, tools = open_client([Memory()], DOUBLE, "Short.")
+    async with dial:
+        turn = await dial.run("go on")
+    assert [message.text for message in model.requests[0].messages] == ["I live in Oslo.", "Noted.", "go on"]
+    assert model.requests[0].instruction_text == "Be short."
+    assert (turn.stop_reason, tools.numbers) == (StopReason.MAX_DEPTH, [])
+
+
+async def test_a_refused_turn_ends_in_the_reason() -> None:
+    class Shut(Middleware):
+        @override
+        async def around_turn(self, request: TurnRequest, call_next: NextTurn) -> Turn:
+            refuse("You have used your questions of today.")
+
+    dial, model, _ = open_client([Shut()])
+    async with dial:
+        events = await read_events(dial)
+    *_, finished = events
+    assert isinstance(finished, Finished)
+    assert finished.turn.text == "You have used your questions of today."
+    assert (finished.turn.stop_reason, finished.turn.messages) == (StopReason.REFUSED, (finished.turn.message,))
+    assert TextDelta(finished.turn.text) in events
+    assert model.requests == []
+
+
+async def test_a_turn_that_is_refused_at_its_end_keeps_what_it_cost() -> None:
+    class Guard(Middleware):
+        async def around_turn(self, request: TurnRequest, call_next: NextTurn) -> Turn:
+            turn = await call_next(request)
+            if "8" in turn.text:
+                refuse("This cannot be said.")
+            return turn
+
+    dial, _, _ = open_client([Notebook("a", []), Guard()])
+    async with dial:
+        turn = await dial.run("go on")
+    assert (turn.text, turn.stop_reason, len(turn.tool_calls)) == ("This cannot be said.", StopReason.REFUSED, 1)
+    assert [message.text for message in turn.messages] == ["", "8", "This cannot be said."]
+
+
+async def test_a_turn_can_be_answered_from_an_earlier_one() -> None:
+    class Answers(Middleware):
+        def __init__(self) -> None:
+            self.turns: dict[str, Turn] = {}
+
+        async def around_turn(self, request: TurnRequest, call_next: NextTurn) -> Turn:
+            question = request.messages[-1].text
+            if question not in self.turns:
+                self.turns[question] = await call_next(request)
+            return self.turns[question]
+
+    dial, model, _ = open_client([Answers()])
+    async with dial:
+        first, again = await dial.run("go on"), await dial.run("go on")
+    assert (len(model.requests), again.text) == (2, "It is 8.")
+    assert again == first
+
+
+async def test_a_turn_runs_once() -> None:
+    class Twice(Middleware):
+        async def around_turn(self, request: TurnRequest, call_next: NextTurn) -> Turn:
+            await call_next(request)
+            return await call_next(request)
+
+    dial, model, _ = open_client([Twice()])
+    async with dial:
+        with pytest.raises(MiddlewareError, match="Twice raised RuntimeError"):
+            await dial.run("go on")
+    assert len(model.requests) == 2
+
+
+async def test_a_cancelled_turn_cancels_its_middleware() -> None:
+    ended: list[str] = []
+    began = anyio.Event()
+
+    class Waiting(Middleware):
+        async def around_turn(self, request: TurnRequest, call_next: NextTurn) -> Turn:
+            try:
+                began.set()
+                await anyio.sleep_forever()
+                return await call_next(request)
+            finally:
+                ended.append("cancelled")
+
+    dial, _, _ = open_client([Waiting()])
+    async with dial:
+        turn = dial.start("go on", stream_events=False)
+        await began.wait()
+        turn.cancel()
+        result = await turn.result()
+    assert (result.stop_reason, ended) == (StopReason.CANCELLED, ["cancelled"])
