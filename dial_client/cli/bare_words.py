@@ -6,7 +6,8 @@ import difflib
 import sys
 from collections.abc import Sequence
 
-from dial_client.cli.command_line import command_names, find_prompt_words
+from dial_client.cli.command_line import find_prompt_words
+from dial_client.cli.typer_apps import command_names
 
 _CUTOFF = 0.75
 """The similarity from which on a word is taken for a mistyped command."""

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from typer import Typer
 from typer.core import TyperCommand, TyperOption
 
 GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -79,12 +78,6 @@ def describe_option(option: Any) -> OptionHelp:
     return OptionHelp(flags if option.is_flag else f"{flags} {value}", option.help or "")
 
 
-def command_names(app: Typer) -> list[str]:
-    """Return the names of the commands beside the chat, without building them: they have a hundred options."""
-    commands = ((info.name, info.callback) for info in app.registered_commands)
-    return sorted(name or callback.__name__ for name, callback in commands if callback is not None)
-
-
 def chat_help(command: Any, commands: Iterable[str], width: int) -> str:
     """Return the text of ``dial-chat --help``."""
     lines = [f"{'Usage:' if usage is USAGE[0] else '':<6} {usage}" for usage in USAGE]
@@ -115,6 +108,6 @@ class ChatCommand(TyperCommand):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - the signature of Typer
         """Write the help into the formatter."""
-        from dial_client.cli.typer_apps import more
+        from dial_client.cli.typer_apps import command_names
 
-        formatter.write(chat_help(self, command_names(more), formatter.width) + "\n")
+        formatter.write(chat_help(self, sorted(command_names()), formatter.width) + "\n")

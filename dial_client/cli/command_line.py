@@ -3,25 +3,41 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from typer.core import TyperOption
 from typer.main import get_command
 
-from dial_client.cli.typer_apps import more, talk
+from dial_client.cli.typer_apps import command_names, group_commands, talk
+
+DEFAULT_COMMAND = "list"
+"""The command of a group that is run where none is named."""
 
 
 def split_command(words: Sequence[str]) -> tuple[str | None, list[str]]:
-    """Return the command among the arguments, wherever options stand, and the other words: without one, a prompt."""
+    """Return the command among the arguments, wherever options stand, and the other words: without one, a prompt.
+
+    The command of a group has both names: ``servers login``.
+    """
+    command, rest = named_command(words)
+    commands = group_commands(command or "")
+    if not commands or DEFAULT_COMMAND not in commands or find_prompt_words(rest) or {"-h", "--help"} & {*rest}:
+        return command, rest  # the group alone shows its help, or says that a word is none of its commands
+    return f"{command} {DEFAULT_COMMAND}", rest
+
+
+def named_command(words: Sequence[str]) -> tuple[str | None, list[str]]:
+    """Return the command that the arguments name, and the other words; of a group alone the name of the group."""
+    command, rest = _taken(words, command_names())
+    subcommand, arguments = _taken(rest, group_commands(command or ""))
+    return (command, rest) if subcommand is None else (f"{command} {subcommand}", arguments)
+
+
+def _taken(words: Sequence[str], names: Container[str]) -> tuple[str | None, list[str]]:
     places = find_prompt_words(words)
-    if places and words[places[0]] in command_names():
+    if places and words[places[0]] in names:
         return words[places[0]], [*words[: places[0]], *words[places[0] + 1 :]]
     return None, [*words]
-
-
-def command_names() -> set[str]:
-    """Return the names of the commands beside the chat."""
-    return {info.name or info.callback.__name__ for info in more.registered_commands if info.callback}
 
 
 def find_prompt_words(words: Sequence[str]) -> list[int]:

@@ -118,36 +118,6 @@ def tools(
 
 
 @more.command(context_settings=SETTINGS)
-def servers(
-    action: Annotated[str, typer.Argument(help="list, login or logout.")] = "list",
-    name: Annotated[str | None, typer.Argument(help="The server to log in to, or log out of.")] = None,
-    config: o.Config = None,
-    trust: o.Trust = False,
-    profile: o.Profile = None,
-    as_json: o.AsJson = False,
-    no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the login URL, and open no browser.")] = False,
-    verbose: o.Verbose = False,
-) -> None:
-    """List the servers with their state and tools, and why a server is missing; log in to a server, or log out."""
-    options = o.Options.of_command(locals())
-
-    def choose() -> Callable[[], Awaitable[int]]:
-        if action == "list" and name is None:
-            from dial_client.cli.tool_commands import list_servers
-
-            return lambda: list_servers(options, as_json=as_json)
-        if action not in ("login", "logout") or name is None:
-            from dial_client.errors import ConfigError
-
-            raise ConfigError("which server?", hint="dial-chat servers [list | login NAME | logout NAME]")
-        from dial_client.cli.oauth_login import log_in, log_out
-
-        return lambda: log_in(options, name, browser=not no_browser) if action == "login" else log_out(options, name)
-
-    run_command(choose, options)
-
-
-@more.command(context_settings=SETTINGS)
 def resources(
     config: o.Config = None,
     trust: o.Trust = False,
@@ -281,7 +251,7 @@ def run(arguments: Sequence[str]) -> int:
         command, words = split_command(resolved)
     app = more if command else talk
     try:
-        build_command(app, command, SETTINGS)([command, *words] if command else words, prog_name="dial-chat")
+        build_command(app, command, SETTINGS)([*(command or "").split(), *words], prog_name="dial-chat")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(o.ExitCode.UNEXPECTED)
     return int(o.ExitCode.ANSWERED)

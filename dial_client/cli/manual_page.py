@@ -50,13 +50,22 @@ def manual_page(chat: Any, commands: TyperGroup) -> str:
     for heading, options in option_groups(chat):
         lines += [f".SH {heading.upper()} OPTIONS", *(line for option in options for line in _term_of(option))]
     lines.append(".SH COMMANDS")
-    for name, command in sorted(commands.commands.items()):
+    for name, command in sorted(all_commands(commands)):
         lines += _command(name, command)
     lines += [".SH EXIT STATUS", *(line for code, _, text in EXIT_CODES for line in _term(str(code), text))]
     lines += [".SH ENVIRONMENT", *(line for name, text in _ENVIRONMENT for line in _term(name, text))]
     lines += [".SH FILES", *(line for name, text in _FILES for line in _term(name, text))]
     lines += [".SH EXAMPLES", *(f".PP\n.nf\n{_escape(example)}\n.fi" for example in EXAMPLES)]
     return "\n".join(lines) + "\n"
+
+
+def all_commands(group: TyperGroup, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the commands of a group and of the groups in it, each behind its whole name: ``servers add``."""
+    for word, command in group.commands.items():
+        if isinstance(command, TyperGroup):
+            yield from all_commands(command, f"{name}{word} ")
+        else:
+            yield f"{name}{word}", command
 
 
 def _command(name: str, command: Any) -> Iterator[str]:
@@ -85,8 +94,9 @@ def _escape(text: str) -> str:
 def main() -> None:
     """Write the manual page to standard output."""
     from dial_client.cli import commands as registered  # noqa: F401 - it registers the commands
-    from dial_client.cli.typer_apps import more, talk
+    from dial_client.cli.typer_apps import load_groups, more, talk
 
+    load_groups()
     commands = get_command(more)
     assert isinstance(commands, TyperGroup)
     sys.stdout.write(manual_page(get_command(talk), commands))

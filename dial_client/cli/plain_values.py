@@ -35,11 +35,16 @@ def build_command(app: typer.Typer, name: str | None, settings: dict[str, Any]) 
 
     Args:
         app: the application.
-        name: of the command that will run; None where the application is one command.
+        name: of the command that will run, behind that of its group; None where the application is one command.
         settings: the context settings of the command.
     """
-    program = typer.main.get_command(app)
-    for command in (program, *([program.commands[name]] if name and isinstance(program, TyperGroup) else ())):
+    program = command = typer.main.get_command(app)
+    path = [program]
+    for word in name.split() if name else ():
+        assert isinstance(command, TyperGroup)
+        command = command.commands[word]
+        path.append(command)
+    for command in path:
         # Typer makes the parameters itself, the option for help too, and takes no class for them.
         for parameter in (*command.params, command.get_help_option(typer.Context(command, **settings))):
             if type(parameter) is TyperOption:

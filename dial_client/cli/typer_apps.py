@@ -1,9 +1,10 @@
-"""The two Typer applications, and how a command of either is run."""
+"""The Typer applications: the chat, the commands beside it, and how a command of either is run."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable
+from importlib import import_module
 
 import typer
 
@@ -22,6 +23,39 @@ def _more() -> None:
     """The commands beside the chat."""
 
 
+GROUPS = {"servers": ("dial_client.cli.server_commands", "Add, change and try MCP servers, and list them.")}
+"""The groups of commands: ``dial-chat GROUP COMMAND``. Each has the module that registers its commands, which is
+imported when a command of the group is named, and a text for ``--help``."""
+_groups: dict[str, typer.Typer] = {}
+
+
+def group_app(name: str) -> typer.Typer:
+    """Return the application of a group, for the modules that register its commands."""
+    if name not in _groups:
+        _groups[name] = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
+        more.add_typer(_groups[name], name=name, help=GROUPS[name][1], context_settings=SETTINGS)
+    return _groups[name]
+
+
+def load_groups() -> None:
+    """Import all groups, where the commands of each are needed: for completion and the manual page."""
+    for name in GROUPS:
+        group_commands(name)
+
+
+def command_names() -> set[str]:
+    """Return the names of the commands and groups beside the chat, without building or importing them."""
+    return {*_names(more), *GROUPS}
+
+
+def group_commands(name: str) -> set[str]:
+    """Return the names of the commands of a group; none where there is no such group."""
+    if name not in GROUPS:
+        return set()
+    import_module(GROUPS[name][0])
+    return {*_names(group_app(name))}
+
+
 def run_command(choose: Callable[[], Callable[[], Awaitable[int]]], options: Options) -> None:
     """Run the coroutine that `choose` returns, and exit with its code. `choose` imports what the command needs."""
     from dial_client.cli.process_runner import run_to_exit_code
@@ -29,3 +63,8 @@ def run_command(choose: Callable[[], Callable[[], Awaitable[int]]], options: Opt
     code = run_to_exit_code(choose, logs=options.logs)
     sys.stdout.flush()
     raise typer.Exit(code)
+
+
+def _names(app: typer.Typer) -> list[str]:
+    commands = ((info.name, info.callback) for info in app.registered_commands)
+    return [name or callback.__name__ for name, callback in commands if callback is not None]

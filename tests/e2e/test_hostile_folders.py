@@ -15,40 +15,45 @@ from typing import Any
 
 import pytest
 import typer.main
-from typer.core import TyperArgument
+from typer.core import TyperArgument, TyperGroup
 
 import dial_client.cli.commands  # noqa: F401 - registers them
 from dial_client.cli import typer_apps
+from dial_client.cli.command_line import split_command
+from dial_client.cli.manual_page import all_commands
 from tests.e2e.test_terminal import plain
 from tests.support.hostile_repository import KEY, HostileFolder, hostile_folder
 from tests.support.program import LONG
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pseudo-terminals of this kind")
 
-PROGRAM: dict[str, Any] = dict(getattr(typer.main.get_command(typer_apps.more), "commands", {}))
-"""Every command beside the chat, as the program itself has them."""
-VALUES = {"name": "echo", "action": "list", "prompt": "Hello"}
-FURTHER = {"servers": (["servers", "login", "net"], ["servers", "logout", "net"])}
+typer_apps.load_groups()
+GROUP = typer.main.get_command(typer_apps.more)
+assert isinstance(GROUP, TyperGroup)
+PROGRAM: dict[str, Any] = dict(all_commands(GROUP))
+"""Every command beside the chat, as the program itself has them; those of a group with both names."""
+VALUES = {"name": "net", "action": "list", "prompt": "Hello"}
 ENDS_WITHOUT_CONFIGURATION = {"conversations": 0, "trust": 2}
 
 
 def words_of(name: str) -> list[str]:
     """Return the least a command has to be given."""
     arguments = [p for p in PROGRAM[name].params if isinstance(p, TyperArgument) and p.required]
-    return [name, *(VALUES.get(str(argument.name), "x") for argument in arguments)]
+    return [*name.split(), *(VALUES.get(str(argument.name), "x") for argument in arguments)]
 
 
 SHORT = ["--port", "0"]
 RUNS: list[list[str]] = [
     *(words_of(name) + (SHORT if name == "serve" else []) for name in PROGRAM),
-    *(words for further in FURTHER.values() for words in further),
+    ["servers"],
     ["Hello"],
     ["--no-save", "--output", "json", "Hello"],
 ]
 
 
 def reads_a_configuration(words: list[str]) -> bool:
-    command = PROGRAM.get(next(iter(words), "")) or typer.main.get_command(typer_apps.talk)
+    named, _ = split_command(words)
+    command = PROGRAM.get(named or "") or typer.main.get_command(typer_apps.talk)
     return any(parameter.name == "config" for parameter in command.params)
 
 
@@ -59,7 +64,16 @@ def folder(tmp_path: Path) -> Iterator[HostileFolder]:
 
 
 def test_the_commands_are_those_of_the_program() -> None:
-    assert {"call", "conversations", "prompts", "resources", "serve", "servers", "tools", "trust"} <= PROGRAM.keys()
+    assert {
+        "call",
+        "conversations",
+        "prompts",
+        "resources",
+        "serve",
+        "servers list",
+        "tools",
+        "trust",
+    } <= PROGRAM.keys()
 
 
 @pytest.mark.parametrize("name", [*PROGRAM, ""])

@@ -72,8 +72,8 @@ def test_one_logs_in_in_a_browser_that_one_opens_oneself(server: Guarded, tmp_pa
     [
         (("login", "dosc"), 'did you mean "docs"?'),
         (("login", "program"), "only servers behind a URL have a login"),
-        (("login",), "which server?"),
-        (("sing", "docs"), "which server?"),
+        (("login",), "Missing argument"),
+        (("sing", "docs"), "No such command 'sing'"),
     ],
 )
 def test_a_server_without_a_login_is_an_error_with_the_reason(

@@ -91,3 +91,13 @@ def test_a_resume_without_an_id_asks_for_a_conversation() -> None:
     assert name_choice(["--resume", "-v"]) == ["--resume=", "-v"]
     assert name_choice(["--resume", "abc", "Hi"]) == ["--resume", "abc", "Hi"]
     assert split_command(["-v", "tools"]) == ("tools", ["-v"])
+
+
+def test_the_command_of_a_group_has_both_names() -> None:
+    assert split_command(["servers"]) == ("servers list", [])
+    assert split_command(["-c", "my.json", "servers", "--json"]) == ("servers list", ["-c", "my.json", "--json"])
+    assert split_command(["servers", "-c", "my.json", "login", "docs"]) == ("servers login", ["-c", "my.json", "docs"])
+    words = ["time", "--", "servers", "list"]
+    assert split_command(["servers", "add", *words]) == ("servers add", words)
+    assert split_command(["servers", "ad", "x"]) == ("servers", ["ad", "x"])
+    assert split_command(["servers", "--help"]) == ("servers", ["--help"])

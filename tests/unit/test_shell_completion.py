@@ -63,6 +63,8 @@ def test_values_come_from_the_configuration_the_cache_and_the_store(home: Path) 
         ("call", "now", ""): [],
         ("servers", "log"): ["login", "logout"],
         ("servers", "login", ""): ["time", "old"],
+        ("servers", "disable", "ti"): ["time"],
+        ("servers", "add", "--he"): ["--header"],
         ("conversations", "show", "abd"): ["abd"],
         ("--conf",): ["--config"],
         ("--config", ""): [],

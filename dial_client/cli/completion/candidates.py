@@ -14,9 +14,9 @@ from typer.core import TyperArgument, TyperGroup, TyperOption
 from typer.main import get_command
 
 from dial_client.cli.command_help import describe_option
-from dial_client.cli.command_line import split_command
+from dial_client.cli.command_line import named_command
 from dial_client.cli.completion.known_names import KnownNames
-from dial_client.cli.typer_apps import more, talk
+from dial_client.cli.typer_apps import group_commands, load_groups, more, talk
 from dial_client.text.safe_text import one_line
 
 Candidates = Mapping[str, str]
@@ -29,10 +29,12 @@ _OPTION_VALUES: Mapping[str, Callable[[KnownNames], Candidates]] = {
     "deny": KnownNames.patterns,
     "resume": KnownNames.conversations,
 }
+_OF_SERVERS = ("login", "logout", "remove", "enable", "disable", "test")
+"""The commands of the group ``servers`` that take the name of one that is there."""
 _SHELLS = dict.fromkeys(("bash", "zsh", "fish", "powershell"), "")
 _ARGUMENT_VALUES: Mapping[tuple[str, str], Callable[[KnownNames], Candidates]] = {
     ("call", "name"): KnownNames.tools,
-    ("servers", "name"): KnownNames.servers,
+    **{(f"servers {name}", "name"): KnownNames.servers for name in _OF_SERVERS},
     ("conversations", "target"): KnownNames.conversations,
     ("policy", "name"): KnownNames.tools,
 }
@@ -41,7 +43,7 @@ _ARGUMENT_VALUES: Mapping[tuple[str, str], Callable[[KnownNames], Candidates]] =
 def find_candidates(words: Sequence[str]) -> Candidates:
     """Return the candidates for the last of the words behind ``dial-chat``; none where files are to be proposed."""
     *before, current = words or [""]
-    command, rest = split_command(before)
+    command, rest = named_command(before)
     options = _options(command)
     names = KnownNames(_value_of(options["--config"].opts, before) if "--config" in options else None)
     flag, equals, value = current.partition("=")
@@ -70,9 +72,10 @@ def _options(command: str | None) -> dict[str, Any]:
 def _parameters(command: str | None) -> Sequence[Any]:
     if command is None:
         return get_command(talk).params
-    group = get_command(more)
-    assert isinstance(group, TyperGroup)
-    return group.commands[command].params
+    found: Any = get_command(more)
+    for word in command.split():
+        found = found.commands[word]
+    return [parameter for parameter in found.params if isinstance(parameter, TyperArgument | TyperOption)]
 
 
 def _value_of(flags: Iterable[str], words: Sequence[str]) -> str | None:
@@ -104,6 +107,8 @@ def _argument_values(command: str | None, given: Sequence[str], names: KnownName
         if {"--install-completion", "--show-completion"} & {*before}:
             return _SHELLS
         return {} if given else _commands()
+    if group_commands(command):
+        return {} if given else _commands(command)
     arguments = [parameter for parameter in _parameters(command) if isinstance(parameter, TyperArgument)]
     if len(given) >= len(arguments):
         return {}
@@ -120,9 +125,13 @@ def _listed_in(text: str) -> Candidates:
     return dict.fromkeys(words, "") if all(re.fullmatch(r"[a-z-]+", word) for word in words) else {}
 
 
-def _commands() -> Candidates:
+def _commands(name: str | None = None) -> Candidates:
+    load_groups()
     group = get_command(more)
     assert isinstance(group, TyperGroup)
+    if name is not None:
+        group = group.commands[name]
+        assert isinstance(group, TyperGroup)
     return {name: (command.help or "").partition(". ")[0] for name, command in sorted(group.commands.items())}
 
 

@@ -1,0 +1,134 @@
+"""Changes of a configuration by a command: which file, the change with its backup, and the trust in the file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from dial_client.cli.config_summary import escaped
+from dial_client.cli.options import ExitCode
+from dial_client.cli.server_commands.server_group import ConfigChoice
+from dial_client.cli.trust_prompt import changes_since, trust_now
+from dial_client.errors import ConfigError
+from dial_client.settings import server_edits
+from dial_client.settings.config_locations import FILE_NAME, is_user_config, real_location, user_config_path
+from dial_client.settings.config_trust import EnvFiles, TrustStore, read_found
+from dial_client.settings.config_writer import ConfigText, read_text, write_text
+
+
+def find_file(choice: ConfigChoice) -> Path:
+    """Return the file to change where a server is added: the file that the options name, else the file in use.
+
+    Raises:
+        ConfigError: the options contradict each other, or the file in use is one that the user does not trust.
+    """
+    named = _named(choice)
+    if named is not None:
+        return named
+    here = Path(FILE_NAME)
+    if not here.exists():
+        return user_config_path()
+    if not _is_trusted(here):
+        raise ConfigError(
+            "you have not trusted the servers.json of this folder",
+            "--user changes your own configuration, --folder the file of this folder",
+        )
+    return here
+
+
+def find_holder(name: str, choice: ConfigChoice) -> ConfigText:
+    """Return the text of the file that has a server: the file that the options name, else the first in use.
+
+    Raises:
+        ConfigError: no file has a server of this name.
+    """
+    named = _named(choice)
+    if named is None:
+        for path in (Path(FILE_NAME), user_config_path()):
+            if path.exists() and name in server_edits.server_names((found := read_text(path)).text):
+                return found
+        named = next((path for path in (Path(FILE_NAME), user_config_path()) if path.exists()), None)
+    if named is None or not named.exists():
+        raise ConfigError(f"there is no server {name!r}: there is no configuration", path=str(named or ""))
+    found = read_text(named)
+    try:
+        server_edits.check_server(found.text, name)
+    except ConfigError as error:
+        raise ConfigError(error.problem, error.hint, error.path or str(named), error.line, error.column) from None
+    return found
+
+
+async def remove_server(name: str, choice: ConfigChoice) -> int:
+    """Remove a server from the file that has it; return the exit code.
+
+    Raises:
+        ConfigError: there is no such server, or the file cannot be written.
+    """
+    change_config(
+        find_holder(name, choice), lambda text: server_edits.remove_server(text, name), f"removed {escaped(name)}"
+    )
+    return ExitCode.ANSWERED
+
+
+async def switch_server(name: str, choice: ConfigChoice, *, is_enabled: bool) -> int:
+    """Let a server be used, or not used; return the exit code.
+
+    Raises:
+        ConfigError: there is no such server, or the file cannot be written.
+    """
+    change_config(
+        find_holder(name, choice),
+        lambda text: server_edits.set_enabled(text, name, is_enabled=is_enabled),
+        f"{'enabled' if is_enabled else 'disabled'} {escaped(name)}",
+    )
+    return ExitCode.ANSWERED
+
+
+def change_config(before: ConfigText, edit: Callable[[str], str], summary: str) -> None:
+    """Change a configuration, keep the text before as a backup, renew trust, and print what was done.
+
+    A file that the user trusted as it was before, or that is new, is trusted as it is now.
+
+    Args:
+        before: the text that was read.
+        edit: returns the changed text.
+        summary: what the change is, for the person.
+
+    Raises:
+        ConfigError: the changed text is no valid configuration, or it cannot be written.
+    """
+    text = edit(before.text)
+    shown = escaped(str(before.path.absolute()))
+    if text == before.text:
+        print(f"{summary} already: {shown} stays as it is")
+        return
+    is_renewed = before.is_new or _is_trusted(before.path)
+    backup = write_text(before, text)
+    print(f"{summary} in {shown}" + (", a new file" if backup is None else f" (backup: {escaped(backup.name)})"))
+    if is_user_config(before.path):
+        return
+    if is_renewed:
+        trust_now(read_found(before.path), EnvFiles())
+    elif before.path.name == FILE_NAME:
+        print(f"You have not trusted this file: read it, then run `dial-chat trust {escaped(str(before.path))}`.")
+
+
+def _named(choice: ConfigChoice) -> Path | None:
+    """Return the file that the options name; None where they name none."""
+    named = {
+        "--user": user_config_path() if choice.user else None,
+        "--folder": Path(FILE_NAME) if choice.folder else None,
+        "--file": choice.file,
+    }
+    given = {option: path for option, path in named.items() if path is not None}
+    if len(given) > 1:
+        raise ConfigError(f"{' and '.join(given)} name different files", "give one of them")
+    return next(iter(given.values()), None)
+
+
+def _is_trusted(path: Path) -> bool:
+    """Return True if the user trusts the file as it is now."""
+    if is_user_config(path):
+        return True
+    trusted = TrustStore().find(real_location(path))
+    return trusted is not None and not changes_since(trusted, read_found(path), EnvFiles())

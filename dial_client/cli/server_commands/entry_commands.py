@@ -1,0 +1,112 @@
+"""The commands that change the servers of a configuration: add, add-json, remove, enable, disable."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated
+
+import typer
+
+from dial_client.cli.server_commands.server_group import ConfigChoice, File, Folder, Name, User, run_work, servers
+from dial_client.cli.typer_apps import SETTINGS
+
+Replace = Annotated[bool, typer.Option("--replace", help="Replace a server of the same name.")]
+
+
+@servers.command(context_settings=SETTINGS)
+def add(
+    name: Annotated[str, typer.Argument(help="A name for the server.")],
+    target: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="URL | -- COMMAND [ARG]…", help="Its URL; or behind -- its program, with arguments."),
+    ] = None,
+    env: Annotated[
+        list[str] | None,
+        typer.Option("--env", metavar="KEY=VALUE", help="A variable for the program; VALUE may be ${VAR}. Repeatable."),
+    ] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option("--header", metavar="LINE", help="A header, like 'Authorization: Bearer ${TOKEN}'. Repeatable."),
+    ] = None,
+    cwd: Annotated[str | None, typer.Option("--cwd", metavar="FOLDER", help="The program's working folder.")] = None,
+    transport: Annotated[
+        str | None, typer.Option("--transport", metavar="TYPE", help="stdio, http or sse; usually found out.")
+    ] = None,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option("--allow", metavar="TOOL", help="A tool of it that runs without approval. Repeatable."),
+    ] = None,
+    replace: Replace = False,
+    user: User = False,
+    folder: Folder = False,
+    file: File = None,
+) -> None:
+    """Add a server to your configuration: a program, or a URL."""
+
+    def work() -> Callable[[], Awaitable[int]]:
+        from dial_client.cli.server_commands.server_addition import NewServer, add_server
+
+        new = NewServer(
+            name,
+            tuple(target or ()),
+            tuple(env or ()),
+            tuple(header or ()),
+            cwd=cwd,
+            transport=transport,
+            auto_approve=tuple(allow or ()),
+        )
+        return lambda: add_server(new, ConfigChoice(user, folder, file), replace=replace)
+
+    run_work(work)
+
+
+@servers.command(name="add-json", context_settings=SETTINGS)
+def add_json(
+    name: Annotated[str, typer.Argument(help="A name for the server.")],
+    entry: Annotated[str, typer.Argument(metavar="JSON", help="Its entry, as servers.json has them.")],
+    replace: Replace = False,
+    user: User = False,
+    folder: Folder = False,
+    file: File = None,
+) -> None:
+    """Add a server to your configuration, with its entry as JSON."""
+
+    def work() -> Callable[[], Awaitable[int]]:
+        from dial_client.cli.server_commands.server_addition import add_json_entry
+
+        return lambda: add_json_entry(name, entry, ConfigChoice(user, folder, file), replace=replace)
+
+    run_work(work)
+
+
+@servers.command(context_settings=SETTINGS)
+def remove(name: Name, user: User = False, folder: Folder = False, file: File = None) -> None:
+    """Remove a server from your configuration."""
+
+    def work() -> Callable[[], Awaitable[int]]:
+        from dial_client.cli.server_commands.changed_config import remove_server
+
+        return lambda: remove_server(name, ConfigChoice(user, folder, file))
+
+    run_work(work)
+
+
+@servers.command(context_settings=SETTINGS)
+def enable(name: Name, user: User = False, folder: Folder = False, file: File = None) -> None:
+    """Use a server that was disabled."""
+    _set_enabled(name, ConfigChoice(user, folder, file), is_enabled=True)
+
+
+@servers.command(context_settings=SETTINGS)
+def disable(name: Name, user: User = False, folder: Folder = False, file: File = None) -> None:
+    """Do not use a server, and keep its entry."""
+    _set_enabled(name, ConfigChoice(user, folder, file), is_enabled=False)
+
+
+def _set_enabled(name: str, choice: ConfigChoice, *, is_enabled: bool) -> None:
+    def work() -> Callable[[], Awaitable[int]]:
+        from dial_client.cli.server_commands.changed_config import switch_server
+
+        return lambda: switch_server(name, choice, is_enabled=is_enabled)
+
+    run_work(work)

@@ -1,0 +1,152 @@
+"""Changes of a configuration file: its text is edited, checked, kept beside the file as a backup, and replaced whole.
+
+    read_text     the file -> `ConfigText`; a file that does not exist yet has a text too
+    write_text    the changed text -> the file, if it is a valid configuration
+
+Comments and order of a file survive, because a change is an edit of its text (`jsonc_editor`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dial_client.errors import ConfigError, system_reason
+from dial_client.private_files import write_private
+from dial_client.settings import configuration
+from dial_client.settings.config_trust import MAX_BYTES
+from dial_client.settings.variables import read_file
+
+EMPTY = "{\n}\n"
+"""The text of a configuration that does not exist yet."""
+BACKUP_SUFFIX = ".bak"
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigText:
+    """The text of a configuration at the moment it was read."""
+
+    path: Path
+    text: str = field(repr=False)
+    data: bytes | None = field(repr=False)
+    """The content of the file; None where there is no file yet."""
+
+    @property
+    def is_new(self) -> bool:
+        """True if there is no file yet."""
+        return self.data is None
+
+
+def read_text(path: Path) -> ConfigText:
+    """Read a configuration in order to change it.
+
+    Raises:
+        ConfigError: it cannot be read, is larger than `config_trust.MAX_BYTES`, or is not UTF-8.
+    """
+    try:
+        if not path.exists():
+            return ConfigText(path, EMPTY, None)
+        if not path.is_file():
+            raise ConfigError("this is not a regular file", path=str(path))
+        data = path.read_bytes()
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"cannot be read: {system_reason(error)}", path=str(path)) from None
+    if len(data) > MAX_BYTES:
+        raise ConfigError(f"a configuration that is changed has at most {MAX_BYTES:,} bytes", path=str(path))
+    try:
+        return ConfigText(path, data.decode(), data)
+    except UnicodeDecodeError:
+        raise ConfigError("this is not text in UTF-8", "save the file as UTF-8", str(path)) from None
+
+
+def write_text(before: ConfigText, text: str) -> Path | None:
+    """Put a changed text in place of the one that was read, and return the path of the backup.
+
+    The file is replaced whole or not at all. A new file, and the backup, are readable by their owner only; a file that
+    was there keeps its permissions. Through a symbolic link its target is changed.
+
+    Returns:
+        The backup; None where there was no file.
+
+    Raises:
+        ConfigError: the text is no valid configuration, the file has changed meanwhile, or it cannot be written.
+    """
+    check_text(text, before)
+    target = Path(os.path.realpath(before.path))
+    try:
+        if (target.read_bytes() if target.exists() else None) != before.data:
+            raise ConfigError("another program has changed the file meanwhile", "try again", str(before.path))
+        if before.data is None:
+            write_private(target, text.encode())
+            return None
+        backup = target.with_name(target.name + BACKUP_SUFFIX)
+        write_private(backup, before.data)
+        mode = target.stat().st_mode & 0o777
+        write_private(target, text.encode(), mode=mode)
+    except OSError as error:
+        raise ConfigError(f"cannot be written: {system_reason(error)}", path=str(before.path)) from None
+    return backup
+
+
+def check_text(text: str, before: ConfigText) -> None:
+    """Check that a changed text is a configuration; where the text before was valid, the new one has to be valid too.
+
+    Variables that are not set, and files of variables that are missing, are no error.
+
+    Raises:
+        ConfigError: it is not; the error says where, and what was expected.
+    """
+    configuration.outline(text, str(before.path))
+    problem = find_problem(text, before.path)
+    if problem is not None and find_problem(before.text, before.path) is None:
+        raise problem
+
+
+def find_problem(text: str, path: Path) -> ConfigError | None:
+    """Return what is wrong with a configuration apart from variables that are not set; None for nothing."""
+    problem: ConfigError | None = None
+    for value_of in _STAND_INS:
+        try:
+            configuration.parse(
+                text, path=str(path), environ=_StandIns(value_of), read=lambda file: read_file(file) or b""
+            )
+        except ConfigError as error:
+            problem = error
+        else:
+            return None
+    return problem
+
+
+_STAND_IN_URL = "https://localhost"
+_URL_NAME = re.compile(r"(?i)url|uri|endpoint|address|base|server")
+_PART_NAME = re.compile(r"(?i)port|key|token|secret|password|name|user|id$|host|version")
+_STAND_INS: tuple[Callable[[str], str | None], ...] = (
+    lambda name: None,  # noqa: ARG005 - where every variable has a default
+    lambda name: "1",  # noqa: ARG005 - a port, a part of a host or of a path, a key
+    lambda name: _STAND_IN_URL if _URL_NAME.search(name) else "1",
+    lambda name: "1" if _PART_NAME.search(name) else _STAND_IN_URL,
+)
+"""What a variable may stand for, by its name."""
+
+
+class _StandIns(Mapping[str, str]):
+    """An environment in which variables have values that fit a configuration."""
+
+    def __init__(self, value_of: Callable[[str], str | None]) -> None:
+        self._value_of = value_of
+
+    def __getitem__(self, name: str) -> str:
+        home = os.environ.get(name) if name in ("HOME", "USERPROFILE") else None
+        value = home or self._value_of(name)
+        if value is None:
+            raise KeyError(name)
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0

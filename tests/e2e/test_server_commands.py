@@ -1,0 +1,86 @@
+"""The commands that change the servers of a configuration, as a person runs them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.program import dial_chat, write_config
+
+pytestmark = pytest.mark.once
+
+
+def test_a_server_is_added_used_disabled_and_removed(tmp_path: Path) -> None:
+    write_config(tmp_path)
+    (tmp_path / "servers.json").write_text("{\n  // mine\n}\n")
+    assert dial_chat(tmp_path, "trust", "servers.json").returncode == 0
+    added = dial_chat(tmp_path, "servers", "add", "time", "--allow", "*", "--", "mcp-server-time")
+    assert (added.returncode, added.stderr) == (0, "")
+    assert f"added time in {tmp_path / 'servers.json'} (backup: servers.json.bak)" in added.stdout
+    called = dial_chat(tmp_path, "call", "get_current_time", '{"timezone": "Asia/Tokyo"}')
+    assert called.returncode == 0 and "Asia/Tokyo" in called.stdout, called.stderr  # it is still trusted
+    assert dial_chat(tmp_path, "servers", "disable", "time").returncode == 0
+    assert dial_chat(tmp_path, "servers").stdout.startswith("time: disabled")
+    assert dial_chat(tmp_path, "servers", "remove", "time").returncode == 0
+    assert (tmp_path / "servers.json").read_text() == '{\n  // mine\n  "mcpServers": {\n  }\n}\n'
+
+
+def test_the_file_that_is_changed_is_the_users_own_where_the_folder_has_none(tmp_path: Path) -> None:
+    added = dial_chat(
+        tmp_path,
+        "servers",
+        "add",
+        "docs",
+        "https://docs.example/mcp",
+        "--header",
+        "Authorization: Bearer ${DOCS_TOKEN}",
+    )
+    assert added.returncode == 0
+    assert added.stderr == (
+        "dial-chat: the variable DOCS_TOKEN is not set yet: the server cannot be used before it is\n"
+    )
+    assert not (tmp_path / "servers.json").exists()
+    secret = dial_chat(tmp_path, "servers", "add-json", "git", '{"command": "x-y", "env": {"API_KEY": "sk-abcdef123"}}')
+    assert "write ${API_KEY} in its place" in secret.stderr
+    assert "'x-y' was not found" in secret.stderr
+    assert "sk-abcdef123" not in secret.stdout + secret.stderr
+    folder = dial_chat(tmp_path, "servers", "add", "here", "--folder", "--", sys.executable, "-c", "pass")
+    assert "a new file" in folder.stdout
+    assert list(json.loads((tmp_path / "servers.json").read_text())["mcpServers"]) == ["here"]
+    assert dial_chat(tmp_path, "trust", "--list").stdout.split()[1] == "unchanged"
+    assert "removed docs in" in dial_chat(tmp_path, "servers", "remove", "docs").stdout  # though it is the other file
+
+
+def test_a_file_that_nobody_trusts_is_not_changed_unasked(tmp_path: Path) -> None:
+    hostile = '{"mcpServers": {"evil": {"command": "evil"}}}'
+    (tmp_path / "servers.json").write_text(hostile)
+    refused = dial_chat(tmp_path, "servers", "add", "a", "--", "b")
+    assert (refused.returncode, (tmp_path / "servers.json").read_text()) == (2, hostile)
+    assert "--user" in refused.stderr
+    changed = dial_chat(tmp_path, "servers", "add", "a", "--folder", "--", "b")
+    assert "You have not trusted this file" in changed.stdout
+    assert dial_chat(tmp_path, "servers").returncode == 2  # the change did not make it trusted
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["add", "x"], "which program, or which URL?"),
+        (["add", "x", "https://a.example/mcp", "more"], "behind a URL stands nothing more"),
+        (["add", "x", "--header", "A: b", "--", "y"], "a program has no headers"),
+        (["add", "x", "--env", "A", "--", "y"], "--env KEY=VALUE"),
+        (["add", "a/b", "--", "y"], "holds no /"),
+        (["add", "x", "--user", "--folder", "--", "y"], "--user and --folder name different files"),
+        (["add", "x", "--transport", "stdoi", "--", "y"], 'did you mean "stdio"'),
+        (["add-json", "x", "[]"], "not a JSON object"),
+        (["add-json", "x", '{"comand": "y"}'], 'did you mean "command"'),
+        (["remove", "x"], "there is no configuration"),
+    ],
+)
+def test_what_cannot_be_done_is_exit_code_2_with_what_to_do(tmp_path: Path, words: list[str], problem: str) -> None:
+    done = dial_chat(tmp_path, "servers", *words)
+    assert (done.returncode, problem in done.stderr) == (2, True), done.stderr
+    assert not (tmp_path / "servers.json").exists()

@@ -1,0 +1,149 @@
+"""Servers of a configuration that are added, removed and switched in its text, and the file that is written."""
+
+from __future__ import annotations
+
+import stat
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dial_client.errors import ConfigError
+from dial_client.settings.config_writer import ConfigText, read_text, write_text
+from dial_client.settings.configuration import parse
+from dial_client.settings.server_edits import add_server, remove_server, server_names, set_enabled
+
+FILE = """\
+{
+  // the clock
+  "mcpServers": {
+    "time": {"command": "clock"}, // of Berlin
+    "old": {"command": "x", "enabled": false},
+  },
+}
+"""
+ENTRY = {"url": "https://docs.example/mcp"}
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("{}", ["docs"]),
+        ('{"defaultModel": "local"}', ["docs"]),
+        ('{"servers": {}}', ["docs"]),
+        ('{"mcp-servers": {"a": {"command": "x"}}}', ["a", "docs"]),
+        ('{"a": {"command": "x"}}', ["a", "docs"]),
+        (FILE, ["time", "old", "docs"]),
+    ],
+)
+def test_a_server_is_added_where_the_servers_of_the_file_stand(text: str, names: list[str]) -> None:
+    edited = add_server(text, "docs", ENTRY)
+    assert server_names(edited) == names
+    assert parse(edited).servers["docs"].url == ENTRY["url"]
+    assert server_names(remove_server(edited, "docs")) == names[:-1]
+
+
+def test_a_server_of_the_same_name_is_replaced_only_on_request() -> None:
+    with pytest.raises(ConfigError, match="--replace"):
+        add_server(FILE, "time", ENTRY)
+    assert parse(add_server(FILE, "time", ENTRY, replace=True)).servers["time"].url == ENTRY["url"]
+
+
+@pytest.mark.parametrize(
+    "entry", ['{"command": "x"}', '{"command": "x", "disabled": true}', '{"command": "x", "enabled": false}']
+)
+def test_a_server_is_switched_off_and_on(entry: str) -> None:
+    text = f'{{"mcpServers": {{"a": {entry}}}}}'
+    for is_enabled in (True, False, False, True):
+        text = set_enabled(text, "a", is_enabled=is_enabled)
+        assert parse(text).servers["a"].enabled == is_enabled
+        assert set_enabled(text, "a", is_enabled=is_enabled) == text
+    assert set_enabled(set_enabled(FILE, "time", is_enabled=False), "time", is_enabled=True) == FILE
+
+
+def test_an_unknown_server_is_an_error_with_the_nearest_name() -> None:
+    for edit in (remove_server, lambda text, name: set_enabled(text, name, is_enabled=True)):
+        with pytest.raises(ConfigError, match='did you mean "time"'):
+            edit(FILE, "tmie")
+
+
+def written(path: Path, content: str) -> ConfigText:
+    path.write_text(content, encoding="utf-8")
+    return read_text(path)
+
+
+def test_a_changed_file_keeps_its_permissions_and_leaves_a_private_backup(tmp_path: Path) -> None:
+    path = tmp_path / "servers.json"
+    before = written(path, FILE)
+    path.chmod(0o640)
+    backup = write_text(before, add_server(FILE, "docs", ENTRY))
+    assert backup == tmp_path / "servers.json.bak"
+    assert backup.read_text() == FILE
+    assert server_names(path.read_text()) == ["time", "old", "docs"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["servers.json", "servers.json.bak"]
+    if sys.platform != "win32":
+        assert [stat.S_IMODE(file.stat().st_mode) for file in (path, backup)] == [0o640, 0o600]
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "dotfiles").mkdir()
+    target, link = tmp_path / "dotfiles" / "mcp.json", tmp_path / "servers.json"
+    target.write_text(FILE)
+    try:
+        link.symlink_to(target)
+    except OSError:
+        pytest.skip("links need a right here")
+    write_text(read_text(link), remove_server(FILE, "old"))
+    assert link.is_symlink()
+    assert server_names(target.read_text()) == ["time"]
+
+
+@pytest.mark.parametrize(
+    "text", ["{", '{"mcpServers": []}', '{"mcpServers": {"a": {}}}', '{"a": {"command": "x", "url": "https://x"}}']
+)
+def test_nothing_is_written_that_is_no_configuration(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "servers.json"
+    before = written(path, FILE)
+    with pytest.raises(ConfigError):
+        write_text(before, text)
+    assert path.read_text() == FILE
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"url": "${DOCS}/mcp", "headers": {"X": "${KEY}"}},
+        {"url": "http://localhost:${PORT}/mcp"},
+        {"command": "x", "envFile": "nowhere.env", "cwd": "~/x", "env": {"A": "${B:-c}"}},
+    ],
+)
+def test_variables_that_are_not_set_yet_are_no_error(tmp_path: Path, entry: dict[str, Any]) -> None:
+    before = written(tmp_path / "servers.json", FILE)
+    write_text(before, add_server(FILE, "docs", entry))
+
+
+def test_a_wrong_file_can_be_mended(tmp_path: Path) -> None:
+    broken = '{"mcpServers": {"a": {}, "b": {"command": "x"}}}'
+    path = tmp_path / "servers.json"
+    write_text(written(path, broken), remove_server(broken, "a"))
+    assert server_names(path.read_text()) == ["b"]
+
+
+def test_a_file_that_changed_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "servers.json"
+    before = written(path, FILE)
+    path.write_text("{}")
+    with pytest.raises(ConfigError, match="meanwhile"):
+        write_text(before, remove_server(FILE, "old"))
+    assert path.read_text() == "{}"
+
+
+def test_what_is_not_utf_8_is_not_edited(tmp_path: Path) -> None:
+    path = tmp_path / "servers.json"
+    path.write_bytes(FILE.encode("utf-16"))
+    with pytest.raises(ConfigError, match="UTF-8"):
+        read_text(path)
+    with pytest.raises(ConfigError, match="regular file"):
+        read_text(tmp_path)
