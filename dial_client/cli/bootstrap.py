@@ -24,6 +24,7 @@ from dial_client.messages import ToolCallRequest, ToolSpec
 from dial_client.model import Provider
 from dial_client.providers import open_provider
 from dial_client.recordings import replay
+from dial_client.servers.start_patience import STARTUP_PATIENCE
 from dial_client.settings import configuration
 from dial_client.settings.config_locations import FILE_NAME, find_user_config
 from dial_client.settings.policy_config import Policy, policy_from
@@ -91,6 +92,7 @@ async def opened(
         cache_dir=True,
         system=options.system if options.system is not None else settings.system,
         record=options.record,
+        startup_patience=STARTUP_PATIENCE if settings.startup_patience is None else settings.startup_patience,
     )
     dial.model.set_context_window(profile.context_window if profile is not None else None)
     try:

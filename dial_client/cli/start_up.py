@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 
 from dial_client.cli import tty
-from dial_client.cli.bootstrap import say_notes
+from dial_client.cli.bootstrap import say_notes, warn
 from dial_client.cli.terminal import banner
 from dial_client.cli.terminal.screen import Screen
 from dial_client.client.dial_client import DialClient
@@ -20,6 +20,9 @@ from dial_client.text.safe_text import one_line
 PATIENCE = 1.0
 """Seconds that servers may take to start before a line names them, where no live area does."""
 
+NAMED_AFTER = 5.0
+"""Seconds that servers may take to start before a line of standard error names them."""
+
 MAX_LINE = 300
 
 StartUp = Callable[[DialClient], Coroutine[Any, Any, None]]
@@ -27,12 +30,17 @@ StartUp = Callable[[DialClient], Coroutine[Any, Any, None]]
 
 
 async def announce_servers(dial: DialClient) -> None:
-    """Wait until the servers have started, and print what is wrong with them.
+    """Wait until a turn can begin, say which servers are awaited for long, and print what is wrong with them.
 
     Raises:
         ServerStartError: a required server did not start.
     """
-    await dial.ready()
+    with anyio.move_on_after(NAMED_AFTER):
+        await dial.ready_for_turn()
+    if awaited := dial.awaited_servers:
+        names = (f"{name} ({download})" if download else name for name, download in awaited.items())
+        warn(f"waiting for servers: {', '.join(names)}")
+    await dial.ready_for_turn()
     say_notes(dial.notes)
 
 
@@ -100,7 +108,7 @@ async def _skip_on_enter(dial: DialClient, waiting: anyio.CancelScope) -> None:
 
 async def _show_starting(dial: DialClient, screen: Screen) -> None:
     begun = time.monotonic()
-    while starting := [name for name, status in dial.servers.items() if status.state is ServerState.STARTING]:
+    while starting := dial.awaited_servers:
         screen.live.starting = dict.fromkeys(starting, begun)
         screen.live.settled = banner.settled_servers(dial.servers)
         screen.refresh()

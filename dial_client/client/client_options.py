@@ -73,3 +73,4 @@ class ClientOptions(TypedDict, total=False):
     resource_tools: bool
     tools: Sequence[Function | FunctionTool]
     middleware: Sequence[Middleware]
+    startup_patience: float

@@ -34,6 +34,7 @@ from dial_client.servers.client_capabilities import ClientCapabilities
 from dial_client.servers.connection import Connection
 from dial_client.servers.resources import Resources
 from dial_client.servers.server_manager import ServerManager
+from dial_client.servers.start_patience import STARTUP_PATIENCE
 from dial_client.servers.status import ServerStatus
 from dial_client.settings import configuration
 from dial_client.settings.config_types import ModelSettings
@@ -91,6 +92,9 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         tools: functions that the model may call beside the servers' tools. Patterns and events name them
             ``functions/NAME``; see `tool`.
         middleware: is around turns, model calls and tool calls, the first outermost; see `Middleware`.
+        startup_patience: seconds a turn waits for servers that are starting, from the start of each. Their tools join
+            in a later round. Tools of the last run (`cache_dir`) are offered after a second. A server marked
+            ``required`` is waited for in any case.
 
     Raises:
         ConfigError: an entry, the model's name or an option is wrong.
@@ -127,6 +131,7 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         resource_tools: bool = False,
         tools: Sequence[Function | FunctionTool] = (),
         middleware: Sequence[Middleware] = (),
+        startup_patience: float = STARTUP_PATIENCE,
     ) -> None:
         approval, self._limits = approval or ApprovalPolicy(), limits or Limits()
         self._on_limit = on_limit
@@ -144,7 +149,7 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         self._turns, self._results = TurnTasks(), ResultStore()
         cache = client_setup.open_tool_cache(cache_dir, is_recorded=record is not None)
         capabilities = ClientCapabilities(self._turns.announce, cache, features)
-        self._servers = ServerManager(setup.targets, capabilities, setup.connect)
+        self._servers = ServerManager(setup.targets, capabilities, setup.connect, startup_patience)
         self.approvals = client_setup.approval_checker(self._servers, setup.approve, approval)
         """Decides which calls run."""
         self.resources, self.prompts = Resources(self._servers), Prompts(self._servers)
@@ -176,6 +181,8 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         approval = options.get("approval") or ApprovalPolicy()
         options["approval"] = replace(approval, rules=(*policy_from(approval.rules), *settings.policy))
         options.setdefault("models", settings.models)
+        if settings.startup_patience is not None:
+            options.setdefault("startup_patience", settings.startup_patience)
         options.setdefault("system", settings.system)
         servers = {} if replay.is_recording(model) else settings.servers
         return cls(servers, model, **options)
@@ -350,7 +357,7 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         system: str | None,
     ) -> StopReason:
         # Getting ready has limits of its own: a model that is fetched first must not use up the first turn's time.
-        await self._servers.wait_before_turn()
+        await self._servers.patience.wait()
         await self.model.ready()
         turn.recorder.note(*self.notes)
         restarts = self._servers.restarts
@@ -364,7 +371,8 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
             status_provider=self.model.status_provider,
             answers_at_limits=self._on_limit != "raise",
             guidance=self.model.guidance,
-            server_instructions=server_instructions.build_server_instructions(self._servers.values()),
+            server_instructions=lambda: server_instructions.build_server_instructions(self._servers.values()),
+            starting_servers=lambda: server_instructions.describe_starting(self._servers.patience.left_out),
             system=(self.system if system is None else system) or None,
             servers=self._servers.values,
             audit=self._executor.audit,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from dial_client.client import client_setup
@@ -50,12 +51,26 @@ class ServerMethods:
         """Stop a server and start it anew, one that was given up too. Raises as `remove_server`."""
         return await self._servers.restart(name)
 
+    async def ready_for_turn(self) -> None:
+        """Wait until a turn can begin: as `ready`, but not longer than the start-up patience of the client.
+
+        Raises:
+            ServerStartError: a server marked ``required`` did not start.
+        """
+        await self._servers.patience.wait()
+        self._servers.require()
+
+    @property
+    def awaited_servers(self) -> Mapping[str, str]:
+        """The servers that a turn waits for now, and what is being downloaded for each; empty for nothing."""
+        return self._servers.patience.awaited
+
     def skip_starting(self) -> tuple[str, ...]:
         """Let turns begin without the servers that are still starting, and return the names of these servers.
 
         Their tools join when the servers are ready.
         """
-        return self._servers.skip_starting()
+        return self._servers.patience.skip_starting()
 
     async def wait_for_server_change(self) -> None:
         """Wait until the state or the tools of a server change: `servers` and `tools` may differ afterwards."""

@@ -64,6 +64,7 @@ class Connection:
         features = capabilities.features_for(self.settings, self._status.logs)
         cache = ServerCache(self.settings, capabilities.cache)
         self._supervisor = Supervisor(ServerContext(target, self._status, self.notifications, features, cache))
+        self._cache = cache
         self._is_started = False
 
     @property
@@ -82,9 +83,9 @@ class Connection:
         return self._status.revision
 
     @property
-    def has_ended(self) -> bool:
-        """True if `run` has returned."""
-        return self._supervisor.has_ended
+    def is_settled(self) -> bool:
+        """True if `wait_settled` does not wait."""
+        return not self._is_started or self._status.state is ServerState.DISABLED or self._status.is_settled
 
     def start(self, tasks: BackgroundTasks) -> None:
         """Start the task that owns the server."""
@@ -113,8 +114,15 @@ class Connection:
         Its start-up timeout bounds this. A server that was ready before is not waited for again, and one that was
         never started not at all.
         """
-        if self._is_started and self._status.state is not ServerState.DISABLED:
-            await self._status.wait_until(lambda: self._status.is_settled)
+        await self._status.wait_until(lambda: self.is_settled)
+
+    def offer_cached_tools(self) -> bool:
+        """Offer the tools of the last run while the server starts; a call waits for the start. False for none."""
+        if self.is_settled or not (tools := self._cache.tools()):
+            return False
+        self._status.set_tools(tools)
+        self._status.notify()
+        return True
 
     async def wait_for_tools(self) -> None:
         """Wait until a change of the tools that the server has announced is in `tools`, at most `FRESH_SECONDS`.

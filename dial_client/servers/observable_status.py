@@ -62,8 +62,8 @@ class ObservableStatus:
 
     @property
     def is_waking(self) -> bool:
-        """True if a server that slept is being started."""
-        return self.is_settled and self.state in (ServerState.SLEEPING, ServerState.STARTING)
+        """True if a server whose tools are on offer is being started."""
+        return (self.is_settled or bool(self.tools)) and self.state in (ServerState.SLEEPING, ServerState.STARTING)
 
     def snapshot(self) -> ServerStatus:
         """Return all that is known of the server at this moment."""

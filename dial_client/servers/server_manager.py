@@ -14,6 +14,7 @@ from dial_client.servers.connection import Connection
 from dial_client.servers.observable import Observable
 from dial_client.servers.session import Target
 from dial_client.servers.session_calls import FRESH_SECONDS
+from dial_client.servers.start_patience import STARTUP_PATIENCE, StartPatience
 from dial_client.servers.status import OnChange, ServerState, ServerStatus
 
 Connect = Callable[[str, Target, ClientCapabilities], Connection]
@@ -28,6 +29,7 @@ class ServerManager(Mapping[str, Connection]):
         targets: Mapping[str, Target],
         capabilities: ClientCapabilities = ClientCapabilities(),  # noqa: B008 - frozen
         connect: Connect = Connection,
+        startup_patience: float = STARTUP_PATIENCE,
     ) -> None:
         self.targets = dict(targets)
         """How each server is reached."""
@@ -38,9 +40,8 @@ class ServerManager(Mapping[str, Connection]):
         self._connections = {name: connect(name, target, self._capabilities) for name, target in targets.items()}
         self._tasks: BackgroundTasks | None = None
         self._changes = 0
-        self._skipped: set[Connection] = set()
-        self._waits: set[anyio.CancelScope] = set()
-        """Of turns that wait for servers to start."""
+        self.patience = StartPatience(startup_patience, self._connections, self.announcements)
+        """How long turns wait for servers that are starting."""
 
     def __getitem__(self, name: str) -> Connection:
         return self._connections[name]
@@ -55,7 +56,11 @@ class ServerManager(Mapping[str, Connection]):
         """Start all servers side by side, without waiting for any."""
         self._tasks = tasks
         for connection in self.values():
-            connection.start(tasks)
+            self._start(connection, tasks)
+
+    def _start(self, connection: Connection, tasks: BackgroundTasks) -> None:
+        connection.start(tasks)
+        tasks.start_soon(self.patience.limit, connection)
 
     @property
     def revision(self) -> tuple[int, ...]:
@@ -101,7 +106,7 @@ class ServerManager(Mapping[str, Connection]):
             if before is not None:
                 await _stop(before)
             if self._tasks is not None:
-                connection.start(self._tasks)
+                self._start(connection, self._tasks)
                 await connection.wait_settled()
                 if before is not None:
                     await connection.wake()
@@ -120,25 +125,6 @@ class ServerManager(Mapping[str, Connection]):
         """Wait until it is known of every server whether it can be used."""
         for connection in tuple(self.values()):
             await connection.wait_settled()
-
-    async def wait_before_turn(self) -> None:
-        """Wait as `wait_settled`, but not for servers that `skip_starting` has skipped, before or meanwhile."""
-        with anyio.CancelScope() as scope:
-            self._waits.add(scope)
-            try:
-                for connection in tuple(self.values()):
-                    if connection not in self._skipped:
-                        await connection.wait_settled()
-            finally:
-                self._waits.discard(scope)
-
-    def skip_starting(self) -> tuple[str, ...]:
-        """Let turns begin without the servers that are still starting, and return their names."""
-        names = tuple(name for name, connection in self.items() if connection.status.state is ServerState.STARTING)
-        self._skipped.update(self[name] for name in names)
-        for scope in self._waits:
-            scope.cancel()
-        return names
 
     def require(self) -> None:
         """Check the servers that are marked ``required``.
@@ -161,13 +147,15 @@ class ServerManager(Mapping[str, Connection]):
     def notes(self) -> tuple[str, ...]:
         """What is wrong, a line each: why a server is not available, and the oddities of servers."""
         lines: list[str] = []
+        left_out = self.patience.left_out
         for status in (connection.status for connection in self.values()):
             if status.state is ServerState.FAILED:
                 lines.append(f"server {status.name!r} is not available: {status.error}")
             elif status.state is ServerState.RESTARTING:
                 lines.append(f"server {status.name!r} is being restarted: {status.error}")
-            elif status.state is ServerState.STARTING and self[status.name] in self._skipped:
-                lines.append(f"server {status.name!r} is still starting: the turn goes on without it")
+            elif status.name in left_out:
+                download = f" ({left_out[status.name]})" if left_out[status.name] else ""
+                lines.append(f"server {status.name!r} is still starting{download}: the turn goes on without it")
             lines += [f"server {status.name!r}: {note}" for note in status.notes]
         return tuple(lines)
 

@@ -21,4 +21,5 @@ def merge_settings(base: Settings, over: Settings) -> Settings:
         base.system if over.system is None else over.system,
         tuple(dict.fromkeys((*base.profiles, *over.profiles))),
         (*over.sources, *base.sources)[1:],
+        base.startup_patience if over.startup_patience is None else over.startup_patience,
     )

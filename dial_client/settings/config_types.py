@@ -183,6 +183,8 @@ class Settings:
     """The names of the profiles."""
     base_paths: tuple[Path, ...] = ()
     """Further files; a value of theirs counts where no file before has it."""
+    startup_patience: float | None = None
+    """Seconds a turn waits for servers that are starting; None for the default."""
 
     @property
     def sources(self) -> tuple[Path, ...]:

@@ -193,6 +193,7 @@ class _Document:
             tuple(warning for server in servers.values() for warning in server.warnings),
             (*(own.policy if own else ()), *(policy(top["policy"], names) if "policy" in top else ())),
             profiles=tuple(self.profiles),
+            startup_patience=top["startupPatience"].positive() if "startupPatience" in top else None,
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from dial_client.model import Instruction, InstructionSource, ToolFormat
@@ -20,18 +21,23 @@ class TurnInstructions:
 
     conversation: tuple[Instruction, ...] = ()
     """The system messages of the conversation; sent with every request."""
-    servers: str = ""
-    """What the servers say about themselves; sent where tools are on offer."""
+    servers: Callable[[], str] = str
+    """Returns what the servers say about themselves; sent where tools are on offer."""
     guidance: str | None = None
     """How to use tools; None for `GUIDANCE`, where neither the conversation nor the format has instructions."""
+    starting: Callable[[], str] = str
+    """Returns which servers are still starting; sent while there are any."""
 
     def select(self, *, has_tools: bool, tool_format: ToolFormat) -> tuple[Instruction, ...]:
         """Return the instructions of one request; the format adds its own behind them."""
+        starting = self.starting()
+        behind = (Instruction(InstructionSource.HOST, starting),) if starting else ()
         if not has_tools:
-            return self.conversation
+            return (*self.conversation, *behind)
         guidance = self.guidance
         if guidance is None:
             guidance = GUIDANCE if tool_format is ToolFormat.NATIVE and not self.conversation else ""
         before = (Instruction(InstructionSource.HOST, guidance),) if guidance else ()
-        behind = (Instruction(InstructionSource.SERVERS, self.servers),) if self.servers else ()
+        if servers := self.servers():
+            behind = (Instruction(InstructionSource.SERVERS, servers), *behind)
         return (*before, *self.conversation, *behind)

@@ -5,7 +5,7 @@ Strangers write them: every line is quoted, so that none can pass for the user's
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from dial_client.formats.text_history import neutralize
 from dial_client.servers.connection import Connection
@@ -44,10 +44,25 @@ def build_server_instructions(servers: Iterable[Connection]) -> str:
     return "\n\n".join([_HEAD, *paragraphs]) if paragraphs else ""
 
 
+def describe_starting(servers: Mapping[str, str]) -> str:
+    """Return for the model which servers are still starting, and what follows; empty for none.
+
+    Args:
+        servers: for each name what is being downloaded; empty for nothing.
+    """
+    names = [one_line(f"{name} ({download})" if download else name, 120) for name, download in servers.items()]
+    if not names:
+        return ""
+    return (
+        f"Still starting, and not on offer yet: {', '.join(names)}. The tools of these servers are offered as soon as "
+        "they are ready, also later in this turn. If one of them is needed and is not there, say so."
+    )
+
+
 def _instructions_of(server: Connection) -> str:
     """Return what a server says; empty where it is not connected, or its configuration leaves it out."""
     is_enabled = server.settings is None or server.settings.instructions
-    if server.status.state is not ServerState.READY or not is_enabled:
+    if server.status.state not in (ServerState.READY, ServerState.RESTARTING) or not is_enabled:
         return ""
     return safe(server.status.instructions or "").strip()
 

@@ -59,8 +59,10 @@ class TurnServices:
     """Ask the model for a last answer when a limit is met."""
     guidance: str | None = None
     """How the model is to use tools; None for `GUIDANCE` in conversations without instructions of their own."""
-    server_instructions: str = ""
-    """What the servers say about themselves."""
+    server_instructions: Callable[[], str] = str
+    """Returns what the servers say about themselves."""
+    starting_servers: Callable[[], str] = str
+    """Returns a sentence about the servers that are still starting; empty for none."""
     system: str | None = None
     """Instructions for conversations that do not begin with their own."""
     servers: Callable[[], Iterable[Connection]] = tuple
@@ -183,7 +185,9 @@ def _separate(messages: tuple[Message, ...], services: TurnServices) -> tuple[Tu
     begins_with_own = bool(messages) and messages[0].role is Role.SYSTEM
     if services.system is not None and not begins_with_own:
         own = (Instruction(InstructionSource.CONVERSATION, services.system), *own)
-    return TurnInstructions(own, services.server_instructions, services.guidance), conversation
+    return TurnInstructions(
+        own, services.server_instructions, services.guidance, services.starting_servers
+    ), conversation
 
 
 def _build_caller(

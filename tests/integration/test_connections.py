@@ -113,7 +113,7 @@ async def test_a_server_that_will_not_leave_does_not_hold_up_the_news_that_it_fa
     with anyio.fail_after(LONG):
         await server.wait_settled()
     assert told == [ServerState.FAILED]
-    assert not server.has_ended
+    assert not server._supervisor.has_ended
     server.stop()
     await server.wait_ended()
     await nursery.aclose()

@@ -281,7 +281,7 @@ async def test_a_call_that_waits_does_not_wait_for_the_end_of_a_server_that_will
     async def call() -> None:
         with pytest.raises(ServerGone, match="it was stopped"):
             await said(server, which="input")
-        assert not server.has_ended
+        assert not server._supervisor.has_ended
 
     with pytest.raises(ServerGone, match="closed its output"):
         await said(server, which="output")

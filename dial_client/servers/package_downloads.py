@@ -1,0 +1,69 @@
+"""Programs that fetch a server before they start it: uvx, npx and docker, recognised by command and standard error."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import PurePath
+
+from dial_client.settings.config_types import ServerSettings
+
+_UV = re.compile(r"\s*(?:Downloading|Building|Preparing|Updating|Resolved|Prepared) .+")
+_UV_DONE = re.compile(r"\s*Installed \d+ packages? .+")
+_NPX = re.compile(r"npm warn exec The following package.* will be installed: .+", re.IGNORECASE)
+_NPM = re.compile(r"npm (?:warn|notice|http) .*", re.IGNORECASE)
+_DOCKER = re.compile(
+    r"Unable to find image .+|.+: Pulling from .+|[0-9a-f]{12}: (?:Pulling fs layer|Download\w*|Extract\w*).*"
+)
+_DOCKER_DONE = re.compile(r"Status: (?:Downloaded|Image is up to date).*")
+_FETCHERS = {
+    "uvx": (_UV, _UV_DONE, "downloading"),
+    "uv": (_UV, _UV_DONE, "downloading"),
+    "npx": (_NPX, re.compile(rf"(?!{_NPM.pattern}).+", re.IGNORECASE), "downloading"),
+    "docker": (_DOCKER, _DOCKER_DONE, "pulling"),
+    "podman": (_DOCKER, _DOCKER_DONE, "pulling"),
+}
+_WITH_VALUE = {"--from", "--with", "-p", "--package", "--python", "--index-url", "--registry", "-c", "--call"}
+"""Options of uvx and npx that are followed by a value."""
+_NAMES_PACKAGE = ("--from", "-p", "--package")
+_SUBCOMMANDS = {"uv": {"tool", "run"}}
+
+
+def program_name(settings: ServerSettings) -> str:
+    """Return the name of the program without its folder and extension: ``npx`` of ``npx.cmd``."""
+    name = re.split(r"[/\\]", settings.command or "")[-1].lower()
+    return PurePath(name).stem if name.endswith((".exe", ".cmd", ".bat", ".ps1")) else name
+
+
+def find_package(settings: ServerSettings) -> str:
+    """Return the package that uvx or npx is to run; empty for other programs, and where no package is named."""
+    program, args = program_name(settings), list(settings.args)
+    if program not in ("uvx", "uv", "npx"):
+        return ""
+    while args and args[0] in _SUBCOMMANDS.get(program, ()):
+        args.pop(0)
+    package = ""
+    while args and args[0].startswith("-"):
+        option, _, value = args.pop(0).partition("=")
+        if option in _WITH_VALUE and not value:
+            value = args.pop(0) if args else ""
+        if option in _NAMES_PACKAGE:
+            package = package or value
+    return package or (args[0] if args else "")
+
+
+def describe_download(settings: ServerSettings | None, stderr: Sequence[str]) -> str:
+    """Return that a server is still being downloaded (``uvx is downloading mcp-server-fetch``); empty if it is not.
+
+    Args:
+        settings: of the server; None for a server object in this process.
+        stderr: the last lines that the program wrote, oldest first.
+    """
+    program = program_name(settings) if settings is not None else ""
+    if settings is None or program not in _FETCHERS:
+        return ""
+    begins, ends, verb = _FETCHERS[program]
+    places = [index for index, line in enumerate(stderr) if begins.fullmatch(line)]
+    if not places or any(ends.fullmatch(line) for line in stderr[places[-1] + 1 :]):
+        return ""
+    return f"{program} is {verb} {find_package(settings) or 'its image'}"

@@ -1,0 +1,102 @@
+"""How long turns wait for servers that are starting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import anyio
+
+from dial_client.servers.connection import Connection
+from dial_client.servers.observable import Observable
+from dial_client.servers.package_downloads import describe_download
+from dial_client.servers.status import ServerState
+
+STARTUP_PATIENCE = 10.0
+"""Seconds a turn waits for servers that are starting, from the start of a server."""
+CACHED_TOOLS_SECONDS = 1.0
+"""Seconds after which the tools of the last run stand in for those of a server that is starting."""
+_LOOK = 0.5
+"""Seconds between two looks at what a download has written."""
+
+
+class StartPatience:
+    """Decides which servers turns wait for.
+
+    A turn waits for a server that is marked ``required`` until it is known whether the server can be used; for another
+    at most `seconds` after its start, and less where its tools are cached. A download that is known as such is waited
+    for while there are no tools at all.
+
+    Args:
+        seconds: the patience; infinite to wait for every server.
+        connections: the servers, by their names; may change.
+        announcements: is increased when a server is not waited for any longer.
+    """
+
+    def __init__(self, seconds: float, connections: Mapping[str, Connection], announcements: Observable[int]) -> None:
+        self._seconds = seconds
+        self._connections = connections
+        self._announcements = announcements
+        self._skipped: set[Connection] = set()
+
+    async def wait(self) -> None:
+        """Wait until a turn can begin."""
+        await self._announcements.wait_until(lambda _: not self.awaited)
+
+    @property
+    def awaited(self) -> Mapping[str, str]:
+        """The servers that a turn waits for now, by name, and what is being downloaded for each; empty for nothing."""
+        return {
+            name: _describe_download(connection)
+            for name, connection in self._connections.items()
+            if not connection.is_settled and connection not in self._skipped
+        }
+
+    @property
+    def left_out(self) -> Mapping[str, str]:
+        """The servers that are still starting and that turns begin without, as in `awaited`."""
+        return {
+            name: _describe_download(connection)
+            for name, connection in self._connections.items()
+            if connection in self._skipped and not connection.tools and _is_starting(connection)
+        }
+
+    def skip_starting(self) -> tuple[str, ...]:
+        """Let turns begin without the servers that are still starting, and return their names."""
+        starting = {name: connection for name, connection in self._connections.items() if _is_starting(connection)}
+        self._skip(starting.values())
+        return tuple(starting)
+
+    async def limit(self, connection: Connection) -> None:
+        """Wait for the first start of a server, and let turns begin without it when the patience is over."""
+        if connection.settings is not None and connection.settings.required:
+            return
+        if await _is_settled_within(connection, min(CACHED_TOOLS_SECONDS, self._seconds)):
+            return
+        if not connection.offer_cached_tools():
+            if await _is_settled_within(connection, self._seconds - CACHED_TOOLS_SECONDS):
+                return
+            while _describe_download(connection) and not self._has_tools():
+                if await _is_settled_within(connection, _LOOK):
+                    return
+        self._skip((connection,))
+
+    def _has_tools(self) -> bool:
+        return any(connection.tools for connection in self._connections.values())
+
+    def _skip(self, connections: Iterable[Connection]) -> None:
+        self._skipped.update(connections)
+        self._announcements.set(self._announcements.value + 1)
+
+
+def _is_starting(connection: Connection) -> bool:
+    return connection.status.state is ServerState.STARTING
+
+
+def _describe_download(connection: Connection) -> str:
+    return describe_download(connection.settings, connection.status.stderr) if _is_starting(connection) else ""
+
+
+async def _is_settled_within(connection: Connection, seconds: float) -> bool:
+    with anyio.move_on_after(max(0.0, seconds)):
+        await connection.wait_settled()
+    return connection.is_settled
