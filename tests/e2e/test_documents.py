@@ -53,7 +53,9 @@ def test_the_example_of_conversations_runs_as_it_stands(tmp_path: Path) -> None:
     assert lines[-1] == "['What time is it in Tokyo?', 'What time is it in Tokyo?']"
 
 
-EXAMPLES = [block for name in ("extending.md", "library.md") for block in blocks(ROOT / "docs" / name, "python")]
+EXAMPLES = [
+    block for name in ("extending.md", "library.md", "testing.md") for block in blocks(ROOT / "docs" / name, "python")
+]
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))

@@ -1,0 +1,70 @@
+"""The pytest plugin: the fixture ``dial_recording``, and the option ``--dial-record``.
+
+Every run of pytest in an environment with this package loads this module. It imports nothing of the package until a
+test uses the fixture.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_FAILED: pytest.StashKey[bool] = pytest.StashKey()
+_LOOPS = re.compile(r"(?:asyncio|trio)(?:\+uvloop)?")
+_MAX_NAME = 100
+"""Characters of a file's name, without its ending."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that records."""
+    parser.getgroup("dial_client").addoption(
+        "--dial-record",
+        action="store_true",
+        help="record the clients of the fixture dial_recording anew, with real models and servers",
+    )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note whether a test has failed: its recording is not kept then."""
+    report = yield
+    if report.failed:
+        item.stash[_FAILED] = True
+    return report
+
+
+@pytest.fixture
+def dial_recording(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """Give a `dial_client.testing.DialRecording` of this test: clients that are recorded once, and replayed later.
+
+    The recording is ``recordings/MODULE/TEST.jsonl`` beside the module of the test.
+    """
+    from dial_client.testing.recorded_clients import DialRecording
+
+    item = request.node
+    place = item.path.parent / "recordings" / item.path.stem / f"{_build_name(item)}.jsonl"
+    recording = DialRecording(Path(place), is_recorded=request.config.getoption("--dial-record"))
+    yield recording
+    try:
+        recording.close(is_passed=_FAILED not in item.stash)
+    except AssertionError as error:
+        pytest.fail(str(error), pytrace=False)
+
+
+def _build_name(item: Any) -> str:
+    """Return the file name of a test: its class, its name, and its parameters but for the event loop."""
+    names = item.nodeid.split("::")[1:]
+    callspec = item.callspec if hasattr(item, "callspec") else None
+    if callspec is not None and "anyio_backend" in callspec.params:
+        ids = [part for part in callspec.id.split("-") if not _LOOPS.fullmatch(part)]
+        names[-1] = f"{item.originalname}[{'-'.join(ids)}]" if ids else item.originalname
+    name = ".".join(names)
+    plain = re.sub(r"[^\w.\-\[\]]", "_", name, flags=re.ASCII).replace("[", "-").replace("]", "")[:_MAX_NAME]
+    # Two tests must not share a file, whatever characters tell them apart.
+    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return plain if plain == name.replace("[", "-").replace("]", "") else f"{plain}-{digest}"

@@ -1,0 +1,106 @@
+"""No network in a test: only connections to this machine are made."""
+
+from __future__ import annotations
+
+import socket
+from asyncio.proactor_events import BaseProactorEventLoop
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from ipaddress import ip_address
+from typing import Any
+from unittest.mock import patch
+
+
+class NetworkBlocked(RuntimeError):
+    """A connection that `block_network` has refused; the message names the host.
+
+    It is no `OSError`: clients would try again, and programs would take it for a network that is down.
+    """
+
+
+@contextmanager
+def block_network() -> Iterator[None]:
+    """Refuse connections of this process to other machines, and look-ups of their names.
+
+    Loopback addresses and Unix sockets stay open. The block holds for all threads. It does not hold for child
+    processes (MCP servers behind a command), nor for libraries that open sockets without Python, such as uvloop.
+
+    Raises:
+        NetworkBlocked: within the block, from the attempt to connect.
+    """
+    with ExitStack() as stack:
+        for owner, name, guarded in (
+            (socket.socket, "connect", _guard_method(socket.socket.connect)),
+            (socket.socket, "connect_ex", _guard_method(socket.socket.connect_ex)),
+            (socket.socket, "sendto", _guard_method(socket.socket.sendto)),
+            (socket, "getaddrinfo", _guard_look_up(socket.getaddrinfo)),
+            (socket, "gethostbyname", _guard_look_up(socket.gethostbyname)),
+            (socket, "gethostbyname_ex", _guard_look_up(socket.gethostbyname_ex)),
+            # The event loop of asyncio on Windows connects without `socket.connect`.
+            (BaseProactorEventLoop, "sock_connect", _guard_loop(BaseProactorEventLoop.sock_connect)),
+        ):
+            stack.enter_context(patch.object(owner, name, guarded))
+        yield
+
+
+def _guard_method(original: Callable[..., Any]) -> Callable[..., Any]:
+    def guarded(connection: socket.socket, *arguments: Any) -> Any:
+        _check_address(connection.family, arguments[-1])
+        return original(connection, *arguments)
+
+    return guarded
+
+
+def _guard_loop(original: Callable[..., Any]) -> Callable[..., Any]:
+    async def guarded(loop: Any, connection: socket.socket, address: Any) -> Any:
+        _check_address(connection.family, address)
+        return await original(loop, connection, address)
+
+    return guarded
+
+
+def _guard_look_up(original: Callable[..., Any]) -> Callable[..., Any]:
+    def guarded(host: Any, *arguments: Any, **options: Any) -> Any:
+        name = host.decode("ascii", "replace") if isinstance(host, bytes) else host
+        if name and not _is_address(name) and not _is_local(name):
+            raise _refuse(name)
+        return original(host, *arguments, **options)
+
+    return guarded
+
+
+def _check_address(family: int, address: Any) -> None:
+    """Refuse an address of another machine.
+
+    Raises:
+        NetworkBlocked: the address is neither a loopback address nor a Unix socket.
+    """
+    if hasattr(socket, "AF_UNIX") and family == socket.AF_UNIX:
+        return
+    host, *rest = address if isinstance(address, tuple) and address else (str(address),)
+    if family not in (socket.AF_INET, socket.AF_INET6) or not _is_local(str(host)):
+        raise _refuse(f"{host}:{rest[0]}" if rest else str(host))
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    return True
+
+
+def _is_local(host: str) -> bool:
+    name = host.rstrip(".").lower()
+    if not _is_address(host):
+        return name == "localhost" or name.endswith(".localhost")
+    address = ip_address(host.partition("%")[0])
+    mapped = address.ipv4_mapped if address.version == 6 else None
+    return (mapped or address).is_loopback
+
+
+def _refuse(place: str) -> NetworkBlocked:
+    return NetworkBlocked(
+        f"the connection to {place} was refused by block_network(): only this machine can be reached in this test;"
+        " use a ScriptedProvider or a recording in place of the model"
+    )

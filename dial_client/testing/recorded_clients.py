@@ -1,0 +1,146 @@
+"""The recording of a test: the clients of the test are recorded once, and replayed in later runs."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Unpack
+
+from dial_client.client.client_options import ClientOptions
+from dial_client.client.dial_client import DialClient
+from dial_client.errors import ConfigError
+from dial_client.messages import Message, Role
+from dial_client.model import Provider
+from dial_client.providers.scripted import ScriptedProvider
+
+_MASK = "[secret]"
+"""Stands in a recording in place of a secret."""
+_SHOWN = 80
+"""Characters of a prompt in an error message."""
+
+
+class DialRecording:
+    """Makes clients that are recorded, or replayed from the recording of an earlier run.
+
+    A replay has no network, no servers and no keys: the model's replies and the results of the servers' tools come from
+    the file. Functions that are tools run in both cases. The file has the form of `recordings.recording`; it holds no
+    secret of the configuration.
+
+    Args:
+        path: the file of the first client, ``NAME.jsonl``. A second client has ``NAME-2.jsonl``, and so on.
+        is_recorded: record anew in place of replaying.
+    """
+
+    def __init__(self, path: Path, *, is_recorded: bool) -> None:
+        self._path = path
+        self._is_recorded = is_recorded
+        self._recorded: list[tuple[Path, Path]] = []
+        """For each client the file that is written, and its place if the test passes."""
+        self._replayed: list[tuple[Path, ScriptedProvider]] = []
+
+    def client(
+        self,
+        servers: Mapping[str, Any] = MappingProxyType({}),
+        model: str | Provider | None = None,
+        **options: Unpack[ClientOptions],
+    ) -> DialClient:
+        """Return a client; the arguments are those of `DialClient`, and count while it is recorded.
+
+        Raises:
+            ConfigError: there is no recording, or an argument is wrong.
+        """
+        if not self._is_recorded:
+            return self._replay(options)
+        options["record"] = self._add_file()
+        return DialClient(servers, model, **options)
+
+    def from_config(
+        self, path: str | os.PathLike[str], model: str | Provider | None = None, **options: Unpack[ClientOptions]
+    ) -> DialClient:
+        """Return a client of a servers.json, which is not read in a replay.
+
+        Raises:
+            ConfigError: there is no recording, or the file or an argument is wrong.
+        """
+        if not self._is_recorded:
+            return self._replay(options)
+        options["record"] = self._add_file()
+        return DialClient.from_config(path, model, **options)
+
+    def close(self, *, is_passed: bool) -> None:
+        """End the test: keep what was recorded if the test has passed, and check what was replayed.
+
+        Raises:
+            AssertionError: the test asked the model something else than was recorded.
+        """
+        for written, place in self._recorded:
+            if is_passed and written.exists():
+                written.replace(place)
+            else:
+                written.unlink(missing_ok=True)
+        for path, provider in self._replayed:
+            _check_prompts(path, provider)
+
+    def _get_place(self, count: int) -> Path:
+        return self._path if count == 0 else self._path.with_name(f"{self._path.stem}-{count + 1}{self._path.suffix}")
+
+    def _add_file(self) -> Path:
+        place = self._get_place(len(self._recorded))
+        place.parent.mkdir(parents=True, exist_ok=True)
+        written = place.with_name(f"{place.name}.new")
+        written.unlink(missing_ok=True)
+        self._recorded.append((written, place))
+        return written
+
+    def _replay(self, options: ClientOptions) -> DialClient:
+        place = self._get_place(len(self._replayed))
+        if not place.exists():
+            raise ConfigError("there is no recording of this test", hint="run pytest --dial-record", path=str(place))
+        provider = ScriptedProvider.from_file(place)
+        self._replayed.append((place, provider))
+        for name in ("base_url", "models", "status_model", "cache_dir", "record"):
+            options.pop(name, None)  # type: ignore[misc]  # each is a key of ClientOptions
+        return DialClient({}, provider, **options)
+
+
+def _check_prompts(path: Path, provider: ScriptedProvider) -> None:
+    """Compare what the user said in each request with the recording.
+
+    Raises:
+        AssertionError: they differ.
+    """
+    recorded = _read_prompts(path)
+    hint = "pytest --dial-record records the test anew"
+    for number, request in enumerate(provider.requests, 1):
+        if number > len(recorded):
+            raise AssertionError(f"{path.name} has {len(recorded)} requests to the model, and the test more: {hint}")
+        prompts = [message.text for message in request.messages if message.role is Role.USER]
+        expected = recorded[number - 1]
+        if len(prompts) == len(expected) and all(map(_is_same, prompts, expected)):
+            continue
+        changed = next((pair for pair in zip(prompts, expected, strict=False) if not _is_same(*pair)), None)
+        differs = (
+            f"the user's messages are {len(prompts)}, and {len(expected)} in the recording"
+            if changed is None
+            else f"the user says {changed[0][:_SHOWN]!r}, and {changed[1][:_SHOWN]!r} in the recording"
+        )
+        raise AssertionError(f"{path.name}: in request {number} to the model {differs}: {hint}")
+
+
+def _is_same(prompt: str, recorded: str) -> bool:
+    return _MASK in recorded or prompt == recorded
+
+
+def _read_prompts(path: Path) -> list[list[str]]:
+    """Return for each request of a recording the texts of the user's messages."""
+    messages: list[Message] = []
+    prompts = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        asked = json.loads(line).get("asked")
+        if asked is not None:
+            messages = [*messages[: asked["after"]], *map(Message.from_dict, asked["messages"])]
+            prompts.append([message.text for message in messages if message.role is Role.USER])
+    return prompts

@@ -1,0 +1,143 @@
+"""The pytest plugin in other people's test runs: pytest-asyncio in strict mode, AnyIO's plugin, and neither of them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+from tests.support.model_endpoint import Call, Say, model_endpoint
+
+pytestmark = pytest.mark.once
+
+SERVER = Path(__file__).parents[1] / "support" / "servers" / "raw.py"
+KEY = "sk-0123456789abcdef"
+TESTS = """
+import os
+import sys
+
+import pytest
+
+from dial_client import ModelSettings
+from dial_client.testing import DialRecording, ScriptedProvider, assert_answered, assert_called, block_network, calls
+
+QUESTION = "Echo hello."
+
+
+@pytest.fixture(autouse=True)
+def offline():
+    with block_network():
+        yield
+
+
+def client(dial_recording: DialRecording):
+    servers = {"raw": {"command": sys.executable, "args": [SERVER]}}
+    model = ModelSettings("m", wire="chat", base_url=os.environ.get("MODEL_URL", ""), api_key=KEY, model="m")
+    return dial_recording.client(servers, "m", models={"m": model}, system=f"The key is {KEY}.")
+
+
+@MARK
+@pytest.mark.parametrize("word", ["hello", "a/b"])
+async def test_echo(dial_recording, word):
+    async with client(dial_recording) as dial:
+        turn = await dial.run(QUESTION)
+    assert_answered(turn)
+    assert assert_called(turn, "echo", text="hello").result.content == '{"text": "hello"}'
+    assert calls(turn) == [("echo", {"text": "hello"})]
+
+
+class TestMore:
+    @MARK
+    async def test_two_clients(self, dial_recording):
+        for _ in range(2):
+            async with client(dial_recording) as dial:
+                assert await dial.ask(QUESTION) == "It said hello."
+"""
+REPLIES = [Say(calls=(Call("echo", {"text": "hello"}),)), Say("It said hello.")]
+PLUGINS = {
+    "pytest-asyncio": ("asyncio_mode = strict\nasyncio_default_fixture_loop_scope = function", "pytest.mark.asyncio"),
+    "anyio": ("addopts = -p no:asyncio", "pytest.mark.anyio"),
+}
+
+
+def write_tests(folder: Path, plugin: str) -> None:
+    options, mark = PLUGINS[plugin]
+    (folder / "pytest.ini").write_text(f"[pytest]\nfilterwarnings = error\n{options}\n")
+    head = f"SERVER, KEY = {str(SERVER)!r}, {KEY!r}\n"
+    (folder / "test_echo.py").write_text(head + TESTS.replace("@MARK", f"@{mark}"))
+
+
+def run_pytest(folder: Path, *options: str, **environ: str) -> str:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]
+    ended = subprocess.run(
+        command, cwd=folder, env=os.environ | environ, capture_output=True, text=True, timeout=100, check=False
+    )
+    return ended.stdout + ended.stderr
+
+
+@pytest.mark.parametrize("plugin", PLUGINS)
+def test_clients_are_recorded_once_and_replayed_without_servers_and_network(plugin: str, tmp_path: Path) -> None:
+    pytest.importorskip("pytest_asyncio")
+    write_tests(tmp_path, plugin)
+    loops = 1 if plugin == "pytest-asyncio" else 2
+    with model_endpoint(REPLIES * 4 * loops) as endpoint:
+        recorded = run_pytest(tmp_path, "--dial-record", MODEL_URL=endpoint.url)
+    assert f"{3 * loops} passed" in recorded, recorded
+    files = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("recordings/**/*.*"))
+    [hashed] = [name for name in files if "a_b" in name]
+    assert files == sorted(
+        [
+            "recordings/test_echo/TestMore.test_two_clients-2.jsonl",
+            "recordings/test_echo/TestMore.test_two_clients.jsonl",
+            "recordings/test_echo/test_echo-hello.jsonl",
+            hashed,
+        ]
+    )
+    assert KEY not in "".join((tmp_path / name).read_text() for name in files)
+
+    replayed = run_pytest(tmp_path)
+    assert f"{3 * loops} passed" in replayed, replayed
+
+
+def test_a_test_that_asks_something_else_than_was_recorded_fails_and_a_failed_recording_changes_nothing(
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("pytest_asyncio")
+    write_tests(tmp_path, "pytest-asyncio")
+    with model_endpoint(REPLIES) as endpoint:
+        run_pytest(tmp_path, "--dial-record", "-k", "hello", MODEL_URL=endpoint.url)
+    [file] = tmp_path.rglob("*.jsonl")
+    before = file.read_text()
+    missing = run_pytest(tmp_path, "-k", "two_clients")
+    assert "there is no recording of this test (run pytest --dial-record)" in missing
+
+    module = tmp_path / "test_echo.py"
+    module.write_text(module.read_text().replace("Echo hello.", "Echo something."))
+    changed = run_pytest(tmp_path, "-k", "hello")
+    assert "the user says 'Echo something.', and 'Echo hello.' in the recording" in changed
+    assert "1 passed, 2 deselected, 1 error" in changed
+
+    with model_endpoint([Say("No.")]) as endpoint:
+        failed = run_pytest(tmp_path, "--dial-record", "-k", "hello", MODEL_URL=endpoint.url)
+    assert "echo was not called with {'text': 'hello'}. No tool was called." in failed
+    assert ([*tmp_path.rglob("recordings/**/*.*")], file.read_text()) == ([file], before)
+
+
+def test_the_plugin_loads_nothing_heavy_in_test_runs_that_do_not_use_it(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -p no:asyncio\n")
+    (tmp_path / "test_own.py").write_text(
+        "import sys\n\n"
+        "def test_own():\n"
+        "    loaded = {name for name in sys.modules if name.startswith('dial_client')}\n"
+        "    assert loaded == {'dial_client', 'dial_client.pytest_plugin'}\n"
+    )
+    assert "1 passed" in run_pytest(tmp_path)
+
+
+def test_pytest_finds_the_plugin_by_its_entry_point() -> None:
+    [plugin] = [entry for entry in entry_points(group="pytest11") if entry.name == "dial_client"]
+    assert plugin.value == "dial_client.pytest_plugin"
