@@ -40,7 +40,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.fixture
 def dial_recording(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """Give a `dial_client.testing.DialRecording` of this test: clients that are recorded once, and replayed later.
+    """Yield the `dial_client.testing.DialRecording` of a test: clients that are recorded once, and replayed later.
 
     The recording is ``recordings/MODULE/TEST.jsonl`` beside the module of the test.
     """
