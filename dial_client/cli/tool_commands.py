@@ -118,11 +118,12 @@ async def call_tool(options: Options, name: str, arguments: str, *, as_json: boo
         result = await dial.call(name, given)
     if result.failure is Failure.UNKNOWN_TOOL:
         raise ConfigError(result.error or "unknown tool", hint="`dial-chat tools` lists them")
-    print(json.dumps(result.to_dict(), indent=2) if as_json else _as_text(result))
+    print(json.dumps(result.to_dict(), indent=2) if as_json else format_result(result))
     return ExitCode.ANSWERED if result.success else ExitCode.UNEXPECTED
 
 
-def _as_text(result: ToolCallResult) -> str:
+def format_result(result: ToolCallResult) -> str:
+    """Return the content of a result as text that is safe in a terminal."""
     if isinstance(result.content, str):
         return safe(result.content)
     lines = [part.text if isinstance(part, TextPart) else f"[{describe(part)}]" for part in result.content]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -84,3 +85,52 @@ def test_what_cannot_be_done_is_exit_code_2_with_what_to_do(tmp_path: Path, word
     done = dial_chat(tmp_path, "servers", *words)
     assert (done.returncode, problem in done.stderr) == (2, True), done.stderr
     assert not (tmp_path / "servers.json").exists()
+
+
+NOTES = """
+import sys
+from mcp.server.mcpserver import MCPServer
+from mcp_types import ToolAnnotations
+
+server = MCPServer("notes", version="3.1")
+
+@server.tool(annotations=ToolAnnotations(read_only_hint=True))
+def find(word: str) -> str:
+    return word
+
+@server.tool(annotations=ToolAnnotations(read_only_hint=True))
+def count() -> str:
+    '''Count the notes.'''
+    print("counting", file=sys.stderr, flush=True)
+    return "three notes"
+
+@server.tool()
+def wipe() -> str:
+    sys.exit(3)
+
+server.run()
+"""
+
+
+def test_a_server_is_tried_with_what_it_has_and_a_harmless_call(tmp_path: Path) -> None:
+    (tmp_path / "notes.py").write_text(NOTES)
+    notes = {"command": sys.executable, "args": ["-W", "ignore", "notes.py"], "cwd": ".", "lazy": True}
+    write_config(tmp_path, {"notes": notes, "bad": {"command": sys.executable, "args": ["-c", "import nothing_here"]}})
+    tried = dial_chat(tmp_path, "servers", "test", "notes")
+    assert (tried.returncode, tried.stderr) == (0, "")
+    lines = tried.stdout.splitlines()
+    assert re.fullmatch(r"notes: ready in \d+\.\d\d s, MCP [\d-]+, notes 3\.1", lines[0]), lines
+    assert lines[1:5] == ["3 tools", "  count  Count the notes.", "  find", "  wipe"]
+    assert re.fullmatch(r"count was called, and answered in \d+\.\d\d s: three notes", lines[7])
+    assert lines[8] == "standard error:" and "  counting" in lines[9:]
+    seen = json.loads(dial_chat(tmp_path, "servers", "test", "notes", "--no-call", "--json").stdout)
+    assert (seen["state"], seen["called"], sorted(seen["seconds"])) == (
+        "ready",
+        None,
+        ["prompts", "resources", "start"],
+    )
+    failed = dial_chat(tmp_path, "servers", "test", "bad")
+    assert failed.returncode == 1
+    assert "No module named 'nothing_here'" in failed.stdout.splitlines()[0]
+    unknown = dial_chat(tmp_path, "servers", "test", "note")
+    assert (unknown.returncode, 'did you mean "notes"' in unknown.stderr) == (2, True)

@@ -68,3 +68,27 @@ def logout(
         return lambda: log_out(options, name)
 
     run_command(choose, options)
+
+
+@servers.command(context_settings=SETTINGS)
+def test(
+    name: Name,
+    no_call: Annotated[bool, typer.Option("--no-call", help="Call no tool.")] = False,
+    config: o.Config = None,
+    trust: o.Trust = False,
+    profile: o.Profile = None,
+    as_json: o.AsJson = False,
+    verbose: o.Verbose = False,
+) -> None:
+    """Start a server, list what it has, with times and its standard error; exit code 1 if it does not work.
+
+    A tool that says it only reads, and needs no arguments, is called once.
+    """
+    options = o.Options.of_command(locals(), command="dial-chat servers test")
+
+    def choose() -> Callable[[], Awaitable[int]]:
+        from dial_client.cli.server_commands.server_check import check_server
+
+        return lambda: check_server(options, name, with_call=not no_call, as_json=as_json)
+
+    run_command(choose, options)

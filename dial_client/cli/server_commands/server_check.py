@@ -1,0 +1,151 @@
+"""The work of ``dial-chat servers test``: start one server, list what it has, call a harmless tool, and time it all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+from typing import Any, TypeVar
+
+from dial_client.cli import elicitation_prompt
+from dial_client.cli.bootstrap import opened, settings_of
+from dial_client.cli.options import ExitCode, Options
+from dial_client.cli.tool_commands import format_result
+from dial_client.client.dial_client import DialClient
+from dial_client.errors import ConfigError
+from dial_client.messages import ToolCallResult, ToolSpec
+from dial_client.servers.status import ServerState, ServerStatus
+from dial_client.settings.config_types import ServerSettings
+from dial_client.settings.jsonc import did_you_mean
+from dial_client.sinks.terminal import TerminalSink
+from dial_client.text.safe_text import one_line
+
+T = TypeVar("T")
+_WIDTH = 100
+
+
+@dataclass(slots=True)
+class ServerCheck:
+    """What was seen of one server. Times are in seconds."""
+
+    status: ServerStatus
+    seconds: dict[str, float] = field(default_factory=dict)
+    """How long each step took: ``start`` (with the list of its tools), ``resources``, ``prompts``, ``call``."""
+    tools: tuple[ToolSpec, ...] = ()
+    resources: tuple[str, ...] = ()
+    prompts: tuple[str, ...] = ()
+    called: str | None = None
+    """The tool that was called."""
+    result: ToolCallResult | None = None
+
+    @property
+    def is_good(self) -> bool:
+        """True if the server is ready, and its tool, if one was called, did not fail."""
+        return self.status.state is ServerState.READY and (self.result is None or self.result.success)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the check as JSON types."""
+        return {
+            **self.status.to_dict(),
+            "seconds": {step: round(seconds, 3) for step, seconds in self.seconds.items()},
+            "resources": list(self.resources),
+            "prompts": list(self.prompts),
+            "called": self.called,
+            "result": self.result.to_dict() if self.result is not None else None,
+        }
+
+
+async def check_server(options: Options, name: str, *, with_call: bool, as_json: bool) -> int:
+    """Start a server, print what it has and how long that took; return the exit code: 1 if it does not work.
+
+    Args:
+        options: which configuration.
+        name: of the server.
+        with_call: call a tool that only reads and needs no arguments, if there is one.
+        as_json: in place of lines.
+
+    Raises:
+        ConfigError: there is no such server, or it is disabled.
+    """
+    settings = await settings_of(options)
+    server = _find(settings.servers, name)
+    alone = replace(settings, servers={name: replace(server, lazy=False, required=False)})
+    callbacks = elicitation_prompt.callbacks(options, TerminalSink())
+    began = perf_counter()
+    async with opened(replace(options, yes=True), alone, None, None, callbacks) as dial:
+        await dial.ready()
+        check = ServerCheck(dial.servers[name], {"start": perf_counter() - began}, dial.tools)
+        if check.status.state is ServerState.READY:
+            await _look_around(dial, check, with_call=with_call)
+            check.status = dial.servers[name]
+    print(json.dumps(check.to_dict(), indent=2) if as_json else "\n".join(_lines(check)))
+    return ExitCode.ANSWERED if check.is_good else ExitCode.UNEXPECTED
+
+
+def _find(servers: Any, name: str) -> ServerSettings:
+    server = servers.get(name)
+    if not isinstance(server, ServerSettings):
+        hint = did_you_mean(name, servers) or f"there are {', '.join(servers) or 'none'}"
+        raise ConfigError(f"there is no server {name!r}", hint)
+    if not server.enabled:
+        raise ConfigError(f"the server {name!r} is disabled", f"dial-chat servers enable {name}")
+    return server
+
+
+async def _look_around(dial: DialClient, check: ServerCheck, *, with_call: bool) -> None:
+    resources = await _timed(check, "resources", dial.resources.list)
+    templates = await dial.resources.templates()
+    check.resources = (*(found.uri for found in resources), *(found.uri_template for found in templates))
+    check.prompts = tuple(prompt.name for prompt in await _timed(check, "prompts", dial.prompts.list))
+    tool = find_harmless_tool(check.tools) if with_call else None
+    if tool is not None:
+        check.called = tool.tool
+        check.result = await _timed(check, "call", lambda: dial.call(tool.name, {}))
+
+
+def find_harmless_tool(tools: tuple[ToolSpec, ...]) -> ToolSpec | None:
+    """Return the first tool that says it only reads and that needs no arguments; None where there is none."""
+    return next((tool for tool in tools if tool.read_only and not tool.input_schema.get("required")), None)
+
+
+async def _timed(check: ServerCheck, step: str, work: Callable[[], Awaitable[T]]) -> T:
+    began = perf_counter()
+    result = await work()
+    check.seconds[step] = perf_counter() - began
+    return result
+
+
+def _lines(check: ServerCheck) -> Iterator[str]:
+    status, name = check.status, one_line(check.status.name, 60)
+    seconds = {step: f"{value:.2f} s" for step, value in check.seconds.items()}
+    if status.state is not ServerState.READY:
+        yield f"{name}: {status.state.value} after {seconds['start']}: {one_line(status.error or 'no reason', 600)}"
+    else:
+        itself = one_line(" ".join(filter(None, (status.server_name, status.server_version))), 80)
+        yield f"{name}: ready in {seconds['start']}, MCP {status.protocol_version}" + (f", {itself}" if itself else "")
+        yield _count(len(check.tools), "tool")
+        width = min(40, max((len(tool.tool) for tool in check.tools), default=0))
+        for tool in check.tools:
+            yield f"  {one_line(tool.tool, width):<{width}}  {one_line(tool.description, _WIDTH)}".rstrip()
+        for kind, found in (("resource", check.resources), ("prompt", check.prompts)):
+            listed = one_line(", ".join(found), _WIDTH)
+            yield f"{_count(len(found), kind)} in {seconds[f'{kind}s']}{f': {listed}' if found else ''}"
+        yield from _call_lines(check, seconds)
+    for title, lines in (("notes", status.notes), ("standard error", status.stderr)):
+        if lines:
+            yield f"{title}:"
+            yield from (f"  {one_line(line, 200)}" for line in lines)
+
+
+def _call_lines(check: ServerCheck, seconds: dict[str, str]) -> Iterator[str]:
+    if check.result is None:
+        yield "no tool was called: none says that it only reads, and needs no arguments"
+        return
+    outcome = "answered" if check.result.success else "failed"
+    text = one_line(format_result(check.result) if check.result.success else check.result.error or "", _WIDTH)
+    yield f"{one_line(check.called or '', 60)} was called, and {outcome} in {seconds['call']}: {text}"
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count or 'no'} {noun}{'s' * (count != 1)}"
