@@ -17,6 +17,7 @@ from dial_client.providers.endpoint_profile import CHAT, EndpointProfile
 from dial_client.providers.http.http_provider import HttpProvider
 from dial_client.providers.http.response_stream import RawBody
 from dial_client.providers.json_to_lines import JsonToLines
+from dial_client.providers.schema_dialects import get_output_dialect, to_output_schema
 from dial_client.providers.tool_call_codec import replace_surrogates, to_json_text
 from dial_client.providers.wire_history import AssistantStep, Result, UserStep, normalize
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     )
     from openai.types.chat.completion_create_params import CompletionCreateParamsBase
     from openai.types.shared_params import FunctionDefinition, ResponseFormatJSONSchema
+    from openai.types.shared_params.response_format_json_schema import JSONSchema
 
 NO_ANSWER = "(no answer)"
 
@@ -90,7 +92,13 @@ class ChatProvider(HttpProvider):
         body: CompletionCreateParams
         body = {**params, "stream": True} if request.stream else {**params, "stream": False}
         server_tools = self._server_tools.fields if _may_use_server_tools(request) else {}
-        return {**body, **_build_constraint(request, profile), **server_tools, **self._get_sampling_fields()}
+        return {
+            **body,
+            **_build_constraint(request, profile),
+            **build_output_format(request, profile),
+            **server_tools,
+            **self._get_sampling_fields(),
+        }
 
     def _add_limit(self, params: CompletionCreateParamsBase, request: ModelRequest) -> None:
         limit = self._get_max_tokens(request)
@@ -119,6 +127,19 @@ def _build_constraint(request: ModelRequest, profile: EndpointProfile) -> dict[s
             }
             return {"response_format": schema}
     return {}
+
+
+def build_output_format(request: ModelRequest, profile: EndpointProfile) -> dict[str, Any]:
+    """Return the field with the form of the answer; nothing for an answer in text."""
+    form = request.output_format
+    if form is None:
+        return {}
+    schema, is_strict = to_output_schema(form, get_output_dialect(profile))
+    definition: JSONSchema = {"name": form.name, "schema": schema, "strict": is_strict}
+    if form.description:
+        definition["description"] = form.description
+    response_format: ResponseFormatJSONSchema = {"type": "json_schema", "json_schema": definition}
+    return {"response_format": response_format}
 
 
 async def _convert_json_to_lines(deltas: AsyncGenerator[Delta, None]) -> AsyncGenerator[Delta, None]:

@@ -65,6 +65,9 @@ class EndpointProfile:
     constrain: str = "none"
     """The field that constrains replies: ``none``; to a grammar ``grammar`` (llama.cpp) or ``structured_outputs``
     (vLLM); to a JSON Schema ``response_format`` (Ollama, and most others)."""
+    structured_output: str = "none"
+    """The endpoint holds answers to a JSON Schema: ``none``, ``without_tools`` (in requests without tools) or
+    ``with_tools`` (in all requests)."""
     reasoning_in: tuple[str, ...] = ("reasoning_content", "reasoning")
     """The fields that may have the model's reasoning."""
     echo_reasoning: str = "tool_turns"
@@ -91,8 +94,14 @@ class EndpointProfile:
 
 _DEFAULTS: Mapping[str, Any] = {flag.name: flag.default for flag in fields(EndpointProfile)}
 CHAT = EndpointProfile()
-OLLAMA = EndpointProfile(tool_choice=False, idle_timeout=600.0, constrain="response_format", fenced_calls=True)
-OPENAI = EndpointProfile(max_tokens_field="max_completion_tokens", documents=True)
+OLLAMA = EndpointProfile(
+    tool_choice=False,
+    idle_timeout=600.0,
+    constrain="response_format",
+    fenced_calls=True,
+    structured_output="without_tools",
+)
+OPENAI = EndpointProfile(max_tokens_field="max_completion_tokens", documents=True, structured_output="with_tools")
 DIAL = EndpointProfile(key_header="api-key", api_version="2025-04-01-preview")
 NEWEST_MESSAGES_VERSION = "2026-10-21"
 """The ``anthropic-version`` to send: the newest of https://platform.claude.com/docs/en/api/versioning, and the one that
@@ -106,6 +115,7 @@ ANTHROPIC = EndpointProfile(
     prompt_cache=True,
     documents=True,
     tool_search=True,
+    structured_output="with_tools",
 )
 MESSAGES = EndpointProfile(api_version=NEWEST_MESSAGES_VERSION, max_tokens=8_192, documents=True)
 
@@ -151,6 +161,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "parallel": ("omit", "send_true", "false"),
     "tool_content": ("str", "parts"),
     "constrain": ("none", "grammar", "structured_outputs", "response_format"),
+    "structured_output": ("none", "without_tools", "with_tools"),
     "echo_reasoning": ("none", "tool_turns", "always"),
     "max_tokens_field": ("max_tokens", "max_completion_tokens"),
     "max_tokens": ("a number above 0",),
@@ -180,7 +191,7 @@ def is_valid_flag(name: str, value: Any) -> bool:
             return isinstance(value, str) and _is_pattern(value)
         case "tools" | "schema_dialect" | "parallel" | "tool_content" | "echo_reasoning" | "max_tokens_field":
             return value in _CHOICES[name]
-        case "constrain":
+        case "constrain" | "structured_output":
             return value in _CHOICES[name]
     return isinstance(value, type(_DEFAULTS[name]))
 

@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dial_client.errors import ProviderError
 from dial_client.messages import FilePart, ImagePart, Message, Part, TextPart, ToolSpec
-from dial_client.model import ModelRequest, ToolChoice
+from dial_client.model import ModelRequest, OutputFormat, ToolChoice
 from dial_client.providers.endpoint_profile import (
     ANTHROPIC,
     NEWEST_MESSAGES_VERSION,
     OLDER_MESSAGES_VERSION,
     EndpointProfile,
 )
+from dial_client.providers.error_codes import OUTPUT_FORMAT_UNSUPPORTED
 from dial_client.providers.http.http_provider import HttpProvider
 from dial_client.providers.messages_stream import MessagesStreamParser
+from dial_client.providers.schema_dialects import can_be_strict, to_output_schema
 from dial_client.providers.tool_call_codec import replace_surrogates, to_plain_json
 from dial_client.providers.wire_history import NO_TEXT, AssistantStep, Result, UserStep, normalize
 
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
         ImageBlockParam,
         MessageCreateParams,
         MessageParam,
+        OutputConfigParam,
         TextBlockParam,
         ToolParam,
         ToolResultBlockParam,
@@ -93,6 +96,8 @@ class MessagesProvider(HttpProvider):
             params["cache_control"] = {"type": "ephemeral"}
         if request.stop and (stop := [text for text in request.stop if text.strip()]):
             params["stop_sequences"] = stop
+        if request.output_format is not None:
+            params["output_config"] = _build_output_config(request.output_format)
         is_streamed = request.stream or limit > _MAX_UNSTREAMED_TOKENS
         body: MessageCreateParams
         body = {**params, "stream": True} if is_streamed else {**params, "stream": False}
@@ -123,6 +128,18 @@ class MessagesProvider(HttpProvider):
         if blocks := drop_empty_blocks(parser.blocks):
             fields["messages"].append({"role": "assistant", "content": blocks})
         return fields
+
+
+def _build_output_config(form: OutputFormat) -> OutputConfigParam:
+    """Return the field with the form of the answer.
+
+    Raises:
+        ProviderError: the API has no such schema: all names of properties must be known.
+    """
+    if not can_be_strict(form.schema):
+        raise ProviderError("the API takes no schema of open objects", code=OUTPUT_FORMAT_UNSUPPORTED)
+    schema, _ = to_output_schema(form, "anthropic")
+    return {"format": {"type": "json_schema", "schema": schema}}
 
 
 def to_wire(

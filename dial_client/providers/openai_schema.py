@@ -35,6 +35,8 @@ class SubsetWriter:
 
     references: ClassVar[tuple[str, ...]] = ("#/$defs/",)
     """Prefixes of references that may stay; others are written out."""
+    bare_references: ClassVar[bool] = False
+    """No keyword may stand beside a reference."""
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self.root = root
@@ -73,8 +75,12 @@ class SubsetWriter:
         """Replace a reference by its target; if it leads to an ancestor, describe that in words."""
         for _ in range(MAX_DEPTH):
             reference = str(schema.get("$ref", ""))
-            if not reference or reference.startswith(self.references):
+            if not reference or (
+                reference.startswith(self.references) and not (self.bare_references and len(schema) > 1)
+            ):
                 break
+            if reference in ancestors and reference.startswith(self.references):
+                return {"$ref": reference}, ancestors
             del schema["$ref"]
             target = self.find_target(reference)
             if reference in ancestors or reference == "#":
@@ -144,6 +150,7 @@ class StrictSubsetWriter(SubsetWriter):
     """
 
     keywords: ClassVar[frozenset[str]] = SubsetWriter.keywords - {"default"}
+    bare_references: ClassVar[bool] = True
 
     def write_parameters(self) -> tuple[Schema, str]:
         """Return the parameters, and what is lost at their top in words."""

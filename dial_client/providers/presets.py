@@ -14,7 +14,7 @@ from dial_client.errors import ConfigError
 from dial_client.providers.endpoint_profile import ANTHROPIC, CHAT, DIAL, MESSAGES, OLLAMA, OPENAI, EndpointProfile
 from dial_client.settings.config_types import Wire
 
-_LOCAL = EndpointProfile(idle_timeout=600.0, fenced_calls=True)
+_LOCAL = EndpointProfile(idle_timeout=600.0, fenced_calls=True, structured_output="without_tools")
 """A local server may process a long prompt for minutes before its first token, and its models may be small."""
 
 
@@ -68,6 +68,7 @@ PRESETS: Mapping[str, Preset] = {
         hosts=("generativelanguage.googleapis.com",),
         profile=EndpointProfile(
             schema_dialect="gemini",
+            structured_output="without_tools",
             tool_name_re="[a-zA-Z_][a-zA-Z0-9_.-]*",
             unsigned_call={"extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}}},
         ),
@@ -76,7 +77,9 @@ PRESETS: Mapping[str, Preset] = {
         url="https://api.mistral.ai/v1",
         hosts=("api.mistral.ai",),
         # It refuses unknown fields, in the body and in messages; usage comes without a request for it.
-        profile=EndpointProfile(short_ids=True, stream_usage=False, echo_reasoning="none"),
+        profile=EndpointProfile(
+            short_ids=True, stream_usage=False, echo_reasoning="none", structured_output="without_tools"
+        ),
     ),
     "deepseek": Preset(
         url="https://api.deepseek.com",

@@ -45,6 +45,19 @@ _DOCUMENTS = re.compile(r"\bdocuments?\b|\bpdfs?\b|\bfiles?\b|\binput_file\b|\bf
 # Groq says of what it does not take that "the following must be satisfied".
 _MISSING_PARAMETER = re.compile(r"missing|require|must (?!be satisfied)", re.IGNORECASE)
 _TOOL_SEARCH = re.compile(r"defer_loading|tool[ _]search", re.IGNORECASE)
+_OUTPUT_FORMAT = re.compile(
+    r"response_?format|json_?schema|output_config|output_format|text\.format|response mime ?type|structured output"
+    r"|generation_config",
+    re.IGNORECASE,
+)
+"""The words of a refusal of the form of the answer."""
+_INVALID_SCHEMA = re.compile(
+    r"invalid (?:json )?schema|schemas? (?:is|are|has|have|must|contains?|exceeds?|with)\b|response_schema|recursi"
+    r"|in context=|too (?:many|complex|large)",
+    re.IGNORECASE,
+)
+"""The words of a refusal of one schema, and not of all."""
+_BESIDE_TOOLS = re.compile(r"function.?call|\btools?\b", re.IGNORECASE)
 _DIALECTS = {"function_declarations": "gemini", "moonshot flavored": "openai"}
 """Words of a refusal, and the dialect of JSON Schema that they tell of."""
 _ROLE_ORDER = re.compile(r"\brole\W{1,3}user\W{1,3}after role\W{1,3}tool\b", re.IGNORECASE)
@@ -73,6 +86,20 @@ class RequestAdaptation:
         if not self.profile.tool_search or not _TOOL_SEARCH.search(str(error)):
             return False
         self._change_profile(tool_search=False)
+        return True
+
+    def check_output_refusal(self, error: ProviderError, request: ModelRequest) -> bool:
+        """Return True if the endpoint refuses the form of the answer.
+
+        It is not sent any more, unless the refusal is of this schema alone.
+        """
+        if error.status not in (400, 422) or request.output_format is None:
+            return False
+        text = str(error)
+        if not _OUTPUT_FORMAT.search(text):
+            return False
+        if not _INVALID_SCHEMA.search(text):
+            self._change_profile(structured_output="without_tools" if _BESIDE_TOOLS.search(text) else "none")
         return True
 
     def adapt(

@@ -15,6 +15,7 @@ from dial_client.providers.endpoint_profile import OPENAI, EndpointProfile
 from dial_client.providers.http.http_provider import HttpProvider
 from dial_client.providers.response_items import to_input_item
 from dial_client.providers.responses_stream import ResponsesStreamParser
+from dial_client.providers.schema_dialects import get_output_dialect, to_output_schema
 from dial_client.providers.tool_call_codec import parse_call, replace_surrogates, to_json_text
 from dial_client.providers.wire_history import AssistantStep, Result, UserStep, normalize
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
         EasyInputMessageParam,
         FunctionToolParam,
         ResponseCreateParams,
+        ResponseFormatTextJSONSchemaConfigParam,
         ResponseFunctionToolCallParam,
         ResponseInputContentParam,
     )
@@ -69,6 +71,13 @@ class ResponsesProvider(HttpProvider):
             params["tool_choice"] = "none"
         if has_tools and profile.parallel != "omit":
             params["parallel_tool_calls"] = profile.parallel == "send_true"
+        if (form := request.output_format) is not None:
+            schema, is_strict = to_output_schema(form, get_output_dialect(profile))
+            format_: ResponseFormatTextJSONSchemaConfigParam
+            format_ = {"type": "json_schema", "name": form.name, "schema": schema, "strict": is_strict}
+            if form.description:
+                format_["description"] = form.description
+            params["text"] = {"format": format_}
         if limit := self._get_max_tokens(request):
             params["max_output_tokens"] = limit
         body: ResponseCreateParams

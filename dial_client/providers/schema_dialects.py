@@ -17,6 +17,8 @@ from dataclasses import replace
 from typing import Any
 
 from dial_client.messages import ToolSpec
+from dial_client.model import OutputFormat
+from dial_client.providers.endpoint_profile import EndpointProfile
 from dial_client.providers.openai_schema import StrictSubsetWriter, SubsetWriter
 
 
@@ -35,7 +37,45 @@ def to_dialect(tool: ToolSpec, dialect: str, *, strict: bool = False) -> ToolSpe
     return replace(tool, input_schema=parameters, description=description)
 
 
+def get_output_dialect(profile: EndpointProfile) -> str:
+    """Return the dialect of the schemas of answers."""
+    if profile.schema_dialect == "full" and profile.structured_output == "with_tools":
+        return "openai"
+    return profile.schema_dialect
+
+
+def to_output_schema(form: OutputFormat, dialect: str) -> tuple[dict[str, Any], bool]:
+    """Return the schema of an answer in a dialect, and whether the endpoint is to keep to it strictly.
+
+    Args:
+        form: the form of the answer, in any schema.
+        dialect: ``openai`` (that of strict mode), ``anthropic``, ``gemini`` or ``full``.
+    """
+    is_strict = can_be_strict(form.schema)
+    if dialect == "full" or (dialect == "openai" and not is_strict):
+        return dict(form.schema), is_strict
+    schema, lost = _make_writer(dialect, form.schema, strict=is_strict).write_parameters()
+    described = " ".join(text for text in (schema.get("description"), lost) if isinstance(text, str) and text)
+    return schema | ({"description": described} if described else {}), is_strict
+
+
+def can_be_strict(schema: Any) -> bool:
+    """Return whether no object of the schema may have properties of any name, which strict mode forbids."""
+    if isinstance(schema, list):
+        return all(map(can_be_strict, schema))
+    if not isinstance(schema, Mapping):
+        return True
+    is_open = schema.get("additionalProperties", False) is not False or (
+        schema.get("type") == "object" and not schema.get("properties") and "$ref" not in schema
+    )
+    return not is_open and all(map(can_be_strict, schema.values()))
+
+
 def _make_writer(dialect: str, schema: Mapping[str, Any], *, strict: bool) -> SubsetWriter:
+    if dialect == "anthropic":
+        from dial_client.providers.anthropic_schema import StructuredOutputWriter
+
+        return StructuredOutputWriter(schema)
     if dialect != "gemini":
         return StrictSubsetWriter(schema) if strict else SubsetWriter(schema)
     from dial_client.providers.gemini_schema import GeminiSubsetWriter

@@ -53,6 +53,7 @@ QUIRKS: Mapping[str, Callable[[Node], Any]] = {
     "schema_dialect": _words("full", "openai", "gemini"),
     "parallel": _words("omit", "send_true", "false"),
     "constrain": _words("none", "grammar", "structured_outputs", "response_format"),
+    "structured_output": _words("none", "without_tools", "with_tools"),
     "max_tokens_field": _words("max_tokens", "max_completion_tokens"),
     "reasoning_in": Node.strings,
     "reasoning_field": Node.string,

@@ -69,6 +69,8 @@ class AnswerFormat:
         self._is_enforced = False
         self._call: Message | None = None
         """The model's latest message that called only the tool for the answer."""
+        self.latest: Any = None
+        """The latest value of an `OutputDelta` of this reply; None before the first."""
         self._offered: tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...]] | None = None
 
     def choose_way(self, info: ModelInfo, tool_format: ToolFormat, *, has_tools: bool) -> None:
@@ -185,16 +187,16 @@ class AnswerStream:
     """Receives the events of one reply: its text is held back, and typed answers that it begins are emitted.
 
     Args:
-        output: the type of the answer.
+        answer: the form of the answer.
         emit: receives all other events.
     """
 
-    def __init__(self, output: OutputType[Any], emit: Emit) -> None:
-        self._output = output
+    def __init__(self, answer: AnswerFormat, emit: Emit) -> None:
+        self._answer = answer
+        answer.latest = None
         self._emit = emit
         self._held: list[str] = []
         self._length = self._next_length = 0
-        self._latest: Any = None
 
     async def receive(self, event: Event) -> None:
         """Take the next event."""
@@ -208,11 +210,11 @@ class AnswerStream:
         # Each attempt reads the whole text: it has to grow by a part of itself, or a long answer costs its square.
         self._next_length = self._length + self._length // 16
         try:
-            value = self._output.parse_partial("".join(self._held))
+            value = self._answer.output.parse_partial("".join(self._held))
         except InvalidOutput:
             return
-        if value != self._latest:
-            self._latest = value
+        if value != self._answer.latest:
+            self._answer.latest = value
             await self._emit(OutputDelta(value))
 
     async def release(self) -> None:

@@ -114,7 +114,7 @@ class ModelCaller:
         mended: set[str | None] = set()
         while True:
             attempt = self._prepare(context, choice, on_wait)
-            stream = AnswerStream(self.answer.output, emit) if self.answer is not None else None
+            stream = AnswerStream(self.answer, emit) if self.answer is not None else None
             try:
                 reply = await self._send(attempt, emit if stream is None else stream.receive, context.depth)
                 if stream is not None and reply.stop_reason is not StopReason.ANSWERED:

@@ -72,7 +72,8 @@ class TypedCaller:
             return None
         self.recorder.output, self.recorder.output_errors = found.value, None
         text = output.to_text(found.json)
-        await emit(OutputDelta(found.value))
+        if found.value is None or found.value != self.answer.latest:
+            await emit(OutputDelta(found.value))
         await emit(TextDelta(text))
         if isinstance(message.content, str):
             return replace(reply, message=replace(message, content=text, citations=()))

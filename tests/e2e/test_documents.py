@@ -54,7 +54,9 @@ def test_the_example_of_conversations_runs_as_it_stands(tmp_path: Path) -> None:
 
 
 EXAMPLES = [
-    block for name in ("extending.md", "library.md", "testing.md") for block in blocks(ROOT / "docs" / name, "python")
+    block
+    for name in ("extending.md", "library.md", "testing.md", "typed-answers.md")
+    for block in blocks(ROOT / "docs" / name, "python")
 ]
 
 

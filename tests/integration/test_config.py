@@ -175,7 +175,8 @@ def test_a_model_has_sensible_defaults_and_every_key_its_meaning() -> None:
         "documents": true, "short_ids": true, "tool_choice": false, "echo_call_extra": true, "tool_content": "str",
         "user_after_tool": false, "forced_choice": false, "fenced_calls": true, "sampling": false, "parallel": false,
         "max_tokens_field": "max_tokens", "stream_usage": true, "tool_name_re": "^[a-z]+$", "tool_name_len": 32,
-        "constrain": "grammar", "server_tools": ["web_search", {"type": "x", "of": ["${K}"]}],
+        "constrain": "grammar",
+        "structured_output": "without_tools", "server_tools": ["web_search", {"type": "x", "of": ["${K}"]}],
         "schema_dialect": "gemini", "strict": false, "tool_search": true
       },
       "known": {"preset": "${P:-groq}"},
@@ -210,6 +211,7 @@ def test_a_model_has_sensible_defaults_and_every_key_its_meaning() -> None:
         "tool_name_re": "^[a-z]+$",
         "tool_name_len": 32,
         "constrain": "grammar",
+        "structured_output": "without_tools",
         "server_tools": ("web_search", {"type": "x", "of": ["key"]}),
         "schema_dialect": "gemini",
         "echo_call_extra": True,

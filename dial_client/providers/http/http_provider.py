@@ -13,10 +13,10 @@ from anyio import to_thread
 from dial_client.errors import ProviderError
 from dial_client.logs import get_logger
 from dial_client.messages import ToolSpec
-from dial_client.model import Delta, ModelInfo, ModelRequest, OnWait, ToolChoice, ToolFormat
+from dial_client.model import Delta, ModelInfo, ModelRequest, OnWait, StructuredOutput, ToolChoice, ToolFormat
 from dial_client.providers import schema_dialects
 from dial_client.providers.endpoint_profile import EndpointProfile
-from dial_client.providers.error_codes import CALL_UNREADABLE, SEARCH_UNSUPPORTED
+from dial_client.providers.error_codes import CALL_UNREADABLE, OUTPUT_FORMAT_UNSUPPORTED, SEARCH_UNSUPPORTED
 from dial_client.providers.http import provider_errors
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.http.provider_errors import RETRY_NOTE
@@ -92,6 +92,7 @@ class HttpProvider(ABC):
             tool_format=ToolFormat.REACT if profile.tools == "text" else None,
             fenced_calls=profile.fenced_calls,
             searches_tools=self.search_tool is not None and profile.tool_search,
+            structured_output=StructuredOutput(profile.structured_output),
             secrets=self._endpoint.secrets,
         )
 
@@ -183,7 +184,7 @@ class HttpProvider(ABC):
     ) -> StreamedResponse:
         profile = self._adaptation.profile
         timeout = profile.idle_timeout if fields.get("stream") else _UNSTREAMED_TIMEOUT
-        body = _join_body(fields | dict(profile.extra_body), tools)
+        body = _join_body(_merge(fields, profile.extra_body), tools)
         return await self._transport.post(self._get_path(), body, idle_timeout=timeout, notes=notes, on_wait=on_wait)
 
     def _adapt_request(
@@ -199,6 +200,9 @@ class HttpProvider(ABC):
         Raises:
             ProviderError: the refusal itself, if no other request would do better.
         """
+        if self._adaptation.check_output_refusal(error, request):
+            error.code = OUTPUT_FORMAT_UNSUPPORTED
+            raise error
         if self._adaptation.check_search_refusal(error, tools):
             error.code = SEARCH_UNSUPPORTED
             raise error
@@ -260,6 +264,15 @@ class HttpProvider(ABC):
         if self._temperature is None or not self._adaptation.profile.sampling:
             return {}
         return {"temperature": self._temperature}
+
+
+def _merge(fields: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a body with the user's own: of an object that both have (``text``), the members of both."""
+    merged = {**fields, **extra}
+    for name in fields.keys() & extra.keys():
+        if isinstance(fields[name], Mapping) and isinstance(extra[name], Mapping):
+            merged[name] = {**fields[name], **extra[name]}
+    return merged
 
 
 def _join_body(fields: dict[str, Any], tools: bytes) -> bytes:
