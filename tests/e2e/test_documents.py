@@ -53,11 +53,8 @@ def test_the_example_of_conversations_runs_as_it_stands(tmp_path: Path) -> None:
     assert lines[-1] == "['What time is it in Tokyo?', 'What time is it in Tokyo?']"
 
 
-EXAMPLES = [
-    block
-    for name in ("extending.md", "library.md", "testing.md", "typed-answers.md")
-    for block in blocks(ROOT / "docs" / name, "python")
-]
+EXAMPLES_IN = ("extending.md", "library.md", "middleware.md", "testing.md", "typed-answers.md")
+EXAMPLES = [block for name in EXAMPLES_IN for block in blocks(ROOT / "docs" / name, "python")]
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
