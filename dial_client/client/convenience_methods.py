@@ -6,14 +6,14 @@ from abc import abstractmethod
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, overload
 
 import anyio
 from anyio import from_thread
 
 from dial_client.background_tasks import BackgroundTasks
 from dial_client.client.progress_bar import show_progress
-from dial_client.client.turn_methods import TurnInput, TurnMethods, to_messages
+from dial_client.client.turn_methods import OutputT, TurnInput, TurnMethods, to_messages
 from dial_client.limits import Limits
 from dial_client.messages import Message
 from dial_client.turn_result import Turn
@@ -39,6 +39,7 @@ class ConvenienceMethods(TurnMethods):
         """Run a turn, and return the text of its last message. Arguments and errors are those of `run`."""
         return (await self.run(question, limits=limits, system=system)).text
 
+    @overload
     async def map(
         self,
         prompts: Iterable[TurnInput],
@@ -47,7 +48,43 @@ class ConvenienceMethods(TurnMethods):
         progress: bool = False,
         limits: Limits | None = None,
         system: str | None = None,
-    ) -> list[Turn | Exception]:
+        output_type: None = None,
+    ) -> list[Turn | Exception]: ...
+
+    @overload
+    async def map(
+        self,
+        prompts: Iterable[TurnInput],
+        *,
+        concurrency: int = 8,
+        progress: bool = False,
+        limits: Limits | None = None,
+        system: str | None = None,
+        output_type: type[OutputT],
+    ) -> list[Turn[OutputT] | Exception]: ...
+
+    @overload
+    async def map(
+        self,
+        prompts: Iterable[TurnInput],
+        *,
+        concurrency: int = 8,
+        progress: bool = False,
+        limits: Limits | None = None,
+        system: str | None = None,
+        output_type: Any,
+    ) -> list[Turn[Any] | Exception]: ...
+
+    async def map(
+        self,
+        prompts: Iterable[TurnInput],
+        *,
+        concurrency: int = 8,
+        progress: bool = False,
+        limits: Limits | None = None,
+        system: str | None = None,
+        output_type: Any = None,
+    ) -> list[Any]:
         """Run a turn for each prompt, several at the same time.
 
         Args:
@@ -56,6 +93,7 @@ class ConvenienceMethods(TurnMethods):
             progress: show a progress bar on standard error.
             limits: of each turn, in place of the client's.
             system: instructions of each turn, in place of the client's.
+            output_type: the type of each ``turn.output``, as for `run`.
 
         Returns:
             For each prompt, in the order of the prompts, its `Turn`, or the error that `run` would have raised: one
@@ -73,13 +111,13 @@ class ConvenienceMethods(TurnMethods):
         if self._tasks is None:
             raise RuntimeError("the client is not open: use `async with DialClient(…) as dial`")
         conversations = [to_messages(prompt) for prompt in prompts]
-        results: dict[int, Turn | Exception] = {}
+        results: dict[int, Turn[Any] | Exception] = {}
         waiting = iter(enumerate(conversations))
 
         async def run_next() -> None:
             for index, conversation in waiting:
                 try:
-                    results[index] = await self.run(conversation, limits=limits, system=system)
+                    results[index] = await self.run(conversation, limits=limits, system=system, output_type=output_type)
                 except Exception as error:  # noqa: BLE001 - an error of one turn is the result of that turn
                     results[index] = error
                 advance(isinstance(results[index], Exception))
@@ -90,7 +128,29 @@ class ConvenienceMethods(TurnMethods):
                     group.start_soon(run_next)
         return [results[index] for index in range(len(conversations))]
 
-    def run_sync(self, messages: TurnInput, *, limits: Limits | None = None, system: str | None = None) -> Turn:
+    @overload
+    def run_sync(
+        self, messages: TurnInput, *, limits: Limits | None = None, system: str | None = None, output_type: None = None
+    ) -> Turn: ...
+
+    @overload
+    def run_sync(
+        self,
+        messages: TurnInput,
+        *,
+        limits: Limits | None = None,
+        system: str | None = None,
+        output_type: type[OutputT],
+    ) -> Turn[OutputT]: ...
+
+    @overload
+    def run_sync(
+        self, messages: TurnInput, *, limits: Limits | None = None, system: str | None = None, output_type: Any
+    ) -> Turn[Any]: ...
+
+    def run_sync(
+        self, messages: TurnInput, *, limits: Limits | None = None, system: str | None = None, output_type: Any = None
+    ) -> Turn[Any]:
         """Run a turn from code without ``async``, and wait for its end.
 
         A client that is not open is opened for this call, with all its servers, and closed after it. An open client
@@ -100,13 +160,15 @@ class ConvenienceMethods(TurnMethods):
             messages: the conversation; never changed.
             limits: of this turn, in place of the client's.
             system: instructions of this turn, in place of the client's.
+            output_type: the type of ``turn.output``, as for `run`.
 
         Raises:
             RuntimeError: an event loop runs in this thread, as in a notebook: use ``await dial.run(…)`` there; or the
                 client is open in the event loop of another thread.
             Exception: as `run`, and as opening the client.
         """
-        return self._call_sync("run", partial(self.run, messages, limits=limits, system=system))
+        call = partial(self.run, messages, limits=limits, system=system, output_type=output_type)
+        return self._call_sync("run", call)
 
     def response_sync(self, messages: TurnInput, *, limits: Limits | None = None, system: str | None = None) -> Message:
         """Run a turn from code without ``async``, and return its last message. Arguments and errors as `run_sync`."""

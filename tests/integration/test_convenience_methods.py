@@ -15,7 +15,7 @@ from anyio import to_thread
 from mcp.server import MCPServer
 from rich.console import Console
 
-from dial_client import DialClient, LimitReached, Limits, Message, ProviderError, ScriptedProvider, Turn
+from dial_client import DialClient, LimitReached, Limits, Message, OutputError, ProviderError, ScriptedProvider, Turn
 from dial_client.model import ModelRequest
 from tests.support.clients import ADD, calculator, call, client
 from tests.support.model_endpoint import Say, model_endpoint
@@ -149,6 +149,20 @@ def test_a_script_asks_a_real_endpoint_twice() -> None:
     with model_endpoint([Say("One."), Say("Two.")]) as endpoint:
         dial = DialClient({}, "chat:m", base_url=f"{endpoint.url}/v1")
         assert [dial.ask_sync("Count."), dial.ask_sync("Go on.")] == ["One.", "Two."]
+
+
+def test_a_script_gets_typed_answers() -> None:
+    dial, _ = client('{"a": 1}', '{"a": 2}')
+    turn = dial.run_sync("One?", output_type=dict[str, int])
+    assert turn.output["a"] == 1
+
+
+@pytest.mark.anyio
+async def test_many_prompts_get_typed_answers_and_one_that_is_none_is_an_error_among_them() -> None:
+    dial, _ = client("17", "many", "many", "many", "25")
+    async with dial:
+        results = await dial.map(["a", "b", "c"], concurrency=1, output_type=int)
+    assert [result.output if isinstance(result, Turn) else type(result) for result in results] == [17, OutputError, 25]
 
 
 def test_an_error_of_the_turn_reaches_the_script() -> None:
