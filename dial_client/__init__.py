@@ -177,6 +177,10 @@ _HOMES = {
         "TurnHandle",
         "TurnObserver",
     ),
+    "vendor_messages.vendor_forms": (
+        "to_anthropic",
+        "to_openai",
+    ),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -124,6 +124,8 @@ from dial_client.turns.event_log import EventLog as EventLog
 from dial_client.turns.mentions import Attached as Attached
 from dial_client.turns.turn_handle import TurnHandle as TurnHandle
 from dial_client.turns.turn_handle import TurnObserver as TurnObserver
+from dial_client.vendor_messages.vendor_forms import to_anthropic as to_anthropic
+from dial_client.vendor_messages.vendor_forms import to_openai as to_openai
 
 __version__: str
 

@@ -183,6 +183,32 @@ def parse_annotation(value: Any, offset: int = 0) -> Citation | None:
     return citation.at(start, end).shift(offset)
 
 
+def parse_block_citation(value: Any) -> Citation | None:
+    """Return a citation of a content block of the Messages API, without a span; None if it names no source."""
+    if not isinstance(value, Mapping):
+        return None
+    url = _to_text(value.get("url"))
+    source = _to_text(value.get("source"))
+    if not url and source.startswith(("http://", "https://")):
+        url = source
+    index = value.get("document_index", value.get("search_result_index"))
+    named = url or source or _to_text(value.get("file_id"))
+    if not named and isinstance(index, int):
+        named = f"document {index + 1}"
+    title = _to_text(value.get("title")) or _to_text(value.get("document_title"))
+    if not (named or title):
+        return None
+    return Citation(named or title, title, url, _to_text(value.get("cited_text")), _describe_location(value))
+
+
+def _describe_location(value: Mapping[str, Any]) -> str:
+    start, end = value.get("start_page_number"), value.get("end_page_number")
+    if not isinstance(start, int):
+        return ""
+    last = end - 1 if isinstance(end, int) else start  # the end is exclusive
+    return f"page {start}" if last <= start else f"pages {start}-{last}"
+
+
 def parse_citations(message: Mapping[str, Any]) -> tuple[Citation, ...]:
     """Return the citations of a message in JSON: its ``citations``, or the ``annotations`` of OpenAI's form.
 

@@ -14,6 +14,7 @@ from typing import Any
 from dial_client.citations import Citation, parse_citations
 from dial_client.icons import Icon
 from dial_client.text.safe_text import one_line
+from dial_client.vendor_messages.vendor_forms import VendorForms
 
 
 class Role(StrEnum):
@@ -170,7 +171,7 @@ class Echo:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class Message(VendorForms):
     """One message of a conversation."""
 
     role: Role

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dial_client.citations import Citation
+from dial_client.citations import Citation, parse_block_citation
 from dial_client.messages import ToolCallRequest
 from dial_client.model import (
     CallChunk,
@@ -21,7 +21,6 @@ from dial_client.providers import server_tool_calls
 from dial_client.providers.http.provider_errors import StreamedError, require_object
 from dial_client.providers.tool_call_codec import make_ids_unique, parse_call
 from dial_client.providers.usage import first_number
-from dial_client.providers.wire_citations import parse_block_citation
 from dial_client.token_usage import Usage
 
 _FINISHES = {

@@ -133,32 +133,6 @@ def _find_segment(segment: Any, text: str) -> tuple[int | None, int | None]:
     return None, None
 
 
-def parse_block_citation(value: Any) -> Citation | None:
-    """Return a citation of a content block of the Messages API, without a span; None if it names no source."""
-    if not isinstance(value, Mapping):
-        return None
-    url = _first_text(value, "url")
-    source = _first_text(value, "source")
-    if not url and source.startswith(("http://", "https://")):
-        url = source
-    index = value.get("document_index", value.get("search_result_index"))
-    named = url or source or _first_text(value, "file_id")
-    if not named and isinstance(index, int):
-        named = f"document {index + 1}"
-    title = _first_text(value, "title", "document_title")
-    if not (named or title):
-        return None
-    return Citation(named or title, title, url, _first_text(value, "cited_text"), _describe_location(value))
-
-
-def _describe_location(value: Mapping[str, Any]) -> str:
-    start, end = value.get("start_page_number"), value.get("end_page_number")
-    if not isinstance(start, int):
-        return ""
-    last = end - 1 if isinstance(end, int) else start  # the end is exclusive
-    return f"page {start}" if last <= start else f"pages {start}-{last}"
-
-
 class ResponseCitations:
     """The citations of one reply of the Responses API, from its events and from its items."""
 

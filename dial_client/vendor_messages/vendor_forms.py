@@ -1,0 +1,203 @@
+"""Messages in the forms of the vendors' SDKs: the methods of `Message`, and functions for conversations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self, overload
+
+from dial_client.vendor_messages.left_out import add_note
+
+
+class VendorForms:
+    """Conversions of a message that has the JSON form of `Message`."""
+
+    __slots__ = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the message in JSON types."""
+        raise NotImplementedError
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Read the form of `to_dict`."""
+        raise NotImplementedError
+
+    def to_openai(self, notes: list[str] | None = None) -> dict[str, Any]:
+        """Return the message as chat completions have it: ``{"role": "user", "content": "…"}``.
+
+        Args:
+            notes: gets a sentence on each thing that the API has no place for: images in results, marks of untrusted
+                content, the reasoning of another provider.
+        """
+        from dial_client.vendor_messages.openai_messages import write_openai
+
+        notes = [] if notes is None else notes
+        data = self.to_dict()
+        _note_own_fields(data, notes)
+        return write_openai(data, notes)
+
+    def to_anthropic(self, notes: list[str] | None = None) -> dict[str, Any]:
+        """Return the message as the Messages API has it; the result of a call is a message of the user.
+
+        Args:
+            notes: as for `to_openai`.
+        """
+        from dial_client.vendor_messages.anthropic_messages import write_anthropic
+
+        notes = [] if notes is None else notes
+        data = self.to_dict()
+        _note_own_fields(data, notes)
+        return write_anthropic(data, notes)
+
+    @overload
+    @classmethod
+    def from_openai(
+        cls, data: Mapping[str, Any], *, provider: str = "openai", notes: list[str] | None = None
+    ) -> Self: ...
+
+    @overload
+    @classmethod
+    def from_openai(
+        cls, data: Sequence[Mapping[str, Any]], *, provider: str = "openai", notes: list[str] | None = None
+    ) -> list[Self]: ...
+
+    @classmethod
+    def from_openai(
+        cls,
+        data: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        *,
+        provider: str = "openai",
+        notes: list[str] | None = None,
+    ) -> Self | list[Self]:
+        """Read a message of chat completions, or a list of them; results of calls get the names of their calls.
+
+        Args:
+            data: dictionaries as the API has them (``message.model_dump()`` of the SDK's objects).
+            provider: the provider that gets reasoning and signatures back, ``dial.model_name``; without it they are
+                kept for `to_openai` alone.
+            notes: gets a sentence on each thing that a `Message` has no place for, such as an image behind an address.
+
+        Raises:
+            ValueError: a message is none of chat completions.
+        """
+        from dial_client.vendor_messages.openai_messages import read_openai
+
+        notes = [] if notes is None else notes
+        is_single = isinstance(data, Mapping)
+        names: dict[str, str] = {}
+        messages = []
+        for item in _to_items(data):
+            try:
+                own = read_openai(item, provider, notes)
+            except (KeyError, TypeError, AttributeError) as error:
+                raise ValueError(f"not a message of chat completions: {error!r}") from error
+            messages.append(cls._read(own, names))
+        return messages[0] if is_single else messages
+
+    @overload
+    @classmethod
+    def from_anthropic(
+        cls, data: Mapping[str, Any], *, provider: str = "anthropic", notes: list[str] | None = None
+    ) -> Self: ...
+
+    @overload
+    @classmethod
+    def from_anthropic(
+        cls, data: Sequence[Mapping[str, Any]], *, provider: str = "anthropic", notes: list[str] | None = None
+    ) -> list[Self]: ...
+
+    @classmethod
+    def from_anthropic(
+        cls,
+        data: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        *,
+        provider: str = "anthropic",
+        notes: list[str] | None = None,
+    ) -> Self | list[Self]:
+        """Read a message of the Messages API, or a list of them; results of calls are messages of their own.
+
+        Args:
+            data: dictionaries as the API has them (``message.model_dump()`` of the SDK's objects).
+            provider: the provider that gets thinking and signatures back, ``dial.model_name``; without it they are
+                kept for `to_anthropic` alone.
+            notes: as for `from_openai`.
+
+        Raises:
+            ValueError: a message is none of the Messages API, or a single one has results of several calls: give it
+                in a list.
+        """
+        from dial_client.vendor_messages.anthropic_messages import read_anthropic
+
+        notes = [] if notes is None else notes
+        names: dict[str, str] = {}
+        messages: list[Self] = []
+        for item in _to_items(data):
+            try:
+                found = read_anthropic(item, names, provider, notes)
+            except (KeyError, TypeError, AttributeError) as error:
+                raise ValueError(f"not a message of the Messages API: {error!r}") from error
+            messages += [cls._read(own, names) for own in found]
+        if not isinstance(data, Mapping):
+            return messages
+        if len(messages) != 1:
+            raise ValueError(f"this is not one message but {len(messages)}: give a list, and get a list")
+        return messages[0]
+
+    @classmethod
+    def _read(cls, own: dict[str, Any], names: dict[str, str]) -> Self:
+        """Return the message, with the name of the call that it is the result of."""
+        names |= {call["id"]: call["name"] for call in own.get("tool_calls", ())}
+        if own["role"] == "tool" and "name" not in own and own.get("tool_call_id") in names:
+            own["name"] = names[own["tool_call_id"]]
+        return cls.from_dict(own)
+
+
+def to_openai(messages: Iterable[VendorForms], notes: list[str] | None = None) -> list[dict[str, Any]]:
+    """Return a conversation as ``messages`` of chat completions.
+
+    Args:
+        messages: `Message`s, as they are: nothing is added or moved to make the conversation valid.
+        notes: as for `Message.to_openai`.
+    """
+    return [message.to_openai(notes) for message in messages]
+
+
+def to_anthropic(messages: Iterable[VendorForms], notes: list[str] | None = None) -> list[dict[str, Any]]:
+    """Return a conversation as ``messages`` of the Messages API; results that follow each other are one message.
+
+    Args:
+        messages: as for `to_openai`.
+        notes: as for `Message.to_openai`.
+    """
+    written: list[dict[str, Any]] = []
+    for message in messages:
+        data = message.to_anthropic(notes)
+        if _is_result(data) and written and _is_result(written[-1]):
+            written[-1]["content"].extend(data["content"])
+        else:
+            written.append(data)
+    return written
+
+
+def _to_items(data: Any) -> Sequence[Any]:
+    if isinstance(data, Mapping):
+        return [data]
+    if not isinstance(data, Sequence) or isinstance(data, str | bytes | bytearray):
+        raise ValueError(f"not a message, nor a list of messages: {type(data).__name__}")  # noqa: TRY004 - as any data
+    return data
+
+
+def _is_result(data: Mapping[str, Any]) -> bool:
+    content = data["content"]
+    return data["role"] == "user" and isinstance(content, list) and any(_is_result_block(block) for block in content)
+
+
+def _is_result_block(block: Mapping[str, Any]) -> bool:
+    return str(block["type"]) == "tool_result"
+
+
+def _note_own_fields(data: Mapping[str, Any], notes: list[str]) -> None:
+    if "taint" in data:
+        add_note(notes, "the mark of untrusted content")
+    if "replaces" in data:
+        add_note(notes, "the mark of a summary")

@@ -1,0 +1,28 @@
+"""The vendors' SDKs know the messages that are written in their forms."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from anthropic.types import MessageParam
+from openai.types.chat import ChatCompletionMessageParam
+from pydantic import TypeAdapter
+
+from dial_client import to_anthropic, to_openai
+from tests.unit.test_vendor_messages import CONVERSATION
+
+pytestmark = pytest.mark.once
+
+
+@pytest.mark.parametrize(
+    ("written", "type_"),
+    [(to_openai(CONVERSATION), ChatCompletionMessageParam), (to_anthropic(CONVERSATION), MessageParam)],
+    ids=["openai", "anthropic"],
+)
+def test_each_message_is_of_the_type_of_the_sdk(written: list[dict[str, Any]], type_: Any) -> None:
+    adapter: TypeAdapter[Any] = TypeAdapter(type_)
+    for message in written:
+        # JSON of the validated value: fields of the types may be iterators that are checked when they are read.
+        assert json.loads(adapter.dump_json(adapter.validate_python(message))) == message
