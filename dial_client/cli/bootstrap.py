@@ -90,6 +90,7 @@ async def opened(
         callbacks=callbacks,
         audit=audit,
         cache_dir=True,
+        on_limit="answer",
         system=options.system if options.system is not None else settings.system,
         record=options.record,
         startup_patience=STARTUP_PATIENCE if settings.startup_patience is None else settings.startup_patience,

@@ -40,6 +40,7 @@ def chat(
     tool_timeout: o.ToolTimeout = None,
     no_stream: o.NoStream = False,
     output: o.OutputForm = o.Output.TEXT,
+    schema: o.Schema = None,
     allow: o.Allow = None,
     deny: o.Deny = None,
     yes: o.Yes = False,
@@ -77,6 +78,10 @@ def _chat(options: o.Options, prompt: str | None, prompt_file: Path | None) -> C
 
     check_theme(options.theme)
     question = prompt_input.read(prompt, prompt_file)
+    if question is None and options.schema is not None:
+        from dial_client.errors import ConfigError
+
+        raise ConfigError("--schema needs a question", hint="dial-chat --schema FILE PROMPT")
     if question is None:
         from dial_client.cli.repl import talk_with
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from dial_client.cli import elicitation_prompt
+from dial_client.cli.answer_schema import print_output, read_schema
 from dial_client.cli.bootstrap import opened, provider_of, say_notes, settings_of
 from dial_client.cli.chat_commands.chat_session import open_session
 from dial_client.cli.chat_commands.command_screen import CommandScreen
@@ -24,7 +26,7 @@ from dial_client.cli.terminal.turn_view import open_screen
 from dial_client.cli.terminal_approver import approver
 from dial_client.cli.turn_sink import TurnSink
 from dial_client.errors import DialError
-from dial_client.events import Event, Finished, to_dict
+from dial_client.events import Event, Finished, TextDelta, to_dict
 from dial_client.limits import StopReason
 from dial_client.model import Provider
 from dial_client.settings.configuration import Settings
@@ -38,16 +40,19 @@ async def answer(options: Options, question: str, typed: str = "") -> int:
 
     Resources and files that `typed` refers to are attached.
     """
+    schema = None if options.schema is None else read_schema(options.schema)
     settings = await settings_of(options)
     provider = provider_of(options, settings)
     user_input = UserInput(question, question, typed)
-    if options.output is Output.TEXT and can_draw(options):
+    if options.output is Output.TEXT and schema is None and can_draw(options):
         screen, view = open_screen(options, has_input=False)
         start_up = partial(wait_for_servers, screen=screen)
         shown = OneShot(options, settings, provider, view, screen, start_up)
         return await screen.run(lambda: shown.answer(user_input))
     sink = TerminalSink(reasoning=options.verbose, usage=options.verbose)
-    return await OneShot(options, settings, provider, sink, PlainScreen(), wait_for_servers_in_lines).answer(user_input)
+    start_up_in_lines = wait_for_servers_in_lines
+    plain = OneShot(options, settings, provider, sink, PlainScreen(), start_up_in_lines, schema)
+    return await plain.answer(user_input)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,8 @@ class OneShot:
     sink: TurnSink
     screen: CommandScreen
     start_up: StartUp
+    schema: Mapping[str, Any] | None = None
+    """The JSON Schema of the answer; None for an answer in text."""
 
     async def answer(self, question: UserInput) -> int:
         """Answer a question, and return the exit code."""
@@ -74,7 +81,7 @@ class OneShot:
             # A script may pass on the words of others: without a terminal they attach nothing from elsewhere.
             message = await with_attachments(dial, question, None if sys.stderr.isatty() else Path.cwd())
             sink.begin()
-            async with aclosing(session.ask(message)) as events:
+            async with aclosing(session.ask(message, output_type=self.schema)) as events:
                 if options.output is Output.SSE:
                     return await _print_sse(events, self.provider.info.name)
                 return await _print(events, options, sink)
@@ -84,13 +91,7 @@ async def _print(events: AsyncGenerator[Event, None], options: Options, sink: Tu
     code: int = ExitCode.UNEXPECTED
     try:
         async for event in events:
-            match options.output:
-                case Output.TEXT:
-                    sink.show(event)
-                case Output.JSONL:
-                    print(json.dumps(to_dict(event)), flush=True)
-                case Output.JSON if isinstance(event, Finished):
-                    print(json.dumps(event.turn.to_dict()), flush=True)
+            _show(event, options, sink)
             if isinstance(event, Finished):
                 code = exit_code(event.turn)
                 say_notes(event.turn.notes)
@@ -101,6 +102,19 @@ async def _print(events: AsyncGenerator[Event, None], options: Options, sink: Tu
     finally:
         sink.end()
     return code
+
+
+def _show(event: Event, options: Options, sink: TurnSink) -> None:
+    """Print an event in the form of ``--output``; of an answer that satisfies ``--schema`` only its JSON."""
+    match options.output:
+        case Output.TEXT if options.schema is None or not isinstance(event, TextDelta):
+            sink.show(event)
+            if options.schema is not None and isinstance(event, Finished):
+                print_output(event.turn)
+        case Output.JSONL:
+            print(json.dumps(to_dict(event)), flush=True)
+        case Output.JSON if isinstance(event, Finished):
+            print(json.dumps(event.turn.to_dict()), flush=True)
 
 
 async def _print_sse(events: AsyncGenerator[Event, None], model: str) -> int:

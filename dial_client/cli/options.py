@@ -74,6 +74,8 @@ class Options:
     tool_timeout: float | None = None
     stream: bool = True
     output: Output = Output.TEXT
+    schema: Path | None = None
+    """A file with the JSON Schema of the answer."""
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     yes: bool = False
@@ -163,6 +165,15 @@ ToolTimeout = Annotated[
 NoStream = Annotated[bool, typer.Option("--no-stream", help="Do not stream: request the answer in one piece.")]
 OutputForm = Annotated[
     Output, typer.Option("--output", metavar="FORM", help="The form of the answer: text, json, jsonl or sse.")
+]
+Schema = Annotated[
+    Path | None,
+    typer.Option(
+        "--schema",
+        metavar="FILE",
+        help="Print only an answer in JSON of this schema. FILE has a JSON Schema; an answer that does not satisfy it "
+        "is not printed.",
+    ),
 ]
 Allow = Annotated[
     list[str] | None,

@@ -34,13 +34,12 @@ other, whoever requests them (`turn_queue`). A turn's events are in the process 
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 from dial_client.audit.entries import Origin
 from dial_client.client.dial_client import DialClient
 from dial_client.conversations import export
+from dial_client.conversations.chat_methods import ChatMethods
 from dial_client.conversations.compaction import KEPT_EXCHANGES, Compaction
 from dial_client.conversations.compactor import Compactor
 from dial_client.conversations.history import count_last_rounds, repair_conversation, repair_history
@@ -49,10 +48,8 @@ from dial_client.conversations.history_edits import StoredMessage, build_removal
 from dial_client.conversations.persistence import LeaseHeartbeat, TurnPersister
 from dial_client.conversations.turn_queue import NothingToResume, TurnQueue, WillBeResumed, never_resumed
 from dial_client.errors import ConfigError
-from dial_client.events import Event
 from dial_client.messages import Message, Role
 from dial_client.stores.conversation_store import Conversation, ConversationStore, Page
-from dial_client.turn_result import Turn
 from dial_client.turns.turn_handle import TurnHandle, TurnObserver
 
 WhenBusy = Literal["wait", "refuse"]
@@ -73,7 +70,7 @@ class ManagerOptions(TypedDict, total=False):
     compact_at: float | None
 
 
-class ConversationManager:
+class ConversationManager(ChatMethods):
     """Runs the turns of conversations that are kept in a store.
 
     Turns of one conversation run one after the other, in this program in the order of the requests, and among all
@@ -263,51 +260,6 @@ class ConversationManager:
         title, messages = export.from_json(text)
         return await self._store.create(title, repair_history(messages))
 
-    async def chat(self, conversation_id: str, message: str | Message) -> Turn:
-        """Send a message in a conversation, and wait for the answer. Raises as `stream_chat`."""
-        turn = await self._start(conversation_id, message, stream=False)
-        try:
-            return await turn.result()
-        finally:
-            await turn.stopped()
-
-    async def stream_chat(
-        self,
-        conversation_id: str,
-        message: str | Message,
-        *,
-        stream: bool = True,
-        on_started: Callable[[TurnHandle], None] | None = None,
-    ) -> AsyncGenerator[Event, None]:
-        """Send a message in a conversation, and yield the turn's events, `Finished` last.
-
-        Leaving early cancels the turn, and the text up to then is stored; use `contextlib.aclosing`, so that this
-        happens at once. The turn waits for a reader that is slow; `start` has one that does not.
-
-        Args:
-            conversation_id: which conversation.
-            message: the person's text; a `Message` of the person's where it is more than text.
-            stream: ask the model for its reply in pieces.
-            on_started: is given the turn once it runs: its `TurnHandle.cancel` stops it from anywhere, and the events
-                go on to a `Finished` whose turn says ``cancelled``.
-
-        Raises:
-            ConversationNotFound: there is no such conversation.
-            ConversationBusy: another turn of it is under way, and ``when_busy="refuse"`` or it took too long.
-            ProviderError: the model could not be reached or refused; the text up to then is stored.
-            LimitReached: a limit was met and ``on_limit="raise"`` was asked for.
-            DialError: the store failed; the turn is over.
-        """
-        turn = await self._start(conversation_id, message, stream=stream, stream_events=True)
-        try:
-            if on_started is not None:
-                on_started(turn)
-            async with aclosing(turn.events()) as events:
-                async for event in events:
-                    yield event
-        finally:
-            await turn.stopped()
-
     async def start(
         self, conversation_id: str, message: str | Message, *, stream: bool = True, turn_id: str | None = None
     ) -> TurnHandle:
@@ -355,6 +307,7 @@ class ConversationManager:
         stream: bool,
         stream_events: bool = False,
         turn_id: str | None = None,
+        output_type: Any = None,
     ) -> TurnHandle:
         """Start the next turn; without a message, one that resumes an interrupted turn."""
         question = Message.user(message) if isinstance(message, str) else message
@@ -371,6 +324,7 @@ class ConversationManager:
                 origin=origin,
                 observers=(LeaseHeartbeat(self._store, self._lease), TurnPersister(self._store), slot),
                 depth=count_last_rounds(history) if question is None else 0,
+                output_type=output_type,
             )
             turn.recorder.note(*([note] if note else []))
             return turn

@@ -121,7 +121,10 @@ def build_output_type(output_type: Any) -> OutputType[Any]:
         TypeError: JSON cannot be read as this type, or has no schema for it.
     """
     if isinstance(output_type, Mapping):
-        return _build_for_schema(output_type)
+        try:
+            return _build_for_schema(output_type)
+        except RecursionError:
+            raise ConfigError("output_type is nested too deeply") from None
     if output_type is None or isinstance(output_type, str | bytes | int | float | list | tuple | set):
         raise TypeError(f"output_type takes a type or a JSON Schema as a mapping, not {output_type!r}")
     try:

@@ -10,8 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dial_client.errors import ConfigError
 from dial_client.messages import Content, FilePart, ImagePart, Message, Part, Role, TextPart, ToolCallRequest, ToolSpec
 from dial_client.schema import provider_schema
+from dial_client.schema.output_type import build_output_type
 from dial_client.serve.http_responses import HttpError
 
 MAX_TOOLS = 128
@@ -46,6 +48,8 @@ class ChatCompletionRequest:
     max_tokens: int | None
     ignored: tuple[str, ...]
     """Names of parameters that have no effect."""
+    schema: Mapping[str, Any] | None = None
+    """The JSON Schema of the answer; None for an answer in text."""
 
 
 def parse_request(body: Mapping[str, Any], model: str) -> ChatCompletionRequest:
@@ -75,6 +79,7 @@ def parse_request(body: Mapping[str, Any], model: str) -> ChatCompletionRequest:
         stream=body.get("stream") is True,
         include_usage=isinstance(options, Mapping) and options.get("include_usage") is True,
         max_tokens=limit,
+        schema=_parse_response_format(body.get("response_format")),
         ignored=tuple(sorted(name for name, value in body.items() if name not in _SUPPORTED and value is not None)),
     )
 
@@ -82,9 +87,6 @@ def parse_request(body: Mapping[str, Any], model: str) -> ChatCompletionRequest:
 def _reject_unsupported(body: Mapping[str, Any]) -> None:
     if body.get("n") not in (None, 1):
         raise _invalid("n", "can only be 1: there is one answer")
-    format_ = body.get("response_format")
-    if format_ is not None and (not isinstance(format_, Mapping) or format_.get("type") != "text"):
-        raise _invalid("response_format", "can only be text")
     if body.get("modalities") not in (None, ["text"]):
         raise _invalid("modalities", 'can only be ["text"]')
     if body.get("tool_choice") not in (None, "auto", "none"):
@@ -92,6 +94,27 @@ def _reject_unsupported(body: Mapping[str, Any]) -> None:
     for name, replacement in (("functions", "tools"), ("function_call", "tool_choice")):
         if body.get(name) is not None:
             raise _invalid(name, f"is not supported: use {replacement}")
+
+
+def _parse_response_format(format_: Any) -> Mapping[str, Any] | None:
+    """Return the JSON Schema of the answer; None for an answer in text."""
+    kind = format_.get("type") if isinstance(format_, Mapping) else None
+    if format_ is None or kind == "text":
+        return None
+    if kind == "json_object":
+        return {"type": "object"}
+    if kind != "json_schema":
+        raise _invalid("response_format", "must be of type text, json_object or json_schema")
+    definition = format_.get("json_schema")
+    schema = definition.get("schema") if isinstance(definition, Mapping) else None
+    if not isinstance(schema, Mapping):
+        raise _invalid("response_format.json_schema.schema", "must be a JSON Schema")
+    try:
+        build_output_type(schema)
+    except (ConfigError, TypeError) as error:
+        raise _invalid("response_format.json_schema.schema", f"cannot be used: {error}") from None
+    name = definition.get("name")
+    return {"title": name, **schema} if isinstance(name, str) else schema
 
 
 def _parse_tools(tools: Any) -> tuple[ToolSpec, ...]:

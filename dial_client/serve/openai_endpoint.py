@@ -23,7 +23,8 @@ from starlette.types import Receive
 
 from dial_client.citations import to_annotations
 from dial_client.client.dial_client import DialClient
-from dial_client.events import Finished, RoundStarted, TextDelta
+from dial_client.errors import OutputError
+from dial_client.events import Event, Finished, RoundStarted, TextDelta
 from dial_client.limits import StopReason
 from dial_client.messages import ImagePart, Role, ToolCallRequest
 from dial_client.serve.chat_completion_request import parse_request
@@ -86,13 +87,20 @@ class ChatCompletionsEndpoint:
                 stream_events=completion.stream,
                 client_tools=completion.tools,
                 max_tokens=completion.max_tokens,
+                output_type=completion.schema,
             )
             self._turns.add(turn)
         if completion.stream:
-            return SSEResponse(self._stream(turn, include_usage=completion.include_usage), headers, turn.cancel)
+            chunks = _ChunkEncoder(
+                self._head("chat.completion.chunk"),
+                include_usage=completion.include_usage,
+                has_schema=completion.schema is not None,
+            )
+            return SSEResponse(self._stream(turn, chunks), headers, turn.cancel)
         return json_response(await self._to_dict(await _wait_for_result(turn, request.receive)), headers=headers)
 
     async def _to_dict(self, turn: Turn) -> dict[str, Any]:
+        _check_output(turn)
         calls = await self._handoffs.issue_calls(turn)
         message: dict[str, Any] = {"role": "assistant", "content": turn.text or None, "refusal": None}
         message |= _describe_attachments(turn)
@@ -101,18 +109,20 @@ class ChatCompletionsEndpoint:
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason(turn.stop_reason)}
         return self._head("chat.completion") | {"choices": [choice], "usage": _usage_to_dict(turn.usage)}
 
-    async def _stream(self, turn: TurnHandle, *, include_usage: bool) -> AsyncGenerator[str, None]:
+    async def _stream(self, turn: TurnHandle, chunks: _ChunkEncoder) -> AsyncGenerator[str, None]:
         """Yield the chunks. An exception before the first chunk is raised, so that it becomes an error response."""
-        chunks = _ChunkEncoder(self._head("chat.completion.chunk"), include_usage=include_usage)
         try:
-            async with aclosing(turn.events()) as events:
+            async with aclosing(_read_events(turn)) as events:
                 async for event in events:
                     match event:
                         case RoundStarted():
                             chunks.start_round()
-                        case TextDelta(text):
+                        case TextDelta(text) if not chunks.has_schema:
                             yield chunks.encode_text(text)
                         case Finished(result):
+                            _check_output(result)
+                            if chunks.has_schema and result.text:
+                                yield chunks.encode_answer(result.text)
                             for chunk in chunks.encode_end(result, await self._handoffs.issue_calls(result)):
                                 yield chunk
         except Exception as error:
@@ -127,9 +137,16 @@ class ChatCompletionsEndpoint:
 
 
 class _ChunkEncoder:
-    """Encodes the chunks of a stream."""
+    """Encodes the chunks of a stream.
 
-    def __init__(self, head: dict[str, Any], *, include_usage: bool) -> None:
+    Args:
+        head: the fields that all chunks share.
+        include_usage: the last chunk has the usage.
+        has_schema: only the answer is sent, and no text before it: both together would be no JSON.
+    """
+
+    def __init__(self, head: dict[str, Any], *, include_usage: bool, has_schema: bool = False) -> None:
+        self.has_schema = has_schema
         self._head = head
         self._include_usage = include_usage
         self._length = 0
@@ -145,6 +162,10 @@ class _ChunkEncoder:
         separator, self._separator = self._separator, ""
         self._length += len(separator) + len(text)
         return self._chunk({"content": f"{separator}{text}"})
+
+    def encode_answer(self, text: str) -> str:
+        self._separator = ""
+        return self.encode_text(text)
 
     def encode_end(self, turn: Turn, calls: tuple[ToolCallRequest, ...]) -> list[str]:
         attachments = _describe_attachments(turn, self._length - len(turn.text))
@@ -163,6 +184,13 @@ class _ChunkEncoder:
         return _encode(build_chunk(self._head, delta, stop_reason) | usage)
 
 
+def _check_output(turn: Turn) -> None:
+    """Raise an error for an answer that is not of the form that the client has requested."""
+    if turn.stop_reason is StopReason.INVALID_OUTPUT:
+        message = f"the model's answer does not satisfy the schema of response_format: {turn.notes[-1]}"
+        raise HttpError(502, message, "invalid_output", param="response_format")
+
+
 async def _wait_for_result(turn: TurnHandle, receive: Receive) -> Turn:
     async def cancel_on_disconnect() -> None:
         await wait_for_disconnect(receive)
@@ -176,7 +204,20 @@ async def _wait_for_result(turn: TurnHandle, receive: Receive) -> Turn:
             group.cancel_scope.cancel()
     finally:
         await turn.stopped()
-    return await turn.result()
+    try:
+        return await turn.result()
+    except OutputError as error:
+        return error.turn
+
+
+async def _read_events(turn: TurnHandle) -> AsyncGenerator[Event, None]:
+    """Yield the events of a turn; one without an answer of the requested form ends in `Finished` too."""
+    try:
+        async with aclosing(turn.events()) as events:
+            async for event in events:
+                yield event
+    except OutputError as error:
+        yield Finished(error.turn)
 
 
 def _call_to_dict(call: ToolCallRequest) -> dict[str, Any]:

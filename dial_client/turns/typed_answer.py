@@ -8,6 +8,7 @@ from dial_client.events import Emit, OutputDelta, StatusChanged, TextDelta
 from dial_client.limits import StopReason
 from dial_client.messages import TextPart
 from dial_client.schema.output_type import InvalidOutput
+from dial_client.text.safe_text import safe
 from dial_client.turns import status_text
 from dial_client.turns.answer_format import AnswerFormat
 from dial_client.turns.conversation_context import ConversationContext
@@ -71,7 +72,7 @@ class TypedCaller:
             self.recorder.output_errors = invalid.errors
             return None
         self.recorder.output, self.recorder.output_errors = found.value, None
-        text = output.to_text(found.json)
+        text = safe(output.to_text(found.json))
         if found.value is None or found.value != self.answer.latest:
             await emit(OutputDelta(found.value))
         await emit(TextDelta(text))

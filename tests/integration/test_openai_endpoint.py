@@ -296,7 +296,9 @@ async def test_tokens_of_a_reply_are_limited_and_what_has_no_effect_is_named() -
 
 WRONG: dict[str, dict[str, Any]] = {
     "several answers": {"n": 2},
-    "a form of the answer": {"response_format": {"type": "json_object"}},
+    "a form of the answer": {"response_format": {"type": "xml"}},
+    "a form without a schema": {"response_format": {"type": "json_schema", "json_schema": {"name": "a"}}},
+    "a schema that is none": {"response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "x"}}}},
     "sound": {"modalities": ["text", "audio"]},
     "a call that has to be made": {"tool_choice": "required"},
     "functions": {"functions": []},

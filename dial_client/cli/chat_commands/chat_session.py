@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from dial_client.cli import process_runner
 from dial_client.cli.chat_commands.command_screen import CommandScreen
@@ -92,7 +93,7 @@ class ChatSession:
             raise ConfigError("nothing was said yet", hint="the conversation begins with your first question")
         return self.conversation_id
 
-    async def ask(self, question: str | Message) -> AsyncGenerator[Event, None]:
+    async def ask(self, question: str | Message, *, output_type: Any = None) -> AsyncGenerator[Event, None]:
         """Ask a question in the conversation, and yield the events of its turn. Raises as `stream_chat`.
 
         A conversation that has filled the context window so far that the next answers may not fit is compacted first.
@@ -104,7 +105,9 @@ class ChatSession:
             yield StatusChanged("Summarizing the older part of the conversation…")
             await self._compact_first()
         watch = process_runner.interrupts.watch
-        stream = self.manager.stream_chat(self.conversation_id, question, stream=self.options.stream, on_started=watch)
+        stream = self.manager.stream_chat(
+            self.conversation_id, question, stream=self.options.stream, on_started=watch, output_type=output_type
+        )
         async with aclosing(stream) as events:
             async for event in events:
                 if isinstance(event, Finished):

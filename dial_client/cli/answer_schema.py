@@ -1,0 +1,56 @@
+"""The JSON Schema of ``--schema``, and the answer that satisfies it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from dial_client.errors import ConfigError, system_reason
+from dial_client.limits import StopReason
+from dial_client.text.safe_text import one_line
+from dial_client.turn_result import Turn, output_to_json
+
+_MAX_SHOWN = 2_000
+"""Characters of an invalid answer that are shown."""
+
+
+def read_schema(path: Path) -> dict[str, Any]:
+    """Return the JSON Schema in a file.
+
+    Raises:
+        ConfigError: the file cannot be read, is no JSON, or no schema of an answer.
+    """
+    from dial_client.schema.output_type import build_output_type
+
+    try:
+        schema = json.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise ConfigError(f"the schema cannot be read: {system_reason(error)}", path=str(path)) from error
+    except json.JSONDecodeError as error:
+        raise ConfigError(
+            f"this is no JSON: {error.msg}", path=str(path), line=error.lineno, column=error.colno
+        ) from None
+    except ValueError as error:
+        raise ConfigError(f"this is no JSON: {error}", path=str(path)) from None
+    if not isinstance(schema, dict):
+        raise ConfigError(
+            "expected a JSON Schema, which is an object", hint='such as {"type": "array"}', path=str(path)
+        )
+    try:
+        build_output_type(schema)
+    except (ConfigError, TypeError) as error:
+        raise ConfigError("this is no valid JSON Schema of an answer", hint=str(error), path=str(path)) from None
+    return schema
+
+
+def print_output(turn: Turn) -> None:
+    """Print the typed answer alone on standard output; where there is none, what there is on standard error."""
+    if turn.output is not None or turn.text == "null":
+        print(json.dumps(output_to_json(turn.output)), flush=True)
+    elif turn.stop_reason is StopReason.INVALID_OUTPUT:
+        print(f"dial-chat: the model answered: {one_line(turn.text, _MAX_SHOWN)}", file=sys.stderr, flush=True)
+    else:
+        reason = f"no answer in this form: {turn.stop_reason.sentence}"
+        print(f"dial-chat: {reason}: {one_line(turn.text, _MAX_SHOWN)}", file=sys.stderr, flush=True)
