@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import signal
@@ -9,6 +10,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TextIO
 
 import anyio
 
@@ -95,19 +97,46 @@ interrupts: Interrupts
 def run_to_exit_code(choose: Callable[[], Callable[[], Awaitable[int]]], *, logs: Logs) -> int:
     """Run the coroutine of a command, and return its exit code; an error is one line on standard error."""
     _prepare_streams()
-    _configure_logging(logs)
     try:
-        return anyio.run(_run, choose())
+        _configure_logging(logs)
+        code = anyio.run(_run, choose())
     except KeyboardInterrupt:
-        return ExitCode.INTERRUPTED
+        code = ExitCode.INTERRUPTED
     except BrokenPipeError:
         # Whoever read the answer has enough of it: nothing may be written any more, not even at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard(sys.stdout)
         return ExitCode.UNEXPECTED
     except Exception as error:
+        if _discard_closed_terminal():
+            return ExitCode.INTERRUPTED
         if logs is not Logs.NONE:
             logging.getLogger("dial_client").exception("unexpected")
         return complain(error)
+    _discard_closed_terminal()
+    return code
+
+
+def _discard_closed_terminal() -> bool:
+    """Return True if the terminal of the program was closed; what is still written goes nowhere then, also at exit."""
+    if sys.platform == "win32":
+        return False
+    import termios
+
+    is_closed = False
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        try:
+            termios.tcgetattr(stream.fileno())
+        except termios.error as error:
+            if error.args[0] == errno.EIO:
+                is_closed = True
+                _discard(stream)
+        except (AttributeError, OSError, ValueError):
+            pass  # no stream, or none with a descriptor
+    return is_closed
+
+
+def _discard(stream: TextIO) -> None:
+    os.dup2(os.open(os.devnull, os.O_RDWR), stream.fileno())
 
 
 def complain(error: Exception) -> int:

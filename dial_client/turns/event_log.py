@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 
 import anyio
+import anyio.lowlevel
 
 from dial_client.events import Event
 
@@ -65,6 +66,8 @@ class EventLog:
             ProviderError, LimitReached, ConversationBusy: as `TurnHandle.result`, behind the last event.
         """
         while True:
+            # On asyncio a wait that is over at once, as behind a fast model, is not cancelled.
+            await anyio.lowlevel.checkpoint_if_cancelled()
             for position, event in self.since(after):
                 after = position
                 yield position, event

@@ -102,3 +102,22 @@ async def test_every_reader_gets_the_error_of_the_turn_behind_the_last_event() -
     for _ in range(2):
         with pytest.raises(ProviderError, match="overloaded"):
             await read(log)
+
+
+async def test_a_reader_of_a_fast_writer_is_cancelled_at_once() -> None:
+    log, seen = EventLog(), list[int]()
+
+    async def write() -> None:
+        for number in range(1_000):
+            log.append(TextDelta(str(number)))
+            await anyio.lowlevel.checkpoint()
+        log.close()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(write)
+        with anyio.CancelScope() as scope:
+            async for position, _ in log.events():
+                seen.append(position)
+                if position == 10:
+                    scope.cancel()
+    assert seen[-1] < 20
