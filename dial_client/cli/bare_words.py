@@ -29,7 +29,6 @@ _ALIASES = {
     "upgrade": "pip install --upgrade dial-client",
     "doctor": "servers",
     "setup": "init",
-    "config": "servers",
 }
 """Words of other programs, with what does the same here."""
 

@@ -31,7 +31,7 @@ from dial_client.settings.policy_config import Policy, policy_from
 from dial_client.text.safe_text import one_line, safe
 from dial_client.tools.approval import Approval, ApprovalContext, Approver, Decision
 
-_MODEL_OF_KEY = {"ANTHROPIC_API_KEY": "anthropic:claude-sonnet-5-5", "OPENAI_API_KEY": "openai:gpt-6-luna"}
+MODEL_OF_KEY = {"ANTHROPIC_API_KEY": "anthropic:claude-sonnet-5-5", "OPENAI_API_KEY": "openai:gpt-6-luna"}
 """The model to use where none is named but the environment has one of these keys."""
 
 
@@ -132,7 +132,7 @@ def provider_of(options: Options, settings: configuration.Settings) -> Provider:
 
 
 def _fallback() -> str:
-    for variable, model in _MODEL_OF_KEY.items():
+    for variable, model in MODEL_OF_KEY.items():
         if os.environ.get(variable):
             warn(f"no model is named: using {model}, because {variable} is set (-m chooses another)")
             return model

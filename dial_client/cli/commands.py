@@ -11,6 +11,7 @@ import typer
 from dial_client import __version__
 from dial_client.cli import (  # noqa: F401 - they register commands
     audit_command,
+    config_command,
     init_command,
     models_command,
     policy_command,

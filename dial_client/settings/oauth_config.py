@@ -20,11 +20,11 @@ def oauth(node: Node) -> OAuthSettings:
         return OAuthSettings()
     if hasattr(node.value, "async_auth_flow"):
         return OAuthSettings(auth=node.value)
-    found, unknown = node.known(_KEYS, _ALIASES)
+    found, unknown = node.known(OAUTH_KEYS, OAUTH_ALIASES)
     for key, child in unknown.items():
-        if key not in _OF_OTHER_HOSTS and (hint := did_you_mean(key, _KEYS)):
+        if key not in _OF_OTHER_HOSTS and (hint := did_you_mean(key, OAUTH_KEYS)):
             raise child.error("unknown setting of a login", hint, at_name=True)
-    settings = OAuthSettings(**{_FIELDS[key]: _KEYS[key](child) for key, child in found.items()})
+    settings = OAuthSettings(**{_FIELDS[key]: OAUTH_KEYS[key](child) for key, child in found.items()})
     if settings.private_key is not None and settings.grant is not OAuthGrant.CLIENT_CREDENTIALS:
         raise found["privateKey"].error('needs "grantType": "client_credentials"', at_name=True)
     has_secret = settings.client_secret is not None or settings.private_key is not None
@@ -63,7 +63,7 @@ def _addresses(node: Node) -> tuple[str, ...]:
     return tuple(_address(element) for element in node.elements())
 
 
-_KEYS: Mapping[str, Callable[[Node], Any]] = {
+OAUTH_KEYS: Mapping[str, Callable[[Node], Any]] = {
     "grantType": one_of({grant: grant for grant in OAuthGrant}),
     "clientId": Node.string,
     "clientSecret": Node.string,
@@ -87,5 +87,5 @@ _FIELDS = {
     "issuer": "issuer",
     "trustedOrigins": "trusted_origins",
 }
-_ALIASES = {"scope": "scopes", "grant": "grantType"}
+OAUTH_ALIASES = {"scope": "scopes", "grant": "grantType"}
 _OF_OTHER_HOSTS = frozenset(("authorizationUrl", "authServerMetadataUrl", "registrationUrl", "tokenUrl"))

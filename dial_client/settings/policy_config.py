@@ -139,16 +139,16 @@ def untrusted(node: Node) -> tuple[str, ...]:
 
 
 def _rule(node: Node, names: Variables, name: str) -> PolicyRule:
-    found, unknown = node.known((*Effect, *_CONDITIONS), {})
+    found, unknown = node.known((*Effect, *CONDITIONS), {})
     for key, child in unknown.items():
         if not key.startswith(("_", "$", "//")):
-            hint = did_you_mean(key, (*Effect, *_CONDITIONS))
+            hint = did_you_mean(key, (*Effect, *CONDITIONS))
             raise child.error(f"a rule has no {quoted(key)}", hint, at_name=True)
     effects = [effect for effect in Effect if effect in found]
     if len(effects) != 1:
         raise node.error("expected one of allow, ask and deny", 'a rule is like {"deny": "files/delete_*"}')
     effect = effects[0]
-    values = {key: _CONDITIONS[key](found[key], names) for key in _CONDITIONS if key in found}
+    values = {key: CONDITIONS[key](found[key], names) for key in CONDITIONS if key in found}
     return PolicyRule(effect, _tools(found[effect], effect), name=name, **values)
 
 
@@ -213,7 +213,7 @@ def _annotations(node: Node, _: Variables) -> dict[str, bool]:
     return {key: child.boolean() for key, child in found.items()}
 
 
-_CONDITIONS: Mapping[str, Callable[[Node, Variables], Any]] = {
+CONDITIONS: Mapping[str, Callable[[Node, Variables], Any]] = {
     "arguments": _globs,
     "paths": _folders,
     "annotations": _annotations,

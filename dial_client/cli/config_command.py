@@ -1,0 +1,87 @@
+"""The command ``config``: the configuration, and where it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from dial_client.cli import options as o
+from dial_client.cli.typer_apps import SETTINGS, more, run_command
+
+ACTIONS = ("path", "show", "get", "set", "unset", "edit", "schema")
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigRequest:
+    """What the command is to do."""
+
+    action: str
+    key: str | None = None
+    value: str | None = None
+    has_origins: bool = False
+    in_user_file: bool = False
+    as_json: bool = False
+
+
+@more.command(context_settings=SETTINGS)
+def config(
+    action: Annotated[str, typer.Argument(help=f"{', '.join(ACTIONS[:-1])} or {ACTIONS[-1]}.")] = "path",
+    key: Annotated[
+        str | None, typer.Argument(help="For get, set and unset: a path such as mcpServers.time.args.")
+    ] = None,
+    value: Annotated[str | None, typer.Argument(help="For set: JSON, else a string.")] = None,
+    origin: Annotated[bool, typer.Option("--origin", help="With show: the file and line of each value.")] = False,
+    user: Annotated[bool, typer.Option("--user", help="Change the file of your configuration folder.")] = False,
+    file: o.Config = None,
+    trust: o.Trust = False,
+    profile: o.Profile = None,
+    model: o.Model = None,
+    as_json: o.AsJson = False,
+) -> None:
+    """Print the configuration files and folders, show or change values, or print the JSON Schema of servers.json."""
+    options = o.Options(config=file, trust=trust, profile=profile, model=model)
+    request = ConfigRequest(action, key, value, origin, user, as_json)
+    run_command(lambda: _choose(request, options), options)
+
+
+def _choose(request: ConfigRequest, options: o.Options) -> Callable[[], Awaitable[int]]:
+    from dial_client.cli import configuration_listing as listing
+
+    shape = {"as_json": request.as_json}
+    match request.action:
+        case "path":
+            return _done(lambda: listing.print_paths(options, **shape))
+        case "show":
+            return _done(lambda: listing.print_values(options, has_origins=request.has_origins, **shape))
+        case "get":
+            return _done(lambda: listing.print_value(options, request.key))
+        case "schema":
+            return _done(listing.print_schema)
+        case _:
+            return _choose_edit(request, options)
+
+
+def _choose_edit(request: ConfigRequest, options: o.Options) -> Callable[[], Awaitable[int]]:
+    from dial_client.cli import configuration_edits as edits
+    from dial_client.errors import ConfigError
+    from dial_client.settings.jsonc import did_you_mean
+
+    match request.action:
+        case "set":
+            return _done(lambda: edits.set_key(options, request.key, request.value, in_user_file=request.in_user_file))
+        case "unset":
+            return _done(lambda: edits.unset_key(options, request.key, in_user_file=request.in_user_file))
+        case "edit":
+            return lambda: edits.edit_file(options, in_user_file=request.in_user_file)
+    hint = did_you_mean(request.action, ACTIONS) or f"one of {', '.join(ACTIONS)}"
+    raise ConfigError(f"there is no config {request.action}", hint=hint)
+
+
+def _done(work: Callable[[], int]) -> Callable[[], Awaitable[int]]:
+    async def run() -> int:
+        return work()
+
+    return run

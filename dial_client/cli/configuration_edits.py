@@ -1,0 +1,145 @@
+"""The work of ``dial-chat config set``, ``unset`` and ``edit``: changes that keep comments and order of a file."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from anyio import to_thread
+
+from dial_client.cli import process_runner
+from dial_client.cli.bootstrap import warn
+from dial_client.cli.config_summary import escaped
+from dial_client.cli.configuration_files import find_folder_config
+from dial_client.cli.input.editor import find_editor
+from dial_client.cli.options import ExitCode, Options
+from dial_client.cli.trust_prompt import trust_now
+from dial_client.cli.tty import Unanswered, is_there, typed
+from dial_client.errors import ConfigError
+from dial_client.settings.config_locations import is_user_config, user_config_path
+from dial_client.settings.config_trust import EnvFiles, TrustStore, read_found
+from dial_client.settings.config_writer import ConfigText, find_problem, read_text, write_text
+from dial_client.settings.jsonc import read
+from dial_client.settings.jsonc_editor import remove_value, set_value
+
+
+def set_key(options: Options, key: str | None, value: str | None, *, in_user_file: bool) -> int:
+    """Set one value of a file; `value` is JSON, or else a string.
+
+    Raises:
+        ConfigError: key or value is missing, or the file would not be a configuration any more.
+    """
+    if not key or value is None:
+        raise ConfigError("which value?", hint="dial-chat config set KEY VALUE, such as defaultModel local")
+    path = _target(options, in_user_file=in_user_file)
+    before = read_text(path)
+    keys = _split(read(before.text, str(path)).value, key)
+    return _write(before, set_value(before.text, keys, _parsed(value)), f"{key} is set")
+
+
+def unset_key(options: Options, key: str | None, *, in_user_file: bool) -> int:
+    """Remove one value of a file.
+
+    Raises:
+        ConfigError: there is no such value, or the file would not be a configuration any more.
+    """
+    if not key:
+        raise ConfigError("which value?", hint="dial-chat config unset KEY")
+    path = _target(options, in_user_file=in_user_file)
+    before = read_text(path)
+    try:
+        text = remove_value(before.text, _split(read(before.text, str(path)).value, key))
+    except KeyError:
+        raise ConfigError(f"there is no value at {key!r}", path=str(path)) from None
+    return _write(before, text, f"{key} is removed")
+
+
+async def edit_file(options: Options, *, in_user_file: bool) -> int:
+    """Open a file in the person's editor, and check it afterwards; a file with an error may be edited again.
+
+    Raises:
+        ConfigError: there is no editor, or nobody is there.
+    """
+    path = _target(options, in_user_file=in_user_file)
+    editor = find_editor()
+    if not editor or not is_there():
+        raise ConfigError("there is no editor", hint="set VISUAL or EDITOR to the name of a program")
+    was_trusted = _is_trusted(path)
+    if not path.exists():
+        write_text(read_text(path), '{\n  "mcpServers": {}\n}\n')
+    while True:
+        with process_runner.interrupts.ignored():
+            await to_thread.run_sync(lambda: subprocess.run([*editor, str(path)], check=False))
+        problem = find_problem(read_text(path).text, path)
+        if problem is None:
+            break
+        print(f"dial-chat: {escaped(str(problem))}", file=sys.stderr)
+        if not await _is_edited_again():
+            return ExitCode.USAGE
+    _trust_again(path, was_trusted=was_trusted)
+    print(f"{escaped(str(path))} is in order.")
+    return ExitCode.ANSWERED
+
+
+async def _is_edited_again() -> bool:
+    try:
+        return (await typed("[e]dit it again, or [l]eave it as it is: ")).strip().lower().startswith("e")
+    except Unanswered:
+        return False
+
+
+def _target(options: Options, *, in_user_file: bool) -> Path:
+    """Return the file to change: that of ``-c``, of ``--user``, of this folder if there is one, else the user's."""
+    if options.config is not None:
+        return options.config
+    folder_file = None if in_user_file else find_folder_config()
+    return folder_file or user_config_path()
+
+
+def _split(value: Any, dotted: str) -> list[str]:
+    """Return the keys of a path with dots; a key of the file that holds dots itself is found."""
+    keys: list[str] = []
+    rest = dotted
+    while rest:
+        known = [key for key in value if rest == key or rest.startswith(f"{key}.")] if isinstance(value, dict) else []
+        key = max(known, key=len) if known else rest.partition(".")[0]
+        keys.append(key)
+        value, rest = value.get(key) if known else None, rest[len(key) + 1 :]
+    return keys
+
+
+def _parsed(value: str) -> Any:
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
+
+
+def _write(before: ConfigText, text: str, what: str) -> int:
+    path, was_trusted = before.path, _is_trusted(before.path)
+    backup = write_text(before, text)
+    _trust_again(path, was_trusted=was_trusted or before.is_new)
+    kept = f" The file as it was: {escaped(str(backup))}" if backup is not None else ""
+    print(f"{escaped(str(path))}: {escaped(what)}.{kept}")
+    return ExitCode.ANSWERED
+
+
+def _is_trusted(path: Path) -> bool:
+    if not path.exists() or is_user_config(path):
+        return False
+    found = read_found(path)
+    trusted = TrustStore().find(found.location)
+    return trusted is not None and trusted.matches(found)
+
+
+def _trust_again(path: Path, *, was_trusted: bool) -> None:
+    """Trust a file that the person has changed by this program, if it was trusted before."""
+    if is_user_config(path):
+        return
+    if was_trusted:
+        trust_now(read_found(path), EnvFiles())
+    else:
+        warn(f"you have not trusted {path}: dial-chat trust shows it and asks")

@@ -1,0 +1,140 @@
+"""The work of ``dial-chat config path``, ``show``, ``get`` and ``schema``: the configuration and its places."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from dial_client.cli.bootstrap import MODEL_OF_KEY
+from dial_client.cli.config_summary import escaped
+from dial_client.cli.configuration_files import (
+    PROFILE_VARIABLE,
+    find_folder_config,
+    profile_name,
+    read_trusted_files,
+)
+from dial_client.cli.configuration_values import as_text, find_value, to_document, written_values
+from dial_client.cli.options import ExitCode, Options
+from dial_client.errors import ConfigError
+from dial_client.settings.config_locations import FILE_NAME, find_user_config, user_config_path
+from dial_client.settings.config_trust import TrustStore, read_found
+from dial_client.settings.configuration import ConfigFile
+
+SCHEMA_FILE = "servers.schema.json"
+
+
+def print_paths(options: Options, *, as_json: bool) -> int:
+    """Print which configuration files are read, and the folders of the program."""
+    files = _config_files(options)
+    folders = _folders()
+    if as_json:
+        rows = [{"file": str(path), "kind": kind, "state": state} for kind, path, state in files]
+        print(json.dumps({"files": rows, "folders": {name: str(path) for name, path in folders.items()}}, indent=2))
+        return ExitCode.ANSWERED
+    lines = [(kind, path, state) for kind, path, state in files]
+    lines += [(name, path, "" if path.exists() else "does not exist yet") for name, path in folders.items()]
+    for name, path, state in lines:
+        print(f"{name:<8} {escaped(str(path))}{f'  ({state})' if state else ''}")
+    return ExitCode.ANSWERED
+
+
+def _config_files(options: Options) -> list[tuple[str, Path, str]]:
+    """Return kind, path and state of each file that is looked for."""
+    if options.config is not None:
+        return [("named", options.config.absolute(), "in use" if options.config.exists() else "does not exist")]
+    own, folder_file = find_user_config(), find_folder_config()
+    here = Path(FILE_NAME).absolute()
+    folder_state = "does not exist" if folder_file is None else _trust_state(folder_file)
+    return [("user", user_config_path(), "in use" if own else "does not exist"), ("folder", here, folder_state)]
+
+
+def _trust_state(path: Path) -> str:
+    try:
+        found = read_found(path)
+    except ConfigError:
+        return "cannot be read"
+    trusted = TrustStore().find(found.location)
+    if trusted is None:
+        return "not trusted, not in use: dial-chat trust shows it and asks"
+    return "in use" if trusted.matches(found) else "changed since you trusted it, not in use: dial-chat trust"
+
+
+def _folders() -> dict[str, Path]:
+    import platformdirs
+
+    return {
+        "data": platformdirs.user_data_path("dial-client", appauthor=False),
+        "cache": Path(platformdirs.user_cache_dir("dial-client")),
+        "state": Path(platformdirs.user_state_dir("dial-client")),
+    }
+
+
+def print_values(options: Options, *, has_origins: bool, as_json: bool) -> int:
+    """Print the values in effect: as one JSON object, or each with its place.
+
+    Raises:
+        ConfigError: a file is not JSON.
+    """
+    values = written_values(_files(options))
+    rows = [(".".join(value.keys), value.value, str(value.origin)) for value in values] + _choices(options)
+    if not has_origins:
+        document = json.dumps(to_document(values), ensure_ascii=as_json, indent=2)
+        print("\n".join(map(escaped, document.splitlines())))
+    elif as_json:
+        print(json.dumps([{"key": key, "value": value, "origin": origin} for key, value, origin in rows], indent=2))
+    else:
+        for key, value, origin in rows:
+            print(escaped(f"{origin}  {key} = {json.dumps(value, ensure_ascii=False)}"))
+    return ExitCode.ANSWERED
+
+
+def print_value(options: Options, key: str | None) -> int:
+    """Print one value as it is written: a string without quotes, anything else as JSON.
+
+    Raises:
+        ConfigError: no key is given, or there is no such value.
+    """
+    if not key:
+        raise ConfigError("which value?", hint="dial-chat config get KEY, such as defaultModel or mcpServers.time.args")
+    text = as_text(find_value(to_document(written_values(_files(options))), key))
+    print("\n".join(map(escaped, text.split("\n"))) if sys.stdout.isatty() else text)
+    return ExitCode.ANSWERED
+
+
+def print_schema() -> int:
+    """Print the JSON Schema of servers.json, for editors."""
+    print(read_schema().rstrip())
+    return ExitCode.ANSWERED
+
+
+def read_schema() -> str:
+    """Return the text of the JSON Schema of servers.json (draft 2020-12)."""
+    return resources.files("dial_client.settings").joinpath(SCHEMA_FILE).read_text(encoding="utf-8")
+
+
+def _files(options: Options) -> list[ConfigFile]:
+    """Return the files that may be shown: those in use, and the one of this folder with ``--trust``."""
+    files = read_trusted_files(None if options.config is None else str(options.config))
+    folder_file = find_folder_config()
+    if options.trust and options.config is None and folder_file is not None:
+        files = [file for file in files if file.path != str(folder_file)]
+        files.append(ConfigFile(read_found(folder_file).data, str(folder_file)))
+    return files
+
+
+def _choices(options: Options) -> list[tuple[str, Any, str]]:
+    """Return the values that no file has: those of options and of the environment."""
+    profile = profile_name(options)
+    found: list[tuple[str, Any, str]] = []
+    if profile is not None:
+        found.append(("profile", profile, "--profile" if options.profile else f"environment {PROFILE_VARIABLE}"))
+    if options.model is not None:
+        return [*found, ("model", options.model, "-m")]
+    for variable, model in MODEL_OF_KEY.items():
+        if os.environ.get(variable):
+            return [*found, ("model, where no file names one", model, f"environment {variable}")]
+    return found

@@ -1,0 +1,191 @@
+"""The values of the configuration files in use, as they are written, each with its file, line and column.
+
+No variable is expanded. Secrets are hidden: what a server or a model would mask is shown as ``***``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dial_client.errors import ConfigError
+from dial_client.servers.secret_detection import find_secrets
+from dial_client.settings.config_types import ServerSettings, Transport
+from dial_client.settings.configuration import ConfigFile
+from dial_client.settings.jsonc import Keys, Node, did_you_mean, read
+
+HIDDEN = "***"
+ENTRIES = ("mcpServers", "models", "profiles")
+"""Objects whose entries replace one another as a whole."""
+_SERVERS = ("mcpServers", "servers")
+_REFERENCE = re.compile(r"(\$\{[^{}]*\})")
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The place of a value."""
+
+    path: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}:{self.column}"
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenValue:
+    """One value of a file."""
+
+    keys: tuple[str, ...]
+    """The path to the value, with ``mcpServers`` for every name of that object."""
+    value: Any
+    origin: Origin
+
+
+def written_values(files: Sequence[ConfigFile]) -> list[WrittenValue]:
+    """Return the values in effect, sorted by file from the first to the last, with secrets hidden.
+
+    Args:
+        files: in the order of `configuration.combine`: a later file counts before an earlier one.
+
+    Raises:
+        ConfigError: a file is not JSON, or not an object.
+    """
+    found: dict[tuple[str, ...], list[WrittenValue]] = {}
+    rules: list[WrittenValue] = []
+    for file in files:
+        root = read(file.text, file.path)
+        for keys, node in _entries(root):
+            values = [WrittenValue(path, _masked(path, part.value), _place(part)) for path, part in _parts(keys, node)]
+            if keys == ("policy",):
+                rules += values
+            else:
+                found[keys] = values
+    return [*(value for values in found.values() for value in values), *rules]
+
+
+def to_document(values: Sequence[WrittenValue]) -> dict[str, Any]:
+    """Return values as one object, like a file that has all of them."""
+    document: dict[str, Any] = {}
+    for value in values:
+        if value.keys[0] == "policy":
+            document.setdefault("policy", []).extend(value.value)
+            continue
+        place = document
+        for key in value.keys[:-1]:
+            place = place.setdefault(key, {})
+        place[value.keys[-1]] = value.value
+    return document
+
+
+def find_value(document: Any, dotted: str) -> Any:
+    """Return the value at a path of keys with dots between: ``mcpServers.time.args.0``. A key may hold dots itself.
+
+    Raises:
+        ConfigError: there is no such value; the nearest key is the hint.
+    """
+    value, rest, passed = document, dotted, ""
+    while rest:
+        key, child = _next(value, rest)
+        if key is None:
+            keys = [f"{passed}{name}" for name in value] if isinstance(value, Mapping) else []
+            hint = did_you_mean(dotted, keys) or (f"there are {', '.join(keys[:20])}" if keys else "")
+            raise ConfigError(f"there is no value at {dotted!r}", hint=hint)
+        value, passed, rest = child, f"{passed}{key}.", rest[len(key) + 1 :]
+    return value
+
+
+def _next(value: Any, rest: str) -> tuple[str | None, Any]:
+    """Return the longest key that `rest` begins with, and the value at it; None where there is none."""
+    if isinstance(value, list):
+        index = rest.partition(".")[0]
+        return (index, value[int(index)]) if index.isdecimal() and int(index) < len(value) else (None, None)
+    keys = value if isinstance(value, Mapping) else ()
+    fitting = [key for key in keys if rest == key or rest.startswith(f"{key}.")]
+    return (key := max(fitting, key=len), value[key]) if fitting else (None, None)
+
+
+def _entries(root: Node) -> Iterator[tuple[tuple[str, ...], Node]]:
+    """Yield what a file holds: each entry of the objects whose entries replace one another, and each other value."""
+    top = root.children()
+    has_servers = any(name in top for name in _SERVERS)
+    for key, node in top.items():
+        name = "mcpServers" if key in _SERVERS else key
+        if name in ENTRIES and isinstance(node.value, Mapping):
+            yield from (((name, entry), child) for entry, child in node.children().items())
+        elif not has_servers and isinstance(node.value, Mapping) and {"command", "url"} & node.value.keys():
+            yield ("mcpServers", name), node
+        else:
+            yield (name,), node
+
+
+def _parts(keys: tuple[str, ...], node: Node) -> Iterator[tuple[tuple[str, ...], Node]]:
+    """Yield the members of an entry, each with its own place; any other value as it is."""
+    if len(keys) == 2 and isinstance(node.value, Mapping) and node.value:
+        yield from (((*keys, name), child) for name, child in node.children().items())
+    else:
+        yield keys, node
+
+
+def _place(node: Node) -> Origin:
+    keys: Keys = node.keys
+    return Origin(node.source.path, *node.source.place(keys, at_name=True))
+
+
+def _masked(keys: tuple[str, ...], value: Any) -> Any:
+    """Return a value with each secret in it hidden; the variables it expands remain."""
+    name = keys[-1]
+    return _replaced(value, sorted(_secrets(name, value), key=len, reverse=True))
+
+
+def _secrets(name: str, value: Any) -> Iterator[str]:
+    match value:
+        case str():
+            yield from find_secrets(_as_settings(env={name: value}))
+        case Mapping():
+            for key, child in value.items():
+                yield from _secrets(str(key), child)
+        case list():
+            words = tuple(word for word in value if isinstance(word, str))
+            yield from find_secrets(_as_settings(args=words))
+            for child in value:
+                if not isinstance(child, str):
+                    yield from _secrets(name, child)
+
+
+def _as_settings(*, env: Mapping[str, str] | None = None, args: tuple[str, ...] = ()) -> ServerSettings:
+    return ServerSettings("", Transport.STDIO, env=env or {}, args=args)
+
+
+def _replaced(value: Any, secrets: Sequence[str]) -> Any:
+    match value:
+        case str():
+            for secret in secrets:
+                value = value.replace(secret, _hidden(secret))
+            return value
+        case Mapping():
+            return {key: _replaced(child, secrets) for key, child in value.items()}
+        case list():
+            return [_replaced(child, secrets) for child in value]
+        case _:
+            return value
+
+
+def _hidden(secret: str) -> str:
+    """Return what may be shown of a secret: the names of the variables it expands, without their defaults."""
+    parts = _REFERENCE.split(secret)
+    return "".join(_without_default(part) if part.startswith("${") else HIDDEN * bool(part.strip()) for part in parts)
+
+
+def _without_default(reference: str) -> str:
+    name, has_default, _ = reference[2:-1].partition(":-")
+    return f"${{{name}:-{HIDDEN}}}" if has_default else reference
+
+
+def as_text(value: Any) -> str:
+    """Return a value as ``config get`` prints it: a string as it is, anything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)

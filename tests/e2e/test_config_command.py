@@ -1,0 +1,108 @@
+"""``dial-chat config``: where the configuration comes from, and changes of it; the user's file below the folder's."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.program import dial_chat
+
+pytestmark = pytest.mark.once
+SECRET = "s3cr3t-0123456789"
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """Return the path of the user's own file, which has a server and a model."""
+    printed = dial_chat(tmp_path, "config", "path", "--json").stdout
+    path = Path(next(row["file"] for row in json.loads(printed)["files"] if row["kind"] == "user"))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text('{"mcpServers": {"git": {"command": "mcp-server-git", "disabled": true}}, "defaultModel": "mine"}')
+    return path
+
+
+def write_folder_file(folder: Path) -> Path:
+    path = folder / "servers.json"
+    path.write_text(
+        '{\n  // mine\n  "mcpServers": {\n    "time": {"command": "mcp-server-time", "env": {"API_TOKEN": "'
+        + SECRET
+        + '"}, "disabled": true}\n  }\n}\n'
+    )
+    return path
+
+
+def test_the_files_are_named_with_their_state_and_a_folder_counts_after_it_is_trusted(
+    tmp_path: Path, own: Path
+) -> None:
+    write_folder_file(tmp_path)
+    before = dial_chat(tmp_path, "config").stdout
+    assert f"{own}  (in use)" in before
+    assert "not trusted, not in use" in before
+    assert "time" not in dial_chat(tmp_path, "config", "show").stdout
+    assert dial_chat(tmp_path, "trust", "servers.json").returncode == 0
+    assert "not in use" not in dial_chat(tmp_path, "config", "path").stdout
+    shown = dial_chat(tmp_path, "config", "show", "--origin").stdout.splitlines()
+    assert 'servers.json:4:14  mcpServers.time.command = "mcp-server-time"' in shown
+    assert 'servers.json:4:44  mcpServers.time.env = {"API_TOKEN": "***"}' in shown
+    assert f'{own}:1:74  defaultModel = "mine"' in shown
+    listed = dial_chat(tmp_path, "servers", "--json").stdout
+    assert [server["name"] for server in json.loads(listed)] == ["git", "time"]
+
+
+def test_a_value_is_printed_set_and_removed_and_comments_stay(tmp_path: Path, own: Path) -> None:
+    path = write_folder_file(tmp_path)
+    dial_chat(tmp_path, "trust", "servers.json")
+    was = path.read_text()
+    done = dial_chat(tmp_path, "config", "set", "defaultModel", "local")
+    assert done.stdout.startswith("servers.json: defaultModel is set. The file as it was: ")
+    assert (tmp_path / "servers.json.bak").read_text() == was
+    assert "// mine" in path.read_text()
+    assert dial_chat(tmp_path, "config", "get", "defaultModel").stdout == "local\n"
+    assert dial_chat(tmp_path, "config", "unset", "defaultModel").returncode == 0
+    assert json.loads(path.read_text().replace("// mine", "")) == json.loads(was.replace("// mine", ""))
+    assert dial_chat(tmp_path, "config", "get", "defaultModel").stdout == "mine\n"
+    dial_chat(tmp_path, "config", "set", "--user", "defaultModel", "openai:x")
+    assert '"defaultModel": "openai:x"' in own.read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["get", "mcpServers.tmie"], "there is no value at 'mcpServers.tmie' (did you mean \"mcpServers.time\"?)"),
+        (["set", "mcpServers.time.startupTimeout", "soon"], "servers.json:4:123: mcpServers.time.startupTimeout"),
+        (["set", "defaultModel"], "which value?"),
+        (["unset", "models"], "there is no value at 'models'"),
+        (["shwo"], 'there is no config shwo (did you mean "show"?)'),
+    ],
+)
+def test_what_cannot_be_done_is_said_and_changes_nothing(tmp_path: Path, words: list[str], message: str) -> None:
+    path = write_folder_file(tmp_path)
+    dial_chat(tmp_path, "trust", "servers.json")
+    was = path.read_text()
+    done = dial_chat(tmp_path, "config", *words)
+    assert (done.returncode, message in done.stderr, path.read_text()) == (2, True, was), done.stderr
+    assert not (tmp_path / "servers.json.bak").exists()
+
+
+def test_a_file_that_nobody_trusted_is_not_trusted_because_it_was_changed(tmp_path: Path) -> None:
+    write_folder_file(tmp_path)
+    done = dial_chat(tmp_path, "config", "set", "defaultModel", "local")
+    assert "you have not trusted servers.json" in done.stderr
+    assert dial_chat(tmp_path, "tools").returncode == 2
+
+
+def test_a_profile_is_named_by_an_option_or_by_the_environment(tmp_path: Path) -> None:
+    servers = {name: {"command": f"mcp-server-{name}"} for name in ("time", "git")}
+    profiles = {"none": {"servers": []}}
+    (tmp_path / "servers.json").write_text(json.dumps({"mcpServers": servers, "profiles": profiles}))
+    for words, variables in ((["--profile", "none"], {}), ([], {"DIAL_PROFILE": "none"})):
+        done = dial_chat(tmp_path, "servers", "--trust", "--json", *words, **variables)
+        assert [server["state"] for server in json.loads(done.stdout)] == ["disabled", "disabled"], done.stderr
+    wrong = dial_chat(tmp_path, "servers", "--trust", "--profile", "nnoe")
+    assert (wrong.returncode, 'did you mean "none"' in wrong.stderr) == (2, True)
+
+
+def test_the_schema_is_printed(tmp_path: Path) -> None:
+    assert json.loads(dial_chat(tmp_path, "config", "schema").stdout)["title"] == "servers.json"
