@@ -35,17 +35,18 @@ MODEL_OF_KEY = {"ANTHROPIC_API_KEY": "anthropic:claude-sonnet-5-5", "OPENAI_API_
 """The model to use where none is named but the environment has one of these keys."""
 
 
-async def settings_of(options: Options) -> configuration.Settings:
+async def settings_of(options: Options, *, may_ask: bool = True) -> configuration.Settings:
     """Read the configuration. Without a file there are no servers, and a warning says so. A recording needs none.
 
-    A ``./servers.json`` that was found, not named, counts only if the user trusts it; if not, they are asked.
+    A ``./servers.json`` that was found, not named, counts only if the user trusts it; if not, they are asked, where
+    `may_ask` allows that.
 
     Raises:
         ConfigError: it is wrong; or it is not trusted, and nobody is there to be asked.
     """
     if replay.is_recording(options.model):
         return configuration.parse("{}")
-    files = await ask_for_files(options, warn)
+    files = await ask_for_files(options, warn, may_ask=may_ask)
     if not files:
         warn(f"no {FILE_NAME} here or in your configuration folder: no tools are on offer")
     settings = configuration.combine(files, profile_name(options))

@@ -49,10 +49,10 @@ def read_trusted_files(config: str | None) -> list[ConfigFile]:
     return files
 
 
-async def ask_for_files(options: Options, report: Callable[[str], None]) -> list[ConfigFile]:
+async def ask_for_files(options: Options, report: Callable[[str], None], *, may_ask: bool = True) -> list[ConfigFile]:
     """Return the files in use, beginning with the user's own; a file of the working folder counts if it is trusted.
 
-    Where it is not, the person is asked; `report` says that the file is left out.
+    Where it is not, the person is asked, unless that is not allowed; `report` says that the file is left out.
 
     Raises:
         ConfigError: a file cannot be read; or it is not trusted, and nobody is there to be asked.
@@ -66,7 +66,7 @@ async def ask_for_files(options: Options, report: Callable[[str], None]) -> list
         from dial_client.cli.trust_prompt import is_trusted
 
         found, env_files = read_found(folder_file), EnvFiles()
-        if options.trust or await is_trusted(found, env_files):
+        if options.trust or await is_trusted(found, env_files, may_ask=may_ask):
             files.append(ConfigFile(found.data, str(folder_file), read=env_files.read))
         else:
             report(f"continuing without the {FILE_NAME} of this folder, with {own or 'no servers'}")

@@ -29,6 +29,7 @@ class Interrupts:
         self._scope: anyio.CancelScope | None = None
         self._leave: Callable[[int], None] | None = None
         self._is_ignored = False
+        self._reload: Callable[[], None] | None = None
 
     def watch(self, turn: TurnHandle) -> None:
         """Set the turn that the next Ctrl-C cancels."""
@@ -37,6 +38,10 @@ class Interrupts:
     def hand_over(self, leave: Callable[[int], None]) -> None:
         """Pass the first signal to a callback that ends the program its own way. The next signal cancels."""
         self._leave = leave
+
+    def reload_on_hangup(self, reload: Callable[[], None]) -> None:
+        """Call `reload` on each SIGHUP, which then ends nothing."""
+        self._reload = reload
 
     @contextmanager
     def ignored(self) -> Iterator[None]:
@@ -81,6 +86,9 @@ class Interrupts:
             return
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
             async for number in signals:
+                if number == signal.SIGHUP and self._reload is not None:
+                    self._reload()
+                    continue
                 leave, self._leave = self._leave, None
                 if leave is not None:
                     leave(number)

@@ -6,7 +6,7 @@ import os
 import secrets
 import signal
 import sys
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import anyio
 from dial_client.callbacks.server_callbacks import Callbacks
 from dial_client.cli import process_runner
 from dial_client.cli.bootstrap import opened, provider_of, say_notes, settings_of, warn
+from dial_client.cli.configuration_reload import apply_configuration
 from dial_client.cli.options import ExitCode, Options
 from dial_client.client.dial_client import DialClient
 from dial_client.durable import DurableTurns, default_database
@@ -25,8 +26,11 @@ from dial_client.serve.http_server import HttpServer, open_socket
 from dial_client.serve.human_input import HumanInputBroker
 from dial_client.serve.security import build_policy, is_loopback
 from dial_client.serve.turn_registry import TurnRegistry
+from dial_client.servers.status import ServerStatus
+from dial_client.settings.config_types import Settings
 from dial_client.stores.memory_store import MemoryStore
 from dial_client.stores.sql_store import SQLStore
+from dial_client.text.safe_text import one_line
 
 TOKEN_VARIABLE = "DIAL_SERVE_TOKEN"  # noqa: S105 - its name
 MIN_TOKEN = 32
@@ -77,7 +81,8 @@ async def serve_http(options: Options, address: ServeOptions) -> int:
             context = AppContext(dial, store, human_input, turns, name, durable, peers=peers)
             app = build_application(context, build_policy(address.host, token, address.allowed_hosts))
             shown = _shown(listener.getsockname(), token, came_from)
-            return await _serve(HttpServer(app, listener, turns), dial, peers, shown)
+            reload = ConfigurationReload(dial, options, settings)
+            return await _serve(HttpServer(app, listener, turns), dial, peers, shown, reload)
     finally:
         listener.close()
         with anyio.CancelScope(shield=True):
@@ -95,7 +100,51 @@ def _durable(dial: DialClient, store: SQLStore, turns: TurnRegistry) -> DurableT
     )
 
 
-async def _serve(server: HttpServer, dial: DialClient, peers: PeerBus, shown: str) -> int:
+class ConfigurationReload:
+    """Reads the configuration again when it is asked to, and puts it into effect.
+
+    Args:
+        dial: the client.
+        options: those of the command line.
+        settings: the configuration in effect.
+    """
+
+    def __init__(self, dial: DialClient, options: Options, settings: Settings) -> None:
+        self._dial, self._options, self._settings = dial, options, settings
+        self._requests, self._received = anyio.create_memory_object_stream[None](1)
+
+    def request(self) -> None:
+        """Ask for the configuration to be read again; several requests before that are one."""
+        with suppress(anyio.WouldBlock):
+            self._requests.send_nowait(None)
+
+    async def run(self) -> None:
+        """Answer requests until cancelled. A configuration with an error changes nothing, and is reported."""
+        with self._requests, self._received:
+            async for _ in self._received:
+                await self._read_again()
+
+    async def _read_again(self) -> None:
+        try:
+            settings = await settings_of(self._options, may_ask=False)
+            changes = await apply_configuration(self._dial, self._options, self._settings, settings, _report)
+        except DialError as error:
+            _say(f"the configuration is not read again, that of before stays in effect: {error}")
+        else:
+            self._settings = settings
+            _say(f"the configuration is read again. {changes}")
+
+
+def _report(name: str, result: ServerStatus | DialError) -> None:
+    if isinstance(result, DialError):
+        _say(f"{name}: {result}")
+
+
+def _say(text: str) -> None:
+    print(f"dial-chat: {one_line(text, 600)}", file=sys.stderr, flush=True)
+
+
+async def _serve(server: HttpServer, dial: DialClient, peers: PeerBus, shown: str, reload: ConfigurationReload) -> int:
     code: int = ExitCode.ANSWERED
     failed: DialError | None = None
 
@@ -114,9 +163,11 @@ async def _serve(server: HttpServer, dial: DialClient, peers: PeerBus, shown: st
             server.shut_down()
 
     process_runner.interrupts.hand_over(leave)
+    process_runner.interrupts.reload_on_hangup(reload.request)
     async with anyio.create_task_group() as group:
         group.start_soon(start)
         group.start_soon(peers.run)
+        group.start_soon(reload.run)
         await server.run(lambda: print(f"dial-chat: listening on {shown}", file=sys.stderr, flush=True))
         group.cancel_scope.cancel()
     if failed is not None:

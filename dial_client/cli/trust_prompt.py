@@ -20,19 +20,19 @@ _MOST_LINES = 4000
 """Of both texts together; more are not compared, which takes quadratic time."""
 
 
-async def is_trusted(found: FoundFile, env_files: EnvFiles) -> bool:
+async def is_trusted(found: FoundFile, env_files: EnvFiles, *, may_ask: bool = True) -> bool:
     """Return True if the user trusts a file that was found, if need be after a question; False for "not now".
 
     Nothing in it is expanded before, and what was shown and hashed is what is read.
 
     Raises:
-        ConfigError: the file is wrong; or it is not trusted, and nobody is there to be asked.
+        ConfigError: the file is wrong; or it is not trusted, and no question may be asked.
     """
     trusted = TrustStore().find(found.location)
     changes = changes_since(trusted, found, env_files) if trusted is not None else []
     if trusted is not None and not changes:
         return True
-    if not is_there():
+    if not may_ask or not is_there():
         problem = "it has changed since you trusted it" if trusted is not None else "you have not trusted it"
         raise ConfigError(
             f"this configuration was found, not named, and {problem}: nothing of it is used",

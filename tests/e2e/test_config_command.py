@@ -95,7 +95,7 @@ def test_a_file_that_nobody_trusted_is_not_trusted_because_it_was_changed(tmp_pa
 
 def test_a_profile_is_named_by_an_option_or_by_the_environment(tmp_path: Path) -> None:
     servers = {name: {"command": f"mcp-server-{name}"} for name in ("time", "git")}
-    profiles = {"none": {"servers": []}}
+    profiles: dict[str, dict[str, list[str]]] = {"none": {"servers": []}}
     (tmp_path / "servers.json").write_text(json.dumps({"mcpServers": servers, "profiles": profiles}))
     for words, variables in ((["--profile", "none"], {}), ([], {"DIAL_PROFILE": "none"})):
         done = dial_chat(tmp_path, "servers", "--trust", "--json", *words, **variables)

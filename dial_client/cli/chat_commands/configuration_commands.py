@@ -2,49 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-import anyio
-
-from dial_client.cli.bootstrap import policy_of, settings_of
+from dial_client.cli.bootstrap import settings_of
 from dial_client.cli.chat_commands.chat_session import ChatSession
 from dial_client.cli.chat_commands.server_commands import describe_status
+from dial_client.cli.configuration_reload import apply_configuration
 from dial_client.errors import ConfigError, DialError
-from dial_client.settings.config_types import ServerSettings
+from dial_client.servers.status import ServerStatus
 from dial_client.text.safe_text import one_line, safe
 
 
 async def reload(session: ChatSession, arguments: str) -> None:  # noqa: ARG001 - a `Run`
     """Read the configuration again: changed servers are restarted, the others keep running."""
-    if session.settings.path is None:
-        raise ConfigError("there is no configuration file to read again")
     settings = await settings_of(session.options)
-    if settings.path != session.settings.path:
-        raise ConfigError(
-            "another configuration would be read now", hint="the conversation goes on with the one before"
-        )
-    before, after = session.settings.servers, settings.servers
-    changed = [name for name in after if name in before and before[name] != after[name]]
-    removed = [name for name in before if name not in after]
-    added = [name for name in after if name not in before]
-    for name in (*removed, *changed):
-        if name in session.dial.servers:
-            await session.dial.remove_server(name)
-    async with anyio.create_task_group() as group:
-        for name in (*changed, *added):
-            group.start_soon(_add, session, name, after)
-    session.dial.approvals.set_policy(policy_of(session.options, settings))
+    if not settings.sources and not session.settings.sources:
+        raise ConfigError("there is no configuration file to read again")
+
+    def report(name: str, result: ServerStatus | DialError) -> None:
+        if isinstance(result, DialError):
+            session.print(f"{one_line(name, 60)}: {safe(str(result))}")
+        else:
+            session.print(describe_status(result))
+
+    changes = await apply_configuration(session.dial, session.options, session.settings, settings, report)
     session.settings = settings
-    same = len(after) - len(changed) - len(added)
-    counts = f"{len(added)} added, {len(changed)} changed, {len(removed)} removed, {same} unchanged and still running"
-    session.print(f"Servers: {counts}. Models and rules are those of the file now.")
-
-
-async def _add(session: ChatSession, name: str, servers: Mapping[str, ServerSettings]) -> None:
-    try:
-        session.print(describe_status(await session.dial.add_server(name, servers[name])))
-    except DialError as error:
-        session.print(f"{one_line(name, 60)}: {safe(str(error))}")
+    session.print(str(changes))
 
 
 async def log_in(session: ChatSession, arguments: str) -> None:

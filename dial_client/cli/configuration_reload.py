@@ -1,0 +1,96 @@
+"""A changed configuration takes effect in a running program: servers that did not change keep running."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import anyio
+
+from dial_client.cli.bootstrap import policy_of, provider_of
+from dial_client.cli.options import Options
+from dial_client.client.dial_client import DialClient
+from dial_client.errors import DialError
+from dial_client.servers.status import ServerStatus
+from dial_client.settings.config_types import ModelSettings, Settings
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigurationChanges:
+    """The difference between two configurations: names of servers, and whether another model answers."""
+
+    added: tuple[str, ...]
+    changed: tuple[str, ...]
+    removed: tuple[str, ...]
+    unchanged: tuple[str, ...]
+    is_model_changed: bool
+
+    def __str__(self) -> str:
+        counts = f"{len(self.added)} added, {len(self.changed)} changed, {len(self.removed)} removed"
+        model = "another model answers" if self.is_model_changed else "the model is the same"
+        same = f"{len(self.unchanged)} unchanged and still running"
+        return f"Servers: {counts}, {same}; {model}; rules are those of the file now."
+
+
+def compare(options: Options, before: Settings, after: Settings) -> ConfigurationChanges:
+    """Return what differs between two configurations."""
+    old, new = before.servers, after.servers
+    return ConfigurationChanges(
+        tuple(name for name in new if name not in old),
+        tuple(name for name in new if name in old and old[name] != new[name]),
+        tuple(name for name in old if name not in new),
+        tuple(name for name in new if name in old and old[name] == new[name]),
+        _model_of(options, before) != _model_of(options, after),
+    )
+
+
+async def apply_configuration(
+    dial: DialClient,
+    options: Options,
+    before: Settings,
+    after: Settings,
+    report: Callable[[str, ServerStatus | DialError], None],
+) -> ConfigurationChanges:
+    """Put a configuration into effect, and return what changed. Turns that run keep their model.
+
+    Args:
+        dial: the client; it was opened with `before`.
+        options: those of the command line; they override the file.
+        before: the configuration in effect.
+        after: the configuration to put into effect.
+        report: gets the status of each server that was started, or why that is not possible.
+
+    Raises:
+        ConfigError: the model cannot be opened; nothing has changed then.
+    """
+    changes = compare(options, before, after)
+    provider = provider_of(options, after) if changes.is_model_changed else None
+    policy = policy_of(options, after)
+    for name in (*changes.removed, *changes.changed):
+        if name in dial.servers:
+            await dial.remove_server(name)
+
+    async def add(name: str) -> None:
+        try:
+            report(name, await dial.add_server(name, after.servers[name]))
+        except DialError as error:
+            report(name, error)
+
+    async with anyio.create_task_group() as group:
+        for name in (*changes.changed, *changes.added):
+            group.start_soon(add, name)
+    dial.approvals.set_policy(policy)
+    if provider is not None:
+        _, profile = _model_of(options, after)
+        chosen = options.tool_format or (profile.tool_format if profile is not None else None)
+        dial.model.switch(provider, tool_format=chosen)
+        dial.model.set_context_window(profile.context_window if profile is not None else None)
+    if options.system is None and before.system != after.system:
+        dial.system = after.system
+    return changes
+
+
+def _model_of(options: Options, settings: Settings) -> tuple[str | None, ModelSettings | None]:
+    """Return the model's name, and its entry in ``models``."""
+    name = options.model or settings.default_model
+    return name, settings.models.get(name or "")

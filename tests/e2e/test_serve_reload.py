@@ -1,0 +1,70 @@
+"""``dial-chat serve`` reads its configuration again on SIGHUP."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.test_serve_shutdown import ask, no_signals, serving
+from tests.support.program import LONG, entry
+
+pytestmark = [pytest.mark.once, no_signals]
+
+
+def write(folder: Path, text: str) -> str:
+    path = folder / "mine.json"
+    path.write_text(text)
+    return str(path)
+
+
+def configuration(folder: Path, *, timeout: int, reply: str) -> str:
+    (folder / f"{reply}.json").write_text(json.dumps({"replies": [reply], "after": "repeat"}))
+    servers: dict[str, Any] = {
+        name: entry("WaitsForOthers", "--folder", str(folder / name), "--count", "1") for name in ("same", "changed")
+    }
+    servers["changed"]["toolTimeout"] = timeout
+    return json.dumps({"mcpServers": servers, "defaultModel": f"scripted:{folder / reply}.json"})
+
+
+def wait_for(process: subprocess.Popen[str], words: str) -> str:
+    assert process.stderr is not None
+    for line in process.stderr:
+        if words in line:
+            return line
+    raise AssertionError(f"it ended with {process.wait(LONG)}")
+
+
+def processes(folder: Path, name: str) -> list[str]:
+    return [path.name for path in (folder / name).iterdir()]
+
+
+def answer(url: str, token: str) -> str:
+    messages = {"messages": [{"role": "user", "content": "Hello"}]}
+    reply = ask(url, token, "/v1/chat/completions", "POST", json=messages).json()
+    text: str = reply["choices"][0]["message"]["content"]
+    return text
+
+
+def test_unchanged_servers_keep_running_and_a_file_with_an_error_changes_nothing(tmp_path: Path) -> None:
+    for name in ("same", "changed"):
+        (tmp_path / name).mkdir()
+    path = write(tmp_path, configuration(tmp_path, timeout=5, reply="one"))
+    with serving(tmp_path, "-c", path) as (process, url, token):
+        assert answer(url, token) == "one"
+        write(tmp_path, configuration(tmp_path, timeout=7, reply="two"))
+        process.send_signal(signal.SIGHUP)
+        line = wait_for(process, "is read again")
+        assert "0 added, 1 changed, 0 removed, 1 unchanged and still running; another model answers" in line
+        assert answer(url, token) == "two"
+        assert (len(processes(tmp_path, "same")), len(processes(tmp_path, "changed"))) == (1, 2)
+        write(tmp_path, "{")
+        process.send_signal(signal.SIGHUP)
+        assert "stays in effect" in wait_for(process, "mine.json:1")
+        assert answer(url, token) == "two"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(LONG) == 0
