@@ -11,17 +11,15 @@ from typing import Any
 from anyio import to_thread
 
 from dial_client.cli import process_runner
-from dial_client.cli.bootstrap import warn
 from dial_client.cli.config_summary import escaped
 from dial_client.cli.configuration_files import find_folder_config
 from dial_client.cli.input.editor import find_editor
 from dial_client.cli.options import ExitCode, Options
-from dial_client.cli.trust_prompt import trust_now
+from dial_client.cli.server_commands.changed_config import change_config, is_file_trusted, renew_trust
 from dial_client.cli.tty import Unanswered, is_there, typed
 from dial_client.errors import ConfigError
-from dial_client.settings.config_locations import is_user_config, user_config_path
-from dial_client.settings.config_trust import EnvFiles, TrustStore, read_found
-from dial_client.settings.config_writer import ConfigText, find_problem, read_text, write_text
+from dial_client.settings.config_locations import user_config_path
+from dial_client.settings.config_writer import find_problem, read_text, write_text
 from dial_client.settings.jsonc import read
 from dial_client.settings.jsonc_editor import remove_value, set_value
 
@@ -37,7 +35,8 @@ def set_key(options: Options, key: str | None, value: str | None, *, in_user_fil
     path = _target(options, in_user_file=in_user_file)
     before = read_text(path)
     keys = _split(read(before.text, str(path)).value, key)
-    return _write(before, set_value(before.text, keys, _parsed(value)), f"{key} is set")
+    change_config(before, lambda text: set_value(text, keys, _parsed(value)), f"set {escaped(key)}")
+    return ExitCode.ANSWERED
 
 
 def unset_key(options: Options, key: str | None, *, in_user_file: bool) -> int:
@@ -50,11 +49,16 @@ def unset_key(options: Options, key: str | None, *, in_user_file: bool) -> int:
         raise ConfigError("which value?", hint="dial-chat config unset KEY")
     path = _target(options, in_user_file=in_user_file)
     before = read_text(path)
-    try:
-        text = remove_value(before.text, _split(read(before.text, str(path)).value, key))
-    except KeyError:
-        raise ConfigError(f"there is no value at {key!r}", path=str(path)) from None
-    return _write(before, text, f"{key} is removed")
+    keys = _split(read(before.text, str(path)).value, key)
+
+    def edit(text: str) -> str:
+        try:
+            return remove_value(text, keys)
+        except KeyError:
+            raise ConfigError(f"there is no value at {key!r}", path=str(path)) from None
+
+    change_config(before, edit, f"removed {escaped(key)}")
+    return ExitCode.ANSWERED
 
 
 async def edit_file(options: Options, *, in_user_file: bool) -> int:
@@ -67,7 +71,7 @@ async def edit_file(options: Options, *, in_user_file: bool) -> int:
     editor = find_editor()
     if not editor or not is_there():
         raise ConfigError("there is no editor", hint="set VISUAL or EDITOR to the name of a program")
-    was_trusted = _is_trusted(path)
+    was_trusted = not path.exists() or is_file_trusted(path)
     if not path.exists():
         write_text(read_text(path), '{\n  "mcpServers": {}\n}\n')
     while True:
@@ -79,7 +83,7 @@ async def edit_file(options: Options, *, in_user_file: bool) -> int:
         print(f"dial-chat: {escaped(str(problem))}", file=sys.stderr)
         if not await _is_edited_again():
             return ExitCode.USAGE
-    _trust_again(path, was_trusted=was_trusted)
+    renew_trust(path, was_trusted=was_trusted)
     print(f"{escaped(str(path))} is in order.")
     return ExitCode.ANSWERED
 
@@ -116,30 +120,3 @@ def _parsed(value: str) -> Any:
         return json.loads(value)
     except ValueError:
         return value
-
-
-def _write(before: ConfigText, text: str, what: str) -> int:
-    path, was_trusted = before.path, _is_trusted(before.path)
-    backup = write_text(before, text)
-    _trust_again(path, was_trusted=was_trusted or before.is_new)
-    kept = f" The file as it was: {escaped(str(backup))}" if backup is not None else ""
-    print(f"{escaped(str(path))}: {escaped(what)}.{kept}")
-    return ExitCode.ANSWERED
-
-
-def _is_trusted(path: Path) -> bool:
-    if not path.exists() or is_user_config(path):
-        return False
-    found = read_found(path)
-    trusted = TrustStore().find(found.location)
-    return trusted is not None and trusted.matches(found)
-
-
-def _trust_again(path: Path, *, was_trusted: bool) -> None:
-    """Trust a file that the person has changed by this program, if it was trusted before."""
-    if is_user_config(path):
-        return
-    if was_trusted:
-        trust_now(read_found(path), EnvFiles())
-    else:
-        warn(f"you have not trusted {path}: dial-chat trust shows it and asks")

@@ -56,7 +56,7 @@ def test_a_value_is_printed_set_and_removed_and_comments_stay(tmp_path: Path, ow
     dial_chat(tmp_path, "trust", "servers.json")
     was = path.read_text()
     done = dial_chat(tmp_path, "config", "set", "defaultModel", "local")
-    assert done.stdout.startswith("servers.json: defaultModel is set. The file as it was: ")
+    assert done.stdout == f"set defaultModel in {path} (backup: servers.json.bak)\n"
     assert (tmp_path / "servers.json.bak").read_text() == was
     assert "// mine" in path.read_text()
     assert dial_chat(tmp_path, "config", "get", "defaultModel").stdout == "local\n"
@@ -89,7 +89,7 @@ def test_what_cannot_be_done_is_said_and_changes_nothing(tmp_path: Path, words: 
 def test_a_file_that_nobody_trusted_is_not_trusted_because_it_was_changed(tmp_path: Path) -> None:
     write_folder_file(tmp_path)
     done = dial_chat(tmp_path, "config", "set", "defaultModel", "local")
-    assert "you have not trusted servers.json" in done.stderr
+    assert "You have not trusted this file" in done.stdout
     assert dial_chat(tmp_path, "tools").returncode == 2
 
 

@@ -28,7 +28,7 @@ def find_file(choice: ConfigChoice) -> Path:
     here = Path(FILE_NAME)
     if not here.exists():
         return user_config_path()
-    if not _is_trusted(here):
+    if not is_file_trusted(here):
         raise ConfigError(
             "you have not trusted the servers.json of this folder",
             "--user changes your own configuration, --folder the file of this folder",
@@ -102,15 +102,20 @@ def change_config(before: ConfigText, edit: Callable[[str], str], summary: str) 
     if text == before.text:
         print(f"{summary} already: {shown} stays as it is")
         return
-    is_renewed = before.is_new or _is_trusted(before.path)
+    is_renewed = before.is_new or is_file_trusted(before.path)
     backup = write_text(before, text)
     print(f"{summary} in {shown}" + (", a new file" if backup is None else f" (backup: {escaped(backup.name)})"))
-    if is_user_config(before.path):
+    renew_trust(before.path, was_trusted=is_renewed)
+
+
+def renew_trust(path: Path, *, was_trusted: bool) -> None:
+    """Trust a file that the person has changed, if it was trusted before; else print how to."""
+    if is_user_config(path):
         return
-    if is_renewed:
-        trust_now(read_found(before.path), EnvFiles())
-    elif before.path.name == FILE_NAME:
-        print(f"You have not trusted this file: read it, then run `dial-chat trust {escaped(str(before.path))}`.")
+    if was_trusted:
+        trust_now(read_found(path), EnvFiles())
+    elif path.name == FILE_NAME:
+        print(f"You have not trusted this file: read it, then run `dial-chat trust {escaped(str(path))}`.")
 
 
 def _named(choice: ConfigChoice) -> Path | None:
@@ -126,7 +131,7 @@ def _named(choice: ConfigChoice) -> Path | None:
     return next(iter(given.values()), None)
 
 
-def _is_trusted(path: Path) -> bool:
+def is_file_trusted(path: Path) -> bool:
     """Return True if the user trusts the file as it is now."""
     if is_user_config(path):
         return True
