@@ -48,7 +48,7 @@ def config(
 
 
 def _choose(request: ConfigRequest, options: o.Options) -> Callable[[], Awaitable[int]]:
-    from dial_client.cli import configuration_listing as listing
+    from dial_client.cli import configuration_report as listing
 
     shape = {"as_json": request.as_json}
     match request.action:

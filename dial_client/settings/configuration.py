@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import or_
 from pathlib import Path
@@ -132,7 +132,8 @@ def combine(files: Sequence[ConfigFile], profile: str | None = None) -> Settings
     """Read several files as one configuration. A later file counts before an earlier one.
 
     Servers, models and the values of profiles replace those of the same name, as a whole. Rules are not replaced: those
-    of an earlier file are tried first.
+    of an earlier file are tried first. A variable that is not set is an error in the last file; in an earlier one its
+    server or model is not used, with a warning.
 
     Args:
         files: the texts; an empty sequence is an empty configuration.
@@ -147,7 +148,7 @@ def combine(files: Sequence[ConfigFile], profile: str | None = None) -> Settings
         raise unknown_profile(profile, [name for document in documents for name in document.profiles])
     chosen = reduce(merge_profiles, filter(None, found)) if any(found) else None
     check_servers(chosen, [name for document in documents for name in document.servers])
-    settings = [document.settings(chosen) for document in documents]
+    settings = [document.settings(chosen, documents[index:]) for index, document in enumerate(documents, 1)]
     return apply_profile(reduce(merge_settings, settings, Settings()), chosen)
 
 
@@ -175,26 +176,57 @@ class _Document:
         node = self.profiles.get(name or "")
         return None if node is None else read_profile(name or "", node, self.names)
 
-    def settings(self, profile: Profile | None) -> Settings:
-        """Return what stands in the file, without the values of the profile; its rules come first."""
+    @property
+    def models(self) -> Mapping[str, Node]:
+        return self.top["models"].children() if "models" in self.top else {}
+
+    def settings(self, profile: Profile | None, later: Sequence[_Document]) -> Settings:
+        """Return what stands in the file, without the values of the profile; its rules come first.
+
+        Args:
+            profile: the profile in use.
+            later: the files whose values count before those of this one.
+        """
         top, names = self.top, self.names
         servers = {
-            name: read_server(name, node, names, is_selected=selects_server(profile, name))
-            for name, node in self.servers.items()
+            name: self._server(name, profile, is_last=not later)
+            for name in self.servers
+            if not any(name in document.servers for document in later)
         }
-        models = top["models"].children() if "models" in top else {}
+        models: dict[str, ModelSettings] = {}
+        warnings = [warning for server in servers.values() for warning in server.warnings]
+        replaced = {name for document in later for name in document.models}
+        for name, node in self.models.items():
+            if name in replaced:
+                continue
+            try:
+                models[name] = read_model(name, node, names)
+            except ConfigError as error:
+                if not later:
+                    raise
+                warnings.append(f"{error}: this model is not used")
         own = self.profile(profile.name) if profile is not None else None
         path = Path(self.path) if self.path else None
         return Settings(
             servers,
-            {name: read_model(name, node, names) for name, node in models.items()},
+            models,
             names.text(top["defaultModel"]) if "defaultModel" in top else None,
             path,
-            tuple(warning for server in servers.values() for warning in server.warnings),
+            tuple(warnings),
             (*(own.policy if own else ()), *(policy(top["policy"], names) if "policy" in top else ())),
             profiles=tuple(self.profiles),
             startup_patience=top["startupPatience"].positive() if "startupPatience" in top else None,
         )
+
+    def _server(self, name: str, profile: Profile | None, *, is_last: bool) -> ServerSettings:
+        node, is_selected = self.servers[name], selects_server(profile, name)
+        try:
+            return read_server(name, node, self.names, is_selected=is_selected)
+        except ConfigError as error:
+            if is_last:
+                raise
+            unused = read_server(name, node, self.names, is_selected=False)
+            return replace(unused, warnings=(*unused.warnings, f"{error}: this server is not used"))
 
 
 def outline(text: str | bytes, path: str = "") -> Outline:

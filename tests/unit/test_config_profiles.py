@@ -53,6 +53,23 @@ def test_the_rules_of_the_earlier_file_are_tried_first_so_that_a_later_file_cann
     ]
 
 
+def test_an_unset_variable_of_the_earlier_file_leaves_its_server_out_and_says_so() -> None:
+    jira = {"url": "https://example.test/mcp", "headers": {"Authorization": "${TOKEN}"}}
+    user = file("user.json", {"mcpServers": {"jira": jira, "time": TIME}, "models": {"m": {"api_key": "${KEY}"}}})
+    settings = combine((user, file("folder.json", {"mcpServers": {"git": GIT}})))
+    assert [name for name, server in settings.servers.items() if server.enabled] == ["time", "git"]
+    assert list(settings.models) == []
+    server, model = settings.warnings
+    assert "mcpServers.jira.headers.Authorization: the variable TOKEN is not set" in server
+    assert server.endswith(": this server is not used")
+    assert "models.m.api_key: the variable KEY is not set" in model
+    assert model.endswith(": this model is not used")
+    with pytest.raises(ConfigError, match="the variable TOKEN is not set"):
+        combine((user,))
+    replaced = combine((user, file("folder.json", {"mcpServers": {"jira": TIME}, "models": {"m": {"model": "x"}}})))
+    assert (replaced.servers["jira"].enabled, replaced.warnings) == (True, ())
+
+
 def test_no_file_is_an_empty_configuration() -> None:
     assert combine(()) == Settings()
 

@@ -11,7 +11,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from dial_client.cli.configuration_listing import read_schema
+from dial_client.cli.configuration_report import read_schema
 from dial_client.settings.config_types import ServerSettings, Transport
 from dial_client.settings.config_values import TOP_KEYS
 from dial_client.settings.configuration import parse
