@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import sys
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -125,8 +127,16 @@ def main() -> None:
     given = parsed()
     if not given.calls:
         judged: list[Judged] = []
+        began = time.monotonic()
         anyio.run(evaluate_suite, given, partial(_tell_judged, judged, given.json))
         print(suite_table(judged))
+        used = os.times()
+        processor = (
+            f", {used.children_user + used.children_system:.0f} s of processor time for the model and the servers"
+            if os.name == "posix"
+            else ""
+        )
+        print(f"\n{len(judged)} cases in {time.monotonic() - began:.0f} s{processor}")
         return
     outcomes: list[Outcome] = []
     anyio.run(evaluate, given, partial(_tell, outcomes, given.json))

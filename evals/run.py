@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -94,7 +95,7 @@ def judge(task: Task, turn: Turn, specs: Mapping[str, ToolSpec], tool_format: st
         format=tool_format,
         tools=len(specs),
         well_formed=is_answer and not any(one.result.failure in broken for one in turn.tool_calls),
-        right_tool=_is_subsequence([call.tool for call in task.calls], [name for name, _, _ in calls]),
+        right_tool=_has_tools(task, [name for name, _, _ in calls]),
         right_call=right == len(task.calls),
         right_answer=is_answer and says(task.answer, turn.text, [result for _, _, result in calls]),
         needless=len(calls) - right,
@@ -106,18 +107,22 @@ def judge(task: Task, turn: Turn, specs: Mapping[str, ToolSpec], tool_format: st
 
 
 def _made(task: Task, turn: Turn, specs: Mapping[str, ToolSpec]) -> int:
-    """Count the expected calls that were made in their order."""
-    found = 0
+    """Count the expected calls that were made, in their order where that matters."""
+    left = list(task.calls)
     for call in (record.call for record in turn.tool_calls):
         schema = specs[call.name].input_schema if call.name in specs else {}
-        if found < len(task.calls) and is_expected(task.calls[found], call.name, call.arguments, schema):
-            found += 1
-    return found
+        candidates = left if task.any_order else left[:1]
+        if made := next((c for c in candidates if is_expected(c, call.name, call.arguments, schema)), None):
+            left.remove(made)
+    return len(task.calls) - len(left)
 
 
-def _is_subsequence(wanted: Sequence[str], said: Sequence[str]) -> bool:
-    rest = iter(said)
-    return all(name in rest for name in wanted)
+def _has_tools(task: Task, called: Sequence[str]) -> bool:
+    expected = [call.tool for call in task.calls]
+    if task.any_order:
+        return not Counter(expected) - Counter(called)
+    rest = iter(called)
+    return all(name in rest for name in expected)
 
 
 OnOutcome = Callable[[Outcome], None]

@@ -4,7 +4,8 @@ Two sets with no task in common: a prompt is tuned on one, and judged by the oth
 
     {"id": "…", "question": "…", "calls": [{"tool": "…", "arguments": {…}}], "answer": ["…"]}
 
-``{repo}`` stands for the path of the sample repository. `matching` says what arguments and answers are held against.
+``"any_order": true`` stands beside calls that do not need each other. ``{repo}`` stands for the path of the sample
+repository. `matching` says what arguments and answers are held against.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ class Task:
     calls: tuple[Expected, ...]
     answer: tuple[str, ...]
     """Patterns; all of them must be found."""
+    any_order: bool = False
+    """No call needs what another one gives."""
 
     @property
     def kind(self) -> Kind:
@@ -71,7 +74,7 @@ def load(name: str, repository: Path) -> tuple[Task, ...]:
 def parse_task(row: Mapping[str, Any]) -> Task:
     """Return a task from its object in a file."""
     calls = tuple(Expected(call["tool"], call["arguments"]) for call in row["calls"])
-    return Task(row["id"], row["question"], calls, tuple(row["answer"]))
+    return Task(row["id"], row["question"], calls, tuple(row["answer"]), row.get("any_order", False))
 
 
 @dataclass(frozen=True, slots=True)

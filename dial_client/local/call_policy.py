@@ -46,7 +46,7 @@ from dial_client.local.call_score import DecisionScore
 from dial_client.local.completed_calls import find_completed_calls, new_pieces
 from dial_client.local.follow_up import find_follow_up, find_sums
 from dial_client.local.missing_arguments import find_missing
-from dial_client.local.provenance import is_description, is_made_up, is_said
+from dial_client.local.provenance import converts_to_itself, is_description, is_made_up, is_said
 from dial_client.local.vocabulary import (
     GENERIC,
     acts,
@@ -138,7 +138,7 @@ class CallPolicy:
             messages=(*json_prompt_format.examples(tools), *conversation),
             tools=(),
             tool_choice=ToolChoice.AUTO,
-            grammar=json_prompt_format.grammar(_restricted(step), may_answer=step.may_answer),
+            grammar=json_prompt_format.grammar(restrict_values(step), may_answer=step.may_answer),
             max_tokens=min(self._request.max_tokens or MAX_TOKENS, MAX_TOKENS),
             stream=False,
         )
@@ -276,6 +276,7 @@ class CallPolicy:
         if not (self._deferred or step.is_retry):
             self._first_call = None if call is None or self._is_repeated(call) else call
             is_needed = tool in self._near and (call is None or self._is_made_up(call))
+            is_needed = is_needed or (call is not None and converts_to_itself(call.arguments))
             step = replace(step, may_answer=False, next_tool=tool if is_needed else "")
         if alternatives and self._deferred < MAX_DEFERRED:
             self._deferred += 1
@@ -311,9 +312,9 @@ class CallPolicy:
         )
 
     def _is_made_up(self, call: ToolCallRequest) -> bool:
-        """True if a value of the call occurs nowhere."""
+        """True if a value of the call occurs nowhere, or the call converts something into itself."""
         properties = self._tools[call.name].input_schema.get("properties", {}) if call.name in self._tools else {}
-        return any(
+        return converts_to_itself(call.arguments) or any(
             is_made_up(value, properties.get(name), self._conversation)
             or is_description(name, value, self._conversation)
             for name, value in call.arguments.items()
@@ -353,7 +354,7 @@ class CallPolicy:
         return self._near_tools(passive) or passive
 
 
-def _restricted(step: Step) -> tuple[ToolSpec, ...]:
+def restrict_values(step: Step) -> tuple[ToolSpec, ...]:
     """Return the tools of a step, with schemas that allow only its values."""
     return tuple(_with_values(tool, step.values) for tool in step.tools) if step.values else step.tools
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dial_client.messages import NOT_ALLOWED, Message, Role, ToolCallRequest
@@ -14,6 +14,9 @@ MAX_RESULT_CHARS = 4_000
 """Characters of a result that are searched for pieces."""
 
 _PIECE = re.compile(r"(?:[A-Z][\w'&-]*(?: [A-Z][\w'&-]*){1,4})|[^\s\"',;:(){}\[\]]{2,200}")
+
+_ROOT = re.compile(r"[/~]|[A-Za-z]:\\")
+_FILE_NAME = re.compile(r"(?:\[(?:FILE|DIR)\] )?([\w.@+-]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,4 +70,16 @@ def new_pieces(messages: Sequence[Message], conversation: str) -> tuple[str, ...
         return ()
     before = conversation[: conversation.rfind(last.text)].lower()
     pieces = dict.fromkeys(piece.strip(" .") for piece in _PIECE.findall(last.text[:MAX_RESULT_CHARS]))
-    return tuple(piece for piece in pieces if piece and piece.lower() not in before)[:MAX_PIECES]
+    fresh = (piece for piece in pieces if piece and piece.lower() not in before)
+    return (*_listed_paths(messages, last), *fresh)[:MAX_PIECES]
+
+
+def _listed_paths(messages: Sequence[Message], result: Message) -> Iterator[str]:
+    """Yield the paths of the files that the last call has listed, if it was one of a folder."""
+    calls = (call for message in messages for call in message.tool_calls if call.id == result.tool_call_id)
+    folder = next((v for call in calls for v in call.arguments.values() if isinstance(v, str) and _ROOT.match(v)), "")
+    separator = "\\" if "\\" in folder else "/"
+    lines = [line.strip() for line in result.text[:MAX_RESULT_CHARS].splitlines()]
+    names = [found[1] for line in lines if (found := _FILE_NAME.fullmatch(line))]
+    if folder and len(names) == len(lines):
+        yield from (f"{folder.rstrip(separator)}{separator}{name}" for name in names)

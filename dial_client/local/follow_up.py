@@ -20,6 +20,8 @@ from dial_client.messages import ToolSpec
 MAX_NUMBERS = 3
 """Numbers of a question, and of a result, that sums are made of."""
 
+_ROOT = 7
+"""Letters by which two forms of a word are known."""
 _NAMED = re.compile(r"([a-z]+):? ([A-Z][\w'-]*(?: [A-Z][\w'-]*){0,3})")
 """A detail of a result with a name behind it: ``manager: Jonas Brandt``, ``largest town Torsby``."""
 _CAPITALIZED = re.compile(r"(?<=\s)[A-Z]\w*")
@@ -57,7 +59,7 @@ def find_follow_up(
     asked = words(question) - GENERIC - _ASKING - known
     asked = asked.union(*(kind for kind in kinds(question) if kind.isdisjoint(known)))
     for tool in sorted(tools, key=acts):
-        if tool.name not in called and not asked.isdisjoint(_naming(tool)):
+        if tool.name not in called and _share_word(asked, _naming(tool)):
             return FollowUp(tool, find_sums(tool, question, results[-1]) or values)
     return None
 
@@ -72,6 +74,12 @@ def find_sums(tool: ToolSpec, question: str, result: str) -> tuple[str, ...]:
     pairs = product(_NUMBER.findall(question)[:MAX_NUMBERS], _NUMBER.findall(result)[:MAX_NUMBERS])
     orders = ((left, right) for a, b in pairs for left, right in ((a, b), (b, a)))
     return tuple(dict.fromkeys(f"{left} {sign} {right}" for left, right in orders for sign in "*/+-"))
+
+
+def _share_word(asked: frozenset[str], named: frozenset[str]) -> bool:
+    """Return whether a word stands in both, or long ones with one root do: "supervises" and "supervisor"."""
+    roots = {word[:_ROOT] for word in named if len(word) >= _ROOT}
+    return not asked.isdisjoint(named) or any(word[:_ROOT] in roots for word in asked)
 
 
 def _naming(tool: ToolSpec) -> frozenset[str]:

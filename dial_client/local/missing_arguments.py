@@ -55,11 +55,16 @@ def find_missing(
     return missing
 
 
+def is_composed(name: str) -> bool:
+    """Return whether an argument is a text that the model writes, by the argument's name."""
+    return not words(name).isdisjoint(_COMPOSED)
+
+
 def _is_word_of_tool(name: str, value: object, tool: ToolSpec) -> bool:
     """Return whether a value only repeats what the tool is for: the room "room", the building "lift"."""
     found = (
         words(value)
-        if isinstance(value, str) and value.replace(" ", "").isalpha() and not words(name) & _COMPOSED
+        if isinstance(value, str) and value.replace(" ", "").isalpha() and not is_composed(name)
         else frozenset[str]()
     )
     return bool(found) and found <= words_of(tool)
@@ -68,7 +73,7 @@ def _is_word_of_tool(name: str, value: object, tool: ToolSpec) -> bool:
 def _may_follow(name: str, value: object, tool: ToolSpec, sources: str) -> bool:
     """Return whether a value that does not stand in the conversation may follow from it."""
     is_name = isinstance(value, str) and _NAME.fullmatch(value) is not None and _CODE.fullmatch(value) is None
-    if not is_name or words(name) & _COMPOSED or not is_english(sources):
+    if not is_name or is_composed(name) or not is_english(sources):
         return True
     beginnings = {word[:_BEGINNING] for word in words(sources) - words_of(tool) - words(name)}
     return any(word[:_BEGINNING] in beginnings for word in words(str(value)))

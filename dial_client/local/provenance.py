@@ -53,6 +53,14 @@ def is_description(name: str, value: Any, conversation: str) -> bool:
     return re.search(rf"\Ws {argument}\b|\b{argument} of\b", value.lower()) is not None
 
 
+def converts_to_itself(arguments: Mapping[str, Any]) -> bool:
+    """Return whether a call goes from something to the same: from dollars to dollars."""
+    return any(
+        name.startswith("from_") and value == arguments.get(f"to_{name.removeprefix('from_')}")
+        for name, value in arguments.items()
+    )
+
+
 def has_strange_digits(value: Any, conversation: str) -> bool:
     """Return whether a text has numbers, none of which occurs: an invented flight, order or day."""
     if not isinstance(value, str) or _NUMBER_WORD.search(conversation):

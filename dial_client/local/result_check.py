@@ -3,6 +3,7 @@
 Half a billion parameters now and then answer that they have looked, and leave out what they found; stop at the first of
 two results; or write a number or a time that no result has. Such an answer is replaced by the results. For this its
 beginning is held back until it has something of the results behind the first, up to the end of a sentence or a line.
+A later sentence is shown when it is whole, and left out if it has such a number or time.
 """
 
 from __future__ import annotations
@@ -52,35 +53,71 @@ class ResultCheck:
         self._held = ""
         self._shown = ""
         self._is_open = not self._news
+        self._has_no_results = not self._results
+        self._is_shortened = False
 
     def feed(self, text: str) -> str:
         """Add a piece of the answer, and return the text that can be shown."""
-        if not self._is_open:
-            self._held += text
-            is_long = len(self._held) > MAX_HELD_CHARS
-            if not (is_long or _END.search(self._held)) or not self._is_good():
-                return ""
-            self._is_open, text = True, self._held
-        self._shown += text
-        return text
+        if self._has_no_results:
+            return text
+        self._held += text
+        begun = "" if self._is_open else self._take_beginning()
+        if self._is_open:
+            begun += "".join(map(self._take_sentence, self._whole_sentences()))
+        self._shown += begun
+        return begun
+
+    def _take_beginning(self) -> str:
+        """Take what can be shown of the beginning, if it is good up to the end of one of its sentences."""
+        ends = [found.end() for found in _END.finditer(self._held)]
+        ends += [len(self._held)] if len(self._held) > MAX_HELD_CHARS else []
+        end = next((end for end in ends if self._is_good(self._held[:end])), None)
+        if end is None:
+            return ""
+        self._is_open, begun, self._held = True, self._held[:end], self._held[end:]
+        return begun
+
+    def _whole_sentences(self) -> list[str]:
+        """Take the whole sentences from what is held back."""
+        ends = [found.end() for found in _END.finditer(self._held)]
+        sentences = [self._held[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+        self._held = self._held[ends[-1] :] if ends else self._held
+        return sentences
+
+    def _take_sentence(self, sentence: str) -> str:
+        """Return a later sentence, or nothing in place of one with a number or a time from nowhere."""
+        if self._is_known(sentence):
+            return sentence
+        self._is_shortened = True
+        return "\n" if sentence.endswith("\n") else ""
 
     def finish(self) -> str:
         """Return the text that follows at the answer's end: the rest of the answer, or the results in its place.
 
         Behind an answer with only one of several values that a result joins by "and" stands that result.
         """
-        if not self._is_open and not self._is_good():
+        if self._has_no_results:
+            return ""
+        if not self._is_open and not self._is_good(self._held):
             return quote(self._results)
-        rest = "" if self._is_open else self._held
+        rest = self._take_sentence(self._held) if self._is_open else self._held
         answer = self._shown + rest
         groups = [group for text in self._results for group in _GROUP.findall(text)]
         cut = [group for group in groups if 0 < sum(v in answer for v in _values(group)) < len(_values(group))]
-        return f"{rest}\n\n{quote(self._results)}" if self._news and cut else rest
+        if self._news and cut:
+            return f"{rest}\n\n{quote(self._results)}"
+        untold = [
+            text for text in self._results if _NUMBER.search(text) and _numbers(text).isdisjoint(_numbers(answer))
+        ]
+        return f"{rest}\n\n{quote(untold)}" if self._is_shortened and untold else rest
 
-    def _is_good(self) -> bool:
-        is_news = not self._news.isdisjoint(_content(f"{self._held} {' '.join(_times(self._held))}"))
-        plain = _NUMBERING.sub("", self._held)
-        return is_news and _numbers(plain) <= self._known and _times(plain) <= self._times
+    def _is_good(self, text: str) -> bool:
+        is_news = not self._news.isdisjoint(_content(f"{text} {' '.join(_times(text))}"))
+        return is_news and self._is_known(text)
+
+    def _is_known(self, text: str) -> bool:
+        plain = _NUMBERING.sub("", text)
+        return _numbers(plain) <= self._known and _times(plain) <= self._times
 
 
 def quote(results: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dial_client.messages import ToolSpec
 from dial_client.text.normalization import stem
 
-_ACTS = frozenset(
+ACTS = frozenset(
     re.findall(
         r"\w+",
         "accept add append approve archive assign block book buy cancel change checkout clear close commit "
@@ -24,7 +24,7 @@ _NAME_PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 
 def acts(tool: ToolSpec) -> bool:
     """Return whether a tool acts, by its name. A tool with the hint that it only reads does not."""
-    return not tool.read_only and not _ACTS.isdisjoint(part.lower() for part in _NAME_PART.findall(tool.name))
+    return not tool.read_only and not ACTS.isdisjoint(part.lower() for part in _NAME_PART.findall(tool.name))
 
 
 _IMPERATIVE = re.compile(r"\s*(?:please |can you |could you )?([a-z]+)", re.IGNORECASE)
@@ -34,7 +34,7 @@ def find_named_by_verb(request: str, tools: Sequence[ToolSpec]) -> tuple[ToolSpe
     """Return the tools with the verb of a request in their names: to create a branch, not the one that lists them."""
     found = _IMPERATIVE.match(request)
     verb = found[1].lower() if found else ""
-    if verb not in _ACTS:
+    if verb not in ACTS:
         return ()
     return tuple(tool for tool in tools if verb in (part.lower() for part in _NAME_PART.findall(tool.name)))
 

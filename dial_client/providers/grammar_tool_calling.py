@@ -20,6 +20,7 @@ from dial_client.local.answer_prompt import (
 )
 from dial_client.local.call_policy import CallPolicy, Step
 from dial_client.local.call_score import DecisionScore
+from dial_client.local.clause_policy import ClausePolicy
 from dial_client.local.echo import ANSWER_NOW, Opening
 from dial_client.local.json_prompt_format import called_tool, is_unknown, parse_call
 from dial_client.local.repetition import Repetition
@@ -61,24 +62,25 @@ class GrammarToolCallingProvider:
                 async for delta in deltas:
                     yield delta
             return
+        clauses = ClausePolicy(request, self.info.name)
         policy = CallPolicy(request, self.info.name)
-        usage = Usage()
-        while (step := policy.step) is not None:
-            usage += await self._decide(policy, step)
-        if policy.call is not None:
-            yield CallChunk(policy.call)
+        usage = await self._decide_all(clauses)
+        if clauses.call is None:
+            usage += await self._decide_all(policy)
+        if call := clauses.call or policy.call:
+            yield CallChunk(call)
             echo = {"then": policy.next_tool} if policy.next_tool else None
             yield Completion(FinishReason.TOOL_CALLS, usage, echo)
-        elif reply := policy.reply or _shown_result(request):
+        elif reply := policy.reply or ("" if clauses.note else _shown_result(request)):
             yield TextChunk(reply)
             yield Completion(FinishReason.STOP, usage)
         else:
-            async with aclosing(self._answer(request, usage)) as deltas:
+            async with aclosing(self._answer(request, usage, clauses.note)) as deltas:
                 async for delta in deltas:
                     yield delta
 
-    async def _answer(self, request: ModelRequest, usage: Usage) -> AsyncGenerator[Delta, None]:
-        """Ask for an answer, and once more if it only repeats the question; `usage` is that of the decisions."""
+    async def _answer(self, request: ModelRequest, usage: Usage, note: str) -> AsyncGenerator[Delta, None]:
+        """Ask for an answer, and once more if it only repeats the question; `note` stands behind the answer."""
         model = self._reporter if has_results(request.messages) else self._writer
         asked = _answer_request(request)
         check = ResultCheck(find_question(request.messages), find_results(request.messages))
@@ -100,7 +102,7 @@ class GrammarToolCallingProvider:
                     elif opening.is_echo:
                         usage += delta.usage
                     else:
-                        if rest := check.feed(opening.finish()) + check.finish():
+                        if rest := check.feed(opening.finish()) + check.finish() + (note and f"\n\n{note}"):
                             yield TextChunk(rest)
                         yield replace(delta, usage=usage + delta.usage)
             if not opening.is_echo:
@@ -109,7 +111,14 @@ class GrammarToolCallingProvider:
             again = Message.user(ANSWER_NOW.format(question=last.text))
             asked = replace(asked, messages=(*before, again))
 
-    async def _decide(self, policy: CallPolicy, step: Step) -> Usage:
+    async def _decide_all(self, policy: CallPolicy | ClausePolicy) -> Usage:
+        """Take the steps of a policy until it has none left."""
+        usage = Usage()
+        while (step := policy.step) is not None:
+            usage += await self._decide(policy, step)
+        return usage
+
+    async def _decide(self, policy: CallPolicy | ClausePolicy, step: Step) -> Usage:
         """Take one step: let the model decide, and hand over what it decided."""
         text: list[str] = []
         completion = Completion(FinishReason.CUT)

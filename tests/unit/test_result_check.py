@@ -47,15 +47,27 @@ def test_behind_an_answer_with_one_of_several_values_stands_the_result() -> None
     assert played("When is high tide in Pell?", answer, result) == answer
 
 
-def test_an_answer_is_shown_before_its_end() -> None:
+def test_an_answer_is_shown_sentence_by_sentence() -> None:
     check = ResultCheck("How many?", ["tool: 12 eggs"])
-    assert [check.feed(text) for text in ("There are ", "12 eggs. ", "Enough ", "for us.")] == [
+    assert [check.feed(text) for text in ("There are ", "12 eggs. ", "Enough ", "for us. Yes", "!")] == [
         "",
-        "There are 12 eggs. ",
-        "Enough ",
-        "for us.",
+        "There are 12 eggs.",
+        "",
+        " Enough for us.",
+        "",
     ]
-    assert check.finish() == ""
+    assert check.finish() == " Yes!"
+
+
+def test_a_later_sentence_with_a_number_from_nowhere_is_left_out_and_the_untold_result_stands_behind() -> None:
+    lamp, room = "The light in the kitchen is now on.", "21.5 °C"
+    answer = "The kitchen light is on at 21.5 °C. It was 25 °C before. It is bright."
+    question = "Turn on the kitchen light and tell me how warm it is there."
+    assert played(question, answer, lamp, room) == "The kitchen light is on at 21.5 °C. It is bright."
+    eggs, hens = "12 eggs", "3 hens"
+    assert (
+        played("Eggs and hens?", "There are 3 hens. There are 14 eggs.", eggs, hens) == f"There are 3 hens.\n\n{eggs}"
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,194 @@
+"""Decides the calls for the open requests of a question that asks for several things.
+
+`call_policy` makes the call for the first request. Behind its result the model is asked for each request that has no
+call yet (`clauses`), as if the user said that request now. A name that the question joins with the value of a call
+("in Oslo and in Nairobi") takes the same call. A request whose call cannot be made is named behind the answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dial_client.local import json_prompt_format
+from dial_client.local.argument_values import correct_arguments
+from dial_client.local.call_policy import MAX_ROUNDS, MAX_TOKENS, Step, restrict_values
+from dial_client.local.call_score import DecisionScore
+from dial_client.local.clauses import find_open, find_sibling, split_clauses
+from dial_client.local.completed_calls import find_completed_calls, new_pieces
+from dial_client.local.follow_up import find_follow_up
+from dial_client.local.missing_arguments import find_missing, is_composed
+from dial_client.local.provenance import is_description, is_made_up, is_said
+from dial_client.local.vocabulary import words, words_of
+from dial_client.messages import Message, Role, ToolCallRequest, ToolSpec
+from dial_client.model import ModelRequest, ToolChoice
+
+_CODE = re.compile(r"[A-Z]{2,5}|[A-Z]\w+/\w+|\d\d?:\d\d|\d{4}-\d\d-\d\d|\.")
+_NAME_OR_NUMBER = re.compile(r"(?<=\s)[A-Z]\w+|\d+")
+_NOT_LOOKED_UP = "I have not looked up: {clauses}."
+
+
+@dataclass(frozen=True, slots=True)
+class _Ask:
+    """A decision that is still to be asked for."""
+
+    clause: int | None
+    """The place of the clause; None for a name that is joined with a value."""
+    step: Step
+
+
+class ClausePolicy:
+    """One reply behind good results: `step` is the decision to ask for, until it is None; then there may be a `call`.
+
+    Args:
+        request: the request for the reply, with tools.
+        provider_name: the provider whose echoes carry the next tool from one round to the next.
+    """
+
+    def __init__(self, request: ModelRequest, provider_name: str) -> None:
+        self.call: ToolCallRequest | None = None
+        self._request = request
+        self._tools = {tool.name: tool for tool in request.tools}
+        self._completed = find_completed_calls(request.messages, provider_name)
+        self._calls = [entry.call for entry in self._completed]
+        self._start = max((at for at, m in enumerate(request.messages) if m.role is Role.USER), default=0)
+        self._question = request.messages[self._start].text if request.messages else ""
+        texts = [message.text for message in request.messages if message.role is not Role.ASSISTANT]
+        self._conversation = "\n".join((*(instruction.text for instruction in request.instructions), *texts))
+        self._clauses = split_clauses(self._question)
+        self._served: list[int] = []
+        self._unmet: list[int] = []
+        self._asks = self._open_asks()
+
+    @property
+    def step(self) -> Step | None:
+        """The decision to ask for; None if there is none left."""
+        return self._asks[0].step if self._asks and self.call is None else None
+
+    @property
+    def note(self) -> str:
+        """The sentence behind the answer: the requests that no result is for; empty without any."""
+        quoted = " and ".join(f"\u201c{self._clauses[at].strip(' .?!')}\u201d" for at in self._unmet)
+        return _NOT_LOOKED_UP.format(clauses=quoted) if quoted else ""
+
+    def request(self, step: Step) -> ModelRequest:
+        """Return the request for a decision, in which the clause is what the user says last."""
+        ask = self._asks[0]
+        earlier, turn = self._request.messages[: self._start], self._request.messages[self._start + 1 :]
+        if ask.clause is None:
+            asked = (self._request.messages[self._start], *turn)
+        else:
+            request = ", and ".join(self._clauses[at] for at in self._served)
+            asked = (Message.user(request), *turn, Message.assistant("Done."), Message.user(self._clauses[ask.clause]))
+        tools = self._request.tools
+        return replace(
+            self._request,
+            instructions=(*self._request.instructions, json_prompt_format.instruction(tools)),
+            messages=(*json_prompt_format.examples(tools), *json_prompt_format.conversation((*earlier, *asked))),
+            tools=(),
+            tool_choice=ToolChoice.AUTO,
+            grammar=json_prompt_format.grammar(restrict_values(step), may_answer=step.may_answer),
+            max_tokens=min(self._request.max_tokens or MAX_TOKENS, MAX_TOKENS),
+            stream=False,
+        )
+
+    def take_unknown(self) -> None:
+        """Accept the decision that a request cannot be known."""
+        self._close(is_unmet=True)
+
+    def take(self, tool: str, call: ToolCallRequest | None, score: DecisionScore | None = None) -> None:
+        """Accept the decision for a call or an answer.
+
+        Args:
+            tool: the tool that is called, even if the call is incomplete; empty for an answer.
+            call: the call, if it is complete.
+            score: how likely the call was; None if that is not known.
+        """
+        ask = self._asks[0]
+        is_likely = not ask.step.may_answer or score is None or score.is_call
+        if not tool or not is_likely or tool not in self._tools:
+            self._close()
+            return
+        spec = self._tools[tool]
+        if call is not None:
+            arguments = correct_arguments(call.arguments, spec, self._conversation)
+            call = replace(call, arguments=self._with_paths(arguments, spec))
+        if call is not None and any(call.name == c.name and call.arguments == c.arguments for c in self._calls):
+            self._close()
+        elif call is not None and self._is_grounded(call, spec):
+            self.call = call
+        elif not ask.step.values and (values := self._values(spec)):
+            step = Step((spec,), may_answer=False, values=values)
+            self._asks = [replace(ask, step=step), *self._asks[1:]]
+        else:
+            self._close(is_unmet=True)
+
+    def _with_paths(self, arguments: Mapping[str, Any], tool: ToolSpec) -> dict[str, Any]:
+        """Return the arguments, with the path of a file that a result lists in place of its name."""
+        paths = {f"{value}".rpartition("/")[2]: value for value in self._values(tool) if value.startswith("/")}
+        return {n: paths.get(value, value) if isinstance(value, str) else value for n, value in arguments.items()}
+
+    def _values(self, tool: ToolSpec) -> tuple[str, ...]:
+        """Return what the text arguments of a call may be: the values of earlier calls, and pieces of the results."""
+        names = _text_arguments(tool)
+        earlier = [str(call.arguments[name]) for call in self._calls for name in names if name in call.arguments]
+        pieces = new_pieces(self._request.messages, self._conversation)
+        return tuple(dict.fromkeys((*earlier, *(piece for piece in pieces if len(piece) > 2 or not piece.isalpha()))))
+
+    def _close(self, *, is_unmet: bool = False) -> None:
+        ask, *self._asks = self._asks
+        if is_unmet and ask.clause is not None:
+            self._unmet.append(ask.clause)
+
+    def _open_asks(self) -> list[_Ask]:
+        completed = self._completed
+        is_over = not 1 <= len(completed) < MAX_ROUNDS or any(entry.failed or entry.denied for entry in completed)
+        if is_over or self._request.tool_choice is ToolChoice.NONE or completed[-1].next_tool:
+            return []
+        called, results = [entry.call.name for entry in completed], [entry.result for entry in completed]
+        follow_up = find_follow_up(self._question, self._request.tools, called, results)
+        if follow_up is not None and follow_up.values:
+            return []  # the question leads from the result to a name: `call_policy` makes that call
+        asks = list(self._sibling_asks())
+        if len(self._clauses) > 1:
+            unserved, self._served = find_open(self._clauses, self._request.tools, self._calls)
+            asks += [_Ask(at, Step(self._request.tools)) for at in unserved]
+        return asks
+
+    def _sibling_asks(self) -> Sequence[_Ask]:
+        for entry in self._completed:
+            tool = self._tools.get(entry.call.name)
+            if tool is None or len(_text_arguments(tool)) != 1:
+                continue
+            if name := find_sibling(self._question, entry.call, self._calls):
+                return [_Ask(None, Step((tool,), may_answer=False, values=(name,)))]
+        return []
+
+    def _is_grounded(self, call: ToolCallRequest, tool: ToolSpec) -> bool:
+        """Return whether every value of a call was said or returned, or is a code for what was."""
+        properties: Mapping[str, object] = tool.input_schema.get("properties", {})
+        values = self._values(tool)
+        arguments = {name: value for name, value in call.arguments.items() if value not in values}
+        made_up = any(
+            is_made_up(value, properties.get(name), self._conversation)
+            or is_description(name, value, self._conversation)
+            or (name in _text_arguments(tool) and not self._has_source(name, str(value), tool))
+            for name, value in arguments.items()
+        )
+        missing = find_missing(call, tool, self._request.messages, self._conversation)
+        return not made_up and missing.keys().isdisjoint(arguments)
+
+    def _has_source(self, name: str, value: str, tool: ToolSpec) -> bool:
+        """Return whether a text comes from the conversation; one that the model writes needs a word of it."""
+        if is_composed(name):
+            is_new = not (words(value) - words_of(tool)).isdisjoint(words(self._conversation))
+            return is_new and all(is_said(found, self._conversation) for found in _NAME_OR_NUMBER.findall(value))
+        return is_said(value, self._conversation) or _CODE.fullmatch(value) is not None
+
+
+def _text_arguments(tool: ToolSpec) -> list[str]:
+    properties = tool.input_schema.get("properties", {})
+    required = tool.input_schema.get("required", ())
+    return [name for name in required if properties.get(name, {}).get("type") == "string"]

@@ -1,0 +1,113 @@
+"""The requests of a question that asks for two things or more, and which of them a call was made for.
+
+Half a billion parameters make the call for one request of "What is the price of ORBT, and is flight LM77 on time?" and
+invent the answer to the other one. Asked for each request by itself, they make the calls of both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from dial_client.local.vocabulary import ACTS, words, words_of
+from dial_client.messages import ToolCallRequest, ToolSpec
+
+MAX_CLAUSES = 4
+"""Requests of a question that are looked at."""
+
+_QUOTED = re.compile(r"\"[^\"]*\"|\u201c[^\u201d]*\u201d|(?<!\w)'[^']*'(?!\w)")
+_LOOKS_UP = (
+    "tell|show|find|look|check|read|list|search|compare|convert|count|get|give|say|note|remind|translate|calculate"
+    "|compute|track|lock|unlock|email|mail|measure|fetch|name"
+)
+_IMPERATIVES = "|".join((*sorted(ACTS), _LOOKS_UP))
+_ASKS = "what|which|who|whom|whose|when|where|why|how|is|are|was|were|does|do|did|can|could|has|have|will"
+_POLITE = r"(?:also |please |finally |on |in |at |for |to )?"
+_BOUNDARY = re.compile(
+    rf"(?:[.?!;]\s+(?:and |then )?(?={_POLITE}(?:{_IMPERATIVES}|{_ASKS})\b)"
+    rf"|,?\s+(?:and then|and|then)\s+(?={_POLITE}(?:{_IMPERATIVES}|{_ASKS})\b)"
+    rf"|,\s+(?=(?:{_IMPERATIVES})\b))",
+    re.IGNORECASE,
+)
+_REQUEST = re.compile(rf"\s*{_POLITE}(?:you )?(?:{_IMPERATIVES}|{_ASKS})\b", re.IGNORECASE)
+_OWN_VALUE = re.compile(r"(?<=\W)[A-Z][a-z]|\d|[\"\u201c]|(?<!\w)/\w")
+_JOINED = r",? (?:and|or|and also|as well as)"
+_COMPARED = r",? (?:and|or|with|to|than|versus|vs\.?)"
+_COMPARES = re.compile(r"\b(?:compare|than|versus|vs)\b", re.IGNORECASE)
+_BETWEEN = r"(?:(?:that of|in|of|at|for|from|on|to|with) )?(?:the |a |an )?"
+_LEADING = re.compile(rf"^{_BETWEEN}", re.IGNORECASE)
+_CONTINUED = r"(?: (?!(?:and|or|today|tomorrow|now|is|are|with|than|in|on|at|to|for|of)\b)[\w'-]*\w){0,3}"
+_PHRASE = rf"[\w/~.@'-]*\w{_CONTINUED}"
+_NO_NAME = re.compile(
+    r"(?:it|its|he|she|they|her|his|their|me|my|i|you|we|us|that|this|these|those|there|here|not|both|then|today"
+    r"|tomorrow|same|other)\b",
+    re.IGNORECASE,
+)
+
+
+def split_clauses(question: str) -> tuple[str, ...]:
+    """Return the requests of a question in their order; a statement stays with the request behind it.
+
+    Returns:
+        At most `MAX_CLAUSES`; the whole question where it has one request.
+    """
+    masked = _QUOTED.sub(lambda quoted: "_" * len(quoted[0]), question)
+    cuts = [(found.start(), found.end()) for found in _BOUNDARY.finditer(masked)]
+    starts, ends = [0, *(end for _, end in cuts)], [*(start for start, _ in cuts), len(question)]
+    clauses: list[str] = []
+    statement = ""
+    for start, end in zip(starts, ends, strict=True):
+        piece = f"{statement}{question[start:end].strip()}"
+        if _REQUEST.match(masked[start:end]) or (end == len(question) and not clauses):
+            clauses.append(piece)
+            statement = ""
+        else:
+            statement = f"{piece}. "
+    return tuple(clauses) if 1 < len(clauses) <= MAX_CLAUSES else (question,)
+
+
+def find_open(
+    clauses: Sequence[str], tools: Sequence[ToolSpec], calls: Sequence[ToolCallRequest]
+) -> tuple[list[int], list[int]]:
+    """Return the places of the clauses that no call was made for, and of the others.
+
+    A call belongs to the clause that has most of its values and of its tool's words.
+    """
+    specs = {tool.name: tool for tool in tools}
+    question = " ".join(clauses).lower()
+    served: set[int] = set()
+    for call in calls:
+        values = [str(value).lower() for value in call.arguments.values() if not isinstance(value, bool)]
+        quoted = [value for value in values if value and value in question]
+        about = words_of(specs[call.name]) if call.name in specs else frozenset()
+        near = [2 * len(words(clause) & about) + _has_value(clause, quoted) for clause in clauses]
+        near = [count - 2 * (at in served) for at, count in enumerate(near)]
+        served.add(near.index(max(near)))
+    return [at for at in range(len(clauses)) if at not in served], sorted(served)
+
+
+def _has_value(clause: str, quoted: Sequence[str]) -> int:
+    """Return how much of a call's values a clause has; "there" and "the word" may stand for one of another clause."""
+    if any(value in clause.lower() for value in quoted):
+        return 5
+    return 4 if quoted and _OWN_VALUE.search(clause[1:]) is None else 0
+
+
+def find_sibling(question: str, call: ToolCallRequest, made: Sequence[ToolCallRequest]) -> str:
+    """Return the name that a question joins with a value of a call: "Oslo" behind "Rome and"; empty without any.
+
+    Args:
+        question: the user's.
+        call: a call of a tool with one text argument.
+        made: the calls of the turn; their values are no such names.
+    """
+    joined = _COMPARED if _COMPARES.search(question) else _JOINED
+    used = {str(value).lower() for entry in made for value in entry.arguments.values()}
+    for value in (value for value in call.arguments.values() if isinstance(value, str) and len(value) > 1):
+        behind = re.search(rf"(?<!\w){re.escape(value)}{joined} {_BETWEEN}({_PHRASE})", question, re.IGNORECASE)
+        before = re.search(rf"({_PHRASE}){joined} {_BETWEEN}{re.escape(value)}(?!\w)", question, re.IGNORECASE)
+        for found in filter(None, (behind, before)):
+            name = _LEADING.sub("", found[1].strip(" .,'"))
+            if name.lower() not in used and not _NO_NAME.match(name) and not _REQUEST.match(name):
+                return name
+    return ""
