@@ -134,3 +134,44 @@ def test_a_server_is_tried_with_what_it_has_and_a_harmless_call(tmp_path: Path) 
     assert "No module named 'nothing_here'" in failed.stdout.splitlines()[0]
     unknown = dial_chat(tmp_path, "servers", "test", "note")
     assert (unknown.returncode, 'did you mean "notes"' in unknown.stderr) == (2, True)
+
+
+CURSOR = {
+    "mcpServers": {
+        "time": {"command": "mcp-server-time"},
+        "docs": {"url": "https://docs.example/mcp", "headers": {"X-Key": "${env:DOCS_KEY}"}, "headersHelper": "x"},
+    }
+}
+
+
+def test_servers_of_another_host_are_imported_and_exported(tmp_path: Path) -> None:
+    write_config(tmp_path, {"time": {"command": "mine"}})
+    (tmp_path / "home" / ".cursor").mkdir(parents=True)
+    (tmp_path / "home" / ".cursor" / "mcp.json").write_text(json.dumps(CURSOR))
+    unasked = dial_chat(tmp_path, "servers", "import", "cursor")
+    assert (unasked.returncode, "--yes" in unasked.stderr) == (2, True)
+    assert '"https://docs.example/mcp"' in unasked.stdout
+    done = dial_chat(tmp_path, "servers", "import", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert "  time: left out: there is one of this name (--replace)" in done.stdout
+    assert "    headersHelper: there is no such setting here" in done.stdout
+    assert "docs: the variable DOCS_KEY is not set yet" in done.stderr
+    written = json.loads((tmp_path / "servers.json").read_text())["mcpServers"]
+    assert written == {
+        "time": {"command": "mine"},
+        "docs": {"url": "https://docs.example/mcp", "headers": {"X-Key": "${env:DOCS_KEY}"}},
+    }
+    again = dial_chat(tmp_path, "servers", "import", "--yes")
+    assert (again.returncode, "There is nothing to import." in again.stdout) == (0, True)
+    exported = dial_chat(tmp_path, "servers", "export", "docs", "--to", "gemini-cli")
+    assert json.loads(exported.stdout)["mcpServers"]["docs"]["headers"] == {"X-Key": "${DOCS_KEY}"}
+    for words in (["import", "cursr"], ["import", "zed"], ["import", "cursor", "--server", "dosc"], ["export", "dosc"]):
+        wrong = dial_chat(tmp_path, "servers", *words)
+        assert wrong.returncode == 2, wrong.stderr
+
+
+def test_files_of_the_working_folder_are_imported_only_where_their_host_is_named(tmp_path: Path) -> None:
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"evil": {"command": "evil"}}}))
+    done = dial_chat(tmp_path, "servers", "import", "--yes")
+    assert "dial-chat servers import claude-code reads it" in done.stderr
+    assert not (tmp_path / "home" / "xdg_config_home" / "dial-client").exists()

@@ -1,10 +1,12 @@
 """The commands ``dial-chat servers …``. Importing this package registers them.
 
 ``server_group`` is the group, with the options that its commands share. ``status_commands`` has list, login and
-logout, ``entry_commands`` add, add-json, remove, enable and disable. ``server_addition`` makes an entry of words, and
-says what is missing. ``changed_config`` finds the file to change, changes it with a backup, and renews trust.
+logout and test, ``entry_commands`` add, add-json, remove, enable and disable, ``exchange_commands`` import and export.
+``server_addition`` makes an entry of words, and says what is missing. ``server_check`` tries a server.
+``host_import`` and ``host_output`` exchange servers with other hosts. ``changed_config`` finds the file to change,
+changes it with a backup, and renews trust.
 """
 
-from dial_client.cli.server_commands import entry_commands, status_commands
+from dial_client.cli.server_commands import entry_commands, exchange_commands, status_commands
 
-__all__ = ["entry_commands", "status_commands"]
+__all__ = ["entry_commands", "exchange_commands", "status_commands"]

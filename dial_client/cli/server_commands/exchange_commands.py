@@ -1,0 +1,64 @@
+"""The commands that exchange servers with other hosts: import, export."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated
+
+import typer
+
+from dial_client.cli import options as o
+from dial_client.cli.server_commands.server_group import ConfigChoice, File, Folder, User, run_work, servers
+from dial_client.cli.typer_apps import SETTINGS, run_command
+
+
+@servers.command(name="import", context_settings=SETTINGS)
+def import_(
+    source: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[HOST|FILE]",
+            help="claude-desktop, claude-code, cursor, vscode, windsurf, gemini-cli, codex, goose or zed; or a file. "
+            "Without it, all that is found.",
+        ),
+    ] = None,
+    server: Annotated[
+        list[str] | None, typer.Option("--server", metavar="NAME", help="Import this server only. Repeatable.")
+    ] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace servers of the same names.")] = False,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Import them without a question.")] = False,
+    user: User = False,
+    folder: Folder = False,
+    file: File = None,
+) -> None:
+    """Import servers of other MCP hosts, and say by name what cannot be carried over."""
+
+    def work() -> Callable[[], Awaitable[int]]:
+        from dial_client.cli.server_commands.host_import import import_servers
+
+        choice = ConfigChoice(user, folder, file)
+        return lambda: import_servers(source, tuple(server or ()), choice, replace=replace, is_agreed=yes)
+
+    run_work(work)
+
+
+@servers.command(context_settings=SETTINGS)
+def export(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]…", help="The servers; all without a name.")
+    ] = None,
+    to: Annotated[
+        str, typer.Option("--to", metavar="HOST", help="The host that reads it: claude-desktop, vscode, codex, …")
+    ] = "claude-desktop",
+    config: o.Config = None,
+    verbose: o.Verbose = False,
+) -> None:
+    """Print servers in the form of another MCP host; standard error names what it cannot have."""
+    options = o.Options.of_command(locals())
+
+    def choose() -> Callable[[], Awaitable[int]]:
+        from dial_client.cli.server_commands.host_output import export_servers
+
+        return lambda: export_servers(options, tuple(names or ()), to)
+
+    run_command(choose, options)

@@ -1,0 +1,150 @@
+"""The work of ``dial-chat servers import``: servers of other hosts into a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dial_client.cli.bootstrap import warn
+from dial_client.cli.config_summary import escaped, rendered, rows
+from dial_client.cli.options import ExitCode
+from dial_client.cli.server_commands.changed_config import change_config, find_file
+from dial_client.cli.server_commands.server_addition import find_gaps
+from dial_client.cli.server_commands.server_group import ConfigChoice
+from dial_client.cli.tty import Unanswered, is_there, typed
+from dial_client.errors import ConfigError
+from dial_client.settings import configuration, server_edits
+from dial_client.settings.config_trust import EnvFiles
+from dial_client.settings.config_writer import read_text
+from dial_client.settings.hosts.host_documents import HostServer, read_host_file
+from dial_client.settings.hosts.host_files import HOSTS, HostName, find_host_files
+from dial_client.settings.jsonc import did_you_mean
+from dial_client.settings.jsonc_editor import set_value
+
+
+@dataclass(frozen=True, slots=True)
+class FoundServers:
+    """The servers in one file of another host."""
+
+    title: str
+    """The host and the file, for people."""
+    servers: tuple[HostServer, ...]
+
+
+async def import_servers(
+    source: str | None, names: Sequence[str], choice: ConfigChoice, *, replace: bool, is_agreed: bool
+) -> int:
+    """Import servers of other hosts, after a question that shows what each does; return the exit code.
+
+    Args:
+        source: a host, or a file; None for the files of all hosts on this machine.
+        names: the servers to import; none for all.
+        choice: the file that is changed.
+        replace: put the servers in place of those of the same name.
+        is_agreed: import them without a question.
+
+    Raises:
+        ConfigError: there is no such host, file or server, or nobody is there to be asked.
+    """
+    found = find_servers(source, with_folder=source is not None or not is_agreed)
+    before = read_text(find_file(choice))
+    chosen, kept = _choose(found, names, server_edits.server_names(before.text), replace=replace)
+    for sentence in kept:
+        print(sentence)
+    if not chosen:
+        print("There is nothing to import.")
+        return ExitCode.ANSWERED
+    text = before.text
+    for server in chosen:
+        text = server_edits.add_server(text, server.name, server.entry or {}, replace=replace)
+    if not is_agreed and not await _is_wanted(chosen, before.path):
+        return ExitCode.USAGE
+    noun = "server" if len(chosen) == 1 else "servers"
+    change_config(before, lambda _: text, f"imported {len(chosen)} {noun}")
+    for server in chosen:
+        for gap in find_gaps(server.entry or {}):
+            warn(f"{server.name}: {gap}")
+    return ExitCode.ANSWERED
+
+
+def find_servers(source: str | None, *, with_folder: bool = True) -> list[FoundServers]:
+    """Return the servers of a host, of a file, or of all hosts on this machine.
+
+    Args:
+        source: a host, or a file; None for all hosts.
+        with_folder: also the files of the working folder, which may come from a stranger.
+
+    Raises:
+        ConfigError: there is no such host or file, or a file that was named cannot be read.
+    """
+    folder = Path.cwd()
+    if source is not None and source not in {*HostName}:
+        path = Path(source).expanduser()
+        if not path.is_file():
+            known = ", ".join(HostName)
+            raise ConfigError(f"{source!r} is no host and no file", did_you_mean(source, HostName) or f"hosts: {known}")
+        return [FoundServers(str(path), tuple(read_host_file(path, None, folder)))]
+    found = []
+    for file in find_host_files(folder):
+        if file.is_of_folder and not with_folder:
+            warn(f"{file.path} is left out: dial-chat servers import {file.host.name} reads it")
+        elif source is None or file.host.name == source:
+            title = f"{file.host.title}, {file.path}"
+            try:
+                found.append(FoundServers(title, tuple(read_host_file(file.path, file.host.name, folder))))
+            except ConfigError as error:
+                warn(f"{file.host.title}: {error}")
+    if not found and source is not None:
+        raise ConfigError(f"no configuration of {HOSTS[HostName(source)].title} was found", "name its file")
+    return [servers for servers in found if servers.servers]
+
+
+def _choose(
+    found: Sequence[FoundServers], names: Sequence[str], taken: Sequence[str], *, replace: bool
+) -> tuple[list[HostServer], list[str]]:
+    """Return the servers to import, and a sentence for each that is left out or changed."""
+    known = [server.name for servers in found for server in servers.servers]
+    for name in names:
+        if name not in known:
+            raise ConfigError(f"there is no server {name!r} to import", did_you_mean(name, known))
+    chosen: dict[str, HostServer] = {}
+    sentences = []
+    for servers in found:
+        sentences.append(f"{escaped(servers.title)}:")
+        for server in servers.servers:
+            if names and server.name not in names:
+                continue
+            state = _state(server, chosen, () if replace else taken)
+            if state == "import":
+                chosen[server.name] = server
+            sentences.append(f"  {escaped(server.name)}: {state}")
+            sentences += [f"    {escaped(loss)}" for loss in server.losses]
+    return list(chosen.values()), sentences
+
+
+def _state(server: HostServer, chosen: dict[str, HostServer], taken: Sequence[str]) -> str:
+    if server.entry is None:
+        return "cannot be imported"
+    if server.name in chosen:
+        is_same = chosen[server.name].entry == server.entry
+        return (
+            "the same as above" if is_same else "left out: one of this name stands above (name its file to import it)"
+        )
+    return "left out: there is one of this name (--replace)" if server.name in taken else "import"
+
+
+async def _is_wanted(chosen: Sequence[HostServer], path: Path) -> bool:
+    """Show what the servers do, and ask."""
+    text = "{}"
+    for server in chosen:
+        text = set_value(text, ["mcpServers", server.name], server.entry)
+    outline = configuration.outline(text)
+    print(rendered(rows(outline, EnvFiles(), path.parent.absolute()), None))
+    if not is_there():
+        raise ConfigError("nobody is there to be asked", "--yes imports them without a question")
+    try:
+        answer = await typed(f"Import {len(chosen)} into {escaped(str(path))}? [y]es, [n]o: ")
+    except Unanswered:
+        return False
+    return answer.lower() in ("y", "yes")

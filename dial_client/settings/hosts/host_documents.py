@@ -1,0 +1,191 @@
+"""The servers in the configuration file of another host: JSON with comments, TOML or YAML."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dial_client.errors import ConfigError, system_reason
+from dial_client.settings import configuration, jsonc
+from dial_client.settings.hosts.host_entries import Entry, Losses, translate
+from dial_client.settings.hosts.host_files import HostName
+
+MAX_BYTES = 32 * 1024 * 1024
+"""Of a host's file: Claude Code keeps the history of its projects in the same file."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostServer:
+    """A server of another host."""
+
+    name: str
+    entry: Entry | None = field(repr=False)
+    """For ``servers.json``; None where the server cannot be carried over."""
+    losses: tuple[str, ...] = ()
+    """What was not carried over, and what to do: one sentence each."""
+
+
+def read_host_file(path: Path, host: HostName | None, folder: Path) -> list[HostServer]:
+    """Return the servers in the file of another host, in its order.
+
+    Args:
+        path: the file.
+        host: whose file it is; None to find that out from the file.
+        folder: the working folder: of Claude Code's projects, that of this folder counts.
+
+    Raises:
+        ConfigError: it cannot be read, or has no servers.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"cannot be read: {system_reason(error)}", path=str(path)) from None
+    if len(data) > MAX_BYTES:
+        raise ConfigError(f"a configuration has at most {MAX_BYTES:,} bytes", path=str(path))
+    top = _parse(data, path)
+    return read_servers(host or guess_host(path, top), top, folder)
+
+
+def read_servers(host: HostName, top: Mapping[str, Any], folder: Path) -> list[HostServer]:
+    """Return the servers of a configuration that was parsed, in its order."""
+    inputs = _inputs(top)
+    found = [_read_server(host, name, entry, inputs) for name, entry in _entries(host, top, folder)]
+    return [*found, *_of_further_projects(top, folder)]
+
+
+def guess_host(path: Path, top: Mapping[str, Any]) -> HostName:
+    """Return the host whose files look like this one; Claude Desktop for the form that most hosts have."""
+    if path.suffix == ".toml":
+        return HostName.CODEX
+    if path.suffix in (".yaml", ".yml"):
+        return HostName.GOOSE
+    parts = {part.lower().lstrip(".") for part in path.parts[-3:]}
+    for host, keys, folders in _TRAITS:
+        if any(key in top for key in keys) or parts & folders:
+            return host
+    return HostName.CLAUDE_DESKTOP
+
+
+_TRAITS: tuple[tuple[HostName, tuple[str, ...], set[str]], ...] = (
+    (HostName.ZED, ("context_servers",), set()),
+    (HostName.VS_CODE, ("inputs", "servers", "mcp"), {"vscode"}),
+    (HostName.CURSOR, (), {"cursor"}),
+    (HostName.WINDSURF, (), {"windsurf"}),
+    (HostName.GEMINI_CLI, (), {"gemini"}),
+    (HostName.CLAUDE_CODE, ("projects",), {"mcp.json", "claude.json"}),
+)
+
+
+def _parse(data: bytes, path: Path) -> Mapping[str, Any]:
+    if path.suffix == ".toml":
+        import tomllib
+
+        try:
+            return tomllib.loads(data.decode())
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"this is not TOML: {error}", path=str(path)) from None
+    if path.suffix in (".yaml", ".yml"):
+        return _parse_yaml(data, path)
+    value = jsonc.read(data, str(path)).value
+    if not isinstance(value, dict):
+        raise ConfigError("expected an object", path=str(path))
+    return value
+
+
+def _parse_yaml(data: bytes, path: Path) -> Mapping[str, Any]:
+    try:
+        import yaml
+    except ImportError:
+        hint = "pip install pyyaml, or add each server by dial-chat servers add NAME -- COMMAND"
+        raise ConfigError("a YAML file is read with PyYAML, which is not installed", hint, str(path)) from None
+    try:
+        value = yaml.safe_load(data)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ConfigError(f"this is not YAML: {error}", path=str(path)) from None
+    if not isinstance(value, dict):
+        raise ConfigError("expected a mapping", path=str(path))
+    return value
+
+
+def _inputs(top: Mapping[str, Any]) -> Mapping[str, Any]:
+    nested = top.get("mcp")
+    inputs = top.get("inputs") or (nested.get("inputs") if isinstance(nested, dict) else None) or []
+    return {str(item["id"]): item for item in inputs if isinstance(item, dict) and "id" in item}
+
+
+def _entries(host: HostName, top: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, Any]]:
+    """Yield the servers of a file by their names: of the project of this folder, then of all."""
+    off: set[str] = set()
+    if host is HostName.CLAUDE_CODE:
+        project = _project(top, folder)
+        off = set(project.get("disabledMcpServers") or ()) | set(project.get("disabledMcpjsonServers") or ())
+        yield from _switched(_object(project.get("mcpServers")), off)
+    if host is HostName.GEMINI_CLI:
+        rules = _object(top.get("mcp"))
+        off = set(rules.get("excluded") or ())
+        if rules.get("allowed"):
+            off |= _object(top.get("mcpServers")).keys() - set(rules["allowed"])
+    nested = _object(top.get("mcp"))
+    for key in ("mcpServers", "servers", "context_servers", "mcp_servers"):
+        yield from _switched(_object(top.get(key)) or _object(nested.get(key)), off)
+    if host is HostName.GOOSE:
+        for name, extension in _object(top.get("extensions")).items():
+            flat = _object(extension)
+            yield name, {**flat, **_object(flat.get("config"))} if "config" in flat else extension
+
+
+def _switched(entries: Mapping[str, Any], off: set[str]) -> Iterator[tuple[str, Any]]:
+    for name, entry in entries.items():
+        yield name, {**entry, "disabled": True} if name in off and isinstance(entry, dict) else entry
+
+
+def _project(top: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
+    """Return what Claude Code knows of the project of this folder."""
+    projects = _object(top.get("projects"))
+    here = os.path.normcase(os.path.realpath(folder))
+    for path, project in projects.items():
+        if os.path.normcase(os.path.realpath(path)) == here:
+            return _object(project)
+    return {}
+
+
+def _of_further_projects(top: Mapping[str, Any], folder: Path) -> Iterator[HostServer]:
+    """Yield the servers that Claude Code uses in projects in other folders."""
+    own = _project(top, folder)
+    for path, project in _object(top.get("projects")).items():
+        if project is not own:
+            sentence = f"it belongs to the project {path}: import it there"
+            yield from (HostServer(name, None, (sentence,)) for name in _object(_object(project).get("mcpServers")))
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _read_server(host: HostName, name: str, entry: Any, inputs: Mapping[str, Any]) -> HostServer:
+    losses = Losses()
+    ours = name.replace("/", "-")
+    if ours != name:
+        losses.say(f"its name there is {name!r}: a name here holds no /")
+    if not isinstance(entry, dict):
+        return HostServer(ours, None, ("it is no entry of a server",))
+    try:
+        translated = translate(host, entry, inputs, losses)
+        if translated is not None:
+            _check(ours, translated, losses)
+    except (ConfigError, TypeError, ValueError, AttributeError, KeyError) as error:
+        problem = error.problem if isinstance(error, ConfigError) else "its entry is not understood"
+        return HostServer(ours, None, (*losses.sentences, problem))
+    return HostServer(ours, translated, tuple(losses.sentences))
+
+
+def _check(name: str, entry: Entry, losses: Losses) -> None:
+    """Raise `ConfigError` where an entry is wrong, apart from its variables."""
+    switched_off = {key: value for key, value in entry.items() if key not in ("enabled", "disabled")}
+    server = configuration.server_from_mapping(name, {**switched_off, "disabled": True})
+    for warning in server.warnings:
+        losses.say(warning)

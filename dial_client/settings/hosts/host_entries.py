@@ -1,0 +1,233 @@
+"""Entries of other hosts -> entries of ``servers.json``, without loss: what cannot be carried over is said by name.
+
+Each host has its own names for the same things, and its own variables. A translation takes the entry of the host and
+returns an entry of ``servers.json``; `Losses` collects sentences on the rest.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dial_client.settings.hosts.host_files import HostName
+from dial_client.settings.jsonc import Node
+from dial_client.settings.server_config import SERVER_ALIASES, SERVER_KEYS
+
+Entry = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Losses:
+    """What a translation could not carry over, and what a person has to do."""
+
+    sentences: list[str] = field(default_factory=list)
+    is_unusable: bool = False
+    """The server cannot start as it was written: it is imported disabled."""
+
+    def say(self, sentence: str) -> None:
+        """Add a sentence, once."""
+        if sentence not in self.sentences:
+            self.sentences.append(sentence)
+
+
+def translate(host: HostName, entry: Mapping[str, Any], inputs: Mapping[str, Any], losses: Losses) -> Entry | None:
+    """Return an entry of ``servers.json`` for the entry of another host; None where there is no such server outside.
+
+    Args:
+        host: whose entry it is.
+        entry: as it stands in the host's file.
+        inputs: the definitions of VS Code's ``${input:…}``, by their ids.
+        losses: gets a sentence for whatever is not carried over.
+    """
+    translated = _TRANSLATIONS.get(host, _plain)(dict(entry), losses)
+    if translated is None:
+        return None
+    carried = _carried(translated, losses)
+    if host in _WITH_VARIABLES:
+        carried = _with_our_variables(carried, host, inputs, losses)
+    elif any("${" in text for text in strings_of(entry)):
+        losses.say("${…} is text there, and a variable here")
+    for key in ("cwd", "envFile"):
+        if key in carried and not _ABSOLUTE.match(str(carried[key])):
+            losses.say(f"{key}: the path is relative, here to the folder of the configuration file")
+    if losses.is_unusable:
+        carried.pop("enabled", None)
+        carried["disabled"] = True
+    return carried
+
+
+def strings_of(value: Any) -> list[str]:
+    """Return all strings in a value of JSON, without keys."""
+    if isinstance(value, str):
+        return [value]
+    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    return [text for child in inner for text in strings_of(child)]
+
+
+def _plain(entry: Entry, losses: Losses) -> Entry | None:  # noqa: ARG001 - a translation
+    return entry
+
+
+def _windsurf(entry: Entry, losses: Losses) -> Entry | None:  # noqa: ARG001 - a translation
+    if "serverUrl" in entry:
+        entry["url"] = entry.pop("serverUrl")
+    return entry
+
+
+def _gemini(entry: Entry, losses: Losses) -> Entry | None:
+    if entry.pop("trust", False) is True:
+        losses.say('trust: there all calls run without approval; here "autoApprove": ["*"] does that')
+    if "url" in entry and "httpUrl" not in entry and "type" not in entry:
+        entry["type"] = "sse"
+    if entry.get("httpUrl") and entry.get("url"):
+        del entry["url"]
+    login = entry.get("oauth")
+    if isinstance(login, dict):
+        if login.pop("enabled", True) is False:
+            del entry["oauth"]
+        _drop(login, ("redirectUri", "audiences", "tokenParamName"), losses, "oauth.")
+    return entry
+
+
+def _codex(entry: Entry, losses: Losses) -> Entry | None:
+    headers = dict(entry.pop("http_headers", None) or {})
+    headers |= {name: f"${{{variable}}}" for name, variable in (entry.pop("env_http_headers", None) or {}).items()}
+    if variable := entry.pop("bearer_token_env_var", None):
+        headers["Authorization"] = f"Bearer ${{{variable}}}"
+    if headers:
+        entry["headers"] = headers
+    variables = entry.pop("env_vars", None) or []
+    names = [variable.get("name") if isinstance(variable, dict) else variable for variable in variables]
+    if forwarded := {str(name): f"${{{name}}}" for name in names if name}:
+        entry["env"] = forwarded | (entry.get("env") or {})
+    if milliseconds := entry.pop("startup_timeout_ms", None):
+        entry["startupTimeout"] = milliseconds / 1000
+    if scopes := entry.pop("scopes", None):
+        entry["oauth"] = {"scopes": scopes}
+    tools = entry.pop("tools", None) or {}
+    approved = [name for name, tool in tools.items() if tool.get("approval_mode") == "approve"]
+    if approved:
+        entry["autoApprove"] = approved
+    if entry.pop("default_tools_approval_mode", None) == "approve":
+        losses.say('default_tools_approval_mode: here "autoApprove": ["*"] lets all calls run without approval')
+    return entry
+
+
+def _goose(entry: Entry, losses: Losses) -> Entry | None:
+    kind = entry.pop("type", "stdio")
+    if kind not in ("stdio", "sse", "streamable_http"):
+        losses.say(f"it is a part of goose ({kind}), and not a server")
+        return None
+    if kind != "stdio":
+        entry["type"] = "sse" if kind == "sse" else "http"
+    for theirs, ours in (("cmd", "command"), ("envs", "env"), ("uri", "url"), ("timeout", "toolTimeout")):
+        if (value := entry.pop(theirs, None)) is not None:
+            entry[ours] = value
+    if keys := entry.pop("env_keys", None):
+        entry["env"] = dict(entry.get("env") or {}) | {key: f"${{{key}}}" for key in keys}
+        losses.say(f"the values of {', '.join(keys)} are in the keyring of goose: set variables of these names")
+    if tools := entry.pop("available_tools", None):
+        entry["enabledTools"] = tools
+    for key in ("name", "display_name", "bundled"):
+        entry.pop(key, None)
+    return entry
+
+
+def _zed(entry: Entry, losses: Losses) -> Entry | None:
+    source = entry.pop("source", "custom")
+    command = entry.get("command")
+    if isinstance(command, dict):  # the form before 2025-06
+        entry["command"] = command.get("path")
+        entry |= {key: command[key] for key in ("args", "env", "timeout") if command.get(key)}
+    if not entry.get("command") and not entry.get("url"):
+        losses.say("an extension of Zed starts it" if source == "extension" or "settings" in entry else "it is empty")
+        return None
+    timeout = entry.pop("timeout", None)
+    if isinstance(timeout, int | float):  # in seconds today, in milliseconds before
+        entry["toolTimeout"] = timeout / 1000 if timeout >= 1000 else timeout
+    if entry.get("settings") in ({}, None):
+        entry.pop("settings", None)
+    return entry
+
+
+def _carried(entry: Entry, losses: Losses) -> Entry:
+    """Return the keys of an entry that have a meaning here; all others are said, but for descriptions and pictures."""
+    known, unknown = Node(entry).known(SERVER_KEYS, SERVER_ALIASES)
+    _drop(dict(unknown), [key for key in unknown if key not in _SILENT], losses)
+    kept = {str(node.keys[-1]) for node in known.values()} | {"description"}
+    return {_PROPER.get(key, key): value for key, value in entry.items() if key in kept and value is not None}
+
+
+def _drop(entry: Entry, keys: Any, losses: Losses, path: str = "") -> None:
+    for key in keys:
+        if key in entry:
+            del entry[key]
+            losses.say(f"{path}{key}: there is no such setting here")
+
+
+_ABSOLUTE = re.compile(r"[/\\~]|\$\{|[A-Za-z]:[/\\]")
+_REFERENCE = re.compile(r"\$\{([^{}]*)\}")
+_SHELL_VARIABLE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
+_WITH_VARIABLES = {
+    HostName.CLAUDE_CODE,
+    HostName.CURSOR,
+    HostName.VS_CODE,
+    HostName.WINDSURF,
+    HostName.GEMINI_CLI,
+}
+"""The hosts that replace variables in their configuration."""
+
+
+def _with_our_variables(entry: Entry, host: HostName, inputs: Mapping[str, Any], losses: Losses) -> Entry:
+    def replace_text(node: Node) -> str:
+        text = str(node.value)
+        if host is HostName.GEMINI_CLI:
+            text = _SHELL_VARIABLE.sub(r"${\1}", text)
+        return _REFERENCE.sub(lambda found: _our_variable(found[1], inputs, losses), text)
+
+    replaced = Node(entry).with_strings(replace_text).value
+    assert isinstance(replaced, dict)
+    return replaced
+
+
+def _our_variable(inside: str, inputs: Mapping[str, Any], losses: Losses) -> str:
+    """Return what stands here for a variable of another host."""
+    if inside in ("pathSeparator", "/"):
+        return os.sep
+    if inside == "workspaceFolder":
+        losses.say("${workspaceFolder} is here the folder of the configuration file")
+    kind, has_kind, name = inside.partition(":")
+    if kind == "input":
+        variable = re.sub(r"\W+", "_", name).upper()
+        definition = inputs.get(name)
+        about = definition.get("description", "") if isinstance(definition, dict) else ""
+        losses.say(f"${{input:{name}}} is asked for there{f' ({about})' if about else ''}: set {variable}")
+        default = definition.get("default") if isinstance(definition, dict) else None
+        return f"${{{variable}:-{default}}}" if default and not re.search(r"[{}]", str(default)) else f"${{{variable}}}"
+    is_ours = not has_kind or kind == "env" or name.startswith("-")
+    if not is_ours or inside == "workspaceFolderBasename":
+        losses.is_unusable = True
+        losses.say(f"${{{inside}}} has no meaning here: write a value in its place, then enable the server")
+    return f"${{{inside}}}"
+
+
+_SILENT = frozenset(
+    (
+        *("displayName", "display_name", "gallery", "icon", "iconUrl", "icons", "id", "logoUrl", "metadata", "name"),
+        *("note", "notes", "tags", "title", "version", "description"),
+    )
+)
+_PROPER = {name: key for name, key in SERVER_ALIASES.items() if name.endswith("_sec")} | {
+    "enabled_tools": "enabledTools",
+    "disabled_tools": "disabledTools",
+}
+_TRANSLATIONS: Mapping[HostName, Callable[[Entry, Losses], Entry | None]] = {
+    HostName.WINDSURF: _windsurf,
+    HostName.GEMINI_CLI: _gemini,
+    HostName.CODEX: _codex,
+    HostName.GOOSE: _goose,
+    HostName.ZED: _zed,
+}

@@ -1,0 +1,208 @@
+"""Entries of ``servers.json`` in the form of another host. Variables stay variables where the host has them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dial_client.settings.hosts.host_entries import Entry, Losses, strings_of
+from dial_client.settings.hosts.host_files import HostName
+from dial_client.settings.jsonc import Node
+
+_VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_COMMON = ("type", "command", "args", "env", "url", "headers", "cwd")
+_KEYS: Mapping[HostName, tuple[str, ...]] = {
+    HostName.CLAUDE_DESKTOP: ("command", "args", "env"),
+    HostName.CLAUDE_CODE: ("type", "command", "args", "env", "url", "headers", "oauth", "timeout"),
+    HostName.CURSOR: (*_COMMON, "envFile"),
+    HostName.VS_CODE: (*_COMMON, "envFile"),
+    HostName.WINDSURF: ("command", "args", "env", "serverUrl", "headers", "disabled", "disabledTools"),
+    HostName.GEMINI_CLI: (
+        *("command", "args", "env", "cwd", "url", "httpUrl", "headers", "oauth", "timeout", "includeTools"),
+        *("excludeTools", "description"),
+    ),
+    HostName.CODEX: (
+        *("command", "args", "env", "env_vars", "cwd", "url", "bearer_token_env_var", "http_headers"),
+        *("env_http_headers", "startup_timeout_sec", "tool_timeout_sec", "enabled", "required", "enabled_tools"),
+        *("disabled_tools", "scopes"),
+    ),
+    HostName.GOOSE: (
+        *("type", "name", "enabled", "cmd", "args", "envs", "env_keys", "uri", "headers", "timeout"),
+        *("available_tools", "description"),
+    ),
+    HostName.ZED: ("command", "args", "env", "url", "headers", "enabled"),
+}
+_TOP = {
+    HostName.VS_CODE: "servers",
+    HostName.CODEX: "mcp_servers",
+    HostName.GOOSE: "extensions",
+    HostName.ZED: "context_servers",
+}
+"""The key over the servers, where it is not ``mcpServers``."""
+_ENV_REFERENCE = {HostName.CURSOR, HostName.VS_CODE, HostName.WINDSURF}
+"""The hosts that write ``${env:NAME}``."""
+_PLAIN_REFERENCE = {HostName.CLAUDE_CODE, HostName.GEMINI_CLI}
+"""The hosts that write ``${NAME}``."""
+
+
+def write_host_text(host: HostName, servers: Mapping[str, Entry]) -> tuple[str, list[str]]:
+    """Return a configuration with these servers in the form of a host, and what the host cannot have.
+
+    JSON for most hosts, TOML for Codex, YAML (in its form that is JSON) for goose.
+
+    Args:
+        host: which reads it.
+        servers: entries by name, with the proper names of keys, and variables as they are written.
+    """
+    written: dict[str, Entry] = {}
+    sentences: list[str] = []
+    for name, entry in servers.items():
+        losses = Losses()
+        translated = _WRITERS.get(host, _for_most)(name, dict(entry), losses)
+        for key in [key for key in translated if key not in _KEYS[host]]:
+            del translated[key]
+            losses.say(f"{key}: the host has no such setting")
+        translated = _with_host_variables(translated, host, losses)
+        sentences += [f"{name}: {sentence}" for sentence in losses.sentences]
+        if "url" in entry and host is HostName.CLAUDE_DESKTOP:
+            sentences.append(f"{name}: it is left out: Claude Desktop takes URLs as connectors, in its settings")
+            continue
+        written[name] = translated
+    top = {_TOP.get(host, "mcpServers"): written}
+    text = _toml(written) if host is HostName.CODEX else json.dumps(top, indent=2, ensure_ascii=False) + "\n"
+    return text, sentences
+
+
+def _for_most(name: str, entry: Entry, losses: Losses) -> Entry:  # noqa: ARG001 - a writer
+    if "toolTimeout" in entry and "timeout" not in entry:
+        entry["timeout"] = round(entry.pop("toolTimeout") * 1000)
+    return entry
+
+
+def _windsurf(name: str, entry: Entry, losses: Losses) -> Entry:  # noqa: ARG001 - a writer
+    if "url" in entry:
+        entry["serverUrl"] = entry.pop("url")
+        entry.pop("type", None)
+    if entry.pop("enabled", True) is False:
+        entry["disabled"] = True
+    return entry
+
+
+def _gemini(name: str, entry: Entry, losses: Losses) -> Entry:
+    entry = _for_most(name, entry, losses)
+    kind = entry.pop("type", None)
+    if "url" in entry and kind != "sse":
+        entry["httpUrl"] = entry.pop("url")
+    for ours, theirs in (("enabledTools", "includeTools"), ("disabledTools", "excludeTools")):
+        if ours in entry:
+            entry[theirs] = entry.pop(ours)
+    return entry
+
+
+def _codex(name: str, entry: Entry, losses: Losses) -> Entry:  # noqa: ARG001 - a writer
+    entry.pop("type", None)
+    _switch(entry)
+    env = entry.pop("env", None) or {}
+    forwarded = [key for key, value in env.items() if _variable_in(value) == key]
+    if forwarded:
+        entry["env_vars"] = forwarded
+    if plain := {key: str(value) for key, value in env.items() if key not in forwarded and value is not None}:
+        entry["env"] = plain
+    headers = entry.pop("headers", None) or {}
+    token = re.fullmatch(r"Bearer " + _VARIABLE.pattern, str(headers.get("Authorization", "")))
+    if token:
+        entry["bearer_token_env_var"] = token[1]
+        headers = {key: value for key, value in headers.items() if key != "Authorization"}
+    from_env = {key: variable for key, value in headers.items() if (variable := _variable_in(value))}
+    if from_env:
+        entry["env_http_headers"] = from_env
+    if plain := {key: str(value) for key, value in headers.items() if key not in from_env}:
+        entry["http_headers"] = plain
+    for ours, theirs in (
+        ("startupTimeout", "startup_timeout_sec"),
+        ("toolTimeout", "tool_timeout_sec"),
+        ("enabledTools", "enabled_tools"),
+        ("disabledTools", "disabled_tools"),
+    ):
+        if ours in entry:
+            entry[theirs] = entry.pop(ours)
+    return entry
+
+
+def _goose(name: str, entry: Entry, losses: Losses) -> Entry:  # noqa: ARG001 - a writer
+    kind = entry.pop("type", None)
+    _switch(entry)
+    entry = {"type": "stdio", "name": name, "enabled": True, **entry}
+    if "url" in entry:
+        entry["type"] = "sse" if kind == "sse" else "streamable_http"
+        entry["uri"] = entry.pop("url")
+    env = entry.pop("env", None) or {}
+    keys = [key for key, value in env.items() if _variable_in(value) == key]
+    if keys:
+        entry["env_keys"] = keys
+    if plain := {key: value for key, value in env.items() if key not in keys}:
+        entry["envs"] = plain
+    for ours, theirs in (("command", "cmd"), ("toolTimeout", "timeout"), ("enabledTools", "available_tools")):
+        if ours in entry:
+            entry[theirs] = entry.pop(ours)
+    return entry
+
+
+def _zed(name: str, entry: Entry, losses: Losses) -> Entry:  # noqa: ARG001 - a writer
+    entry.pop("type", None)
+    _switch(entry)
+    return entry
+
+
+def _switch(entry: Entry) -> None:
+    """Write ``disabled`` as ``enabled``."""
+    if "disabled" in entry:
+        entry["enabled"] = not entry.pop("disabled")
+
+
+def _variable_in(value: Any) -> str | None:
+    """Return the name of the variable that makes up a whole value."""
+    found = _VARIABLE.fullmatch(str(value))
+    return found[1] if found else None
+
+
+def _with_host_variables(entry: Entry, host: HostName, losses: Losses) -> Entry:
+    if host in _ENV_REFERENCE:
+        entry = Node(entry).with_strings(lambda leaf: _VARIABLE.sub(r"${env:\1}", str(leaf.value))).value
+    elif host in _PLAIN_REFERENCE:
+        entry = Node(entry).with_strings(lambda leaf: _VARIABLE.sub(r"${\1}", str(leaf.value))).value
+    elif any("${" in text for text in strings_of(entry)):
+        losses.say("the host replaces no variables: write values in place of ${…}")
+    if host in _ENV_REFERENCE and any(":-" in text for text in strings_of(entry)):
+        losses.say("the host has no defaults of variables: write ${env:NAME} in place of ${NAME:-…}")
+    return entry
+
+
+def _toml(servers: Mapping[str, Entry]) -> str:
+    tables = []
+    for name, entry in servers.items():
+        key = name if _BARE_KEY.fullmatch(name) else json.dumps(name, ensure_ascii=False)
+        lines = "\n".join(f"{field} = {_toml_value(value)}" for field, value in entry.items() if value is not None)
+        tables.append(f"[mcp_servers.{key}]\n{lines}\n")
+    return "\n".join(tables)
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        members = (f"{json.dumps(key, ensure_ascii=False)} = {_toml_value(child)}" for key, child in value.items())
+        return f"{{ {', '.join(members)} }}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_toml_value, value))}]"
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+_WRITERS: Mapping[HostName, Callable[[str, Entry, Losses], Entry]] = {
+    HostName.WINDSURF: _windsurf,
+    HostName.GEMINI_CLI: _gemini,
+    HostName.CODEX: _codex,
+    HostName.GOOSE: _goose,
+    HostName.ZED: _zed,
+}

@@ -1,0 +1,121 @@
+"""Other MCP hosts, and the places of their configuration files on Linux, macOS and Windows, as their documents say."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+
+class HostName(StrEnum):
+    """The hosts whose configurations can be read and written."""
+
+    CLAUDE_DESKTOP = "claude-desktop"
+    CLAUDE_CODE = "claude-code"
+    CURSOR = "cursor"
+    VS_CODE = "vscode"
+    WINDSURF = "windsurf"
+    GEMINI_CLI = "gemini-cli"
+    CODEX = "codex"
+    GOOSE = "goose"
+    ZED = "zed"
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """A host, and its files. ``{config}`` is the folder of the user's applications, ``{home}`` the home folder."""
+
+    name: HostName
+    title: str
+    user_files: tuple[str, ...]
+    folder_files: tuple[str, ...] = ()
+    """In a project's folder."""
+    linux: tuple[str, ...] = ()
+    """In place of `user_files` on Linux."""
+    macos: tuple[str, ...] = ()
+    windows: tuple[str, ...] = ()
+
+
+HOSTS: Mapping[HostName, Host] = {
+    host.name: host
+    for host in (
+        Host(HostName.CLAUDE_DESKTOP, "Claude Desktop", ("{config}/Claude/claude_desktop_config.json",)),
+        Host(HostName.CLAUDE_CODE, "Claude Code", ("{home}/.claude.json",), (".mcp.json",)),
+        Host(HostName.CURSOR, "Cursor", ("{home}/.cursor/mcp.json",), (".cursor/mcp.json",)),
+        Host(
+            HostName.VS_CODE,
+            "VS Code",
+            ("{config}/Code/User/mcp.json", "{config}/Code/User/settings.json"),
+            (".vscode/mcp.json",),
+        ),
+        Host(HostName.WINDSURF, "Windsurf", ("{home}/.codeium/windsurf/mcp_config.json",)),
+        Host(HostName.GEMINI_CLI, "Gemini CLI", ("{home}/.gemini/settings.json",), (".gemini/settings.json",)),
+        Host(HostName.CODEX, "Codex", ("{codex}/config.toml",), (".codex/config.toml",)),
+        Host(
+            HostName.GOOSE,
+            "goose",
+            ("{home}/.config/goose/config.yaml",),
+            windows=("{config}/Block/goose/config/config.yaml",),
+        ),
+        Host(
+            HostName.ZED,
+            "Zed",
+            ("{home}/.config/zed/settings.json",),
+            (".zed/settings.json",),
+            linux=("{xdg}/zed/settings.json",),
+            windows=("{config}/Zed/settings.json",),
+        ),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class HostFile:
+    """A configuration file of a host that exists on this machine."""
+
+    host: Host
+    path: Path
+    is_of_folder: bool
+    """True for a file of the working folder, which may come from a stranger."""
+
+
+def find_host_files(
+    folder: Path, environ: Mapping[str, str] = os.environ, platform: str = sys.platform
+) -> Iterator[HostFile]:
+    """Yield the configuration files of other hosts that exist.
+
+    Args:
+        folder: the working folder.
+        environ: the environment, which says where the home folder is.
+        platform: as `sys.platform`.
+    """
+    for host in HOSTS.values():
+        for path in user_paths(host, environ, platform):
+            if _exists(path):
+                yield HostFile(host, path, is_of_folder=False)
+        for name in host.folder_files:
+            if _exists(folder / name):
+                yield HostFile(host, folder / name, is_of_folder=True)
+
+
+def user_paths(host: Host, environ: Mapping[str, str], platform: str) -> Iterator[Path]:
+    """Yield the places of a host's own files, whether they exist or not."""
+    home = environ.get("USERPROFILE" if platform == "win32" else "HOME") or str(Path.home())
+    xdg = environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
+    config = {
+        "win32": environ.get("APPDATA") or f"{home}/AppData/Roaming",
+        "darwin": f"{home}/Library/Application Support",
+    }.get(platform, xdg)
+    files = {"win32": host.windows, "darwin": host.macos}.get(platform, host.linux) or host.user_files
+    codex = environ.get("CODEX_HOME") or f"{home}/.codex"
+    yield from (Path(file.format(config=config, home=home, xdg=xdg, codex=codex)) for file in files)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:
+        return False
