@@ -202,6 +202,8 @@ class Completion:
     """Notes for the user on this exchange: a dropped parameter, a tool left out."""
     citations: tuple[Citation, ...] = ()
     """The sources of the text, with spans in the text of all `TextChunk`s together."""
+    info: ModelInfo | None = None
+    """The model that answered; None for the one of `Provider.info`."""
 
 
 Delta = TextChunk | ReasoningChunk | CommentaryChunk | MediaChunk | CallChunk | EndpointCallChunk | Completion

@@ -129,7 +129,13 @@ def provider_of(options: Options, settings: configuration.Settings) -> Provider:
         ConfigError: its name or key is wrong, or no model is named and there is none to fall back to.
     """
     name = options.model or settings.default_model or _fallback()
-    return open_provider(name, models=settings.models, base_url=options.base_url, on_progress=_Progress())
+    return open_provider(
+        name,
+        models=settings.models,
+        base_url=options.base_url,
+        on_progress=_Progress(),
+        fallback_models=() if replay.is_recording(name) else options.fallback_model,
+    )
 
 
 def _fallback() -> str:

@@ -13,7 +13,20 @@ from typing import Any
 from typer.core import TyperCommand, TyperOption
 
 GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("Model", ("model", "base_url", "system", "tool_format", "max_depth", "timeout", "tool_timeout", "no_stream")),
+    (
+        "Model",
+        (
+            "model",
+            "base_url",
+            "fallback_model",
+            "system",
+            "tool_format",
+            "max_depth",
+            "timeout",
+            "tool_timeout",
+            "no_stream",
+        ),
+    ),
     ("Servers and tools", ("config", "profile", "trust", "allow", "deny", "yes", "policy", "sampling")),
     ("Conversation", ("continue_latest", "resume", "no_save", "record", "no_audit", "audit_arguments")),
 )

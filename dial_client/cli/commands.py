@@ -34,6 +34,7 @@ def chat(
     profile: o.Profile = None,
     model: o.Model = None,
     base_url: o.BaseUrl = None,
+    fallback_model: o.FallbackModel = None,
     tool_format: o.ToolFormat = None,
     system: o.System = None,
     max_depth: o.MaxDepth = None,

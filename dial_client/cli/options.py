@@ -67,6 +67,7 @@ class Options:
     config: Path | None = None
     model: str | None = None
     base_url: str | None = None
+    fallback_model: tuple[str, ...] = ()
     tool_format: Format | None = None
     system: str | None = None
     max_depth: int | None = None
@@ -104,7 +105,7 @@ class Options:
         """Return the options among the parameters of a command, by their names; `fixed` overrides them."""
         own = {field.name for field in fields(cls)}
         values: dict[str, Any] = {name: value for name, value in parameters.items() if name in own}
-        patterns = {name: tuple(values.get(name) or ()) for name in ("allow", "deny")}
+        patterns = {name: tuple(values.get(name) or ()) for name in ("allow", "deny", "fallback_model")}
         stream, save = (not parameters.get(name, False) for name in ("no_stream", "no_save"))
         chosen = {"stream": stream, "save": save, "audit": _audit_mode(parameters), "logs": _logs(parameters)}
         return cls(**(values | patterns | chosen | fixed))
@@ -147,6 +148,14 @@ Model = Annotated[
         help="The model, such as openai:ID, anthropic:ID or local. Also chat:ID (any OpenAI-compatible endpoint), "
         "ollama:ID, dial:ID, azure:DEPLOYMENT, bedrock:ID, vertex:ID, foundry:ID, scripted:FILE, or one of the "
         "configuration's models.",
+    ),
+]
+FallbackModel = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fallback-model",
+        metavar="NAME",
+        help="A model to ask where the first one cannot answer. May be given several times.",
     ),
 ]
 BaseUrl = Annotated[str | None, typer.Option("--base-url", metavar="URL", help="The model's endpoint.")]

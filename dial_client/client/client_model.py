@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -15,7 +15,8 @@ from dial_client.formats.format_selection import ActiveFormat
 from dial_client.logs import get_logger
 from dial_client.middleware import MiddlewareChain
 from dial_client.model import Preparable, Provider, ToolFormat, ToolFormatHandler
-from dial_client.providers import open_provider
+from dial_client.providers import add_fallback_models, open_provider
+from dial_client.providers.fallback_provider import FallbackProvider
 from dial_client.recordings import replay
 from dial_client.settings.config_types import ModelSettings
 from dial_client.turns import prices
@@ -29,18 +30,20 @@ class ModelSelection:
     """The model a client is asked to use, as its options name it."""
 
     model: str | Provider | None
-    models: Mapping[str, ModelSettings]
-    """Profiles that `model` and `status_model` may name."""
+    models: Mapping[str, ModelSettings] | None
+    """Profiles that `model`, `status_model` and `fallback_models` may name."""
     base_url: str | None = None
     tool_format: ToolFormat | ToolFormatHandler | str | None = None
     guidance: str | None = None
     status: Literal["template", "model"] = "template"
     status_model: str | Provider | None = None
+    fallback_models: Sequence[str | Provider] = ()
+    """The models that are asked where `model` cannot answer; empty for those of its profile."""
 
     @property
     def profile(self) -> ModelSettings | None:
         """The profile that `model` names; None where it names no profile."""
-        return self.models.get(self.model) if isinstance(self.model, str) else None
+        return (self.models or {}).get(self.model) if isinstance(self.model, str) else None
 
     def open(self) -> Provider | None:
         """Open the model.
@@ -48,7 +51,12 @@ class ModelSelection:
         Raises:
             ConfigError: there is no such model, or its profile is wrong.
         """
-        return self._open(self.model, self.base_url)
+        model, models = self.model, self.models or {}
+        # A recording has its own errors, and a model that `ClientModel.switch` keeps has its fallback models.
+        fallbacks = () if replay.is_recording(model) or isinstance(model, FallbackProvider) else self.fallback_models
+        if isinstance(model, str):
+            return open_provider(model, models=models, base_url=self.base_url, fallback_models=fallbacks)
+        return add_fallback_models(model, fallbacks, models) if model is not None else None
 
     def open_status_provider(self, provider: Provider | None) -> Provider | None:
         """Open the model that words the status of running calls; None for the templates alone.
@@ -58,13 +66,11 @@ class ModelSelection:
         """
         if self.status not in ("template", "model"):
             raise ConfigError(f"unknown status {self.status!r}", hint='expected "template" or "model"')
-        named = self._open(self.status_model, None)
+        model, models = self.status_model, self.models or {}
+        named = open_provider(model, models=models) if isinstance(model, str) else model
         # A recording has no replies to spare for sentences.
         default = None if replay.is_recording(provider) else provider
         return (named or default) if self.status == "model" else None
-
-    def _open(self, model: str | Provider | None, base_url: str | None) -> Provider | None:
-        return open_provider(model, models=self.models, base_url=base_url) if isinstance(model, str) else model
 
 
 class ClientModel:

@@ -73,4 +73,5 @@ class ClientOptions(TypedDict, total=False):
     resource_tools: bool
     tools: Sequence[Function | FunctionTool]
     middleware: Sequence[Middleware]
+    fallback_models: Sequence[str | Provider]
     startup_patience: float

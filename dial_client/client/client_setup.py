@@ -165,7 +165,7 @@ class SamplingModel(Protocol):
 
 
 def client_features(
-    callbacks: Callbacks,
+    callbacks: Callbacks | None,
     model: SamplingModel,
     approve: Approver | None,
     approval: ApprovalPolicy,
@@ -177,6 +177,7 @@ def client_features(
     Raises:
         ConfigError: there is no such log level, or no model for ``sample="model"``.
     """
+    callbacks = callbacks or Callbacks()
     level = callbacks.log_level or ("info" if callbacks.on_log is not None else None)
     if level not in (None, *LOG_LEVELS):
         raise ConfigError(f"unknown log level {level!r}", hint=f"one of {', '.join(LOG_LEVELS)}")

@@ -92,6 +92,7 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         tools: functions that the model may call beside the servers' tools. Patterns and events name them
             ``functions/NAME``; see `tool`.
         middleware: is around turns, model calls and tool calls, the first outermost; see `Middleware`.
+        fallback_models: are asked, in this order, where `model` cannot answer; by default those of its profile.
         startup_patience: seconds a turn waits for servers that are starting, from the start of each. Their tools join
             in a later round. Tools of the last run (`cache_dir`) are offered after a second. A server marked
             ``required`` is waited for in any case.
@@ -131,18 +132,17 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         resource_tools: bool = False,
         tools: Sequence[Function | FunctionTool] = (),
         middleware: Sequence[Middleware] = (),
+        fallback_models: Sequence[str | Provider] = (),
         startup_patience: float = STARTUP_PATIENCE,
     ) -> None:
         approval, self._limits = approval or ApprovalPolicy(), limits or Limits()
         self._on_limit = on_limit
         self.system = system
         """Instructions of the next turns, for conversations that do not begin with their own."""
-        chosen = ModelSelection(model, models or {}, base_url, tool_format, guidance, status, status_model)
+        chosen = ModelSelection(model, models, base_url, tool_format, guidance, status, status_model, fallback_models)
         self.model = ClientModel(chosen, MiddlewareChain(middleware))
         """The model, with its context window; `ClientModel.switch` changes it between two turns."""
-        features = client_setup.client_features(
-            callbacks or Callbacks(), self.model, approve, approval, self._limits, audit
-        )
+        features = client_setup.client_features(callbacks, self.model, approve, approval, self._limits, audit)
         setup = client_setup.recording_setup(self.model.provider, servers, approve, record, self.model.format_name)
         self._recording = setup.recording
         self.model.record_with(setup.provider)

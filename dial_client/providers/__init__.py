@@ -11,7 +11,7 @@ these by itself, but for the models of clouds (`cloud_models`), whose clients si
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
@@ -74,6 +74,7 @@ def open_provider(
     base_url: str | None = None,
     environ: Mapping[str, str] | None = None,
     on_progress: OnProgress | None = None,
+    fallback_models: Sequence[str | Provider] = (),
 ) -> Provider:
     """Return the provider for a model's name. Nothing is connected yet.
 
@@ -85,11 +86,54 @@ def open_provider(
         base_url: the address, in place of that of the name.
         environ: variables in place of those of this process.
         on_progress: called while the weights of an embedded model are fetched.
+        fallback_models: are asked, in this order, where the model cannot answer; by default those of its profile.
 
     Raises:
         ConfigError: there is no such model, or its address or key is missing or wrong.
     """
     environ = os.environ if environ is None else environ
+    provider = _open_model(model, models, base_url, environ, on_progress)
+    profile = models.get(model)
+    if not fallback_models and profile is not None:
+        fallback_models = profile.fallback_models
+    return add_fallback_models(provider, fallback_models, models, environ)
+
+
+def add_fallback_models(
+    provider: Provider,
+    fallback_models: Sequence[str | Provider],
+    models: Mapping[str, ModelSettings] = _NO_MODELS,
+    environ: Mapping[str, str] | None = None,
+) -> Provider:
+    """Return a provider that asks other models where `provider` cannot answer; without any, `provider` itself.
+
+    Args:
+        provider: is asked first.
+        fallback_models: as for `open_provider`. The fallback models of their own profiles do not count.
+        models: the profiles that they may name.
+        environ: variables in place of those of this process.
+
+    Raises:
+        ConfigError: there is no such model, or its address or key is missing or wrong.
+    """
+    if isinstance(fallback_models, str):
+        raise ConfigError("fallback models are a list, not a text", hint=f"[{fallback_models!r}]")
+    if not fallback_models:
+        return provider
+    from dial_client.providers.fallback_provider import FallbackProvider
+
+    environ = os.environ if environ is None else environ
+    opened = [_open_model(m, models, None, environ) if isinstance(m, str) else m for m in fallback_models]
+    return FallbackProvider([provider, *opened])
+
+
+def _open_model(
+    model: str,
+    models: Mapping[str, ModelSettings],
+    base_url: str | None,
+    environ: Mapping[str, str],
+    on_progress: OnProgress | None = None,
+) -> Provider:
     address = normalize_url(base_url, "the base URL") if base_url else None
     if settings := models.get(model):
         return _from_settings(settings, address, environ)

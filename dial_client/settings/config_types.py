@@ -145,6 +145,8 @@ class ModelSettings:
     """How the endpoint differs from OpenAI's: the flags of `model_config.QUIRKS` that the profile sets."""
     preset: str | None = None
     """The name of a preset in `providers.presets`; None for the preset of the host."""
+    fallback_models: tuple[str, ...] = ()
+    """Names of models that are asked, in this order, where this one cannot answer."""
 
 
 @dataclass(frozen=True, slots=True)

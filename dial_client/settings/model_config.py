@@ -80,6 +80,7 @@ MODEL_KEYS: Mapping[str, Callable[[Node], Any]] = {
     "api_key": read_line,
     "tool_format": one_of({**{kind: kind for kind in ToolFormat}, "auto": None}),
     "temperature": Node.number,
+    "fallback_models": Node.strings,
     **dict.fromkeys(("max_tokens", "context_window"), Node.count),
     **QUIRKS,
 }

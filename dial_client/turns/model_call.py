@@ -231,7 +231,7 @@ class ModelCaller:
                 async for delta in deltas:
                     await listener.receive(delta)
             await listener.end()
-        info = self.model.provider.info
+        info = listener.completion.info or self.model.provider.info
         attempt.is_timed_out = scope.cancelled_caught
         if listener.are_calls_printed and self.model.format.handler.format is ToolFormat.NATIVE:
             listener.calls = drop_quoted_calls(

@@ -163,7 +163,8 @@ class ModelSampler:
         provider = self._provider()
         reply = await generate_text(provider, model_request, self._middleware)
         reason = "maxTokens" if reply.finish is FinishReason.LENGTH else "endTurn"
-        return SamplingReply(reply.message.text, provider.info.name, reason), reply.usage
+        info = reply.info or provider.info
+        return SamplingReply(reply.message.text, info.name, reason), reply.usage
 
 
 def _record(

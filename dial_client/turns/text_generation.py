@@ -29,7 +29,9 @@ async def generate_text(
                 elif isinstance(delta, Completion):
                     completion = delta
         message = Message.assistant("".join(text))
-        return ModelReply(message=message, finish=completion.finish, usage=completion.usage, info=provider.info)
+        return ModelReply(
+            message=message, finish=completion.finish, usage=completion.usage, info=completion.info or provider.info
+        )
 
     if middleware is None or not middleware.model_calls:
         return await send(request)

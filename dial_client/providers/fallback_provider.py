@@ -1,0 +1,135 @@
+"""A provider that asks other models where the first one cannot answer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+
+from dial_client.errors import ProviderError
+from dial_client.logs import get_logger
+from dial_client.model import Completion, Delta, ModelInfo, ModelRequest, Preparable, Provider
+from dial_client.providers.error_codes import (
+    CONTEXT_LENGTH_EXCEEDED,
+    OUTPUT_FORMAT_UNSUPPORTED,
+    SEARCH_UNSUPPORTED,
+    TOOLS_UNSUPPORTED,
+)
+
+log = get_logger(__name__)
+
+PAUSE = 60.0
+"""Seconds for which a model that could not answer is asked after the others."""
+
+_REFUSED_REQUESTS = frozenset({400, 413, 422})
+"""HTTP statuses that are about the request: another model would be asked the same."""
+_MENDED = frozenset({CONTEXT_LENGTH_EXCEEDED, OUTPUT_FORMAT_UNSUPPORTED, SEARCH_UNSUPPORTED, TOOLS_UNSUPPORTED})
+"""Codes of errors after which the same model is asked in another way."""
+
+
+@dataclass(slots=True)
+class _Candidate:
+    """One of the models."""
+
+    provider: Provider
+    paused_until: float = 0.0
+    """In seconds of the clock."""
+    error: str = ""
+    """Why it could not answer."""
+
+
+class FallbackProvider:
+    """Asks the first of its models that can answer.
+
+    The next model is asked where a model fails before the first delta of its reply: it cannot be reached, is busy or
+    broken after all retries, refuses the key, or does not exist. A model that refuses the request itself is no
+    reason to ask another one. A model that failed is asked after the others for `PAUSE` seconds, so that the rounds
+    of a turn do not each wait for it.
+
+    Args:
+        providers: the models, in the order in which they are asked; at least one.
+        clock: returns the time in seconds.
+    """
+
+    def __init__(self, providers: Sequence[Provider], clock: Callable[[], float] = time.monotonic) -> None:
+        self._candidates = [_Candidate(provider) for provider in providers]
+        self._clock = clock
+
+    @property
+    def info(self) -> ModelInfo:
+        """What is known of the model that is asked next; the secrets are those of all models."""
+        secrets = (secret for candidate in self._candidates for secret in candidate.provider.info.secrets)
+        return replace(self._in_order()[0].provider.info, secrets=tuple(dict.fromkeys(secrets)))
+
+    async def prepare(self) -> None:
+        """Prepare the first model; the others are prepared when they are asked."""
+        provider = self._candidates[0].provider
+        if isinstance(provider, Preparable):
+            await provider.prepare()
+
+    async def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        """Ask the models one after the other, and yield the reply of the first that begins one.
+
+        Raises:
+            ProviderError: no model could answer, the request was refused, or a reply broke off.
+        """
+        errors: list[ProviderError] = []
+        for candidate in self._in_order():
+            has_begun = False
+            try:
+                async with aclosing(candidate.provider.generate(request)) as deltas:
+                    async for delta in deltas:
+                        has_begun = True
+                        yield self._with_origin(delta, candidate) if isinstance(delta, Completion) else delta
+            except ProviderError as error:
+                if has_begun or not can_fall_back(error):
+                    raise
+                self._pause(candidate, error)
+                errors.append(error)
+            else:
+                candidate.paused_until = 0.0
+                return
+        raise _join(errors)
+
+    async def aclose(self) -> None:
+        """Close all models."""
+        for candidate in self._candidates:
+            await candidate.provider.aclose()
+
+    def _in_order(self) -> list[_Candidate]:
+        """Return the models as they are asked now: those that failed a moment ago are the last."""
+        now = self._clock()
+        return sorted(self._candidates, key=lambda candidate: candidate.paused_until > now)
+
+    def _pause(self, candidate: _Candidate, error: ProviderError) -> None:
+        candidate.paused_until = self._clock() + max(PAUSE, error.retry_after or 0.0)
+        candidate.error = str(error)
+        log.warning("model_fallback", provider=candidate.provider.info.name, status=error.status, code=error.code)
+
+    def _with_origin(self, completion: Completion, answering: _Candidate) -> Completion:
+        """Return the end of a reply with the model that wrote it, and a note on each model that was passed over."""
+        info = answering.provider.info
+        if answering is self._candidates[0]:
+            return replace(completion, info=info)
+        before = self._candidates[: self._candidates.index(answering)]
+        notes = (
+            f"{info.name} answered in place of {candidate.provider.info.name}: {candidate.error}"
+            for candidate in before
+            if candidate.error
+        )
+        return replace(completion, info=info, notes=(*notes, *completion.notes))
+
+
+def can_fall_back(error: ProviderError) -> bool:
+    """Return True if another model may be able to answer the same request."""
+    return error.code not in _MENDED and error.status not in _REFUSED_REQUESTS
+
+
+def _join(errors: Sequence[ProviderError]) -> ProviderError:
+    """Return one error for all models, with the status and the code of the first."""
+    first = errors[0]
+    if len(errors) == 1:
+        return first
+    text = "; then ".join(str(error) for error in errors)
+    return ProviderError(text, status=first.status, code=first.code, retry_after=first.retry_after)
