@@ -45,6 +45,7 @@ lint: $(TEST)  ## style, layers, and what is where
 
 types: $(TEST)  ## mypy, strict
 	$(BIN)/mypy
+	$(BIN)/mypy examples
 
 man: $(TEST)  ## write the manual page, docs/dial-chat.1, from the source of --help
 	$(BIN)/python -m dial_client.cli.manual_page > docs/dial-chat.1

@@ -14,7 +14,9 @@ pytestmark = pytest.mark.once
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "dial_client"
 FILES = sorted(PACKAGE.rglob("*.py"))
-BESIDE = sorted(path for folder in ("tests", "evals", "benchmarks") for path in (ROOT / folder).rglob("*.py"))
+BESIDE = sorted(
+    path for folder in ("tests", "evals", "benchmarks", "examples") for path in (ROOT / folder).rglob("*.py")
+)
 
 MAX_FILE = 400
 MAX_FUNCTION = 50

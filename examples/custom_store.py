@@ -1,0 +1,34 @@
+"""Keep conversations in a place of your own: here each change is also a line of a log."""
+
+import asyncio
+import os
+from collections.abc import Sequence
+
+from dial_client import Conversation, ConversationManager, DialClient, MemoryStore, Message
+
+MODEL = os.environ.get("DIAL_MODEL", "local")
+
+
+class LoggedStore(MemoryStore):
+    """A `ConversationStore`; one for another database has the methods of the protocol, and needs no base class."""
+
+    async def create(self, title: str = "", messages: Sequence[Message] = ()) -> Conversation:
+        conversation = await super().create(title, messages)
+        print(f"created {title!r}")
+        return conversation
+
+    async def delete(self, conversation_id: str) -> None:
+        await super().delete(conversation_id)
+        print("deleted")
+
+
+async def main() -> None:
+    async with DialClient({}, MODEL) as dial:
+        manager = ConversationManager(dial, LoggedStore())
+        conversation = await manager.create("Greetings")
+        print((await manager.chat(conversation.id, "Hello, I am Ada.")).text)
+        print((await manager.chat(conversation.id, "What is my name?")).text)
+        await manager.delete(conversation.id)
+
+
+asyncio.run(main())

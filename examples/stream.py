@@ -1,0 +1,26 @@
+"""Follow a turn while it runs: its calls as they begin and end, its text as the model writes it."""
+
+import asyncio
+import os
+
+from dial_client import DialClient, Finished, TextDelta, ToolCallFinished, ToolCallStarted
+
+MODEL = os.environ.get("DIAL_MODEL", "local")
+SERVERS = {"time": {"command": "mcp-server-time", "args": ["--local-timezone", "UTC"]}}
+
+
+async def main() -> None:
+    async with DialClient(SERVERS, MODEL) as dial:
+        async for event in dial.stream("What time is it in Tokyo?"):
+            match event:
+                case ToolCallStarted(call, server):
+                    print(f"[{server}: {call.name} {dict(call.arguments)}]")
+                case ToolCallFinished(result):
+                    print(f"[{'done' if result.success else result.error}]")
+                case TextDelta(text):
+                    print(text, end="", flush=True)
+                case Finished(turn):
+                    print(f"\n{turn.usage.output_tokens} tokens were written")
+
+
+asyncio.run(main())

@@ -1,0 +1,26 @@
+"""Get an answer as a value of a type, after the tool calls that it needs."""
+
+import os
+from datetime import date
+
+from pydantic import BaseModel, Field
+
+from dial_client import DialClient
+
+MODEL = os.environ.get("DIAL_MODEL", "local")
+
+
+class Invoice(BaseModel):
+    number: str
+    due: date
+    total: float = Field(ge=0, description="in euros")
+
+
+def read_invoice(name: str) -> str:
+    """Return the text of an invoice."""
+    return f"{name}: invoice 2026-117, 119.00 EUR, to be paid by 15 December 2026"
+
+
+turn = DialClient({}, MODEL, tools=[read_invoice]).run_sync("What is in invoice a.pdf?", output_type=Invoice)
+invoice = turn.output  # type checkers know that this is an Invoice
+print(invoice.number, invoice.due.isoformat(), f"{invoice.total:.2f}")
