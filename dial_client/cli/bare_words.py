@@ -27,8 +27,9 @@ _ALIASES = {
     "delete": "conversations delete ID",
     "update": "pip install --upgrade dial-client",
     "upgrade": "pip install --upgrade dial-client",
-    "doctor": "servers",
     "setup": "init",
+    "check": "doctor",
+    "diagnose": "doctor",
 }
 """Words of other programs, with what does the same here."""
 

@@ -12,6 +12,7 @@ from dial_client import __version__
 from dial_client.cli import (  # noqa: F401 - they register commands
     audit_command,
     config_command,
+    doctor_command,
     init_command,
     models_command,
     policy_command,

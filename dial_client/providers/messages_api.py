@@ -63,7 +63,7 @@ class MessagesProvider(HttpProvider):
     """True after the endpoint has refused the newest version of the API."""
 
     def _get_path(self) -> str:
-        return "/messages" if self._endpoint.base_url.endswith("/v1") else "/v1/messages"
+        return "/messages" if self.endpoint.base_url.endswith("/v1") else "/v1/messages"
 
     def _new_parser(self) -> MessagesStreamParser:
         return MessagesStreamParser()
@@ -117,10 +117,10 @@ class MessagesProvider(HttpProvider):
 
     def _use_older_version(self) -> bool:
         """Send the older version of the API from now on; return False if the newest one was not sent before."""
-        headers = dict(self._endpoint.headers)
+        headers = dict(self.endpoint.headers)
         if headers.get(_VERSION) == NEWEST_MESSAGES_VERSION:
             headers[_VERSION] = OLDER_MESSAGES_VERSION
-            self._transport.endpoint = replace(self._endpoint, headers=headers)
+            self._transport.endpoint = replace(self.endpoint, headers=headers)
             self._is_older_version = True
         return self._is_older_version
 

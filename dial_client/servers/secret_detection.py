@@ -10,12 +10,12 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import zip_longest
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from dial_client.settings.config_types import OAuthSettings, ServerSettings
+from dial_client.settings.config_types import OAuthSettings, ServerSettings, Transport
 
 MIN_NAMED = 4
 """Characters of a secret with a telling name."""
@@ -118,6 +118,25 @@ def find_secrets(settings: ServerSettings) -> frozenset[str]:
     if settings.oauth is not None:
         found.update(_in_oauth(settings.oauth))
     return frozenset(found)
+
+
+def find_literal_secrets(entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the place of each secret that stands in an entry of servers.json itself, and a name for a variable."""
+    for kind in ("env", "headers"):
+        values = entry.get(kind)
+        for name, value in values.items() if isinstance(values, dict) else ():
+            settings = ServerSettings("new", Transport.STDIO, env={str(name): str(value)})
+            if "${" not in str(value) and find_secrets(settings):
+                yield f"{kind}.{name}", re.sub(r"\W+", "_", name).upper() if kind == "env" else "TOKEN"
+    args, url = entry.get("args"), entry.get("url")
+    texts = tuple(str(arg) for arg in args) if isinstance(args, list) else ()
+    address = url if isinstance(url, str) and "${" not in url else None
+    for place, settings in (
+        ("args", ServerSettings("new", Transport.STDIO, args=texts)),
+        ("url", ServerSettings("new", Transport.HTTP, url=address)),
+    ):
+        if any("${" not in secret for secret in find_secrets(settings)):
+            yield place, "TOKEN"
 
 
 def lines_of(secret: str) -> Iterator[str]:

@@ -98,7 +98,7 @@ def _merged_env(found: Mapping[str, Node], values: Mapping[str, Any], variables:
 
 
 def _warnings(found: Mapping[str, Node], unknown: Mapping[str, Node]) -> Iterator[str]:
-    odd = [key for key in unknown if key not in _OF_OTHER_HOSTS and not key.startswith(COMMENTS)]
+    odd = [key for key in unknown if key not in OTHER_HOSTS_KEYS and not key.startswith(COMMENTS)]
     if odd:
         hints = {key: did_you_mean(key, (*SERVER_KEYS, *SERVER_ALIASES)) for key in odd[:5]}
         named = ", ".join(quoted(key) + (f" ({hint})" if hint else "") for key, hint in hints.items())
@@ -160,10 +160,11 @@ _FIELDS = {
 }
 _EXPANDED = frozenset({"command", "args", "env", "envFile", "cwd", "url", "headers", "oauth", "roots"})
 _PATHS = frozenset({"command", "envFile", "cwd", "roots"})
-_OF_OTHER_HOSTS = frozenset(
+OTHER_HOSTS_KEYS = frozenset(
     (
         *("authProviderType", "description", "dev", "displayName", "gallery", "icon", "iconUrl", "icons", "id"),
         *("keep_alive", "logoUrl", "metadata", "modernLogLevel", "name", "note", "notes", "protocolEra"),
         *("sandbox", "sandboxEnabled", "sse_read_timeout", "tags", "title", "tools", "trust", "version"),
     )
 )
+"""Keys of other hosts that have no effect here, and need no warning."""

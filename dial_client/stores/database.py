@@ -85,6 +85,19 @@ class Database:
         except TimeoutError as error:
             raise DialError(f"the database gave no answer within {MAX_SECONDS:g} seconds") from error
 
+    async def find_version(self) -> int:
+        """Return the version of the schema without migrating it; 0 for an empty database. Raises as `open`."""
+
+        async def read(connection: AsyncConnection) -> int:
+            return await connection.run_sync(_version)
+
+        engine = await self._translate_errors(anyio.to_thread.run_sync(create_engine, self._where, self._patience))
+        try:
+            return await self._translate_errors(_transaction(engine, read, writes=False))
+        finally:
+            with anyio.CancelScope(shield=True):
+                await engine.dispose()
+
     async def aclose(self) -> None:
         """Close all connections; may be called twice."""
         with anyio.CancelScope(shield=True):
@@ -205,3 +218,14 @@ def held_expression(connection: AsyncConnection) -> str:
 def clock_expression(connection: AsyncConnection) -> str:
     """Return the SQL expression for the time in seconds by the database's own clock."""
     return CLOCKS[connection.dialect.name]
+
+
+async def find_schema_versions(where: str | Path, *, patience: float) -> tuple[int, int]:
+    """Return the version of a database's schema, and the version this program knows; nothing is changed.
+
+    Raises:
+        ConfigError: the database cannot be used.
+        DialError: the database failed.
+    """
+    database = Database(where, patience=patience)
+    return await database.find_version(), len(migrations.MIGRATIONS)

@@ -35,7 +35,7 @@ def opened(model: str, environ: Mapping[str, str] | None = None, **options: Any)
 
 
 def endpoint_of(provider: HttpProvider | DialProvider) -> Endpoint:
-    return provider._endpoint
+    return provider.endpoint if isinstance(provider, HttpProvider) else provider._endpoint
 
 
 def profile_of(provider: HttpProvider | DialProvider) -> EndpointProfile:

@@ -52,7 +52,7 @@ async def read(provider: HttpProvider, values: list[Any], *, stream: bool) -> No
         return pieces()
 
     deltas: list[Delta] = []
-    reading = ResponseStream(provider.wire, provider._new_parser(), provider._endpoint, [])
+    reading = ResponseStream(provider.wire, provider._new_parser(), provider.endpoint, [])
     try:
         async with aclosing(reading.deltas(ask)) as coming:
             deltas += [delta async for delta in coming]

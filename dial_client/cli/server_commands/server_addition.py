@@ -113,7 +113,9 @@ def entry_of(new: NewServer) -> dict[str, Any]:
 
 def find_gaps(entry: Mapping[str, Any]) -> Iterator[str]:
     """Yield what the person should know of an entry: secrets in it, variables that are not set, a missing program."""
-    for place, variable in _literal_secrets(entry):
+    from dial_client.servers.secret_detection import find_literal_secrets
+
+    for place, variable in find_literal_secrets(entry):
         yield f"{place} seems to hold a secret in plain text; set a variable, and write ${{{variable}}} in its place"
     text = json.dumps(entry, ensure_ascii=False)
     for name in dict.fromkeys(references(text)):
@@ -131,28 +133,6 @@ def _pair(text: str, separator: str, usage: str) -> tuple[str, str]:
     if not found or not name.strip():
         raise ConfigError(f"this has no {separator!r}", usage)
     return (name.strip(), value.strip()) if separator == ":" else (name, value)
-
-
-def _literal_secrets(entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the place of each secret that stands in the entry itself, and a name for a variable."""
-    from dial_client.servers.secret_detection import find_secrets
-    from dial_client.settings.config_types import ServerSettings, Transport
-
-    for kind in ("env", "headers"):
-        values = entry.get(kind)
-        for name, value in values.items() if isinstance(values, dict) else ():
-            settings = ServerSettings("new", Transport.STDIO, env={str(name): str(value)})
-            if "${" not in str(value) and find_secrets(settings):
-                yield f"{kind}.{name}", re.sub(r"\W+", "_", name).upper() if kind == "env" else "TOKEN"
-    args, url = entry.get("args"), entry.get("url")
-    texts = tuple(str(arg) for arg in args) if isinstance(args, list) else ()
-    address = url if isinstance(url, str) and "${" not in url else None
-    for place, settings in (
-        ("args", ServerSettings("new", Transport.STDIO, args=texts)),
-        ("url", ServerSettings("new", Transport.HTTP, url=address)),
-    ):
-        if any("${" not in secret for secret in find_secrets(settings)):
-            yield place, "TOKEN"
 
 
 def _missing_program(command: str) -> str:

@@ -78,7 +78,8 @@ class HttpProvider(ABC):
         self._encoded: tuple[tuple[ToolSpec, ...], bytes] = ((), b"")
 
     @property
-    def _endpoint(self) -> Endpoint:
+    def endpoint(self) -> Endpoint:
+        """The address of the model, with its headers, which hold the key."""
         return self._transport.endpoint
 
     @property
@@ -88,12 +89,12 @@ class HttpProvider(ABC):
         return ModelInfo(
             self._name,
             self._model,
-            self._endpoint.base_url,
+            self.endpoint.base_url,
             tool_format=ToolFormat.REACT if profile.tools == "text" else None,
             fenced_calls=profile.fenced_calls,
             searches_tools=self.search_tool is not None and profile.tool_search,
             structured_output=StructuredOutput(profile.structured_output),
-            secrets=self._endpoint.secrets,
+            secrets=self.endpoint.secrets,
         )
 
     @abstractmethod
@@ -146,7 +147,7 @@ class HttpProvider(ABC):
             self._pending_notes += self._names.notes
             self._names.notes.clear()
         notes, self._pending_notes = self._pending_notes, []
-        stream = ResponseStream(self.wire, self._new_parser(), self._endpoint, notes, bodies)
+        stream = ResponseStream(self.wire, self._new_parser(), self.endpoint, notes, bodies)
 
         async def send() -> AsyncGenerator[bytes, None]:
             nonlocal request
@@ -227,7 +228,7 @@ class HttpProvider(ABC):
                 async for piece in pieces:
                     yield piece
         except (httpx2.HTTPError, httpx2.StreamError) as error:
-            raise StreamBroken(provider_errors.build_connection_error(self._endpoint, error)) from None
+            raise StreamBroken(provider_errors.build_connection_error(self.endpoint, error)) from None
         finally:
             with anyio.CancelScope(shield=True):
                 await response.aclose()

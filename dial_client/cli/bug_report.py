@@ -1,0 +1,100 @@
+"""``dial-chat bug-report``: one file that says what somebody else needs to find a mistake. No secret is in it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from anyio import to_thread
+
+from dial_client import __version__
+from dial_client.cli.doctor_report import build_target
+from dial_client.cli.options import ExitCode, Options
+from dial_client.doctor.check_registry import inspect
+from dial_client.doctor.finding import Finding
+from dial_client.doctor.server_run import ServerOutcome
+from dial_client.doctor.subject import DoctorTarget, Subject
+from dial_client.doctor.tool_checks import tokens_of_servers
+from dial_client.errors import ConfigError, system_reason
+from dial_client.private_files import write_private
+from dial_client.servers.secret_detection import find_secrets
+from dial_client.servers.secret_masking import SecretMask
+from dial_client.text.safe_text import one_line, safe
+
+PACKAGES = ("mcp", "openai", "anthropic", "anyio", "httpx2", "pydantic", "xllamacpp", "dbos", "asyncpg", "trio")
+"""Packages whose versions matter; those that are not installed are left out."""
+STDERR_LINES = 20
+
+
+async def write_report(options: Options, path: Path, *, is_confirmed: bool) -> int:
+    """Make a report, show it, and write it where the person agrees; without a terminal ``--yes`` is needed.
+
+    Raises:
+        ConfigError: the file is there already, or cannot be written.
+    """
+    if await to_thread.run_sync(path.exists):
+        raise ConfigError("there is a file of this name already", "name another FILE", str(path))
+    target = build_target(options)
+    subject = Subject(target)
+    findings = await inspect(subject)
+    text = safe(mask(subject, "\n".join(_lines(target, findings, await subject.run.outcome()))))
+    print(text)
+    if not is_confirmed and not await to_thread.run_sync(_agrees, path):
+        print("Nothing was written.", file=sys.stderr)
+        return ExitCode.ANSWERED
+    try:
+        await to_thread.run_sync(write_private, path, text.encode())
+    except OSError as error:
+        raise ConfigError(f"cannot be written: {system_reason(error)}", path=str(path)) from None
+    print(f"Written to {path}. Read it before you send it.", file=sys.stderr)
+    return ExitCode.ANSWERED
+
+
+def mask(subject: Subject, text: str) -> str:
+    """Return a text without the secrets of servers and models, and without the name of the home folder."""
+    for settings in subject.servers.values():
+        if find_secrets(settings):
+            text = SecretMask.of(settings).text(text)
+    keys = [model.api_key for model in subject.models.values() if model.api_key]
+    keys += [
+        value for name, value in subject.environ.items() if name.endswith(("_KEY", "_TOKEN", "_SECRET", "_PASSWORD"))
+    ]
+    for key in keys:
+        text = text.replace(key, "***") if len(key) >= 8 else text
+    home = subject.environ.get("HOME") or subject.environ.get("USERPROFILE") or ""
+    return text.replace(home, "~") if len(home) > 1 else text
+
+
+def _agrees(path: Path) -> bool:
+    if not (sys.stdin is not None and sys.stdin.isatty()):
+        print("dial-chat: --yes writes the file where nobody can be asked", file=sys.stderr)
+        return False
+    print(f"Write this to {path}? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _lines(target: DoctorTarget, findings: list[Finding], outcome: ServerOutcome) -> Iterator[str]:
+    yield "# Report of dial-chat\n\n## Versions\n"
+    yield f"- dial-client {__version__}, Python {platform.python_version()}, {platform.platform()}"
+    for package in PACKAGES:
+        try:
+            yield f"- {package} {importlib.metadata.version(package)}"
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    terminal = f"{os.environ.get('TERM', 'none')}, {'' if sys.stdout.isatty() else 'no '}terminal"
+    yield f"- terminal: {terminal}\n\n## Findings\n"
+    yield "\n".join(f"- {found.place} {found.level} {found.code}: {found.text}" for found in findings) or "none"
+    yield f"\n## Configuration\n\n- files: {', '.join(file.path for file in target.files) or 'none'}"
+    yield f"- model: {target.model or 'as in the files'}\n\n## Servers\n"
+    tokens = tokens_of_servers(outcome)
+    for name, status in outcome.statuses.items():
+        version = f"{status.server_name or '?'} {status.server_version or '?'}, MCP {status.protocol_version or '?'}"
+        seconds = f", ready after {outcome.seconds[name]:.1f} s" if name in outcome.seconds else ""
+        size = f"{len(status.tools)} tools, about {tokens.get(name, 0):,} tokens"
+        yield f"- {one_line(name, 60)}: {status.state.value}, {version}, {size}{seconds}"
+        for line in status.stderr[-STDERR_LINES:]:
+            yield f"      {one_line(line, 300)}"

@@ -1,0 +1,144 @@
+"""What ``dial-chat doctor`` prints, and the fixes it applies."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from anyio import to_thread
+
+from dial_client.cli.configuration_files import find_folder_config, read_trusted_files
+from dial_client.cli.options import ExitCode, Options
+from dial_client.doctor.check_registry import inspect
+from dial_client.doctor.finding import Finding, Fix, Group
+from dial_client.doctor.finding_codes import Level
+from dial_client.doctor.subject import DoctorTarget, Subject
+from dial_client.errors import ConfigError
+from dial_client.settings.config_writer import read_text
+from dial_client.settings.configuration import ConfigFile, read_config_file
+from dial_client.settings.jsonc import did_you_mean
+from dial_client.text.safe_text import one_line
+
+MAX_LINE = 500
+FAILED = 1
+"""The exit code where there is an error."""
+
+
+def read_groups(names: Sequence[str] | None) -> tuple[Group, ...]:
+    """Return the groups that ``--only`` names; all for none.
+
+    Raises:
+        ConfigError: there is no such group.
+    """
+    for name in names or ():
+        if name not in tuple(Group):
+            hint = did_you_mean(name, tuple(Group)) or f"one of {', '.join(Group)}"
+            raise ConfigError(f"there are no checks {name!r}", hint)
+    return tuple(Group(name) for name in names) if names else tuple(Group)
+
+
+async def diagnose(options: Options, groups: Collection[Group], *, with_fixes: bool, as_json: bool) -> int:
+    """Run the checks, print their findings, and return 1 where one is an error, else 0."""
+    findings = await find_all(options, groups)
+    if with_fixes and (fixes := [finding.fix for finding in findings if finding.fix is not None]):
+        await to_thread.run_sync(_apply, fixes)
+        findings = await find_all(options, groups)
+    if as_json:
+        print(json.dumps([finding.to_dict() for finding in findings], indent=2))
+    else:
+        for finding in findings:
+            print("\n".join(_lines(finding)))
+        print(_summary(findings, with_fixes=with_fixes))
+    return FAILED if any(finding.level is Level.ERROR for finding in findings) else ExitCode.ANSWERED
+
+
+async def find_all(options: Options, groups: Collection[Group] = tuple(Group)) -> list[Finding]:
+    """Run the checks with progress on standard error, in a terminal."""
+    try:
+        target = build_target(options)
+    except ConfigError as error:
+        return [Finding("DC105", error.problem, error.hint, error.path)]
+    is_terminal = sys.stderr.isatty()
+
+    def show_progress(done: int, total: int, name: str) -> None:
+        if is_terminal:
+            print(f"\r\x1b[K{done} of {total} checks: {name}", end="", file=sys.stderr, flush=True)
+
+    try:
+        return await inspect(Subject(target), groups, show_progress)
+    finally:
+        if is_terminal:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def build_target(options: Options) -> DoctorTarget:
+    """Return what is to be checked.
+
+    Raises:
+        ConfigError: a file cannot be read.
+    """
+    import platformdirs
+
+    named = str(options.config) if options.config is not None else None
+    files, untrusted = read_trusted_files(named), list[ConfigFile]()
+    folder_file = find_folder_config() if named is None else None
+    if folder_file is not None and not any(file.path == str(folder_file) for file in files):
+        (files if options.trust else untrusted).append(read_config_file(folder_file))
+    data, cache, state = (
+        Path(folder("dial-client"))
+        for folder in (platformdirs.user_data_dir, platformdirs.user_cache_dir, platformdirs.user_state_dir)
+    )
+    database = Path(platformdirs.user_data_dir("dial-client", appauthor=False), "conversations.db")
+    return DoctorTarget(
+        tuple(files),
+        tuple(untrusted),
+        options.model,
+        options.base_url,
+        database,
+        (data, cache, state),
+        state / "approved-tools",
+    )
+
+
+def _apply(fixes: Sequence[Fix]) -> None:
+    """Apply fixes: the edits of a file one after the other, with one backup; then the permissions."""
+    from dial_client.cli.server_commands.changed_config import change_config
+
+    for path in dict.fromkeys(fix.path for fix in fixes if fix.edit is not None):
+        edits = [fix for fix in fixes if fix.path == path and fix.edit is not None]
+
+        def edit(text: str, edits: Sequence[Fix] = tuple(edits)) -> str:
+            for fix in edits:
+                text = fix.edit(text) if fix.edit is not None else text
+            return text
+
+        try:
+            change_config(read_text(Path(path)), edit, "; ".join(fix.description for fix in edits))
+        except (ConfigError, KeyError) as error:
+            print(f"dial-chat: not changed: {one_line(str(error), MAX_LINE)}", file=sys.stderr)
+    for fix in fixes:
+        if fix.mode is not None:
+            Path(fix.path).chmod(fix.mode)
+            print(f"{fix.description} {fix.path}")
+
+
+def _lines(finding: Finding) -> list[str]:
+    place = f"{one_line(finding.place, 300)}: " if finding.place else ""
+    lines = [f"{place}{finding.level} {finding.code}: {one_line(finding.text, MAX_LINE)}"]
+    if finding.hint:
+        lines.append(f"    {one_line(finding.hint, MAX_LINE)}")
+    if finding.fix is not None:
+        lines.append(f"    --fix: {one_line(finding.fix.description, MAX_LINE)}")
+    return lines
+
+
+def _summary(findings: Sequence[Finding], *, with_fixes: bool) -> str:
+    if not findings:
+        return "Nothing is wrong."
+    counts = [(sum(finding.level is level for finding in findings), level.value) for level in Level]
+    parts = [f"{count} {name}{'s' if count > 1 and name != 'info' else ''}" for count, name in counts if count]
+    fixable = sum(finding.fix is not None for finding in findings)
+    more = f"; --fix mends {fixable} of them" if fixable and not with_fixes else ""
+    return f"{', '.join(parts)}{more}. docs/doctor.md explains the codes."

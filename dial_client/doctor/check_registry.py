@@ -1,0 +1,105 @@
+"""All checks, and how they are run: side by side, each within a time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Collection
+from dataclasses import dataclass
+
+import anyio
+
+from dial_client.doctor import (
+    config_checks,
+    model_checks,
+    program_checks,
+    server_checks,
+    storage_checks,
+    tool_checks,
+)
+from dial_client.doctor.finding import Finding, Group
+from dial_client.doctor.subject import Subject
+from dial_client.logs import get_logger
+from dial_client.text.safe_text import one_line
+
+log = get_logger(__name__)
+
+CHECK_SECONDS = 10.0
+"""Seconds of one check, after the servers have had theirs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check."""
+
+    name: str
+    """What is looked at, for the progress: ``programs``."""
+    group: Group
+    run: Callable[[Subject], AsyncIterator[Finding]]
+    needs_servers: bool = False
+
+
+CHECKS = (
+    Check("files", Group.CONFIG, config_checks.check_files),
+    Check("entries", Group.CONFIG, config_checks.check_entries),
+    Check("permissions", Group.FILES, config_checks.check_permissions),
+    Check("programs", Group.SERVERS, program_checks.check_programs),
+    Check("options of launchers", Group.SERVERS, program_checks.check_options),
+    Check("Node.js", Group.SERVERS, program_checks.check_node),
+    Check("servers", Group.SERVERS, server_checks.check_servers, needs_servers=True),
+    Check("descriptions", Group.TOOLS, tool_checks.check_descriptions, needs_servers=True),
+    Check("schemas", Group.TOOLS, tool_checks.check_schemas, needs_servers=True),
+    Check("sizes of tools", Group.TOOLS, tool_checks.check_sizes, needs_servers=True),
+    Check("approved tools", Group.TOOLS, tool_checks.check_pins, needs_servers=True),
+    Check("model", Group.MODEL, model_checks.check_model),
+    Check("database", Group.FILES, storage_checks.check_database),
+    Check("folders", Group.FILES, storage_checks.check_folders),
+)
+
+OnProgress = Callable[[int, int, str], None]
+"""Is told the number of checks that are done, of all, and the name of the last one."""
+
+
+async def inspect(
+    subject: Subject, only: Collection[Group] = tuple(Group), on_progress: OnProgress | None = None
+) -> list[Finding]:
+    """Run the checks side by side, and return their findings: by place, then by code.
+
+    Args:
+        subject: what is checked.
+        only: the groups of checks to run.
+        on_progress: called after each check.
+    """
+    checks = [check for check in CHECKS if check.group in only]
+    findings: list[Finding] = []
+    done = 0
+
+    async def run(check: Check) -> None:
+        nonlocal done
+        findings.extend(await _run_bounded(check, subject))
+        done += 1
+        if on_progress is not None:
+            on_progress(done, len(checks), check.name)
+
+    async with anyio.create_task_group() as group:
+        if any(check.needs_servers for check in checks):
+            group.start_soon(subject.run.run)
+        for check in checks:
+            group.start_soon(run, check)
+    return sorted(
+        dict.fromkeys(findings), key=lambda found: (found.path, found.line, found.column, found.code, found.text)
+    )
+
+
+async def _run_bounded(check: Check, subject: Subject) -> list[Finding]:
+    findings: list[Finding] = []
+    seconds = CHECK_SECONDS + (subject.target.server_seconds if check.needs_servers else 0.0)
+    try:
+        with anyio.move_on_after(seconds) as scope:
+            findings.extend([finding async for finding in check.run(subject)])
+    except Exception as error:  # noqa: BLE001 - a check that fails must not take the others with it
+        log.debug("check_failed", check=check.name, error=type(error).__name__)
+        text = f"the check of {check.name} failed: {type(error).__name__}: {one_line(str(error), 200)}"
+        return [Finding("DC901", text, "`dial-chat bug-report` writes down what is known")]
+    if scope.cancelled_caught:
+        text = f"the check of {check.name} had no result after {seconds:g} seconds"
+        return [Finding("DC901", text)]
+    return findings

@@ -1,0 +1,182 @@
+"""A configuration read entry by entry: an error in one entry hides no error in the next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from dial_client.doctor.finding import Finding, Fix
+from dial_client.errors import ConfigError
+from dial_client.settings import jsonc
+from dial_client.settings.config_types import ModelSettings, ServerSettings
+from dial_client.settings.config_values import COMMENTS, TOP_KEYS
+from dial_client.settings.configuration import ConfigFile
+from dial_client.settings.jsonc import Node
+from dial_client.settings.jsonc_editor import remove_value, set_value
+from dial_client.settings.model_config import read_model
+from dial_client.settings.policy_config import policy
+from dial_client.settings.profile_config import read_profile
+from dial_client.settings.server_config import OTHER_HOSTS_KEYS, SERVER_ALIASES, SERVER_KEYS, read_server
+from dial_client.settings.variables import Variables, variables
+
+
+@dataclass(frozen=True, slots=True)
+class EntryReading:
+    """One entry of ``mcpServers``."""
+
+    node: Node
+    settings: ServerSettings | None
+    """None where the entry is wrong."""
+
+    def place(self, *keys: str | int) -> tuple[str, int, int]:
+        """Return file, line and column of the entry, or of a value in it."""
+        line, column = self.node.source.place((*self.node.keys, *keys), at_name=not keys)
+        return self.node.source.path, line, column
+
+
+@dataclass(slots=True)
+class FileReading:
+    """A file, and what is right and wrong in it."""
+
+    path: str
+    is_trusted: bool
+    servers: dict[str, EntryReading] = field(default_factory=dict)
+    models: dict[str, ModelSettings] = field(default_factory=dict)
+    default_model: str | None = None
+    findings: list[Finding] = field(default_factory=list)
+
+
+def read_file_soundly(file: ConfigFile, environ: Mapping[str, str], *, is_trusted: bool = True) -> FileReading:
+    """Read a file; whatever is wrong in it is a finding, and all else is read.
+
+    Of a file that is not trusted no variable is expanded, and no other file is read.
+    """
+    reading = FileReading(file.path, is_trusted)
+    try:
+        top, unknown = jsonc.read(file.text, file.path).known(TOP_KEYS, {})
+    except ConfigError as error:
+        reading.findings.append(to_finding(error, "DC101"))
+        return reading
+    folder = Path(file.path).parent if file.folder is None else file.folder
+    names = variables(environ if file.environ is None else file.environ, folder, file.read)
+    for name, node in _server_nodes(top, unknown, reading).items():
+        _read_entry(name, node, names, reading)
+    _read_rest(top, names, reading)
+    return reading
+
+
+def to_finding(error: ConfigError, code: str = "") -> Finding:
+    """Return the finding for an error of the configuration; the code follows from the problem where none is given."""
+    code = code or next((code for text, code in _CODES_OF_PROBLEMS.items() if text in error.problem), "DC104")
+    return Finding(code, error.problem, error.hint, error.path, error.line, error.column)
+
+
+_CODES_OF_PROBLEMS = {
+    " is not set": "DC103",
+    "neither command nor url": "DC106",
+    "must not be combined": "DC107",
+    "contradicts": "DC107",
+    "there is no such file": "DC105",
+    "cannot be read": "DC105",
+    "unknown key": "DC102",
+}
+
+
+def _server_nodes(top: Mapping[str, Node], unknown: Mapping[str, Node], reading: FileReading) -> dict[str, Node]:
+    keys = [key for key in ("mcpServers", "servers") if key in top]
+    if len(keys) == 2:
+        error = top["servers"].error("must not be combined with mcpServers", "keep one of the two", at_name=True)
+        reading.findings.append(to_finding(error))
+    try:
+        if keys:
+            for name, node in unknown.items():
+                reading.findings.extend(_unknown_key(name, node, TOP_KEYS))
+            return top[keys[0]].children()
+    except ConfigError as error:
+        reading.findings.append(to_finding(error))
+        return {}
+    return {name: node for name, node in unknown.items() if not name.startswith(COMMENTS)}
+
+
+def _read_entry(name: str, node: Node, names: Variables, reading: FileReading) -> None:
+    settings = None
+    try:
+        found, unknown = node.known(SERVER_KEYS, SERVER_ALIASES)
+        for key, child in unknown.items():
+            if key not in OTHER_HOSTS_KEYS:
+                reading.findings.extend(_unknown_key(key, child, (*SERVER_KEYS, *SERVER_ALIASES)))
+        reading.findings.extend(_odd_values(found))
+        settings = read_server(name, node, names, is_selected=reading.is_trusted)
+        if not reading.is_trusted:
+            settings = replace(settings, enabled=False)
+    except ConfigError as error:
+        reading.findings.append(to_finding(error))
+    reading.servers[name] = EntryReading(node, settings)
+
+
+def _unknown_key(key: str, node: Node, known: tuple[str, ...]) -> Iterator[Finding]:
+    if key.startswith(COMMENTS):
+        return
+    near = get_close_matches(key.lower(), [word.lower() for word in known], 1, 0.7)
+    proper = next((word for word in known if near and word.lower() == near[0]), "")
+    error = node.error(
+        "this key is unknown, and has no effect", f'did you mean "{proper}"?' if proper else "", at_name=True
+    )
+    fix = None
+    if proper and node.source.path:
+        before, after = tuple(map(str, node.keys)), (*map(str, node.keys[:-1]), proper)
+        value = node.value
+        fix = Fix(
+            f'rename "{key}" to "{proper}"',
+            node.source.path,
+            lambda text: set_value(remove_value(text, before), after, value),
+        )
+    yield replace(to_finding(error, "DC102"), fix=fix)
+
+
+def _odd_values(found: Mapping[str, Node]) -> Iterator[Finding]:
+    timeout = found.get("timeout")
+    if timeout is not None and isinstance(timeout.value, int | float) and timeout.value < 1000:
+        hint = "timeout is in milliseconds, toolTimeout in seconds"
+        yield to_finding(timeout.error("less than a second", hint, at_name=True), "DC108")
+    for key in ("env", "headers"):
+        node = found.get(key)
+        for child in node.children().values() if node is not None and isinstance(node.value, Mapping) else ():
+            name = str(child.value)
+            if name.startswith("$") and name[1:].isidentifier():
+                error = child.error("this is not a variable, and is used as it is written", f"write ${{{name[1:]}}}")
+                keys, value = tuple(map(str, child.keys)), f"${{{name[1:]}}}"
+                fix = Fix(f"write {value}", child.source.path, partial(set_value, keys=keys, value=value))
+                yield replace(to_finding(error, "DC109"), fix=fix)
+
+
+def _read_rest(top: Mapping[str, Node], names: Variables, reading: FileReading) -> None:
+    """Read the keys beside the servers."""
+    for name, node in _members(top, "models", reading).items():
+        model = _attempt(reading, partial(read_model, name, node, names))
+        if model is not None:
+            reading.models[name] = model
+    for name, node in _members(top, "profiles", reading).items():
+        _attempt(reading, partial(read_profile, name, node, names))
+    if "policy" in top:
+        _attempt(reading, lambda: policy(top["policy"], names))
+    if "startupPatience" in top:
+        _attempt(reading, top["startupPatience"].positive)
+    if "defaultModel" in top:
+        reading.default_model = _attempt(reading, lambda: names.text(top["defaultModel"]))
+
+
+def _members(top: Mapping[str, Node], key: str, reading: FileReading) -> dict[str, Node]:
+    return (_attempt(reading, top[key].children) or {}) if key in top else {}
+
+
+def _attempt(reading: FileReading, read: Callable[[], Any]) -> Any:
+    try:
+        return read()
+    except ConfigError as error:
+        reading.findings.append(to_finding(error))
+        return None

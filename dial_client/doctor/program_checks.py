@@ -1,0 +1,181 @@
+"""Checks of the programs that servers are run with."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import AsyncIterator, Iterator, Sequence
+from pathlib import Path
+
+import anyio
+
+from dial_client.doctor.finding import Finding, Fix
+from dial_client.doctor.subject import Subject
+from dial_client.errors import ServerStartError
+from dial_client.servers.package_downloads import program_name
+from dial_client.servers.transports.environment import find_program
+from dial_client.settings.config_types import ServerSettings
+
+INSTALLATION = {
+    "uvx": "uv has it: https://docs.astral.sh/uv, or `pip install uv`",
+    "uv": "https://docs.astral.sh/uv, or `pip install uv`",
+    "npx": "Node.js has it: https://nodejs.org",
+    "node": "https://nodejs.org",
+    "docker": "https://docs.docker.com/get-docker",
+    "podman": "https://podman.io",
+    "deno": "https://deno.com",
+    "bunx": "Bun has it: https://bun.sh",
+    "pipx": "`pip install pipx`",
+    "python": "`python3` may be its name here",
+}
+"""How to get the programs that servers are usually run with."""
+OLDEST_NODE = 18
+"""The major version that the TypeScript SDK of MCP needs."""
+_SCRIPT = re.compile(r".*\.(?:js|mjs|cjs|ts|py)")
+_RUNNERS = ("node", "python", "python3", "deno", "bun", "tsx", "ts-node")
+_WIDE_MOUNT = re.compile(r"(?:.*(?:src|source)=)?(?:/|~|\$HOME|/var/run/docker\.sock)(?:[:,].*)?")
+
+
+async def check_programs(subject: Subject) -> AsyncIterator[Finding]:
+    """Yield the programs that cannot be run."""
+    for name, settings in subject.servers.items():
+        if settings.command is not None:
+            for finding in (*_missing_program(subject, name, settings), *_missing_script(subject, name, settings)):
+                yield finding
+
+
+def _missing_program(subject: Subject, name: str, settings: ServerSettings) -> Iterator[Finding]:
+    command = settings.command or ""
+    try:
+        find_program(name, command, settings.env.get("PATH", subject.environ.get("PATH")), settings.cwd)
+    except ServerStartError as error:
+        words = command.split()
+        place = subject.place_of(name, "command")
+        if len(words) > 1 and not Path(command).exists():
+            edit = subject.edit_of(name, command=words[0], args=[*words[1:], *settings.args])
+            fix = Fix(f"write {words[0]!r} as command, and the rest as args", place[0], edit)
+            text = f"server {name!r}: the command holds its arguments"
+            yield Finding("DC202", text, f'"command": "{words[0]}", and the rest in "args"', *place, fix)
+        else:
+            yield Finding(
+                "DC201", f"server {name!r}: {error.problem}", INSTALLATION.get(program_name(settings), ""), *place
+            )
+
+
+def _missing_script(subject: Subject, name: str, settings: ServerSettings) -> Iterator[Finding]:
+    if program_name(settings) not in _RUNNERS:
+        return
+    script = next((arg for arg in settings.args if not arg.startswith("-")), "")
+    is_module = "-m" in settings.args[:2] or "-c" in settings.args[:2] or "-e" in settings.args[:2]
+    if is_module or not _SCRIPT.fullmatch(script) or (Path(settings.cwd or ".") / script).exists():
+        return
+    index = settings.args.index(script)
+    place = subject.place_of(name, "args", index)
+    yield Finding("DC206", f"server {name!r}: there is no file {script!r}", "a relative path begins at cwd", *place)
+
+
+async def check_options(subject: Subject) -> AsyncIterator[Finding]:
+    """Yield options of launchers with which a server cannot work, and rights that are too wide."""
+    for name, settings in subject.servers.items():
+        for finding in (*_launcher_options(subject, name, settings), *_wide_rights(subject, name, settings)):
+            yield finding
+
+
+def _launcher_options(subject: Subject, name: str, settings: ServerSettings) -> Iterator[Finding]:
+    program, args = program_name(settings), list(settings.args)
+    place = subject.place_of(name, "args")
+
+    def fix(description: str, changed: list[str]) -> Fix:
+        return Fix(description, place[0], subject.edit_of(name, args=changed))
+
+    if program == "npx" and not {"-y", "--yes", "--no"} & set(args):
+        text = f"server {name!r}: npx asks before it installs a package, and nobody can answer"
+        yield Finding("DC203", text, 'begin "args" with "-y"', *place, fix("add -y", ["-y", *args]))
+    if program in ("docker", "podman") and args[:1] == ["run"]:
+        options = args[1 : _image_index(args)]
+        short = "".join(arg[1:] for arg in options if re.fullmatch(r"-[a-z]+", arg))
+        if "i" not in short and "--interactive" not in options:
+            text = f"server {name!r}: without -i {program} passes no standard input on"
+            changed = ["run", "-i", *args[1:]]
+            yield Finding("DC204", text, 'put "-i" behind "run"', *place, fix("add -i", changed))
+        if "t" in short or "--tty" in options:
+            text = f"server {name!r}: with -t {program} allocates a terminal, which changes the messages"
+            changed = [re.sub("t", "", arg) if re.fullmatch(r"-[it]+", arg) else arg for arg in args]
+            changed = [arg for arg in changed if arg not in ("-", "--tty")]
+            yield Finding("DC205", text, "remove -t", *place, fix("remove -t", changed))
+
+
+def _image_index(args: Sequence[str]) -> int:
+    """Return the place of the image in the arguments of ``docker run``; roughly: the first that is no option."""
+    for index, arg in enumerate(args[1:], 1):
+        is_value = args[index - 1].startswith("-") and "=" not in args[index - 1] and len(args[index - 1]) <= 2
+        if not arg.startswith("-") and not (is_value and args[index - 1] in ("-e", "-v", "-p", "-w", "-u")):
+            return index
+    return len(args)
+
+
+def _wide_rights(subject: Subject, name: str, settings: ServerSettings) -> Iterator[Finding]:
+    program, place = program_name(settings), subject.place_of(name, "args")
+    home = subject.environ.get("HOME") or subject.environ.get("USERPROFILE") or "~"
+    if program in ("docker", "podman"):
+        if "--privileged" in settings.args:
+            yield Finding("DC208", f"server {name!r}: --privileged gives the container all rights", "remove it", *place)
+        if any(
+            _WIDE_MOUNT.fullmatch(arg.partition("=")[2] if arg.startswith("--volume=") else arg)
+            for arg in settings.args
+        ):
+            text = f"server {name!r}: the container can change the whole machine"
+            yield Finding("DC208", text, "mount only the folders that it needs", *place)
+    elif "filesystem" in " ".join((settings.command or "", *settings.args)):
+        wide = [
+            arg for arg in settings.args if arg in ("/", "~", "C:\\", "C:/") or arg.rstrip("/\\") == home.rstrip("/\\")
+        ]
+        for arg in wide:
+            text = f"server {name!r}: it may read and write everything below {arg}"
+            yield Finding("DC208", text, "name only the folders that it needs", *place)
+
+
+async def check_node(subject: Subject) -> AsyncIterator[Finding]:
+    """Yield the servers whose package needs a newer Node.js."""
+    servers = [
+        (name, settings) for name, settings in subject.servers.items() if program_name(settings) in ("node", "npx")
+    ]
+    versions: dict[str, tuple[int, ...]] = {}
+    for name, settings in servers:
+        path = settings.env.get("PATH", subject.environ.get("PATH"))
+        program = settings.command if program_name(settings) == "node" and "/" in (settings.command or "") else "node"
+        if f"{program}{path}" not in versions:
+            versions[f"{program}{path}"] = await _node_version(name, program or "node", path, settings.cwd)
+        version, needed = versions[f"{program}{path}"], _needed_node(settings)
+        if version and version < needed:
+            shown = ".".join(map(str, version)), ".".join(map(str, needed))
+            text = f"server {name!r} needs Node.js {shown[1]} or newer, and this is {shown[0]}"
+            yield Finding("DC207", text, INSTALLATION["node"], *subject.place_of(name, "command"))
+
+
+async def _node_version(name: str, program: str, path: str | None, cwd: str | None) -> tuple[int, ...]:
+    """Return the version of Node.js; empty where it cannot be run."""
+    try:
+        found = find_program(name, program, path, cwd)
+        answer = await anyio.run_process([found, "--version"], check=False)
+    except (ServerStartError, OSError):
+        return ()
+    numbers = re.match(rb"v(\d+)\.(\d+)\.(\d+)", answer.stdout)
+    return tuple(int(number) for number in numbers.groups()) if numbers else ()
+
+
+def _needed_node(settings: ServerSettings) -> tuple[int, ...]:
+    """Return the least version that ``engines`` of the script's package names, else `OLDEST_NODE`."""
+    script = next((arg for arg in settings.args if not arg.startswith("-")), "")
+    start = Path(os.path.realpath(Path(settings.cwd or ".") / script))
+    for folder in list(start.parents)[:6] if _SCRIPT.fullmatch(script) else ():
+        try:
+            package = json.loads((folder / "package.json").read_bytes())
+            engine = str(package["engines"]["node"])
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        numbers = re.fullmatch(r"\s*(?:>=|\^|~)?\s*v?(\d+)(?:\.(\d+))?(?:\.(\d+))?\s*", engine)
+        if numbers:
+            return tuple(int(number or 0) for number in numbers.groups())
+    return (OLDEST_NODE, 0, 0)

@@ -1,0 +1,76 @@
+"""Checks of what becomes of the servers when they are started."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+
+from dial_client.doctor.finding import Finding
+from dial_client.doctor.server_run import ServerOutcome
+from dial_client.doctor.subject import Subject
+from dial_client.servers.package_downloads import describe_download, find_package, program_name
+from dial_client.servers.status import ServerState, ServerStatus
+from dial_client.settings.config_types import ServerSettings
+from dial_client.text.safe_text import one_line
+
+SLOW_SECONDS = 5.0
+"""Seconds to become ready after which a start is slow."""
+_STDOUT_NOTE = "lines to its standard output"
+_FASTER = {
+    "npx": "npm install --global {package}",
+    "uvx": "uv tool install {package}",
+    "uv": "uv tool install {package}",
+}
+
+
+async def check_servers(subject: Subject) -> AsyncIterator[Finding]:
+    """Yield the servers that fail, are slow, or are odd."""
+    outcome = await subject.run.outcome()
+    for name, status in outcome.statuses.items():
+        for finding in (*_state(subject, outcome, status), *_notes(subject, name, status)):
+            yield finding
+
+
+def _state(subject: Subject, outcome: ServerOutcome, status: ServerStatus) -> Iterator[Finding]:
+    name, place = status.name, subject.place_of(status.name)
+    settings = subject.servers[name]
+    if status.state is ServerState.STARTING:
+        download = describe_download(settings, status.stderr)
+        why = download or (f"it last wrote: {status.stderr[-1]}" if status.stderr else "it has written nothing")
+        text = f"server {name!r} is not ready after {subject.target.server_seconds:g} seconds; {one_line(why, 200)}"
+        yield Finding("DC302", text, _faster(settings) or "a turn does not wait longer for it", *place)
+    elif status.state in (ServerState.FAILED, ServerState.RESTARTING):
+        code = _failure_code(status.error or "", has_url=settings.url is not None)
+        hint = f"`dial-chat servers login {name}`" if code == "DC306" else ""
+        yield Finding(code, f"server {name!r} does not start: {status.error}", hint, *place)
+    elif outcome.seconds.get(name, 0.0) > SLOW_SECONDS and (hint := _faster(settings)):
+        yield Finding("DC303", f"server {name!r} needs {outcome.seconds[name]:.0f} seconds to start", hint, *place)
+    elif status.state is ServerState.READY and not status.tools and not status.notes and not status.instructions:
+        text = f"server {name!r} offers no tools"
+        yield Finding("DC307", text, "its resources and prompts, if any, are of use to you only", *place)
+
+
+def _faster(settings: ServerSettings) -> str:
+    """Return how a server that a launcher fetches each time would start faster; empty for other servers."""
+    command = _FASTER.get(program_name(settings), "")
+    package = find_package(settings)
+    return (
+        f"{command.format(package=package)}, and its program as command, starts faster" if command and package else ""
+    )
+
+
+def _failure_code(error: str, *, has_url: bool) -> str:
+    folded = error.lower()
+    if not has_url:
+        return "DC301"
+    if "certificate" in folded or "ssl" in folded:
+        return "DC508"
+    if "401" in folded or "login" in folded or "log in" in folded:
+        return "DC306"
+    return "DC305"
+
+
+def _notes(subject: Subject, name: str, status: ServerStatus) -> Iterator[Finding]:
+    for note in status.notes:
+        code = "DC304" if _STDOUT_NOTE in note else "DC405" if " tool" in note else "DC308"
+        hint = "a server prints to its standard error" if code == "DC304" else ""
+        yield Finding(code, f"server {name!r}: {one_line(note, 300)}", hint, *subject.place_of(name))

@@ -1,0 +1,54 @@
+"""Checks of what this program stores: the database of conversations, and its folders."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from anyio import to_thread
+
+from dial_client.doctor.finding import Finding
+from dial_client.doctor.subject import Subject
+from dial_client.errors import DialError
+
+PATIENCE = 5.0
+"""Seconds to wait for a locked database."""
+
+
+async def check_database(subject: Subject) -> AsyncIterator[Finding]:
+    """Yield why the database of conversations cannot be used; a file that does not exist yet is in order."""
+    where = subject.target.database
+    if where is None or (isinstance(where, Path) and not await to_thread.run_sync(where.exists)):
+        return
+    from dial_client.stores.database import find_schema_versions
+
+    try:
+        found, known = await find_schema_versions(where, patience=PATIENCE)
+    except DialError as error:
+        yield Finding(
+            "DC601", str(error), "" if isinstance(where, Path) else "is the server started, and the address right?"
+        )
+        return
+    if found > known:
+        text = f"the database was made by a newer version of this program (schema {found}; this one knows {known})"
+        yield Finding("DC602", text, "pip install --upgrade dial-client")
+    elif 0 < found < known:
+        yield Finding(
+            "DC603",
+            f"the next start changes the database from schema {found} to {known}",
+            "older versions cannot read it then",
+        )
+
+
+async def check_folders(subject: Subject) -> AsyncIterator[Finding]:
+    """Yield the folders of this program that cannot be written."""
+    for folder in subject.target.folders:
+        if not await to_thread.run_sync(_is_writable, folder):
+            yield Finding("DC604", f"{folder} cannot be written", "whose folder is it, and is the disk writable?")
+
+
+def _is_writable(folder: Path) -> bool:
+    """Return whether a folder can be written, or created where it is not there yet."""
+    existing = next((parent for parent in (folder, *folder.parents) if parent.exists()), folder)
+    return existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)

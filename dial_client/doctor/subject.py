@@ -1,0 +1,95 @@
+"""What is checked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+from dial_client.doctor.config_reading import FileReading, read_file_soundly
+from dial_client.doctor.server_run import MAX_SECONDS, ServerRun
+from dial_client.settings.config_types import ModelSettings, ServerSettings
+from dial_client.settings.configuration import ConfigFile
+from dial_client.settings.jsonc_editor import set_value
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorTarget:
+    """The configuration to check, as options and folders name it."""
+
+    files: tuple[ConfigFile, ...] = ()
+    """Files in use, beginning with the user's own."""
+    untrusted: tuple[ConfigFile, ...] = ()
+    """Files that were found and are not in use: they are read, and nothing in them is started."""
+    model: str | None = None
+    """As ``--model`` names it; None for that of the files, or of a key in the environment."""
+    base_url: str | None = None
+    database: Path | str | None = None
+    """Where conversations are stored; None to leave the database out."""
+    folders: tuple[Path, ...] = ()
+    """Folders of this program that must be writable."""
+    tool_pins: Path | None = None
+    """The folder with the definitions of approved tools."""
+    server_seconds: float = MAX_SECONDS
+    """Seconds that servers have to become ready."""
+
+
+@dataclass(slots=True)
+class Subject:
+    """What the checks share: everything is read once, and the servers are started once."""
+
+    target: DoctorTarget
+    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ), repr=False)
+    readings: tuple[FileReading, ...] = ()
+    run: ServerRun = field(init=False)
+
+    def __post_init__(self) -> None:
+        files = (*self.target.files, *self.target.untrusted)
+        self.readings = tuple(
+            read_file_soundly(file, self.environ, is_trusted=file in self.target.files) for file in files
+        )
+        self.run = ServerRun(self.servers, self.target.server_seconds)
+
+    @property
+    def servers(self) -> dict[str, ServerSettings]:
+        """The servers that are used and whose entries are right."""
+        return {
+            name: entry.settings
+            for reading in self.readings
+            if reading.is_trusted
+            for name, entry in reading.servers.items()
+            if entry.settings is not None and entry.settings.enabled
+        }
+
+    @property
+    def models(self) -> dict[str, ModelSettings]:
+        """The model profiles of all files in use."""
+        return {
+            name: model for reading in self.readings if reading.is_trusted for name, model in reading.models.items()
+        }
+
+    @property
+    def model_name(self) -> str | None:
+        """The model in use; None where none is named."""
+        named = (reading.default_model for reading in reversed(self.readings) if reading.is_trusted)
+        return self.target.model or next(filter(None, named), None)
+
+    def edit_of(self, server: str, **values: Any) -> Callable[[str], str]:
+        """Return an edit of the text of a file that sets keys of a server's entry."""
+        keys = next(
+            reading.servers[server].node.keys for reading in reversed(self.readings) if server in reading.servers
+        )
+        path = tuple(str(key) for key in keys)
+        return lambda text: reduce(
+            lambda edited, pair: set_value(edited, (*path, pair[0]), pair[1]), values.items(), text
+        )
+
+    def place_of(self, server: str, *keys: str | int) -> tuple[str, int, int]:
+        """Return file, line and column of a server's entry, or of a value in it."""
+        for reading in reversed(self.readings):
+            if server in reading.servers:
+                return reading.servers[server].place(*keys)
+        return "", 0, 0

@@ -1,0 +1,151 @@
+"""Checks of the tools that the servers offer: what the model reads of them, and how much of it there is."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Any
+
+from dial_client.doctor.finding import Finding
+from dial_client.doctor.server_run import ServerOutcome
+from dial_client.doctor.subject import Subject
+from dial_client.messages import ToolSpec
+from dial_client.servers.json_cache import JsonCache
+from dial_client.servers.tool_pins import ToolPins
+from dial_client.text.safe_text import one_line
+
+BYTES_PER_TOKEN = 3
+"""Bytes of a definition that are about one token."""
+LARGE_SERVER_TOKENS = 10_000
+"""Tokens of one server's definitions that are worth a word."""
+WINDOW_SHARE = 4
+"""The tools take a large part of the context window from a quarter on: then the model searches for tools."""
+_ORDERS = re.compile(
+    r"<(?:important|system|instructions?|secret|critical)>|\[(?:system|inst)\]"
+    r"|\b(?:ignore|disregard|forget|override)\b.{0,40}\b(?:previous|prior|above|earlier|other|all|system)\b"
+    r".{0,30}\b(?:instruction|prompt|rule|message|direction)s?\b"
+    r"|\b(?:do not|don't|never|without)\b.{0,30}\b(?:tell|mention|inform|notify|reveal|telling|mentioning)\b"
+    r".{0,30}\b(?:user|anyone|anybody|human)\b"
+    r"|\b(?:before|after|when(?:ever)?)\b.{0,40}\b(?:using|calling|invoking)\b.{0,30}\b(?:any|every|all|other|another)\b"
+    r".{0,20}\btools?\b"
+    r"|\bread\b.{0,40}(?:~/\.|\.ssh|id_rsa|\.env\b|credentials|mcp\.json)"
+    r"|\b(?:send|forward|upload|exfiltrate)\b.{0,60}\b(?:conversation|chat history|system prompt|credentials|api keys?)"
+    r"\b",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Words that describe no tool, and tell the model what to do or to hide."""
+_TAKES_SECRETS = re.compile(
+    r"(?:conversation|chat)_?(?:history|context|log)|system_?prompt|(?:user_?)?passwords?|private_?key|credit_?card"
+    r"|all_?messages|previous_?messages|(?:environment|env)_?variables",
+    re.IGNORECASE,
+)
+
+
+async def check_descriptions(subject: Subject) -> AsyncIterator[Finding]:
+    """Yield the tools whose definitions are not only definitions."""
+    outcome = await subject.run.outcome()
+    names = {tool.tool: tool.server for tool in outcome.tools}
+    for tool in outcome.tools:
+        for finding in (*_poison(subject, tool, names), *_parameters(subject, tool)):
+            yield finding
+
+
+def _poison(subject: Subject, tool: ToolSpec, servers: Mapping[str, str]) -> Iterator[Finding]:
+    place, name = subject.place_of(tool.server), _name(tool)
+    deny = f'the tool can be left out with "disabledTools": ["{tool.tool}"]'
+    texts = (tool.title or "", tool.description, *_descriptions_in(tool.original_schema))
+    if orders := next((found for text in texts if (found := _ORDERS.search(text))), None):
+        yield Finding("DC401", f"{name} has orders for the model: {one_line(orders[0], 120)!r}", deny, *place)
+    if tool.removed_invisible:
+        text = f"{name} has {tool.removed_invisible:,} invisible characters, which the model is not given"
+        yield Finding("DC402", text, deny, *place)
+    for foreign, server in servers.items():
+        is_word = len(foreign) > 3 and re.search(rf"(?<![\w-]){re.escape(foreign)}(?![\w-])", tool.description)
+        if server != tool.server and is_word and re.search(r"[_-]|[a-z][A-Z]", foreign):
+            text = f"{name} speaks of the tool {foreign!r} of the server {server!r}"
+            yield Finding("DC403", text, "a description that changes how other tools are used is an attack", *place)
+    if not tool.description:
+        yield Finding("DC407", f"{name} has no description: the model has only its name", "", *place)
+
+
+def _descriptions_in(schema: Any, depth: int = 0) -> Iterator[str]:
+    """Yield the descriptions of all parameters."""
+    if depth > 20:
+        return
+    if isinstance(schema, Mapping):
+        if isinstance(schema.get("description"), str):
+            yield schema["description"]
+        for value in schema.values():
+            yield from _descriptions_in(value, depth + 1)
+    elif isinstance(schema, list | tuple):
+        for value in schema:
+            yield from _descriptions_in(value, depth + 1)
+
+
+def _parameters(subject: Subject, tool: ToolSpec) -> Iterator[Finding]:
+    properties = tool.original_schema.get("properties")
+    for parameter in properties if isinstance(properties, Mapping) else ():
+        if _TAKES_SECRETS.fullmatch(str(parameter)):
+            text = f"{_name(tool)} asks the model for {one_line(str(parameter), 60)!r}"
+            yield Finding("DC408", text, "a tool needs what it works on, and no more", *subject.place_of(tool.server))
+
+
+async def check_schemas(subject: Subject) -> AsyncIterator[Finding]:
+    """Yield what is wrong with the schemas of tools, and names that collide."""
+    outcome = await subject.run.outcome()
+    for note in outcome.notes:
+        server = note.partition(":")[0]
+        if server in subject.servers and " tool " in note:
+            yield Finding("DC405", f"server {note}", "", *subject.place_of(server))
+        elif "matches no" in note or "allows nothing" in note:
+            yield Finding("DC116", note)
+    names: dict[str, list[str]] = {}
+    for tool in outcome.tools:
+        names.setdefault(tool.tool, []).append(tool.server)
+    for name, servers in names.items():
+        if len(servers) > 1:
+            text = f"the tool {name!r} is there {len(servers)} times: {', '.join(servers)}"
+            yield Finding("DC404", text, "the model sees them as SERVER__TOOL", *subject.place_of(servers[-1]))
+
+
+async def check_sizes(subject: Subject) -> AsyncIterator[Finding]:
+    """Yield how large the definitions are, against the context window of the model."""
+    outcome = await subject.run.outcome()
+    tokens = tokens_of_servers(outcome)
+    for server, count in tokens.items():
+        if count > LARGE_SERVER_TOKENS:
+            text = f"server {server!r}: the definitions of its tools take about {count:,} tokens of each request"
+            yield Finding("DC410", text, '"enabledTools" offers only those you need', *subject.place_of(server))
+    profile = subject.models.get(subject.model_name or "")
+    window = profile.context_window if profile is not None else None
+    total = sum(tokens.values())
+    if window and total > window // WINDOW_SHARE:
+        text = f"the tools take about {total:,} of the {window:,} tokens of the context window"
+        yield Finding("DC406", text, '"enabledTools" offers only those you need; else the model searches for tools')
+
+
+def tokens_of_servers(outcome: ServerOutcome) -> Mapping[str, int]:
+    """Return for each server about how many tokens the definitions of its tools take."""
+    counts: Counter[str] = Counter()
+    for tool in outcome.tools:
+        text = json.dumps([tool.name, tool.description, tool.input_schema], ensure_ascii=False, default=str)
+        counts[tool.server] += len(text.encode(errors="replace")) // BYTES_PER_TOKEN
+    return counts
+
+
+async def check_pins(subject: Subject) -> AsyncIterator[Finding]:
+    """Yield the tools that have changed since they were approved."""
+    if subject.target.tool_pins is None:
+        return
+    outcome = await subject.run.outcome()
+    pins = ToolPins(JsonCache(subject.target.tool_pins), subject.servers)
+    for tool in outcome.tools:
+        if pins.change(tool):
+            text = f"{_name(tool)} has changed since you approved it"
+            yield Finding("DC409", text, "you are asked again, with the difference", *subject.place_of(tool.server))
+
+
+def _name(tool: ToolSpec) -> str:
+    return f"tool {one_line(tool.tool, 60)!r} of server {one_line(tool.server, 60)!r}"

@@ -1,0 +1,122 @@
+"""`doctor` finds each fault of a configuration, names the place, and mends what can be mended."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from dial_client.doctor import config_checks, program_checks
+from dial_client.doctor.check_registry import CHECKS
+from dial_client.doctor.finding import Finding
+from dial_client.doctor.finding_codes import CODES
+from dial_client.doctor.subject import DoctorTarget, Subject
+from dial_client.settings.configuration import ConfigFile
+from tests.support.planted_faults import FAULTS, SOUND, Fault
+
+pytestmark = [pytest.mark.anyio, pytest.mark.once]
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "doctor.md"
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> str:
+    """A folder with programs that are only looked up, never run."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name in ("npx", "uvx", "docker", "python3"):
+        (folder / name).write_text("#!/bin/sh\n")
+        (folder / name).chmod(0o755)
+    return str(folder)
+
+
+async def findings_in(folder: Path, text: str, path: str) -> list[Finding]:
+    file = folder / "servers.json"
+    file.write_text(text)
+    file.chmod(0o600)
+    environ = {"PATH": path, "HOME": "/home/ada", "TOKEN_THAT_IS_SET": "t"}
+    subject = Subject(DoctorTarget((ConfigFile(text, str(file)),)), environ)
+    checks = (
+        *(config_checks.check_files, config_checks.check_entries, config_checks.check_permissions),
+        *(program_checks.check_programs, program_checks.check_options),
+    )
+    return [finding for check in checks async for finding in check(subject)]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the programs are shell scripts")
+@pytest.mark.parametrize("fault", FAULTS, ids=[f"{number}-{fault.code}" for number, fault in enumerate(FAULTS)])
+async def test_each_planted_fault_is_found_with_its_code(fault: Fault, tmp_path: Path, programs: str) -> None:
+    found = await findings_in(tmp_path, fault.text, programs)
+    assert fault.code in [finding.code for finding in found]
+    finding = next(finding for finding in found if finding.code == fault.code)
+    assert finding.path == str(tmp_path / "servers.json")
+    assert finding.line >= 1
+    if fault.place is not None:
+        assert (finding.line, finding.column) == fault.place
+    assert "sk-live" not in finding.text + finding.hint
+    assert "abcdef01" not in finding.text + finding.hint
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the programs are shell scripts")
+@pytest.mark.parametrize("text", SOUND)
+async def test_nothing_is_found_in_a_sound_configuration(text: str, tmp_path: Path, programs: str) -> None:
+    assert await findings_in(tmp_path, text, programs) == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the programs are shell scripts")
+async def test_a_fix_removes_its_finding(tmp_path: Path, programs: str) -> None:
+    for fault in FAULTS:
+        for finding in await findings_in(tmp_path, fault.text, programs):
+            if finding.fix is not None and finding.fix.edit is not None:
+                mended = finding.fix.edit(fault.text)
+                codes = [again.code for again in await findings_in(tmp_path, mended, programs)]
+                assert finding.code not in codes, finding.fix.description
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such permissions")
+async def test_a_file_with_secrets_that_others_can_read_is_a_finding(tmp_path: Path) -> None:
+    file = tmp_path / "servers.json"
+    text = '{"mcpServers": {"it": {"command": "x", "env": {"API_KEY": "sk-live-4f9a8b7c6d5e4f3a2b1c"}}}}'
+    file.write_text(text)
+    file.chmod(0o644)
+    subject = Subject(DoctorTarget((ConfigFile(text, str(file)),)), {})
+    (finding,) = [finding async for finding in config_checks.check_permissions(subject)]
+    assert (finding.code, finding.path) == ("DC111", str(file))
+    assert finding.fix is not None
+    assert finding.fix.mode == 0o600
+
+
+async def test_of_a_file_that_is_not_trusted_no_variable_is_expanded_and_no_other_file_read(tmp_path: Path) -> None:
+    read: list[Path] = []
+
+    def read_file(path: Path) -> bytes:
+        read.append(path)
+        return b""
+
+    text = '{"mcpServers": {"it": {"command": "x", "envFile": "a.env", "env": {"A": "${NOT_SET}"}}}}'
+    file = ConfigFile(text, str(tmp_path / "servers.json"), read=read_file)
+    subject = Subject(DoctorTarget((), (file,)), {})
+    codes = [finding.code async for finding in config_checks.check_files(subject)]
+    assert codes == ["DC114"]
+    assert read == []
+    assert subject.servers == {}
+
+
+async def test_errors_of_several_entries_are_all_found(tmp_path: Path) -> None:
+    text = '{\n"mcpServers": {\n"a": {},\n"b": {"command": 1},\n"c": {"command": "' + sys.executable + '"}\n}}'
+    subject = Subject(DoctorTarget((ConfigFile(text, "servers.json", tmp_path),)), {})
+    found = [finding async for finding in config_checks.check_files(subject)]
+    assert [(finding.code, finding.line) for finding in found] == [("DC106", 3), ("DC104", 4)]
+    assert list(subject.servers) == ["c"]
+
+
+def test_every_code_has_a_section_of_its_title() -> None:
+    headings = re.findall(r"^### (DC\d+): (.+)$", DOCUMENT.read_text(encoding="utf-8"), re.MULTILINE)
+    assert Counter(headings) == Counter((code, known.title) for code, known in CODES.items())
+
+
+def test_every_check_has_a_name_of_its_own() -> None:
+    assert [name for name, count in Counter(check.name for check in CHECKS).items() if count > 1] == []
