@@ -15,7 +15,7 @@ from dial_client import __version__
 from dial_client.cli.doctor_report import build_target
 from dial_client.cli.options import ExitCode, Options
 from dial_client.doctor.check_registry import inspect
-from dial_client.doctor.finding import Finding
+from dial_client.doctor.findings import Finding
 from dial_client.doctor.server_run import ServerOutcome
 from dial_client.doctor.subject import DoctorTarget, Subject
 from dial_client.doctor.tool_checks import tokens_of_servers

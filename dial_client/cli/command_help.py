@@ -33,8 +33,8 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
 """The groups of the options of a chat, by the names of their parameters; all others make a last group."""
 USAGE = ("dial-chat [OPTIONS] [PROMPT]", "dial-chat COMMAND [OPTIONS]")
 DESCRIPTION = (
-    "Ask a chat model that can use the tools of your MCP servers: answer PROMPT (what is piped in is added to it) and "
-    "exit. Without PROMPT, in a terminal: hold a conversation."
+    "Ask a chat model that can use your MCP servers: answer PROMPT, with what is piped in behind it, and exit. "
+    "Without PROMPT: hold a conversation."
 )
 EXIT_CODES = (
     (0, "answered", "The question was answered, or the command did what it was asked."),

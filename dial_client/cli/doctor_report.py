@@ -12,8 +12,8 @@ from anyio import to_thread
 from dial_client.cli.configuration_files import find_folder_config, read_trusted_files
 from dial_client.cli.options import ExitCode, Options
 from dial_client.doctor.check_registry import inspect
-from dial_client.doctor.finding import Finding, Fix, Group
 from dial_client.doctor.finding_codes import Level
+from dial_client.doctor.findings import Finding, Fix, Group
 from dial_client.doctor.subject import DoctorTarget, Subject
 from dial_client.errors import ConfigError
 from dial_client.settings.config_writer import read_text

@@ -1,6 +1,6 @@
 """Checks of a configuration and of what it refers to: programs, servers, tools, the model, files, the database.
 
-    finding           `Finding`: place, code, level, sentence, and a `Fix`
+    findings          `Finding`: place, code, level, sentence, and a `Fix`
     finding_codes     every code, with its level and title
     subject           what is checked: files, model, database
     check_registry    `CHECKS`, and `inspect`, which runs the checks side by side

@@ -15,7 +15,7 @@ from dial_client.doctor import (
     storage_checks,
     tool_checks,
 )
-from dial_client.doctor.finding import Finding, Group
+from dial_client.doctor.findings import Finding, Group
 from dial_client.doctor.subject import Subject
 from dial_client.logs import get_logger
 from dial_client.text.safe_text import one_line

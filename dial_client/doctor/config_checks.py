@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from dial_client.doctor.config_reading import EntryReading, FileReading, to_finding
-from dial_client.doctor.finding import Finding, Fix
+from dial_client.doctor.config_entries import EntryReading, FileReading, to_finding
+from dial_client.doctor.findings import Finding, Fix
 from dial_client.doctor.subject import Subject
 from dial_client.errors import ConfigError
 from dial_client.providers.http.endpoint import is_loopback

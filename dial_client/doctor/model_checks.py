@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
-from dial_client.doctor.finding import Finding
+from dial_client.doctor.findings import Finding
 from dial_client.doctor.subject import Subject
 from dial_client.errors import ConfigError, ProviderError
 from dial_client.model import Provider

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import anyio
 
-from dial_client.doctor.finding import Finding, Fix
+from dial_client.doctor.findings import Finding, Fix
 from dial_client.doctor.subject import Subject
 from dial_client.errors import ServerStartError
 from dial_client.servers.package_downloads import program_name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 
-from dial_client.doctor.finding import Finding
+from dial_client.doctor.findings import Finding
 from dial_client.doctor.server_run import ServerOutcome
 from dial_client.doctor.subject import Subject
 from dial_client.servers.package_downloads import describe_download, find_package, program_name

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from anyio import to_thread
 
-from dial_client.doctor.finding import Finding
+from dial_client.doctor.findings import Finding
 from dial_client.doctor.subject import Subject
 from dial_client.errors import DialError
 

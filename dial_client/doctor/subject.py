@@ -9,7 +9,7 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from dial_client.doctor.config_reading import FileReading, read_file_soundly
+from dial_client.doctor.config_entries import FileReading, read_file_soundly
 from dial_client.doctor.server_run import MAX_SECONDS, ServerRun
 from dial_client.settings.config_types import ModelSettings, ServerSettings
 from dial_client.settings.configuration import ConfigFile

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
 
-from dial_client.doctor.finding import Finding
+from dial_client.doctor.findings import Finding
 from dial_client.doctor.server_run import ServerOutcome
 from dial_client.doctor.subject import Subject
 from dial_client.messages import ToolSpec

@@ -20,7 +20,7 @@ from benchmarks.together import real_servers
 from dial_client.cli.bug_report import mask
 from dial_client.doctor import model_checks, program_checks
 from dial_client.doctor.check_registry import inspect
-from dial_client.doctor.finding import Finding, Group
+from dial_client.doctor.findings import Finding, Group
 from dial_client.doctor.subject import DoctorTarget, Subject
 from dial_client.servers.json_cache import JsonCache
 from dial_client.servers.tool_pins import ToolPins

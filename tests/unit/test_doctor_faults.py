@@ -11,8 +11,8 @@ import pytest
 
 from dial_client.doctor import config_checks, program_checks
 from dial_client.doctor.check_registry import CHECKS
-from dial_client.doctor.finding import Finding
 from dial_client.doctor.finding_codes import CODES
+from dial_client.doctor.findings import Finding
 from dial_client.doctor.subject import DoctorTarget, Subject
 from dial_client.settings.configuration import ConfigFile
 from tests.support.planted_faults import FAULTS, SOUND, Fault

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dial_client.doctor.finding import Finding, Fix
+from dial_client.doctor.findings import Finding, Fix
 from dial_client.errors import ConfigError
 from dial_client.settings import jsonc
 from dial_client.settings.config_types import ModelSettings, ServerSettings
