@@ -1,113 +1,184 @@
-"""The work of ``dial-chat init``: choose servers that can start on this machine, write the file, trust it."""
+"""The work of ``dial-chat init``: choose a model and servers, write a commented file, trust it, and try it."""
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from dial_client.cli import init_questions
+from dial_client.cli.bootstrap import opened, settings_of, warn
 from dial_client.cli.config_summary import escaped
-from dial_client.cli.options import ExitCode
+from dial_client.cli.model_search import ModelProposal, find_models
+from dial_client.cli.options import ExitCode, Options
+from dial_client.cli.server_proposals import ServerProposal, choose_by_name, find_host_proposals, find_proposals
 from dial_client.cli.trust_prompt import trust_now
-from dial_client.errors import ConfigError, ServerStartError
-from dial_client.servers.transports.environment import find_program
+from dial_client.cli.tty import Unanswered, is_there, typed
+from dial_client.errors import ConfigError, DialError
+from dial_client.servers.status import ServerState
+from dial_client.settings import configuration
 from dial_client.settings.config_locations import FILE_NAME, user_config_path
 from dial_client.settings.config_trust import EnvFiles, read_found
+from dial_client.settings.config_writer import ConfigText, write_text
+from dial_client.text.safe_text import one_line
 
+QUESTION = "What time is it in Tokyo?"
 _HEADER = "  // Written by dial-chat init. docs/configuration.md of dial-client lists every key."
 
 
 @dataclass(frozen=True, slots=True)
-class Proposal:
-    """A server that needs no account."""
+class InitChoice:
+    """The options of ``dial-chat init``: what is chosen already."""
 
-    name: str
-    about: str
-    program: str
-    """Its command, and its package for ``uvx``."""
-    args: tuple[str, ...] = ()
-    auto_approve: tuple[str, ...] = ()
-
-
-PROPOSALS = (
-    Proposal("time", "The current time, and times in other zones.", "mcp-server-time", auto_approve=("*",)),
-    Proposal(
-        "git",
-        "The git repository of this folder; calls that change it need approval.",
-        "mcp-server-git",
-        ("--repository", "${workspaceFolder}"),
-        ("git_status", "git_log", "git_diff*", "git_show", "git_branch"),
-    ),
-    Proposal("fetch", "Web pages as text; each call needs approval.", "mcp-server-fetch"),
-)
+    in_user_folder: bool | None = None
+    """For every folder, or for this one; None to ask."""
+    model: str | None = None
+    servers: tuple[str, ...] = ()
+    is_agreed: bool = False
+    """Take the usual choice where nothing is chosen, and ask nothing."""
 
 
-async def write_first_configuration(*, in_user_folder: bool) -> int:
-    """Write a servers.json with the servers that can start here, trust it, and return the exit code.
+async def write_first_configuration(choice: InitChoice) -> int:
+    """Write a first servers.json, trust it, and try it; in a terminal with questions. Return the exit code.
 
     Raises:
         ConfigError: there is such a file already, it cannot be written, or no server can start on this machine.
     """
-    path = user_config_path() if in_user_folder else Path(FILE_NAME)
-    chosen = list(find_servers())
-    if in_user_folder:
-        chosen = [(proposal, command) for proposal, command in chosen if proposal.name != "git"]
-    if not chosen:
+    asks = is_there() and not choice.is_agreed
+    try:
+        path, model, servers = await _choose(choice, asks=asks)
+    except Unanswered:
+        print("\nNothing was written.")
+        return ExitCode.USAGE
+    _write(path, format_configuration(servers, model))
+    if path != user_config_path():
+        trust_now(read_found(path), EnvFiles())
+    _print_summary(path, model, servers)
+    if asks:
+        return await _try(path, model, servers)
+    print(f'Try: dial-chat "{QUESTION}"')
+    return ExitCode.ANSWERED
+
+
+async def _choose(choice: InitChoice, *, asks: bool) -> tuple[Path, ModelProposal | None, list[ServerProposal]]:
+    """Return the file, the model and the servers; what the options leave open is asked for, or the usual."""
+    in_user_folder = _find_place(choice, asks=asks)
+    model = ModelProposal(choice.model, "as you named it") if choice.model else None
+    if model is None:
+        models = await find_models()
+        model = await init_questions.ask_for_model(models) if asks else next(iter(models), None)
+    usual = find_proposals(_folder(), in_user_folder=bool(in_user_folder))
+    if choice.servers:
+        servers = choose_by_name(choice.servers, [*usual, *find_host_proposals()])
+    elif asks:
+        servers = await init_questions.ask_for_servers([*usual, *find_host_proposals()])
+    else:
+        servers = [proposal for proposal in usual if proposal.is_default]
+    if not servers and not asks:
         raise ConfigError(
             "no MCP server is installed here, and there is no uvx to fetch one",
             hint="pip install 'dial-client[demo]', then dial-chat init",
         )
-    _write(path, format_configuration(chosen))
+    if in_user_folder is None:
+        in_user_folder = await init_questions.ask_for_place(str(_folder() / FILE_NAME), str(user_config_path()))
     if not in_user_folder:
-        trust_now(read_found(path), EnvFiles())
-    print(f"{escaped(str(path))} has {len(chosen)} server{'s' * (len(chosen) > 1)}:")
-    for proposal, command in chosen:
-        print(f"  {proposal.name:<6} {proposal.about} ({' '.join(command)})")
-    print('Try: dial-chat "What time is it in Tokyo?"')
-    return ExitCode.ANSWERED
+        return Path(FILE_NAME), model, servers
+    for server in servers:
+        if server.needs_folder:
+            print(f"   {server.name} is left out: it is about one folder.")
+    return user_config_path(), model, [server for server in servers if not server.needs_folder]
+
+
+def _find_place(choice: InitChoice, *, asks: bool) -> bool | None:
+    """Return True for the user's configuration, False for that of this folder; None where the person may choose.
+
+    Raises:
+        ConfigError: there is such a file already.
+    """
+    places = {False: _folder() / FILE_NAME, True: user_config_path()}
+    if choice.in_user_folder is not None or not asks:
+        places = {bool(choice.in_user_folder): places[bool(choice.in_user_folder)]}
+    free = [in_user_folder for in_user_folder, place in places.items() if not place.exists()]
+    if not free:
+        hint = "dial-chat servers add, remove and import change it"
+        raise ConfigError("there is a configuration already", hint, str(next(iter(places.values()))))
+    return free[0] if len(free) == 1 else None
+
+
+def _folder() -> Path:
+    return Path.cwd()
 
 
 def _write(path: Path, text: str) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise ConfigError("there is a configuration already", path=str(path)) from None
-    except OSError as error:
-        raise ConfigError(f"cannot be written: {error.strerror}", path=str(path)) from None
+    if path.exists():
+        raise ConfigError("there is a configuration already", path=str(path))
+    write_text(ConfigText(path, "{}", None), text)
 
 
-def find_servers() -> Iterator[tuple[Proposal, tuple[str, ...]]]:
-    """Return the servers that can start here, each with its command: the program, else ``uvx PACKAGE``."""
-    for proposal in PROPOSALS:
-        if proposal.name == "git" and not Path(".git").exists():
-            continue
-        for command in ((proposal.program,), ("uvx", proposal.program)):
-            if _is_installed(command[0]):
-                yield proposal, command
-                break
-
-
-def format_configuration(chosen: list[tuple[Proposal, tuple[str, ...]]]) -> str:
+def format_configuration(servers: Sequence[ServerProposal], model: ModelProposal | None) -> str:
     """Return the text of the file, with a comment for each server."""
-    entries = []
-    for proposal, (program, *first) in chosen:
-        entry: dict[str, object] = {"command": program}
-        if args := [*first, *proposal.args]:
-            entry["args"] = args
-        if proposal.auto_approve:
-            entry["autoApprove"] = [*proposal.auto_approve]
-        entries.append(f"    // {proposal.about}\n    {json.dumps(proposal.name)}: {json.dumps(entry)}")
-    servers = ",\n".join(entries)
-    return f'{{\n{_HEADER}\n  "mcpServers": {{\n{servers}\n  }}\n}}\n'
+    parts = []
+    if model is not None:
+        parts.append(
+            "  // The model that answers; -m NAME chooses another.\n"
+            f'  "defaultModel": {json.dumps(model.name, ensure_ascii=False)}'
+        )
+        if model.profile:
+            profile = json.dumps({model.name: dict(model.profile)}, ensure_ascii=False)
+            parts.append(f'  "models": {profile}')
+    entries = [
+        f"    // {one_line(server.about, 100)}\n"
+        f"    {json.dumps(server.name, ensure_ascii=False)}: {json.dumps(dict(server.entry), ensure_ascii=False)}"
+        for server in servers
+    ]
+    listed = ",\n".join(entries)
+    parts.append(f'  "mcpServers": {{\n{listed}\n  }}' if entries else '  "mcpServers": {}')
+    body = ",\n".join(parts)
+    return f"{{\n{_HEADER}\n{body}\n}}\n"
 
 
-def _is_installed(program: str) -> bool:
+def _print_summary(path: Path, model: ModelProposal | None, servers: Sequence[ServerProposal]) -> None:
+    print(f"{escaped(str(path))} has {len(servers)} server{'s' * (len(servers) != 1)}:")
+    for server in servers:
+        print(f"  {escaped(server.name):<6} {escaped(server.about)} ({escaped(server.command)})")
+    if model is not None:
+        print(f"Model: {escaped(model.name)} ({escaped(model.about)})")
+    else:
+        warn("no model was found: set OPENAI_API_KEY or ANTHROPIC_API_KEY, or pip install 'dial-client[local]'")
+
+
+async def _try(path: Path, model: ModelProposal | None, servers: Sequence[ServerProposal]) -> int:
+    """Start the servers of the new file, and answer one question with it, if the person agrees."""
+    options = Options(config=path)
+    print("\nStarting the servers …")
     try:
-        find_program("init", program, os.environ.get("PATH"), None)
-    except ServerStartError:
-        return False
-    return True
+        settings = await settings_of(options)
+        async with opened(options, settings, None, None) as dial:
+            await dial.ready()
+            for status in dial.servers.values():
+                is_ready = status.state is ServerState.READY
+                problem = f"{status.state.value}: {status.error or ''}"
+                print(
+                    f"  {escaped(status.name)}: {f'{len(status.tools)} tools' if is_ready else one_line(problem, 200)}"
+                )
+    except DialError as error:
+        warn(str(error))
+        return ExitCode.ANSWERED
+    if model is None:
+        return ExitCode.ANSWERED
+    question = QUESTION if any(server.name == "time" for server in servers) else "What can you do with your tools?"
+    return await _answer(settings, model, question)
+
+
+async def _answer(settings: configuration.Settings, model: ModelProposal, question: str) -> int:
+    try:
+        answer = await typed(f'Ask {escaped(model.name)} "{question}" now? [Y]es, [n]o: ')
+    except Unanswered:
+        return ExitCode.ANSWERED
+    if answer.lower() in ("n", "no"):
+        print(f'Later: dial-chat "{question}"')
+        return ExitCode.ANSWERED
+    from dial_client.cli.one_shot import answer as answer_question
+
+    return await answer_question(Options(config=settings.path, save=False), question)

@@ -13,15 +13,35 @@ from dial_client.cli.typer_apps import SETTINGS, more, run_command
 
 @more.command(context_settings=SETTINGS)
 def init(
+    model: Annotated[str | None, typer.Option("-m", "--model", metavar="NAME", help="The model that answers.")] = None,
+    server: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--server",
+            metavar="NAME",
+            help="A server: time, git, filesystem, fetch, memory, or one of another host on this machine. Repeatable.",
+        ),
+    ] = None,
+    folder: Annotated[bool, typer.Option("--folder", help="Write ./servers.json, for this folder.")] = False,
     user: Annotated[
         bool, typer.Option("--user", help="Write the file into your configuration folder, for every folder.")
     ] = False,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Ask nothing: take what is found.")] = False,
 ) -> None:
-    """Write a first servers.json into this folder: MCP servers that are installed, or that uvx can fetch."""
+    """Write a first servers.json: asks for the model, the servers and the place, and tries the file.
+
+    Without a terminal nothing is asked: the file has the best model that is found, and the servers that are installed,
+    or that uvx can fetch.
+    """
 
     def choose() -> Callable[[], Awaitable[int]]:
-        from dial_client.cli.first_configuration import write_first_configuration
+        from dial_client.cli.first_configuration import InitChoice, write_first_configuration
+        from dial_client.errors import ConfigError
 
-        return lambda: write_first_configuration(in_user_folder=user)
+        if user and folder:
+            raise ConfigError("--user and --folder name different files", "give one of them")
+        place = None if not user and not folder else user
+        choice = InitChoice(place, model, tuple(server or ()), is_agreed=yes)
+        return lambda: write_first_configuration(choice)
 
     run_command(choose, o.Options())

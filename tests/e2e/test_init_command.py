@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.support.program import dial_chat
+from tests.support.screens import screen
+
+pytestmark = pytest.mark.once
 
 
 def test_a_first_configuration_is_written_trusted_and_works(tmp_path: Path) -> None:
@@ -17,3 +23,52 @@ def test_a_first_configuration_is_written_trusted_and_works(tmp_path: Path) -> N
     assert used.returncode == 0 and '"timezone": "Asia/Tokyo"' in used.stdout, used.stderr
     again = dial_chat(tmp_path, "init")
     assert again.returncode == 2 and "there is a configuration already" in again.stderr
+
+
+def test_options_answer_the_questions(tmp_path: Path) -> None:
+    (tmp_path / "home" / ".cursor").mkdir(parents=True)
+    linear = {"url": "https://linear.example/mcp"}
+    (tmp_path / "home" / ".cursor" / "mcp.json").write_text(json.dumps({"mcpServers": {"linear": linear}}))
+    words = ("init", "--yes", "--user", "--model", "ollama:qwen3", "--server", "time", "--server", "linear")
+    assert dial_chat(tmp_path, *words).returncode == 0
+    shown = json.loads(dial_chat(tmp_path, "servers", "export", "--to", "cursor").stdout)
+    assert shown["mcpServers"]["linear"] == linear
+    assert not (tmp_path / "servers.json").exists()
+    both = dial_chat(tmp_path, "init", "--user", "--folder")
+    assert (both.returncode, "different files" in both.stderr) == (2, True)
+    wrong = dial_chat(tmp_path, "init", "--model", "local", "--server", "tiem")
+    assert (wrong.returncode, 'did you mean "time"' in wrong.stderr) == (2, True)
+
+
+def test_three_questions_make_a_file_that_is_tried_with_one_question(tmp_path: Path) -> None:
+    call = {"tool_calls": [{"name": "get_current_time", "arguments": {"timezone": "Asia/Tokyo"}}]}
+    (tmp_path / "replies.json").write_text(json.dumps([call, "It is noon in Tokyo."]))
+    with screen(tmp_path, "init", columns=120) as shown:
+        shown.until("the name of any model")
+        shown.type("scriptd:replies.json\r")
+        shown.until("the name of any model", 2)
+        shown.type("scripted:replies.json\r")
+        shown.until("or Enter for time")
+        shown.type("9\r")
+        shown.until("Please name numbers")
+        shown.until("or Enter for time", 2)
+        shown.type("\r")
+        shown.until("or Enter for this folder")
+        shown.type("1\r")
+        shown.until("time: 2 tools")
+        shown.until("now? [Y]es, [n]o:")
+        shown.type("\r")
+        shown.until("It is noon in Tokyo.")
+        assert shown.leave() == 0
+    text = (tmp_path / "servers.json").read_text()
+    assert '"defaultModel": "scripted:replies.json"' in text and "// The current time" in text
+
+
+def test_leaving_at_a_question_writes_nothing(tmp_path: Path) -> None:
+    with screen(tmp_path, "init", "--model", "local") as shown:
+        shown.until("Which servers?")
+        shown.until("Numbers such as")
+        shown.type("\x04")
+        shown.until("Nothing was written.")
+        assert shown.leave() == 2
+    assert not (tmp_path / "servers.json").exists()

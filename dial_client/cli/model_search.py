@@ -1,0 +1,105 @@
+"""The models that can answer on this machine now: by keys in the environment, by local servers, and embedded."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+
+from dial_client.cli.bootstrap import MODEL_OF_KEY
+from dial_client.providers.presets import PRESETS
+
+SECONDS = 1.0
+"""For all local servers together, which are asked side by side."""
+_MAX_LISTED = 5
+"""Models of one server that are proposed."""
+_MAX_BYTES = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ModelProposal:
+    """A model that can be chosen."""
+
+    name: str
+    """For ``defaultModel``: a prefix with an id, or the name of a profile."""
+    about: str
+    profile: Mapping[str, Any] = field(default_factory=dict)
+    """What stands under ``models`` for it; empty where the name says all."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalServer:
+    """A program that serves models on this machine."""
+
+    title: str
+    preset: str
+    url: str
+    """Of its API, up to ``/v1``."""
+
+
+def local_servers(environ: Mapping[str, str] = os.environ) -> tuple[LocalServer, ...]:
+    """Return the programs that serve models, at their usual addresses."""
+    ollama = environ.get("OLLAMA_HOST") or "127.0.0.1:11434"
+    address = ollama if "://" in ollama else f"http://{ollama}"
+    return (
+        LocalServer("Ollama", "ollama", f"{address.rstrip('/')}/v1"),
+        *(
+            LocalServer(title, preset, PRESETS[preset].url)
+            for title, preset in (("LM Studio", "lmstudio"), ("llama.cpp", "llama.cpp"), ("vLLM", "vllm"))
+        ),
+    )
+
+
+async def find_models(
+    servers: Sequence[LocalServer] | None = None, environ: Mapping[str, str] = os.environ, seconds: float = SECONDS
+) -> list[ModelProposal]:
+    """Return the models that can be chosen, the best first: keys, local servers, the embedded model.
+
+    Args:
+        servers: local servers to ask; None for the usual ones.
+        environ: the environment.
+        seconds: the limit for all local servers together.
+    """
+    import httpx2
+
+    by_key = [
+        ModelProposal(model, f"{variable} is set") for variable, model in MODEL_OF_KEY.items() if environ.get(variable)
+    ]
+    answers: dict[int, list[ModelProposal]] = {}
+    asked = local_servers(environ) if servers is None else servers
+
+    async def ask(client: Any, number: int, server: LocalServer) -> None:
+        answers[number] = await _models_of(client, server)
+
+    async with httpx2.AsyncClient(trust_env=False, timeout=seconds) as client:
+        with anyio.move_on_after(seconds):
+            async with anyio.create_task_group() as group:
+                for number, server in enumerate(asked):
+                    group.start_soon(ask, client, number, server)
+    served = [proposal for number in sorted(answers) for proposal in answers[number]]
+    embedded = [ModelProposal("local", "the embedded model")] if importlib.util.find_spec("xllamacpp") else []
+    return [*by_key, *served, *embedded]
+
+
+async def _models_of(client: Any, server: LocalServer) -> list[ModelProposal]:
+    """Return the models that a local server lists; none where there is no such server."""
+    import httpx2
+
+    try:
+        response = await client.get(f"{server.url}/models")
+        listed = response.json()["data"] if response.is_success and len(response.content) <= _MAX_BYTES else []
+        names = [model["id"] for model in listed if isinstance(model["id"], str) and model["id"].isprintable()]
+    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, KeyError, TypeError):
+        return []
+    return [_proposal(server, name) for name in names[:_MAX_LISTED] if "embed" not in name]
+
+
+def _proposal(server: LocalServer, model: str) -> ModelProposal:
+    about = f"{server.title} on this machine"
+    if server.preset == "ollama":
+        return ModelProposal(f"ollama:{model}", about)
+    return ModelProposal(server.preset, f"{about}: {model}", {"preset": server.preset, "model": model})

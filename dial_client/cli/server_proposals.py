@@ -1,0 +1,167 @@
+"""The servers that a first configuration may have: those that need no account, and those of other hosts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dial_client.errors import ConfigError, ServerStartError
+from dial_client.servers.transports.environment import find_program
+
+
+@dataclass(frozen=True, slots=True)
+class ServerProposal:
+    """A server that can be chosen."""
+
+    name: str
+    about: str
+    entry: Mapping[str, Any] = field(repr=False)
+    """For ``servers.json``."""
+    is_default: bool = True
+    """It is chosen where the person says nothing."""
+    needs_folder: bool = False
+    """It is about one folder: a user's configuration does not have it."""
+
+    @property
+    def command(self) -> str:
+        """What runs, without arguments that may hold a secret; the host of a URL."""
+        if "command" in self.entry:
+            runner = self.entry["command"]
+            package = next((arg for arg in self.entry.get("args", ()) if not str(arg).startswith("-")), "")
+            return f"{runner} {package}" if runner in ("uvx", "npx") else str(runner)
+        from urllib.parse import urlsplit
+
+        return urlsplit(str(self.entry.get("url") or self.entry.get("httpUrl"))).hostname or "a URL"
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """A server that needs no account, and how it is started."""
+
+    name: str
+    about: str
+    program: str
+    """Its command, where it is installed."""
+    runner: tuple[str, ...]
+    """What fetches and runs it, where it is not."""
+    args: tuple[str, ...] = ()
+    auto_approve: tuple[str, ...] = ()
+    needs_folder: bool = False
+    """It is about one folder: a user's configuration does not have it."""
+    is_default: bool = True
+
+
+_READING_GIT = ("git_status", "git_log", "git_diff*", "git_show", "git_branch")
+_READING_FILES = ("read_*", "list_*", "search_files", "get_file_info", "directory_tree")
+_KINDS = (
+    _Kind(
+        "time",
+        "The current time, and times in other zones.",
+        "mcp-server-time",
+        ("uvx", "mcp-server-time"),
+        auto_approve=("*",),
+    ),
+    _Kind(
+        "git",
+        "The git repository of this folder; calls that change it need approval.",
+        "mcp-server-git",
+        ("uvx", "mcp-server-git"),
+        ("--repository", "${workspaceFolder}"),
+        _READING_GIT,
+        needs_folder=True,
+    ),
+    _Kind(
+        "filesystem",
+        "The files of this folder; calls that write need approval.",
+        "mcp-server-filesystem",
+        ("npx", "-y", "@modelcontextprotocol/server-filesystem"),
+        ("${workspaceFolder}",),
+        _READING_FILES,
+        needs_folder=True,
+        is_default=False,
+    ),
+    _Kind("fetch", "Web pages as text; each call needs approval.", "mcp-server-fetch", ("uvx", "mcp-server-fetch")),
+    _Kind(
+        "memory",
+        "Notes that outlast a conversation; each call needs approval.",
+        "mcp-server-memory",
+        ("npx", "-y", "@modelcontextprotocol/server-memory"),
+        is_default=False,
+    ),
+)
+NAMES = tuple(kind.name for kind in _KINDS)
+"""The names of the servers that need no account."""
+
+
+def find_proposals(folder: Path, *, in_user_folder: bool) -> list[ServerProposal]:
+    """Return the servers that need no account and can start on this machine.
+
+    Args:
+        folder: the working folder.
+        in_user_folder: for a configuration of every folder, without servers that are about one.
+    """
+    return list(_startable(folder, in_user_folder=in_user_folder))
+
+
+def find_host_proposals() -> list[ServerProposal]:
+    """Return the servers that the user has in other hosts, each name once; files of the working folder do not count."""
+    from dial_client.settings.hosts.host_documents import read_host_file
+    from dial_client.settings.hosts.host_files import find_host_files
+
+    found: dict[str, ServerProposal] = {}
+    for file in find_host_files(Path.cwd()):
+        if file.is_of_folder:
+            continue
+        try:
+            servers = read_host_file(file.path, file.host.name, Path.cwd())
+        except ConfigError:  # `dial-chat servers import` says why
+            continue
+        for server in servers:
+            if server.entry is not None and server.name not in NAMES:
+                about = f"From {file.host.title}."
+                found.setdefault(server.name, ServerProposal(server.name, about, server.entry, is_default=False))
+    return list(found.values())
+
+
+def choose_by_name(names: Sequence[str], proposals: Sequence[ServerProposal]) -> list[ServerProposal]:
+    """Return the proposals of these names.
+
+    Raises:
+        ConfigError: there is none of a name.
+    """
+    from dial_client.settings.jsonc import did_you_mean
+
+    known = {proposal.name: proposal for proposal in proposals}
+    for name in names:
+        if name not in known:
+            missing = "its program is not installed, and nothing here fetches it" if name in NAMES else ""
+            hint = missing or did_you_mean(name, known) or f"there are {', '.join(known) or 'none'}"
+            raise ConfigError(f"there is no server {name!r} to begin with", hint)
+    return [known[name] for name in dict.fromkeys(names)]
+
+
+def _startable(folder: Path, *, in_user_folder: bool) -> Iterator[ServerProposal]:
+    for kind in _KINDS:
+        if kind.needs_folder and (in_user_folder or (kind.name == "git" and not (folder / ".git").exists())):
+            continue
+        for program, *first in ((kind.program,), kind.runner):
+            if is_installed(program):
+                entry: dict[str, Any] = {"command": program}
+                if args := [*first, *kind.args]:
+                    entry["args"] = args
+                if kind.auto_approve:
+                    entry["autoApprove"] = [*kind.auto_approve]
+                yield ServerProposal(kind.name, kind.about, entry, kind.is_default, kind.needs_folder)
+                break
+
+
+def is_installed(program: str) -> bool:
+    """Return True if a program is found in PATH, or beside the running Python."""
+    try:
+        find_program("init", program, os.environ.get("PATH"), None)
+    except ServerStartError:
+        return False
+    return True
