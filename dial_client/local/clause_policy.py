@@ -2,12 +2,14 @@
 
 `call_policy` makes the call for the first request. Behind its result the model is asked for each request that has no
 call yet (`clauses`), as if the user said that request now. A name that the question joins with the value of a call
-("in Oslo and in Nairobi") takes the same call. A request whose call cannot be made is named behind the answer.
+("in Oslo and in Nairobi") takes the same call. A quantity in another unit than the question asks for is converted
+(`units`). A request whose call cannot be made is named behind the answer.
 """
 
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,6 +23,7 @@ from dial_client.local.completed_calls import find_completed_calls, new_pieces
 from dial_client.local.follow_up import find_follow_up
 from dial_client.local.missing_arguments import find_missing, is_composed
 from dial_client.local.provenance import is_description, is_made_up, is_said
+from dial_client.local.units import Conversion, find_conversion, find_conversion_call
 from dial_client.local.vocabulary import words, words_of
 from dial_client.messages import Message, Role, ToolCallRequest, ToolSpec
 from dial_client.model import ModelRequest, ToolChoice
@@ -28,6 +31,8 @@ from dial_client.model import ModelRequest, ToolChoice
 _CODE = re.compile(r"[A-Z]{2,5}|[A-Z]\w+/\w+|\d\d?:\d\d|\d{4}-\d\d-\d\d|\.")
 _NAME_OR_NUMBER = re.compile(r"(?<=\s)[A-Z]\w+|\d+")
 _NOT_LOOKED_UP = "I have not looked up: {clauses}."
+
+_NOT_CONVERTED = "The result is in {unit}: no connected tool converts it to {asked}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,7 @@ class ClausePolicy:
         self._clauses = split_clauses(self._question)
         self._served: list[int] = []
         self._unmet: list[int] = []
+        self._conversion = self._find_conversion()
         self._asks = self._open_asks()
 
     @property
@@ -69,9 +75,12 @@ class ClausePolicy:
 
     @property
     def note(self) -> str:
-        """The sentence behind the answer: the requests that no result is for; empty without any."""
+        """The sentences behind the answer: the requests that no result is for, and a unit that no result has."""
         quoted = " and ".join(f"\u201c{self._clauses[at].strip(' .?!')}\u201d" for at in self._unmet)
-        return _NOT_LOOKED_UP.format(clauses=quoted) if quoted else ""
+        sentences = [_NOT_LOOKED_UP.format(clauses=quoted)] if quoted else []
+        if found := self._conversion:
+            sentences.append(_NOT_CONVERTED.format(unit=found.unit, asked=found.asked_name))
+        return " ".join(sentences)
 
     def request(self, step: Step) -> ModelRequest:
         """Return the request for a decision, in which the clause is what the user says last."""
@@ -141,6 +150,18 @@ class ClausePolicy:
         ask, *self._asks = self._asks
         if is_unmet and ask.clause is not None:
             self._unmet.append(ask.clause)
+
+    def _find_conversion(self) -> Conversion | None:
+        """Make the call that converts a result to the unit of the question, and return what remains to be converted."""
+        if not self._completed or self._completed[-1].failed or self._completed[-1].denied:
+            return None
+        results = [entry.result for entry in self._completed if not entry.failed]
+        conversion = find_conversion(self._question, results)
+        found = find_conversion_call(conversion, self._request.tools) if conversion is not None else None
+        if found is None or len(self._completed) >= MAX_ROUNDS or self._request.tool_choice is ToolChoice.NONE:
+            return conversion
+        self.call = ToolCallRequest(f"call_{secrets.token_hex(16)}", *found)
+        return None
 
     def _open_asks(self) -> list[_Ask]:
         completed = self._completed

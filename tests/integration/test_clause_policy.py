@@ -79,3 +79,18 @@ async def test_the_first_decision_is_made_for_the_whole_question() -> None:
     heard = await model.hears(Message.user(BOTH))
     assert heard.asked == [("set_light", {"room": "kitchen"})]
     assert model.read().endswith(BOTH)
+
+
+async def test_a_quantity_in_another_unit_is_converted_without_asking_the_model() -> None:
+    amount, code = {"type": "number"}, {"enum": ["C", "F"]}
+    convert = tool("convert_units", "Convert a temperature.", value=amount, from_unit=code, to_unit=code)
+    model = Model(tools=(MEASURE, convert))
+    heard = await model.hears(*asked("How warm is the office in Fahrenheit?", ("measure", {"room": "office"}, "21 °C")))
+    assert heard.asked == [("convert_units", {"value": 21, "from_unit": "C", "to_unit": "F"})]
+
+
+async def test_where_no_tool_converts_it_the_answer_says_so() -> None:
+    model = Model("The office has 21 °C.", tools=(MEASURE, TIME))
+    heard = await model.hears(*asked("How warm is the office in Fahrenheit?", ("measure", {"room": "office"}, "21 °C")))
+    note = "The result is in C: no connected tool converts it to Fahrenheit."
+    assert heard.text == f"The office has 21 °C.\n\n{note}"

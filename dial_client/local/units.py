@@ -1,0 +1,107 @@
+"""Quantities of a result in another unit than the question asks for, and the calls that convert them.
+
+Half a billion parameters answer "1886 miles" from a result of 1886 km. A quantity, its unit and the unit that a
+question names are found by their spellings, so that the call of a tool that converts needs no model.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dial_client.local.vocabulary import acts, words, words_of
+from dial_client.messages import ToolSpec
+
+_UNITS: Mapping[str, tuple[str, ...]] = {
+    "length": (
+        "mi mile miles",
+        "km kilometre kilometres kilometer kilometers",
+        "m metre metres meter meters",
+        "cm centimetre centimetres centimeter centimeters",
+        "ft foot feet",
+        "in inch inches",
+    ),
+    "weight": ("kg kilogram kilograms kilo kilos", "g gram grams", "lb lbs pound pounds", "oz ounce ounces"),
+    "temperature": ("C °C celsius centigrade", "F °F fahrenheit"),
+    "currency": (
+        "EUR € euro euros",
+        "USD $ dollar dollars",
+        "GBP £ pound pounds sterling",
+        "JPY ¥ yen",
+        "CHF franc francs",
+    ),
+}
+"""Spellings of units by what they measure; the first one of each is the one to call with."""
+_SPELLINGS = {
+    spelling: tuple((kind, row.split()[0]) for kind, rows in _UNITS.items() for row in rows if spelling in row.split())
+    for rows in _UNITS.values()
+    for row in rows
+    for spelling in row.split()
+}
+_ALL = "|".join(sorted(map(re.escape, _SPELLINGS), key=len, reverse=True))
+_QUANTITY = re.compile(rf"(?<![\w.,-])(-?\d+(?:,\d{{3}})*(?:\.\d+)?) ?({_ALL})(?![\w/])")
+_ASKED = re.compile(
+    rf"\b(?:in|into|to|many)(?: (?:degrees|US|British|American|the))* ({_ALL})(?!\w|\.\w)", re.IGNORECASE
+)
+_CONVERTS = {kind: words(f"{kind} unit") for kind in _UNITS}
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """A quantity of a result, and the unit a question asks for."""
+
+    kind: str
+    """What it measures, a key of the table of units."""
+    value: float
+    unit: str
+    asked: str
+    """The unit that it is asked for in, as the table has it."""
+    asked_name: str
+    """The same as the question has it."""
+
+
+def find_conversion(question: str, results: Sequence[str]) -> Conversion | None:
+    """Return the conversion that the results still need; None if they have the unit of the question, or no quantity."""
+    quantities = [found for text in results for found in _QUANTITY.findall(text)]
+    for named in _ASKED.findall(question):
+        meanings = _meanings(named)
+        if any(meaning in meanings for _, spelling in quantities for meaning in _meanings(spelling)):
+            return None
+        for number, spelling in quantities:
+            for (kind, unit), (asked_kind, asked) in ((a, b) for a in _meanings(spelling) for b in meanings):
+                if kind == asked_kind:
+                    return Conversion(kind, float(number.replace(",", "")), unit, asked, named)
+    return None
+
+
+def find_conversion_call(conversion: Conversion, tools: Sequence[ToolSpec]) -> tuple[str, dict[str, Any]] | None:
+    """Return the tool that converts, and its arguments; None without such a tool."""
+    for tool in tools:
+        if acts(tool) or words_of(tool).isdisjoint(_CONVERTS[conversion.kind]):
+            continue
+        properties = tool.input_schema.get("properties", {})
+        required = tool.input_schema.get("required", ())
+        arguments = {name: _argument(name, properties.get(name, {}), conversion) for name in required}
+        if len(arguments) == 3 and None not in arguments.values() and conversion.value in arguments.values():
+            return tool.name, arguments
+    return None
+
+
+def _meanings(spelling: str) -> tuple[tuple[str, str], ...]:
+    return _SPELLINGS.get(spelling) or _SPELLINGS.get(spelling.lower()) or ()
+
+
+def _argument(name: str, schema: Mapping[str, Any], conversion: Conversion) -> Any:
+    """Return the value of a required argument; None if the argument is something else."""
+    if schema.get("type") in ("number", "integer"):
+        value = conversion.value
+        return int(value) if value.is_integer() else value if schema["type"] == "number" else None
+    parts = re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower())
+    unit = conversion.unit if {"from", "source"} & {*parts} else conversion.asked if {"to", "target"} & {*parts} else ""
+    choices = schema.get("enum")
+    if not unit or not isinstance(choices, list):
+        return unit or None
+    kind = (conversion.kind, unit)
+    return next((choice for choice in choices if isinstance(choice, str) and kind in _meanings(choice)), None)

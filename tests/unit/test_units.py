@@ -1,0 +1,80 @@
+"""A quantity in another unit than the question asks for needs a conversion, and its call is known."""
+
+from __future__ import annotations
+
+import pytest
+
+from dial_client.local.units import Conversion, find_conversion, find_conversion_call
+from dial_client.messages import ToolSpec
+
+
+def tool(name: str, description: str, **properties: dict[str, object]) -> ToolSpec:
+    schema = {"type": "object", "properties": properties, "required": list(properties)}
+    return ToolSpec(name, description, schema)
+
+
+STRING: dict[str, object] = {"type": "string"}
+NUMBER: dict[str, object] = {"type": "number"}
+UNIT: dict[str, object] = {"enum": ["km", "mi", "C", "F"]}
+UNITS = tool("convert_units", "Convert a length or a temperature.", value=NUMBER, from_unit=UNIT, to_unit=UNIT)
+MONEY = tool("convert_currency", "Convert money.", amount=NUMBER, from_currency=STRING, to_currency=STRING)
+RATE = tool("exchange_rate", "Get the rate between two currencies.", from_currency=STRING, to_currency=STRING)
+WEATHER = tool("weather", "Get the temperature of a city.", city=STRING)
+
+
+@pytest.mark.parametrize(
+    ("question", "result", "needed"),
+    [
+        ("How many miles is it from Lisbon to Rome?", "1,864 km", ("length", 1864.0, "km", "mi")),
+        ("How warm is the cellar in degrees Fahrenheit?", "9.0 °C", ("temperature", 9.0, "C", "F")),
+        ("How cold is it in Oslo in F?", "Oslo: snow, -3 °C", ("temperature", -3.0, "C", "F")),
+        ("What does the lamp cost in US dollars?", "39.90 EUR, 12 in stock", ("currency", 39.9, "EUR", "USD")),
+        ("What does the lamp cost in pounds?", "39.90 EUR", ("currency", 39.9, "EUR", "GBP")),
+        ("How much is that in pounds?", "5 kg", ("weight", 5.0, "kg", "lb")),
+    ],
+)
+def test_a_result_in_another_unit_is_to_be_converted(
+    question: str, result: str, needed: tuple[str, float, str, str]
+) -> None:
+    conversion = find_conversion(question, [result])
+    assert conversion is not None
+    assert (conversion.kind, conversion.value, conversion.unit, conversion.asked) == needed
+
+
+@pytest.mark.parametrize(
+    ("question", "results"),
+    [
+        ("How many miles is 5 km?", ["3.11 mi"]),
+        ("How far is it to Rome?", ["1864 km"]),
+        ("How warm is it in Fahrenheit?", ["9 °C", "48.2 F"]),
+        ("How many pounds did it cost?", ["12 GBP"]),
+        ("How many dollars is 1 EUR?", ["1 EUR = 1.11 USD"]),
+        ("How many feet has a cat?", ["four"]),
+        ("Which file is in metres.txt?", ["12 km"]),
+        ("How warm is it in Celsius?", ["order 12 came to 3 m"]),
+    ],
+)
+def test_other_results_are_not(question: str, results: list[str]) -> None:
+    assert find_conversion(question, results) is None
+
+
+@pytest.mark.parametrize(
+    ("conversion", "call"),
+    [
+        (
+            Conversion("length", 1864.0, "km", "mi", "miles"),
+            ("convert_units", {"value": 1864, "from_unit": "km", "to_unit": "mi"}),
+        ),
+        (
+            Conversion("currency", 39.9, "EUR", "USD", "dollars"),
+            ("convert_currency", {"amount": 39.9, "from_currency": "EUR", "to_currency": "USD"}),
+        ),
+        (Conversion("weight", 5.0, "kg", "lb", "pounds"), None),
+    ],
+)
+def test_the_call_that_converts_is_known(conversion: Conversion, call: object) -> None:
+    assert find_conversion_call(conversion, (WEATHER, RATE, UNITS, MONEY)) == call
+
+
+def test_without_a_tool_that_converts_there_is_no_call() -> None:
+    assert find_conversion_call(Conversion("length", 1.0, "km", "mi", "miles"), (WEATHER, RATE)) is None
