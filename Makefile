@@ -81,7 +81,7 @@ $(TEST): requirements-test.lock pyproject.toml | $(BIN)/python
 	$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
-# Real MCP servers from npm for the tests; without Node those tests are skipped, with a word.
+# Real MCP servers from npm for the tests, and pyright for the examples; without Node those tests are skipped, with a word.
 $(NPM): tests/npm/package.json
 	@mkdir -p build/npm
 	@if command -v npm >/dev/null 2>&1; then \

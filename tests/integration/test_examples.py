@@ -16,6 +16,7 @@ import pytest
 pytestmark = pytest.mark.once
 
 FOLDER = Path(__file__).parents[2] / "examples"
+PYRIGHT = FOLDER.parent / "build" / "npm" / "node_modules" / ".bin" / ("pyright.cmd" if os.name == "nt" else "pyright")
 MAX_LINES = 39
 TOKYO = {"tool_calls": [{"name": "get_current_time", "arguments": {"timezone": "Asia/Tokyo"}}]}
 
@@ -107,3 +108,11 @@ def test_every_example_is_short_and_is_run_here() -> None:
     lines = {path.stem: len(path.read_text(encoding="utf-8").splitlines()) for path in FOLDER.glob("*.py")}
     assert {name: count for name, count in lines.items() if count > MAX_LINES} == {}
     assert set(lines) == {name for name, _, _ in CASES} | {"durable_turns", "fastapi_sse"}
+
+
+@pytest.mark.skipif(not PYRIGHT.exists(), reason="pyright is not here: `make test` installs it with Node")
+def test_pyright_accepts_every_example() -> None:
+    pytest.importorskip("fastapi")
+    command = [str(PYRIGHT), "--pythonpath", sys.executable, str(FOLDER)]
+    checked = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+    assert checked.returncode == 0, checked.stdout
