@@ -157,7 +157,13 @@ class ToolCallResult:
 
     @classmethod
     def failed(cls, call_id: str, failure: Failure, error: str) -> ToolCallResult:
-        """Make a failure of one sentence that is true, short and of use to the model."""
+        """Make a failure.
+
+        Args:
+            call_id: the id of the call.
+            failure: the kind.
+            error: one sentence that is true, short and of use to the model.
+        """
         return cls(call_id, success=False, content=error, error=error, failure=failure)
 
 

@@ -107,8 +107,9 @@ class Middleware:
     """
 
     async def around_turn(self, request: TurnRequest, call_next: CallNext[TurnRequest, Turn]) -> Turn:
-        """Run a turn: `call_next` may be called once. Events and stored messages are not changed by the result.
+        """Run a turn, and return it: `call_next` may be called once.
 
+        Events and stored messages are not changed by the result.
         Where `call_next` is not called, the messages of the result are those of the turn.
         """
         return await call_next(request)
@@ -116,7 +117,7 @@ class Middleware:
     async def around_model_call(
         self, request: ModelRequest, call_next: CallNext[ModelRequest, ModelReply]
     ) -> ModelReply:
-        """Ask the model. Text that was streamed before the reply is complete cannot be taken back."""
+        """Ask the model, and return the reply. Text that was streamed before it is complete cannot be taken back."""
         return await call_next(request)
 
     async def around_tool_call(self, call: ToolCall, call_next: CallNext[ToolCall, ToolCallResult]) -> ToolCallResult:

@@ -272,7 +272,7 @@ class AnswerConstraining(Protocol):
     def constrain_answer(
         self, request: ModelRequest, tools: Sequence[ToolSpec], schema: Mapping[str, Any]
     ) -> ModelRequest:
-        """Return a request of this format with the grammar of replies that call these tools, or answer in JSON."""
+        """Return a request of this format with the grammar of replies that call these tools, or answer in `schema`."""
         ...
 
 

@@ -151,7 +151,7 @@ class ConvenienceMethods(TurnMethods):
     def run_sync(
         self, messages: TurnInput, *, limits: Limits | None = None, system: str | None = None, output_type: Any = None
     ) -> Turn[Any]:
-        """Run a turn from code without ``async``, and wait for its end.
+        """Run a turn from code without ``async``, and return it when it has ended.
 
         A client that is not open is opened for this call, with all its servers, and closed after it. An open client
         can be called so from a worker thread of its event loop: a function without ``async`` that is a tool.

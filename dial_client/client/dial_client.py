@@ -166,7 +166,13 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         profile: str | None = None,
         **options: Unpack[ClientOptions],
     ) -> Self:
-        """Make a client of a servers.json and one of its profiles; `options` are the keywords of the class.
+        """Make a client of a servers.json.
+
+        Args:
+            path: the file.
+            model: as for the class; by default the ``defaultModel`` of the file.
+            profile: the name of a profile of the file.
+            options: the keywords of the class.
 
         No server of the file is started where the model is a recording, which has servers of its own.
 
@@ -331,7 +337,10 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         return turn
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> ToolCallResult:
-        """Call one tool by its offered name, without a model; permission, checks and limits are those of a turn."""
+        """Call one tool by its offered name, without a model, and return the result; a failure is a result too.
+
+        Permission, checks and limits are those of a turn.
+        """
 
         async def discard(event: Event) -> None:
             pass

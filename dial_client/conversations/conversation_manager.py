@@ -116,7 +116,7 @@ class ConversationManager(ChatMethods):
         return self._store
 
     async def create(self, title: str | None = None) -> Conversation:
-        """Create a conversation; without a title it gets the first words of its first message."""
+        """Create a conversation, and return it; without a title it gets the first words of its first message."""
         return await self._store.create(title or "")
 
     async def get(self, conversation_id: str) -> Conversation:
@@ -252,7 +252,7 @@ class ConversationManager(ChatMethods):
         return export.FORMS[form](await self.get(conversation_id))
 
     async def import_json(self, text: str) -> Conversation:
-        """Create a conversation from an export in JSON, or from a list of messages in the form of `Message.to_dict`.
+        """Return a new conversation made of an export in JSON, or of messages in the form of `Message.to_dict`.
 
         Raises:
             ConfigError: the text is neither.
@@ -279,7 +279,7 @@ class ConversationManager(ChatMethods):
     async def resume(
         self, conversation_id: str, *, stream: bool = True, turn_id: str | None = None
     ) -> TurnHandle | None:
-        """Resume a turn whose program was killed, from what is stored of it; None where the last turn ended well.
+        """Resume a turn whose program was killed, and return it; None where the last turn ended well.
 
         What it had finished is not done again, and counts against `Limits.max_depth`; other limits begin anew. Of calls
         that were under way the model is told that they may have run.

@@ -130,7 +130,7 @@ class DurableTurns:
 
         When this returns the turn is durable: whoever is killed, it is answered; in another process by another attempt,
         whose id the conversation has (`Conversation.turn`). The answer is in the conversation, and not kept for
-        `result`.
+        `result`. Arguments are those of `ConversationManager.start`.
 
         Raises:
             ConversationNotFound: there is no such conversation.

@@ -130,7 +130,7 @@ class ScriptedProvider:
         return self._script.flags
 
     def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-        """Play the next reply.
+        """Yield the deltas of the next reply.
 
         Raises:
             ProviderError: the reply has an error, or there is no further reply.
@@ -140,7 +140,7 @@ class ScriptedProvider:
     async def generate_recorded(
         self, request: ModelRequest, bodies: list[RawBody] | None
     ) -> AsyncGenerator[Delta, None]:
-        """Do as `generate`, and append the body of every response to `bodies`."""
+        """Yield what `generate` does, and append the body of every response to `bodies`."""
         self.requests.append(request)
         reply = self._next_reply()
         await checkpoint()

@@ -87,7 +87,12 @@ class ConversationStore(Protocol):
     """
 
     async def create(self, title: str = "", messages: Sequence[Message] = ()) -> Conversation:
-        """Create a conversation; the title is shortened to one line of at most `MAX_TITLE` characters."""
+        """Create a conversation, and return it.
+
+        Args:
+            title: is shortened to one line of at most `MAX_TITLE` characters.
+            messages: its first messages.
+        """
         ...
 
     async def append(
@@ -139,12 +144,24 @@ class ConversationStore(Protocol):
     ) -> bool:
         """Set the lease to expire in `lease` seconds, and store the unfinished part of the turn, unless it is None.
 
-        Returns False, and stores nothing, if the turn does not hold the conversation any more, or it was deleted.
+        Args:
+            conversation_id: the conversation.
+            turn: the id of the turn.
+            lease: seconds from now.
+            unfinished: what the turn has said and done since the last message that was appended.
+
+        Returns:
+            False if the turn does not hold the conversation any more, or it was deleted: nothing is stored then.
         """
         ...
 
     async def end(self, conversation_id: str, turn: str, messages: Sequence[Message] = ()) -> None:
         """Append a turn's last messages and release the conversation. Does nothing if it was deleted.
+
+        Args:
+            conversation_id: the conversation.
+            turn: the id of the turn, which must hold the conversation.
+            messages: the messages that are not appended yet.
 
         Raises:
             ConversationBusy: another turn holds the conversation by now; nothing is appended.

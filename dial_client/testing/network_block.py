@@ -22,7 +22,8 @@ class NetworkBlocked(RuntimeError):
 def block_network() -> Iterator[None]:
     """Refuse connections of this process to other machines, and look-ups of their names.
 
-    Loopback addresses and Unix sockets stay open. The block holds for all threads. It does not hold for child
+    Gives a context, ``with block_network():``, that may be nested. Loopback addresses and Unix sockets stay open. The
+    block holds for all threads. It does not hold for child
     processes (MCP servers behind a command), nor for libraries that open sockets without Python, such as uvloop.
 
     Raises:

@@ -58,9 +58,15 @@ class DialRecording:
         return DialClient(servers, model, **options)
 
     def from_config(
-        self, path: str | os.PathLike[str], model: str | Provider | None = None, **options: Unpack[ClientOptions]
+        self,
+        path: str | os.PathLike[str],
+        model: str | Provider | None = None,
+        profile: str | None = None,
+        **options: Unpack[ClientOptions],
     ) -> DialClient:
         """Return a client of a servers.json, which is not read in a replay.
+
+        Arguments are those of `DialClient.from_config`.
 
         Raises:
             ConfigError: there is no recording, or the file or an argument is wrong.
@@ -68,7 +74,7 @@ class DialRecording:
         if not self._is_recorded:
             return self._replay(options)
         options["record"] = self._add_file()
-        return DialClient.from_config(path, model, **options)
+        return DialClient.from_config(path, model, profile, **options)
 
     def close(self, *, is_passed: bool) -> None:
         """End the test: keep what was recorded if the test has passed, and check what was replayed.

@@ -83,7 +83,7 @@ class Context:
         from_thread.run(self.report_progress, progress, total, message)
 
     async def elicit(self, message: str, schema: Mapping[str, Any] | type[Any]) -> ElicitationAnswer:
-        """Ask the user, with the ``elicit`` callback of the client; no time limit runs meanwhile.
+        """Ask the user by the ``elicit`` callback of the client, and return the answer; no time limit runs meanwhile.
 
         Args:
             message: the question.
@@ -104,7 +104,7 @@ class Context:
         return answer
 
     def elicit_sync(self, message: str, schema: Mapping[str, Any] | type[Any]) -> ElicitationAnswer:
-        """Ask the user from a thread, as `elicit`."""
+        """Ask the user from a thread, and return the answer, as `elicit`."""
         self.raise_if_cancelled()
         return from_thread.run(self.elicit, message, schema)
 

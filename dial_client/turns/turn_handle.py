@@ -145,7 +145,7 @@ class TurnHandle:
             await self.stopped()
 
     async def result(self) -> Turn:
-        """Wait for the end.
+        """Wait for the end, and return the turn.
 
         Raises:
             ProviderError: the model could not be reached or refused; its `messages` are what the turn had added.
