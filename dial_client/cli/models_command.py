@@ -1,10 +1,13 @@
-"""The command ``models``: the models that can run on this machine."""
+"""The command ``models``: the models that can run on this machine, and what a model can do."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
+from typing import Annotated
+
+import typer
 
 from dial_client.cli import options as o
 from dial_client.cli.options import ExitCode
@@ -12,13 +15,32 @@ from dial_client.cli.typer_apps import SETTINGS, more, run_command
 
 
 @more.command(context_settings=SETTINGS)
-def models(as_json: o.AsJson = False, verbose: o.Verbose = False) -> None:
-    """List the models that can run on this machine: installed ones, and those that fit into its memory, with sizes."""
+def models(
+    action: Annotated[str, typer.Argument(help="list, or test: what a model can do, by short questions.")] = "list",
+    name: Annotated[str | None, typer.Argument(help="For test: the name of the model, as for -m.")] = None,
+    config: o.Config = None,
+    trust: o.Trust = False,
+    profile: o.Profile = None,
+    base_url: o.BaseUrl = None,
+    tool_format: o.ToolFormat = None,
+    as_json: o.AsJson = False,
+    verbose: o.Verbose = False,
+) -> None:
+    """List the models that can run on this machine, with sizes; or test what a model can do."""
+    options = o.Options.of_command(locals())
 
     def choose() -> Callable[[], Awaitable[int]]:
+        if action == "test" and name is not None:
+            from dial_client.cli.model_trials import test_model
+
+            return lambda: test_model(options, name, as_json=as_json)
+        if action != "list" or name is not None:
+            from dial_client.errors import ConfigError
+
+            raise ConfigError("which model?", hint="dial-chat models [list | test NAME]")
         return lambda: _list_models(as_json=as_json)
 
-    run_command(choose, o.Options.of_command(locals()))
+    run_command(choose, options)
 
 
 async def _list_models(*, as_json: bool) -> int:

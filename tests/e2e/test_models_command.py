@@ -6,9 +6,13 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from dial_client.local.inventory import LocalModel, local_models, memory_bytes
 from dial_client.local.weights import QWEN
+from tests.support.program import dial_chat
 
 
 def test_what_was_fetched_is_listed_with_what_could_be(tmp_path: Path) -> None:
@@ -48,3 +52,34 @@ def test_the_command_prints_a_line_for_each_model_or_json() -> None:
     said = json.loads(subprocess.run([*command, "--json"], capture_output=True, check=True, timeout=60).stdout)
     assert said["models"][0]["name"] == "local"
     assert set(said["models"][0]) == {"name", "size", "installed", "about", "fits"}
+
+
+ABLE = [
+    "42",
+    {"text": "one two three four five six", "chunk_size": 4},
+    {"tool_calls": [{"name": "get_temperature", "arguments": {"city": "Oslo"}}]},
+    "It is -17 degrees.",
+    {"tool_calls": [{"name": "get_temperature", "arguments": {"city": city}} for city in ("Oslo", "Lima")]},
+    "-17 and 23",
+    '{"city": "Rome", "inhabitants": 2700000}',
+    "Yellow, blue, red.",
+]
+UNABLE = ["42", "all at once", "About 5 degrees.", "Cold, both.", *["no JSON"] * 3, "red, blue, yellow"]
+
+
+@pytest.mark.parametrize(("replies", "works"), [(ABLE, True), (UNABLE, False)])
+def test_a_model_is_tried_by_short_questions(tmp_path: Path, replies: list[Any], *, works: bool) -> None:
+    (tmp_path / "replies.json").write_text(json.dumps(replies))
+    tried = dial_chat(tmp_path, "models", "test", "scripted:replies.json", "--json")
+    trials = {trial["name"]: trial for trial in json.loads(tried.stdout)["trials"]}
+    assert [*trials] == ["text", "streaming", "tool call", "parallel calls", "structured output", "image"]
+    assert trials.pop("text")["works"]
+    assert {trial["works"] for trial in trials.values()} == {works}, trials
+    assert tried.returncode == 0
+
+
+def test_a_model_that_cannot_be_reached_is_exit_code_3(tmp_path: Path) -> None:
+    tried = dial_chat(tmp_path, "models", "test", "chat:x", "--base-url", "http://127.0.0.1:9/v1")
+    assert tried.returncode == 3
+    assert "127.0.0.1:9" in tried.stderr
+    assert dial_chat(tmp_path, "models", "test").returncode == 2
