@@ -20,7 +20,7 @@ from dial_client.cli.configuration_files import ask_for_files, profile_name
 from dial_client.cli.options import ExitCode, Options
 from dial_client.client.dial_client import DialClient
 from dial_client.errors import DialError, OutputError, ProviderError
-from dial_client.events import TextDelta
+from dial_client.events import Finished, TextDelta
 from dial_client.limits import Limits
 from dial_client.messages import ImagePart, Message, Role, TextPart
 from dial_client.model import StructuredOutput
@@ -129,7 +129,8 @@ async def _stream(dial: DialClient) -> _Outcome:
     turn: Turn[Any] | None = None
     async for event in dial.stream("Write the numbers from one to thirty in words."):
         pieces += isinstance(event, TextDelta)
-        turn = getattr(event, "turn", turn)
+        if isinstance(event, Finished):
+            turn = event.turn
     assert turn is not None
     return _Outcome(pieces > 1, f"{pieces} pieces", turn)
 
