@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,18 @@ class ScreenReader:
             if time.monotonic() > end or not self._read():
                 raise AssertionError(f"{text!r} did not appear {count} times:\n{self.text}")
         return self.text
+
+    def until_true(self, is_true: Callable[[], bool], about: str) -> None:
+        """Read until something is true of the screen."""
+        end = time.monotonic() + LONG
+        while not is_true():
+            if time.monotonic() > end or not self._read():
+                raise AssertionError(f"{about}:\n{self.recent()}")
+
+    def recent(self, rows: int = 300) -> str:
+        """The last rows that have left the screen at its top, and the screen."""
+        above = list(self._screen.history.top)[-rows:]
+        return "\n".join([*("".join(row[at].data for at in sorted(row)).rstrip() for row in above), *self.lines])
 
     def until_last(self, text: str) -> None:
         """Read until the last row begins with a text."""

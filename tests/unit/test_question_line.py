@@ -90,6 +90,23 @@ def test_somebody_who_is_typing_does_not_answer() -> None:
     assert at_a_desk(work).strays == ["m", "y"]
 
 
+def test_the_question_of_a_command_takes_keys_at_once_but_not_those_of_a_message() -> None:
+    async def work(desk: Desk) -> None:
+        for answered in (True, False):
+            desk.line.note_key()
+            desk.line.begin_command()
+            if not answered:
+                desk.line.begin_dialog()
+            answer = asyncio.ensure_future(desk.line.ask(Question("Replace it? ", KEYS)))
+            await asyncio.sleep(0)
+            await desk.type("n")
+            await asyncio.sleep(0)
+            assert answer.done() is answered
+        answer.cancel()
+
+    assert at_a_desk(work).strays == ["n"]
+
+
 def test_a_list_takes_arrows_and_letters_at_once_and_esc_leaves_it() -> None:
     async def work(desk: Desk) -> None:
         heard: list[str | int] = []

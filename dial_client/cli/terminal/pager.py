@@ -48,7 +48,7 @@ def page(text: str, check: Callable[[], None]) -> bool:
     command = find_pager()
     environment = os.environ | {"LESSSECURE": "1"}
     with tempfile.TemporaryFile() as file, process_runner.interrupts.ignored():
-        file.write(text.encode("utf-8", errors="replace"))
+        file.write(f"{text.rstrip()}\n".encode(errors="replace"))
         file.seek(0)
         try:
             process = subprocess.Popen(command, stdin=file, env=environment)

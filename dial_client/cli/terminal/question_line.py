@@ -2,7 +2,7 @@
 
 Keys that were typed before the question was shown answer nothing. What is typed in one go with them does not either:
 somebody who is writing a message when a question appears would answer it unread. A question that follows the answer
-of another one, in one dialog, is expected: it takes every key, but not the same key pressed twice.
+of another one, in one dialog, or the line of a command is expected: it takes every key, but not the same key twice.
 """
 
 from __future__ import annotations
@@ -107,6 +107,10 @@ class QuestionLine:
     def begin_dialog(self) -> None:
         """Forget the latest answer: the next question does not follow it."""
         self._answered = float("-inf")
+
+    def begin_command(self) -> None:
+        """Expect the question of a command that was sent now: keys behind it answer the question at once."""
+        self._answered, self._last_answer = self._clock(), ""
 
     async def ask(self, question: Question, default: str = "") -> str:
         """Show a question, and return its answer: the key, or the line.

@@ -323,6 +323,7 @@ class Screen:
             context.copy().run(processor.process_keys)
 
     def _send(self, sent: UserInput | None) -> None:
+        self._question.begin_command()
         self._sent.append(sent)
         self._show_queue()
         self._has_sent.set()

@@ -1,0 +1,160 @@
+"""Every command of a conversation, typed at several widths: on a screen, without colours, and in a dumb terminal."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from dial_client.cli.chat_commands.command_registry import COMMANDS
+from tests.support.program import entry, write_config
+from tests.support.screens import ScreenReader, screen
+
+LIBRARY = Path(__file__).parents[1] / "support" / "servers" / "library.py"
+LINES = "\n".join(f"line {number}" for number in range(60))
+CALLS = {"tool_calls": [{"name": "echo", "arguments": {"text": text}} for text in ("one", LINES)]}
+ANSWER = "# Weather\n\n- [x] **rain**\n\n```python\nprint('rain')\n```\n"
+ESC = "\x1b"
+MODES = {
+    "screen": {"TERM": "xterm-256color"},
+    "no colour": {"TERM": "xterm-256color", "NO_COLOR": "1"},
+    "dumb": {"TERM": "dumb"},
+}
+PLAIN_MACHINE = {
+    "DISPLAY": "",
+    "WAYLAND_DISPLAY": "",
+    "TMUX": "",
+    "SSH_CONNECTION": "",
+    "PAGER": "cat",
+    "PROMPT_TOOLKIT_NO_CPR": "1",
+}
+
+
+def squeeze(text: str) -> str:
+    """Return a text without spaces, line breaks and styles: a narrow terminal breaks lines anywhere."""
+    return re.sub(r"\x1b\[[0-?]*[ -/]*[@-~]|\s+", "", text)
+
+
+class Person:
+    """Types commands, and waits for what they show."""
+
+    def __init__(self, reader: ScreenReader) -> None:
+        self.reader = reader
+        self.typed: set[str] = set()
+        self._begin = 0
+
+    @property
+    def shown(self) -> str:
+        """What was shown since a line was typed, squeezed."""
+        return squeeze(self.reader.raw[self._begin :].decode(errors="replace"))
+
+    def type(self, line: str, *expected: str, keys: tuple[tuple[str, str], ...] = ()) -> None:
+        """Type a line, answer the questions that it asks, and wait until all that is expected is shown."""
+        self.begin(line)
+        for question, answer in keys:
+            self.wait_for(question)
+            self.reader.type(answer)
+        for text in expected:
+            self.wait_for(text)
+        self.reader.until_true(lambda: self.reader.lines[-1:] == [">"], f"no prompt behind {line!r}")
+
+    def begin(self, line: str) -> None:
+        """Type a line."""
+        self.typed.add(line.split(" ", maxsplit=1)[0])
+        self._begin = len(self.reader.raw)
+        self.reader.type(f"{line}\r")
+
+    def wait_for(self, text: str) -> None:
+        """Wait until a text is shown behind the line that was typed."""
+        self.reader.until_true(lambda: squeeze(text) in self.shown, f"{text!r} did not appear")
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("mode", MODES)
+def test_every_command_at_every_width(tmp_path: Path, mode: str) -> None:
+    servers = {
+        "raw": entry("Server", autoApprove=["*"]),
+        "books": {"command": sys.executable, "args": ["-W", "ignore", str(LIBRARY), "stdio"]},
+    }
+    write_config(tmp_path, servers, {"replies": [CALLS, ANSWER], "after": "repeat"})
+    is_drawn = mode == "screen"
+    with screen(tmp_path, columns=200, rows=45, **(MODES[mode] | PLAIN_MACHINE)) as reader:
+        person = Person(reader)
+        reader.until("2 servers ready" if is_drawn else ">")
+        reader.until_true(lambda: reader.lines[-1:] == [">"], "no prompt")
+        for columns in (200, 80, 60):
+            reader.resize(columns, 45)
+            talk(person, columns, is_drawn=is_drawn)
+            if is_drawn or columns == 60:
+                look_around(person, is_drawn=is_drawn, is_dumb=mode == "dumb")
+                change(person, columns, is_drawn=is_drawn)
+            assert ESC not in reader.recent()
+        reader.type("/quit\r")
+        assert reader.leave() == 0
+        assert reader.is_echoing()
+    assert {command.name for command in COMMANDS} - person.typed == {"/quit"}
+    assert b"\x1b]0;" not in reader.raw
+    assert (b"\x1b[1m" in reader.raw or b"\x1b[0;1m" in reader.raw) is is_drawn, "no styles without colours"
+
+
+def talk(person: Person, columns: int, *, is_drawn: bool) -> None:
+    """Ask, take back, ask again, branch off, summarize, and go on with another conversation."""
+    person.type(f"Question at {columns}", "print('rain')")
+    assert ("**rain**" in person.shown) is not is_drawn, "rendered on a screen alone"
+    person.type("!echo shell-$((40+2))", "shell-42", "exit code 0, 1 line; !! shows it to the model")
+    person.type("broken\\\rline with @servers.json", "> broken line with @servers.json" if is_drawn else "", "rain")
+    if is_drawn:
+        person.type(f"\x1b[200~{LINES}\x1b[201~", "[pasted 60 lines]", "rain")
+    person.type("/undo", "Taken back:")
+    person.type("/redo", "rain")
+    person.type("/retry", "rain")
+    person.type("/fork Copy", "This is a copy now")
+    person.type("/rename Weather talk", "Renamed: Weather talk")
+    person.type("More?", "rain")
+    person.type("/compact", "/compact undo brings them back")
+    person.type("/compact undo", "The whole conversation is back")
+    person.type("/new", "A new conversation")
+    choice = (("Esc leaves", "weather\r"),) if is_drawn else (("(Enter: none):", "1\r"),)
+    person.type("/resume", "Conversation", "rain", keys=choice)
+
+
+def look_around(person: Person, *, is_drawn: bool, is_dumb: bool) -> None:
+    """Use the commands that show something."""
+    person.type("/help", "/quit leave (also Ctrl-D)")
+    person.type("/help model", "/model [NAME]")
+    person.type("/calls", "2 ✓ raw.echo", "/last N shows")
+    person.type("/last 1", "text: one")
+    person.type("/last", "line 58 line 59")
+    person.type("/models", "/model NAME answers with another one")
+    person.type("/model", "Model: scripted")
+    person.type("/usage", "tool calls", "Tokens:")
+    person.type("/tools echo", "Says it again")
+    person.type("/servers", "raw: ready: 1 tools")
+    person.type("/resources", "book://1")
+    person.type("/prompts", "greet")
+    person.type("/grants", "allowed or denied" if "/approve" not in person.typed else "/grants revoke")
+    person.type("/copy code", "not copied" if is_dumb else "Copied through the terminal")
+    person.type("/theme", "one of auto" if is_drawn else "no colours here")
+    person.type("/modle", "did you mean /model?")
+
+
+def change(person: Person, columns: int, *, is_drawn: bool) -> None:
+    """Use the commands that change something."""
+    person.type("/system Be brief.", "Instructions: Be brief.")
+    person.type("/format native", "Tool format: native")
+    person.type("/approve raw/*", "runs without a question")
+    person.type("/deny books/*", "is denied")
+    person.type("/restart raw", "raw: ready")
+    person.type("/reload", "2 unchanged")
+    person.type("/login raw", "raw")
+    person.type(f"/save a{columns}.md", "Written:")
+    overwrite = (("Replace it? [y/n]", "n" if is_drawn else "n\r"),)
+    person.type(f"/export a{columns}.md", "Not written.", keys=overwrite)
+    person.begin("/edit")
+    person.wait_for("edit the question and send it")
+    if is_drawn:
+        person.reader.until_true(lambda: person.reader.lines[-1].startswith("> "), "no question in the input line")
+        person.reader.type("\x15")
+    person.type("Again?", "rain")
