@@ -8,6 +8,7 @@ one, renders the events.
 from __future__ import annotations
 
 import logging
+import sys
 from typing import Any
 
 
@@ -33,8 +34,18 @@ class EventLog:
         if self._logger.isEnabledFor(level):
             import structlog
 
+            fields |= _find_trace_ids()
             plain = None if structlog.is_configured() else [structlog.processors.KeyValueRenderer(key_order=["event"])]
             structlog.wrap_logger(self._logger, processors=plain).log(level, event, **fields)
+
+
+def _find_trace_ids() -> dict[str, str]:
+    """Return the ids of the current span of OpenTelemetry, in hexadecimal digits; none outside of a span."""
+    trace = sys.modules.get("opentelemetry.trace")  # a program that records spans has imported it
+    context = trace.get_current_span().get_span_context() if trace is not None else None
+    if context is None or not context.is_valid:
+        return {}
+    return {"trace_id": f"{context.trace_id:032x}", "span_id": f"{context.span_id:016x}"}
 
 
 def get_logger(name: str) -> EventLog:

@@ -10,7 +10,7 @@ import difflib
 import traceback
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 from dial_client.errors import DialError, MiddlewareError, ProviderError
 from dial_client.limits import Limits, StopReason
@@ -241,60 +241,126 @@ _TOOL_CALL = _Around(ToolCall, ToolCallResult, _refuse_tool_call)
 _METHODS = ("around_turn", "around_model_call", "around_tool_call")
 
 
+class Instruments(Protocol):
+    """Measures turns, model calls and tool calls. It changes nothing."""
+
+    async def around_turn(self, request: TurnRequest, info: ModelInfo, call_next: CallNext[TurnRequest, Turn]) -> Turn:
+        """Measure a turn, with its middleware."""
+        ...
+
+    async def around_model_call(
+        self, request: ModelRequest, info: ModelInfo, call_next: CallNext[ModelRequest, ModelReply]
+    ) -> ModelReply:
+        """Measure a request to a model, without the middleware around it."""
+        ...
+
+    async def around_tool_call(self, call: ToolCall, call_next: CallNext[ToolCall, ToolCallResult]) -> ToolCallResult:
+        """Measure a tool call, with its middleware."""
+        ...
+
+    def record_restart(self, server: str) -> None:
+        """Count a restart of a server."""
+        ...
+
+
+def _find_no_instruments() -> None:
+    """Measure nothing."""
+
+
 class MiddlewareChain:
     """The middleware of a client: for each method the layers that override it, the outermost first.
 
     Args:
         middleware: the outermost first.
+        find_instruments: returns what measures turns and calls at the moment; None for nothing.
 
     Raises:
         TypeError: an object is no `Middleware`, or has a method whose name is nearly one of its names.
     """
 
-    def __init__(self, middleware: Iterable[Middleware] = ()) -> None:
+    def __init__(
+        self,
+        middleware: Iterable[Middleware] = (),
+        find_instruments: Callable[[], Instruments | None] = _find_no_instruments,
+    ) -> None:
         if isinstance(middleware, Middleware):
             raise TypeError(f"middleware takes a list: middleware=[{type(middleware).__name__}(…)]")
         members = [(_check(member), type(member)) for member in middleware]
-        self.turns = tuple(
+        self._turns = tuple(
             _Layer(kind.__name__, member.around_turn)
             for member, kind in members
             if kind.around_turn is not Middleware.around_turn
         )
-        self.model_calls = tuple(
+        self._model_calls = tuple(
             _Layer(kind.__name__, member.around_model_call)
             for member, kind in members
             if kind.around_model_call is not Middleware.around_model_call
         )
-        self.tool_calls = tuple(
+        self._tool_calls = tuple(
             _Layer(kind.__name__, member.around_tool_call)
             for member, kind in members
             if kind.around_tool_call is not Middleware.around_tool_call
         )
+        self._find_instruments = find_instruments
 
-    async def run_turn(self, request: TurnRequest, end: CallNext[TurnRequest, Turn]) -> Turn:
-        """Run a turn through the layers.
+    @property
+    def wraps_turns(self) -> bool:
+        """True if something is around turns; else `run_turn` need not be called."""
+        return bool(self._turns) or self._find_instruments() is not None
+
+    @property
+    def wraps_model_calls(self) -> bool:
+        """True if something is around model calls; else `ask_model` need not be called."""
+        return bool(self._model_calls) or self._find_instruments() is not None
+
+    @property
+    def wraps_tool_calls(self) -> bool:
+        """True if something is around tool calls; else `call_tool` need not be called."""
+        return bool(self._tool_calls) or self._find_instruments() is not None
+
+    async def run_turn(self, request: TurnRequest, info: ModelInfo, end: CallNext[TurnRequest, Turn]) -> Turn:
+        """Run a turn through the layers; `info` is of its model.
 
         Raises:
             MiddlewareError: a layer failed.
         """
-        return await _TURN.run(self.turns, request, end)
 
-    async def ask_model(self, request: ModelRequest, end: CallNext[ModelRequest, ModelReply]) -> ModelReply:
-        """Ask the model through the layers.
+        async def run(request: TurnRequest) -> Turn:
+            return await _TURN.run(self._turns, request, end)
+
+        instruments = self._find_instruments()
+        return await run(request) if instruments is None else await instruments.around_turn(request, info, run)
+
+    async def ask_model(
+        self, request: ModelRequest, info: ModelInfo, end: CallNext[ModelRequest, ModelReply]
+    ) -> ModelReply:
+        """Ask the model through the layers; `info` is of the model.
 
         Raises:
             MiddlewareError: a layer failed.
             ProviderError: a layer refused the request, or the model could not be asked.
         """
-        return await _MODEL_CALL.run(self.model_calls, request, end)
+        instruments = self._find_instruments()
+
+        async def ask(request: ModelRequest) -> ModelReply:
+            return (
+                await end(request) if instruments is None else await instruments.around_model_call(request, info, end)
+            )
+
+        return await _MODEL_CALL.run(self._model_calls, request, ask)
 
     async def call_tool(self, call: ToolCall, end: CallNext[ToolCall, ToolCallResult]) -> ToolCallResult:
         """Make a tool call through the layers; a layer that fails is a failure of the call."""
-        try:
-            return await _TOOL_CALL.run(self.tool_calls, call, end)
-        except DialError as error:
-            problem = str(error).rstrip(".")
-            return ToolCallResult.failed(call.request.id, Failure.SERVER, f"The call failed: {problem}.")
+
+        async def run(call: ToolCall) -> ToolCallResult:
+            try:
+                return await _TOOL_CALL.run(self._tool_calls, call, end)
+            except DialError as error:
+                problem = str(error).rstrip(".")
+                return ToolCallResult.failed(call.request.id, Failure.SERVER, f"The call failed: {problem}.")
+
+        instruments = self._find_instruments()
+        return await run(call) if instruments is None else await instruments.around_tool_call(call, run)
 
 
 def _check(member: Middleware) -> Middleware:

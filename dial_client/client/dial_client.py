@@ -39,6 +39,7 @@ from dial_client.servers.status import ServerStatus
 from dial_client.settings import configuration
 from dial_client.settings.config_types import ModelSettings
 from dial_client.settings.policy_config import policy_from
+from dial_client.telemetry.instrument_lookup import find_instruments
 from dial_client.tools.approval import Approver
 from dial_client.tools.executor import ToolExecutor
 from dial_client.tools.function_definition import FunctionTool
@@ -140,7 +141,7 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         self.system = system
         """Instructions of the next turns, for conversations that do not begin with their own."""
         chosen = ModelSelection(model, models, base_url, tool_format, guidance, status, status_model, fallback_models)
-        self.model = ClientModel(chosen, MiddlewareChain(middleware))
+        self.model = ClientModel(chosen, MiddlewareChain(middleware, find_instruments))
         """The model, with its context window; `ClientModel.switch` changes it between two turns."""
         features = client_setup.client_features(callbacks, self.model, approve, approval, self._limits, audit)
         setup = client_setup.recording_setup(self.model.provider, servers, approve, record, self.model.format_name)

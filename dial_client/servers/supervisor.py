@@ -13,6 +13,7 @@ from dial_client.servers.protocol_choice import ProtocolChooser
 from dial_client.servers.restart_policy import Exit, ExitKind, RestartDecision, RestartPolicy
 from dial_client.servers.session import ServerContext, ServerSession, startup_seconds
 from dial_client.servers.status import ServerState
+from dial_client.telemetry.instrument_lookup import record_restart
 
 _STDERR_LINES = 3
 """Lines of standard error, besides the last, that say why a server was given up."""
@@ -103,6 +104,7 @@ class Supervisor:
                 await self._stopped.wait()
             if not self._stopped.is_set() and self._status.state not in (ServerState.STARTING, ServerState.READY):
                 self._status.count_restart()
+                record_restart(self._status.name)
 
     async def _run_session(self) -> float | None:
         """Return the seconds until the next session begins; None if there is none."""

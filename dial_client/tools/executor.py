@@ -139,7 +139,7 @@ class ToolExecutor:
         await emit(ToolCallStarted(call, server, tool))
         if is_over_limit:
             attempt = self._refuse_over_limit(call, route)
-        elif self._middleware.tool_calls:
+        elif self._middleware.wraps_tool_calls:
             attempt = await self._attempt_in_middleware(call, route, emit, deadline, taint)
         else:
             attempt = await self._attempt(call, route, emit, deadline, taint)

@@ -192,7 +192,7 @@ class ModelCaller:
             attempt.listener = ReplyListener(attempt.make_reader(), emit, depth, self._endpoint)
             return await self._receive(request, attempt, attempt.listener)
 
-        if self.middleware.model_calls:
+        if self.middleware.wraps_model_calls:
             reply = await self._send_through_middleware(attempt, receive, emit)
         else:
             reply = await receive(attempt.request)
@@ -211,7 +211,7 @@ class ModelCaller:
         """Return the reply of the outermost middleware, within the time of the turn."""
         reply = ModelReply(message=Message.assistant(""), finish=FinishReason.CUT)
         with self.deadline.scope() as scope:
-            reply = await self.middleware.ask_model(attempt.request, receive)
+            reply = await self.middleware.ask_model(attempt.request, self.model.provider.info, receive)
         if scope.cancelled_caught:
             attempt.is_timed_out = True
             return replace(reply, message=_build_message(attempt.listener)) if attempt.listener is not None else reply

@@ -33,6 +33,6 @@ async def generate_text(
             message=message, finish=completion.finish, usage=completion.usage, info=completion.info or provider.info
         )
 
-    if middleware is None or not middleware.model_calls:
+    if middleware is None or not middleware.wraps_model_calls:
         return await send(request)
-    return await middleware.ask_model(request, send)
+    return await middleware.ask_model(request, provider.info, send)

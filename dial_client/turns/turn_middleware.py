@@ -9,6 +9,7 @@ from dial_client.events import MessageCompleted, TextDelta
 from dial_client.limits import StopReason
 from dial_client.messages import Role
 from dial_client.middleware import MiddlewareChain, TurnRequest
+from dial_client.model import ModelInfo
 from dial_client.turn_result import Turn
 from dial_client.turns.turn_handle import TurnHandle
 
@@ -16,6 +17,7 @@ from dial_client.turns.turn_handle import TurnHandle
 async def run_in_middleware(
     middleware: MiddlewareChain,
     request: TurnRequest,
+    info: ModelInfo,
     turn: TurnHandle,
     run: Callable[[TurnRequest], Awaitable[StopReason]],
 ) -> StopReason:
@@ -24,6 +26,7 @@ async def run_in_middleware(
     Args:
         middleware: is around the turn.
         request: the turn.
+        info: what is known of its model.
         turn: receives the events; where the middleware answers alone, those of its messages.
         run: runs the turn.
 
@@ -38,7 +41,7 @@ async def run_in_middleware(
         own = turn.recorder.turn(reason)
         return own
 
-    result = await middleware.run_turn(request, run_to_end)
+    result = await middleware.run_turn(request, info, run_to_end)
     if own is None:
         await _emit_messages(result, turn)
     if result is not own:

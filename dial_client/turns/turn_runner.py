@@ -104,22 +104,23 @@ async def run_turn(
         ProviderError: the model could not be reached, or refused the request.
         MiddlewareError: a middleware failed.
     """
-    if not services.middleware.turns:
+    if not services.middleware.wraps_turns:
         return await _run_exchanges(services, messages, turn, options)
 
     async def run(request: TurnRequest) -> StopReason:
         changed = replace(services, limits=request.limits, system=request.system)
         return await _run_exchanges(changed, request.messages, turn, options)
 
+    info = services.model.provider.info
     request = TurnRequest(
         messages=messages,
         limits=services.limits,
         system=services.system,
-        model=services.model.provider.info.name,
+        model=info.name,
         turn_id=turn.id,
         conversation_id=turn.conversation_id,
     )
-    return await run_in_middleware(services.middleware, request, turn, run)
+    return await run_in_middleware(services.middleware, request, info, turn, run)
 
 
 async def _run_exchanges(
