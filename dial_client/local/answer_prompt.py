@@ -45,6 +45,8 @@ _EXAMPLES = (
     ),
 )
 """Questions, results and answers. Without them 03:20 became 3:20 PM, and of two results the first was told."""
+EXAMPLE_NAMES = ("Tom Hill", "Rex", "Aurora", "blue.mp3", "rain.mp3", "sea.ogg", "red rope")
+"""Names that stand in the examples: an answer that has one, and no result, was copied from them."""
 
 
 def has_results(messages: Sequence[Message]) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from dial_client.local.provenance import correct_spelling, is_said
+from dial_client.local.provenance import correct_spelling, find_address, is_no_address, is_said
 from dial_client.messages import ToolSpec
 from dial_client.text.normalization import stem
 
@@ -87,6 +87,8 @@ def _correct(name: str, value: Any, schema: Any, conversation: str) -> Any:
         return value if value in _zones().values() else _zones().get(_city(value), value)
     if _CLOCK.search(about):
         return _to_24_hours(value, conversation)
+    if is_no_address(name, value, schema):
+        return find_address(value, conversation) or value
     if is_folder(name, schema) and _is_nobodys_folder(value, conversation):
         return CURRENT_FOLDER
     return value

@@ -46,7 +46,7 @@ from dial_client.local.call_score import DecisionScore
 from dial_client.local.completed_calls import find_completed_calls, new_pieces
 from dial_client.local.follow_up import find_follow_up, find_sums
 from dial_client.local.missing_arguments import find_missing
-from dial_client.local.provenance import converts_to_itself, is_description, is_made_up, is_said
+from dial_client.local.provenance import converts_to_itself, is_description, is_made_up, is_no_address, is_said
 from dial_client.local.vocabulary import (
     GENERIC,
     acts,
@@ -317,6 +317,7 @@ class CallPolicy:
         return converts_to_itself(call.arguments) or any(
             is_made_up(value, properties.get(name), self._conversation)
             or is_description(name, value, self._conversation)
+            or is_no_address(name, value, properties.get(name))
             for name, value in call.arguments.items()
         )
 

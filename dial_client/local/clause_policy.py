@@ -22,7 +22,7 @@ from dial_client.local.clauses import find_open, find_sibling, split_clauses
 from dial_client.local.completed_calls import find_completed_calls, new_pieces
 from dial_client.local.follow_up import find_follow_up
 from dial_client.local.missing_arguments import find_missing, is_composed
-from dial_client.local.provenance import is_description, is_made_up, is_said
+from dial_client.local.provenance import is_description, is_made_up, is_no_address, is_said
 from dial_client.local.units import Conversion, find_conversion, find_conversion_call
 from dial_client.local.vocabulary import words, words_of
 from dial_client.messages import Message, Role, ToolCallRequest, ToolSpec
@@ -195,6 +195,7 @@ class ClausePolicy:
         made_up = any(
             is_made_up(value, properties.get(name), self._conversation)
             or is_description(name, value, self._conversation)
+            or is_no_address(name, value, properties.get(name))
             or (name in _text_arguments(tool) and not self._has_source(name, str(value), tool))
             for name, value in arguments.items()
         )

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dial_client.local.argument_values import CURRENT_FOLDER, follows_as_time, is_folder, is_named_in
-from dial_client.local.provenance import has_strange_digits, is_made_up, is_said
+from dial_client.local.provenance import has_strange_digits, is_made_up, is_no_address, is_said
 from dial_client.local.vocabulary import ASKING, is_english, words, words_of
 from dial_client.messages import Message, Role, ToolCallRequest, ToolSpec
 
@@ -41,6 +41,9 @@ def find_missing(
     for name in tool.input_schema.get("required", ()):
         schema, value = tool.input_schema.get("properties", {}).get(name), call.arguments.get(name)
         if not isinstance(schema, Mapping) or "enum" in schema or "default" in schema or isinstance(value, bool):
+            continue
+        if is_no_address(name, value, schema):
+            missing[name] = schema
             continue
         if is_named_in(value, schema) or (value == CURRENT_FOLDER and is_folder(name, schema)):
             continue

@@ -19,6 +19,8 @@ _NUMBER_WORD = re.compile(
     r"|(?:twen|thir|for|four|fif|six|seven|eigh|nine)(?:ty|teen)|dozen|half|quarter|third|twice|double|couple)\b",
     re.IGNORECASE,
 )
+_ADDRESS = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+_TAKES_ADDRESS = re.compile(r"\be-?mail address(?!es)\b|^e-?mail(?: address)?:", re.IGNORECASE)
 _WHOLE = re.compile(r"[/~]|[a-z]:\\|[a-z]+://")
 _USUAL = frozenset({0.0, 1.0, 2.0, 100.0})
 """Numbers that need not occur: 100 is a percentage."""
@@ -59,6 +61,34 @@ def converts_to_itself(arguments: Mapping[str, Any]) -> bool:
         name.startswith("from_") and value == arguments.get(f"to_{name.removeprefix('from_')}")
         for name, value in arguments.items()
     )
+
+
+def is_no_address(name: str, value: Any, schema: Any) -> bool:
+    """Return whether an argument that is an e-mail address has another text: a person's name is no address."""
+    return isinstance(value, str) and "@" not in value and takes_address(name, schema)
+
+
+def takes_address(name: str, schema: Any) -> bool:
+    """Return whether an argument is an e-mail address, by its name or its description."""
+    about = schema.get("description", "") if isinstance(schema, Mapping) else ""
+    is_format = isinstance(schema, Mapping) and schema.get("format") == "email"
+    return is_format or _TAKES_ADDRESS.search(f"{name.replace('_', ' ')}: {about}") is not None
+
+
+def find_address(person: str, conversation: str) -> str:
+    """Return the e-mail address of a person in a conversation; empty without exactly one.
+
+    It is the one that has a part of the name, or the only one in a line that begins with the name.
+    """
+    parts = [part for part in re.findall(r"\w+", person.lower()) if len(part) > 2]
+    found = {address for address in _addresses(conversation) if any(part in address.lower() for part in parts)}
+    lines = (line for line in conversation.splitlines() if person and line.lower().startswith(person.lower()))
+    found = found or {address for line in lines for address in _addresses(line)}
+    return next(iter(found)) if len(found) == 1 else ""
+
+
+def _addresses(text: str) -> list[str]:
+    return [match[0] for match in _ADDRESS.finditer(text)]
 
 
 def has_strange_digits(value: Any, conversation: str) -> bool:

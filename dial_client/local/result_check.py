@@ -1,9 +1,9 @@
 """Answers from results, checked against the results.
 
 Half a billion parameters now and then answer that they have looked, and leave out what they found; stop at the first of
-two results; or write a number or a time that no result has. Such an answer is replaced by the results. For this its
-beginning is held back until it has something of the results behind the first, up to the end of a sentence or a line.
-A later sentence is shown when it is whole, and left out if it has such a number or time.
+two results; or write a number, a time or a name of the worked examples that no result has. Such an answer is replaced
+by the results. For this its beginning is held back until it has something of the results behind the first, up to the
+end of a sentence or a line. A later sentence is shown when it is whole, and left out if it has such a number or name.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from dial_client.local.answer_prompt import EXAMPLE_NAMES
 from dial_client.local.vocabulary import words
 from dial_client.messages import NO_OUTPUT
 
@@ -50,6 +51,7 @@ class ResultCheck:
         known = "\n".join((asked, *self._results))
         self._known = _numbers(known) | _derived("\n".join(self._results))
         self._times = _times(known)
+        self._strange_names = tuple(name for name in EXAMPLE_NAMES if name not in known)
         self._held = ""
         self._shown = ""
         self._is_open = not self._news
@@ -117,7 +119,8 @@ class ResultCheck:
 
     def _is_known(self, text: str) -> bool:
         plain = _NUMBERING.sub("", text)
-        return _numbers(plain) <= self._known and _times(plain) <= self._times
+        has_strange_name = any(name in plain for name in self._strange_names)
+        return not has_strange_name and _numbers(plain) <= self._known and _times(plain) <= self._times
 
 
 def quote(results: Sequence[str]) -> str:

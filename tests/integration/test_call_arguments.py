@@ -22,6 +22,12 @@ def tool(name: str, description: str, **properties: Any) -> ToolSpec:
 
 
 TIME = tool("get_time", "Get the time.", zone={"description": "IANA time zone. Use 'UTC' if no zone is given."})
+SEND = tool(
+    "send_message",
+    "Send a message to an e-mail address.",
+    to={"type": "string", "description": "The receiver's e-mail address"},
+    text={"type": "string"},
+)
 STATUS = tool("git_status", "Show the status of a repository.", repo_path={"type": "string"})
 
 
@@ -90,3 +96,16 @@ async def test_what_is_in_a_file_is_decided_again_as_if_there_were_no_tools() ->
     provider = GrammarToolCallingProvider(ScriptedProvider(['{"answer"}', '{"answer"}', "# Garden"]))
     heard = await hear(provider, Message.user("Write a README.md for a garden"), tools=(TIME,))
     assert heard.text == "# Garden"
+
+
+async def test_nothing_is_sent_to_a_name_that_is_no_address() -> None:
+    question = "Send a message to Ruth Okafor that the budget is approved."
+    heard = await hears(SEND, Message.user(question), to="Ruth Okafor", text="The budget is approved")
+    assert heard.asked == []
+    assert "you have not said its to (The receiver's e-mail address)" in heard.text
+
+
+async def test_a_name_whose_address_the_conversation_has_stands_for_it() -> None:
+    question = "Send a message to Ruth Okafor, ruth@example.test, that the budget is approved."
+    heard = await hears(SEND, Message.user(question), to="Ruth Okafor", text="The budget is approved")
+    assert heard.asked == [("send_message", {"to": "ruth@example.test", "text": "The budget is approved"})]

@@ -6,7 +6,15 @@ from typing import Any
 
 import pytest
 
-from dial_client.local.provenance import correct_spelling, has_strange_digits, is_description, is_made_up, is_said
+from dial_client.local.provenance import (
+    correct_spelling,
+    find_address,
+    has_strange_digits,
+    is_description,
+    is_made_up,
+    is_no_address,
+    is_said,
+)
 from dial_client.local.vocabulary import acts, find_named_by_verb, is_general, words
 from dial_client.messages import ToolSpec
 
@@ -108,3 +116,33 @@ def test_a_request_names_its_tool_by_a_verb() -> None:
     assert named("please add the file a.txt") == ["git_add"]
     assert named("Which branches are there?") == []
     assert named("Address the branch") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "description", "is_so"),
+    [
+        ("to", "Ruth Okafor", "The receiver's e-mail address", True),
+        ("email", "Ruth", "", True),
+        ("to", "ruth@example.test", "The receiver's e-mail address", False),
+        ("to", "Rome", "The city to go to", False),
+        ("addresses", "Ruth", "Comma-separated email addresses or names", False),
+        ("subject", "Hello", "The subject of the email", False),
+    ],
+)
+def test_a_name_is_no_address(name: str, value: str, description: str, is_so: bool) -> None:
+    assert is_no_address(name, value, {"type": "string", "description": description}) is is_so
+
+
+@pytest.mark.parametrize(
+    ("person", "conversation", "address"),
+    [
+        ("Ruth Okafor", "Ruth Okafor: ruth@example.test, phone 1", "ruth@example.test"),
+        ("Ruth Okafor", "Lena Vogel: lena@example.test, manager: Ruth Okafor", ""),
+        ("Ruth Okafor", "Ruth Okafor: office@example.test", "office@example.test"),
+        ("Ruth Okafor", "ruth@a.test or ruth@b.test", ""),
+        ("Ruth Okafor", "I am mia@example.test. Email Ruth Okafor.", ""),
+        ("", "mia@example.test", ""),
+    ],
+)
+def test_an_address_is_that_of_the_person_and_of_nobody_else(person: str, conversation: str, address: str) -> None:
+    assert find_address(person, conversation) == address

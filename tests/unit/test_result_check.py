@@ -102,3 +102,8 @@ def test_what_a_user_only_asks_to_see_is_shown_as_it_is(question: str, result: s
 
 def test_without_results_nothing_is_held_back() -> None:
     assert ResultCheck("Hello", []).feed("Hi") == "Hi"
+
+
+def test_a_name_of_the_worked_examples_is_not_told() -> None:
+    result = "Orion measures river levels. Maintainer: Lena Vogel."
+    assert played("Who maintains it?", "The maintainer is Tom Hill, not Lena Vogel.", result) == result
