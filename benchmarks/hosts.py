@@ -6,10 +6,10 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Unpack
 
 from benchmarks import floor
-from dial_client import DialClient, Finished, Limits, Message, OpenAIProvider, TextDelta, Turn
+from dial_client import ClientOptions, DialClient, Finished, Limits, Message, OpenAIProvider, TextDelta, Turn
 
 _ALL_TOOLS = Limits(max_tools=1000, max_tool_bytes=10_000_000)
 QUESTION = "What do the records say?"
@@ -88,11 +88,23 @@ async def open_floor(base_url: str, servers: Servers) -> AsyncIterator[Host]:
         yield _Floor(host)
 
 
+def wrap_floor(host: floor.Floor) -> Host:
+    """Return a plain loop as a host."""
+    return _Floor(host)
+
+
+@asynccontextmanager
+async def open_client(url: str, servers: Servers, **options: Unpack[ClientOptions]) -> AsyncIterator[Host]:
+    """Open the product with further options."""
+    async with DialClient(servers, "chat:x", base_url=url, limits=_ALL_TOOLS, **options) as dial:
+        yield _Dial(dial)
+
+
 @asynccontextmanager
 async def open_dial(base_url: str, servers: Servers, tool_format: str | None = None) -> AsyncIterator[Host]:
     """Open the product with its default settings, but for one: like the floor it offers all tools there are."""
-    async with DialClient(servers, "chat:x", base_url=base_url, limits=_ALL_TOOLS, tool_format=tool_format) as dial:
-        yield _Dial(dial)
+    async with open_client(base_url, servers, tool_format=tool_format) as dial:
+        yield dial
 
 
 @asynccontextmanager

@@ -1,0 +1,100 @@
+"""What code of the embedding program costs: functions as tools, and middleware around turns and calls."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from openai import AsyncOpenAI
+
+from benchmarks.cases import Script, Sides, Turns
+from benchmarks.endpoint import Endpoint
+from benchmarks.floor import Floor
+from benchmarks.hosts import Host, Servers, open_client, open_dial, server_entries, wrap_floor
+from dial_client import CallNext, Middleware, ModelReply, ModelRequest, ToolCall, ToolCallResult, Turn, TurnRequest
+
+PARAMETERS = {
+    "type": "object",
+    "properties": {"text": {"type": "string"}, "count": {"type": "integer"}},
+    "required": ["text", "count"],
+}
+
+
+async def look_up(text: str, count: int) -> str:
+    """Look something up in the records."""
+    return f"{count} records: {text}"
+
+
+class FunctionFloor(Floor):
+    """The plain loop with a function in place of servers."""
+
+    def __init__(self, openai: AsyncOpenAI, model: str) -> None:
+        super().__init__(openai, model, [])
+        function = {"name": look_up.__name__, "description": str(look_up.__doc__), "parameters": PARAMETERS}
+        self.tools = [{"type": "function", "function": function}]
+
+    async def call(self, id: str, name: str, arguments: str) -> dict[str, str]:  # noqa: A002 - the API's word
+        """Call the function, and return its result as the model reads it."""
+        return {
+            "role": "tool",
+            "tool_call_id": id,
+            "content": await {"look_up": look_up}[name](**json.loads(arguments)),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionTurns:
+    """Turns whose tools are functions, on both sides."""
+
+    about: str
+    script: Script
+
+    @asynccontextmanager
+    async def prepared(self, endpoint: Endpoint) -> AsyncIterator[Sides]:
+        """Open both."""
+        turns, url = Turns(self.about, self.script), self.script.url(endpoint)
+        async with AsyncOpenAI(base_url=url, api_key="none") as openai, open_client(url, {}, tools=[look_up]) as dial:
+            plain: Host = wrap_floor(FunctionFloor(openai, "x"))
+            yield {"floor": partial(turns.sample, plain), "dial": partial(turns.sample, dial)}
+
+
+class Passing(Middleware):
+    """Carries on with everything as it is."""
+
+    async def around_turn(self, request: TurnRequest, call_next: CallNext[TurnRequest, Turn]) -> Turn:
+        """Run the turn."""
+        return await call_next(request)
+
+    async def around_model_call(
+        self, request: ModelRequest, call_next: CallNext[ModelRequest, ModelReply]
+    ) -> ModelReply:
+        """Ask the model."""
+        return await call_next(request)
+
+    async def around_tool_call(self, call: ToolCall, call_next: CallNext[ToolCall, ToolCallResult]) -> ToolCallResult:
+        """Make the call."""
+        return await call_next(call)
+
+
+@dataclass(frozen=True, slots=True)
+class MiddlewareTurns:
+    """Turns of the product with three middlewares; the product without any stands in the floor's place."""
+
+    about: str
+    script: Script
+    servers: Servers = field(default_factory=server_entries)
+
+    @asynccontextmanager
+    async def prepared(self, endpoint: Endpoint) -> AsyncIterator[Sides]:
+        """Open both."""
+        turns, url = Turns(self.about, self.script), self.script.url(endpoint)
+        middleware: list[Any] = [Passing(), Passing(), Passing()]
+        async with (
+            open_dial(url, self.servers) as without,
+            open_client(url, self.servers, middleware=middleware) as wrapped,
+        ):
+            yield {"floor": partial(turns.sample, without), "dial": partial(turns.sample, wrapped)}
