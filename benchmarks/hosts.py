@@ -96,7 +96,8 @@ def wrap_floor(host: floor.Floor) -> Host:
 @asynccontextmanager
 async def open_client(url: str, servers: Servers, **options: Unpack[ClientOptions]) -> AsyncIterator[Host]:
     """Open the product with further options."""
-    async with DialClient(servers, "chat:x", base_url=url, limits=_ALL_TOOLS, **options) as dial:
+    options["base_url"], options["limits"] = url, _ALL_TOOLS
+    async with DialClient(servers, "chat:x", **options) as dial:
         yield _Dial(dial)
 
 
