@@ -7,7 +7,7 @@ the reply: text behind it is an observation the model makes up.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -21,6 +21,7 @@ from dial_client.formats.text_history import (
     arguments_text,
     as_text,
     build_text_request,
+    json_grammar,
     result_text,
     to_definition,
     to_json_line,
@@ -98,6 +99,14 @@ class ReActFormatHandler:
             self._schema = (tools, _schema(tools))
         return replace(request, grammar=self._grammar.for_tools(tools), schema=self._schema[1])
 
+    def constrain_answer(
+        self, request: ModelRequest, tools: Sequence[ToolSpec], schema: Mapping[str, Any]
+    ) -> ModelRequest:
+        """Return the request with the grammar of replies whose final answer is JSON."""
+        if not tools:
+            return replace(request, grammar=json_grammar(schema))
+        return replace(request, grammar=_grammar(tools, schema), schema=_schema(tools, schema))
+
     def system_prompt(self, tools: Sequence[ToolSpec]) -> str:
         """Return the instructions: the tools, the form, the rules, an example; empty without tools."""
         names = ", ".join(tool.name for tool in tools)
@@ -124,8 +133,8 @@ class ReActFormatHandler:
         return _ReActParser(tools, one_call=True)
 
 
-def _grammar(tools: Sequence[ToolSpec]) -> str:
-    """Return the grammar of a reply: a thought, then a valid call or an answer."""
+def _grammar(tools: Sequence[ToolSpec], answer_schema: Mapping[str, Any] | None = None) -> str:
+    """Return the grammar of a reply: a thought, then a valid call or an answer, in JSON if there is a schema."""
     rules = Grammar()
     calls = [
         f"{literal(f'{tool.name}{_TO_INPUT}')} {rules.object(tool.input_schema, f't{index}')}"
@@ -133,18 +142,22 @@ def _grammar(tools: Sequence[ToolSpec]) -> str:
     ]
     line = r"[^\n] [^\n]*"
     call = f'"Action: " ( {" | ".join(calls)} )'
-    answer = rf'"Final Answer: " {line} ( "\n" "\n"? {line} )*'
+    text = rf'{line} ( "\n" "\n"? {line} )*'
+    answer = f'"Final Answer: " {text if answer_schema is None else rules.value(answer_schema, "answer")}'
     return rules.text(rf'"Thought: " {line} "\n" ( {call} | {answer} )')
 
 
 _TO_INPUT = "\nAction Input: "
 
 
-def _schema(tools: Sequence[ToolSpec]) -> dict[str, Any]:
+def _schema(tools: Sequence[ToolSpec], answer_schema: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return a JSON Schema for the same replies, with the labels as keys."""
     text = {"type": "string"}
+    definitions = answer_schema.get("$defs") if answer_schema is not None else None
+    answer = {key: value for key, value in (answer_schema or text).items() if key != "$defs"}
     calls = [{"Thought": text, "Action": {"enum": [tool.name]}, "Action Input": _input_schema(tool)} for tool in tools]
-    return {"anyOf": [_object(**properties) for properties in (*calls, {"Thought": text, "Final Answer": text})]}
+    replies = [_object(**properties) for properties in (*calls, {"Thought": text, "Final Answer": answer})]
+    return {"anyOf": replies, **({"$defs": definitions} if definitions else {})}
 
 
 def _object(**properties: Any) -> dict[str, Any]:

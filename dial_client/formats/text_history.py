@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import islice, takewhile
@@ -15,6 +15,7 @@ from dial_client.formats.call_syntaxes import TAGS
 from dial_client.formats.special_tokens import Markers
 from dial_client.messages import NO_OUTPUT, Message, Role, TextPart, ToolCallRequest, ToolCallResult, ToolSpec, describe
 from dial_client.model import Instruction, InstructionSource, ModelRequest
+from dial_client.schema.gbnf import Grammar
 
 NO_RESULT = "(no result: the call was interrupted)"
 
@@ -117,6 +118,12 @@ def build_text_request(messages: Iterable[Message], instructions: str, stop: tup
         return ModelRequest(tuple(messages))
     instruction = Instruction(InstructionSource.TOOL_FORMAT, instructions)
     return ModelRequest(tuple(messages), instructions=(instruction,), stop=stop)
+
+
+def json_grammar(schema: Mapping[str, Any]) -> str:
+    """Return the grammar of replies that are JSON of a schema."""
+    rules = Grammar()
+    return rules.text(rules.value(schema, "answer"))
 
 
 class ToolText:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any
@@ -13,6 +13,7 @@ from dial_client.formats.text_history import (
     arguments_text,
     as_text,
     build_text_request,
+    json_grammar,
     result_text,
     to_definition,
     to_json_line,
@@ -71,6 +72,14 @@ class XMLFormatHandler:
         grammar = self._grammar_after_results if ends_with_result else self._grammar
         return replace(request, grammar=grammar.for_tools(tools))
 
+    def constrain_answer(
+        self, request: ModelRequest, tools: Sequence[ToolSpec], schema: Mapping[str, Any]
+    ) -> ModelRequest:
+        """Return the request with the grammar of replies that are calls or JSON."""
+        if not tools:
+            return replace(request, grammar=json_grammar(schema))
+        return replace(request, grammar=_grammar(tools, bare=False, answer_schema=schema))
+
     def system_prompt(self, tools: Sequence[ToolSpec]) -> str:
         """Return the instructions: the tools, the tags, an example; empty without tools."""
         return _PROMPT.format(tools=tool_lines(tools, _to_function)) if tools else ""
@@ -96,7 +105,7 @@ class XMLFormatHandler:
         return ReplyParser(tools)
 
 
-def _grammar(tools: Sequence[ToolSpec], *, bare: bool) -> str:
+def _grammar(tools: Sequence[ToolSpec], *, bare: bool, answer_schema: Mapping[str, Any] | None = None) -> str:
     """Return the grammar of a reply: valid calls, or text and perhaps calls behind it.
 
     Text does not begin as JSON or a tag does, and no tag in it begins as that of a call does.
@@ -105,6 +114,7 @@ def _grammar(tools: Sequence[ToolSpec], *, bare: bool) -> str:
         tools: the tools on offer.
         bare: allow a call without tags. Small models leave the tags out; where they must not, they answer in text
             instead. Behind results they would go on calling.
+        answer_schema: the JSON Schema of an answer, which then has no text; None for text.
     """
     rules = Grammar()
     inputs = [
@@ -115,6 +125,8 @@ def _grammar(tools: Sequence[ToolSpec], *, bare: bool) -> str:
     call = rf'"<tool_call>\n" {object_} "\n</tool_call>"'
     calls = rf'{call} ( "\n" {call} )*'
     text = rf'[^{_NOT_TEXT}] ( [^<] | "<" [^t] | "<t" [^o] )*'
+    if answer_schema is not None:
+        return rules.text(f"{calls} | {rules.value(answer_schema, 'answer')}")
     replies = [calls, f"{text} ( {calls} )?", *([object_] if bare else [])]
     return rules.text(" | ".join(replies))
 

@@ -7,6 +7,7 @@ Each reply begins with a decision under a grammar, in the form of `local.json_pr
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
@@ -27,10 +28,24 @@ from dial_client.local.repetition import Repetition
 from dial_client.local.result_check import ResultCheck, find_shown_result
 from dial_client.logs import get_logger
 from dial_client.messages import Message, Role
-from dial_client.model import CallChunk, Completion, Delta, FinishReason, ModelRequest, Provider, TextChunk, ToolChoice
+from dial_client.model import (
+    CallChunk,
+    Completion,
+    Delta,
+    FinishReason,
+    Instruction,
+    InstructionSource,
+    ModelRequest,
+    OutputFormat,
+    Provider,
+    TextChunk,
+    ToolChoice,
+)
 from dial_client.token_usage import Usage
 
 log = get_logger(__name__)
+
+_AS_JSON = "Answer with one JSON object that satisfies this JSON Schema:\n{schema}"
 
 REPEATED = "the embedded model only repeated itself: its answer was stopped"
 """The note on an answer that was stopped."""
@@ -62,18 +77,27 @@ class GrammarToolCallingProvider:
                 async for delta in deltas:
                     yield delta
             return
-        clauses = ClausePolicy(request, self.info.name)
-        policy = CallPolicy(request, self.info.name)
-        usage = await self._decide_all(clauses)
-        if clauses.call is None:
-            usage += await self._decide_all(policy)
+        # A decision has a form of its own; with two of them in a request the grammar has no effect.
+        decided = replace(request, output_format=None)
+        clauses = ClausePolicy(decided, self.info.name)
+        policy = CallPolicy(decided, self.info.name)
+        form, usage = request.output_format, Usage()
+        if not _is_answer_next(request):
+            usage += await self._decide_all(clauses)
+            if clauses.call is None:
+                usage += await self._decide_all(policy)
         if call := clauses.call or policy.call:
             yield CallChunk(call)
             echo = {"then": policy.next_tool} if policy.next_tool else None
             yield Completion(FinishReason.TOOL_CALLS, usage, echo)
+        elif form is not None and not policy.reply:
+            async with aclosing(self._reporter.generate(_json_request(request, form))) as deltas:
+                async for delta in deltas:
+                    yield replace(delta, usage=usage + delta.usage) if isinstance(delta, Completion) else delta
         elif reply := policy.reply or ("" if clauses.note else _shown_result(request)):
             yield TextChunk(reply)
-            yield Completion(FinishReason.STOP, usage)
+            # Under the grammar the model would invent what it does not know.
+            yield Completion(FinishReason.STOP if form is None else FinishReason.REFUSED, usage)
         else:
             async with aclosing(self._answer(request, usage, clauses.note)) as deltas:
                 async for delta in deltas:
@@ -150,6 +174,20 @@ def _is_in_another_form(request: ModelRequest) -> bool:
         return False
     is_question = bool(request.messages) and request.messages[-1].role is Role.USER
     return not is_question or bool(request.grammar or request.schema or request.stop)
+
+
+def _is_answer_next(request: ModelRequest) -> bool:
+    """Return whether there is nothing to decide: the answer has a form, and no tool can be called.
+
+    A decision would find many a text that an answer is to be taken from to be about something live.
+    """
+    return request.output_format is not None and not (request.tools and request.tool_choice is ToolChoice.AUTO)
+
+
+def _json_request(request: ModelRequest, form: OutputFormat) -> ModelRequest:
+    asked = _answer_request(request)
+    text = _AS_JSON.format(schema=json.dumps(form.schema, ensure_ascii=False))
+    return replace(asked, instructions=(*asked.instructions, Instruction(InstructionSource.HOST, text)))
 
 
 def _shown_result(request: ModelRequest) -> str:

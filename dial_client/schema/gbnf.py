@@ -16,6 +16,7 @@ MAX_OPTIONAL = 12
 MAX_LEVELS = 6
 """Levels of objects and arrays with rules of their own; deeper values are any JSON."""
 
+_DEFINITIONS = "#/$defs/"
 _DIGITS = " ".join(["[0-9]?"] * 15)
 _COMMON = {
     "value": "object | array | string | number | boolean | null",
@@ -51,6 +52,10 @@ class Grammar:
 
     def __init__(self) -> None:
         self._rules: dict[str, str] = {}
+        self._definitions: Mapping[str, Any] = {}
+        """The ``$defs`` of the schema that is being added."""
+        self._references: dict[str, str] = {}
+        """The names of their rules."""
 
     def text(self, root: str) -> str:
         """Return the grammar; `root` is the body of its root rule."""
@@ -59,7 +64,27 @@ class Grammar:
 
     def object(self, schema: Mapping[str, Any], name: str) -> str:
         """Add a rule for objects that satisfy a schema, and return its name; `name` has letters and digits only."""
+        self._begin(schema)
         return self._add(name, self._object(schema, name, 0))
+
+    def value(self, schema: Mapping[str, Any], name: str) -> str:
+        """Add a rule for values that satisfy a schema, and return what stands for it; `name` is as for `object`."""
+        self._begin(schema)
+        return self._value(schema, name, 0)
+
+    def _begin(self, schema: Mapping[str, Any]) -> None:
+        definitions = schema.get("$defs")
+        self._definitions = definitions if isinstance(definitions, Mapping) else {}
+        self._references = {}
+
+    def _reference(self, reference: str, name: str) -> str:
+        """Return the rule of a definition; it may refer to itself."""
+        if reference not in self._references:
+            target = self._definitions.get(reference.removeprefix(_DEFINITIONS))
+            rule = self._references[reference] = f"{name}-r"
+            self._add(rule, "value")
+            self._add(rule, self._value(target, f"{name}-d", 1))
+        return self._references[reference]
 
     def _add(self, name: str, body: str) -> str:
         self._rules[name] = body
@@ -80,6 +105,9 @@ class Grammar:
     def _value(self, schema: Any, name: str, level: int) -> str:
         if not isinstance(schema, Mapping) or level >= MAX_LEVELS:
             return "value"
+        reference = schema.get("$ref")
+        if isinstance(reference, str) and reference.startswith(_DEFINITIONS):
+            return self._reference(reference, name)
         if "const" in schema:
             return literal(_json(schema["const"]))
         if isinstance(schema.get("enum"), list) and schema["enum"]:

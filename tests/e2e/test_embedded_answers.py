@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -73,3 +74,20 @@ async def test_with_no_server_the_time_is_not_known() -> None:
     assert admits(turn.text), turn.text
     assert inventions(turn.text, "") == []
     assert "dial-chat init" in turn.text
+
+
+@dataclass
+class Stock:
+    book: str
+    copies: int
+
+
+async def test_an_answer_with_a_tool_is_a_value_of_its_type() -> None:
+    def count_copies(book: str) -> int:
+        """Return how many copies of a book are in stock."""
+        return 7
+
+    async with DialClient({}, LocalProvider(), tools=[count_copies]) as dial:
+        turn = await dial.run("How many copies of the book Dune are in stock?", output_type=Stock)
+    assert turn.output == Stock("Dune", 7)
+    assert [record.tool for record in turn.tool_calls] == ["count_copies"]

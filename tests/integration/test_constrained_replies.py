@@ -97,6 +97,50 @@ def test_an_xml_reply_is_held_to_its_form(reply: str, is_accepted: bool) -> None
     assert accepts(request.grammar, reply) is is_accepted
 
 
+PLACES = {
+    "type": "object",
+    "properties": {"places": {"type": "array", "items": {"$ref": "#/$defs/Place"}}},
+    "required": ["places"],
+    "$defs": {
+        "Place": {
+            "type": "object",
+            "properties": {"name": {"type": "string"}, "near": {"type": "array", "items": {"$ref": "#/$defs/Place"}}},
+            "required": ["name"],
+        }
+    },
+}
+GOOD = '{"places": [{"name": "a", "near": [{"name": "b"}]}]}'
+BAD = '{"places": [{"name": "a", "near": [{"title": "b"}]}]}'
+CALL = {
+    ReActFormatHandler: 'Action: add\nAction Input: {"a": 1}',
+    XMLFormatHandler: '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>',
+}
+
+
+@pytest.mark.parametrize("handler", [ReActFormatHandler(), XMLFormatHandler()])
+@pytest.mark.parametrize("tools", [(), (ADD,)])
+def test_a_typed_answer_is_held_to_its_schema(handler: Any, tools: tuple[ToolSpec, ...]) -> None:
+    question = [Message.user("Which places?")]
+    request = handler.constrain_answer(handler.request(question, tools), tools, PLACES)
+    is_react = bool(tools) and isinstance(handler, ReActFormatHandler)
+    label = "Thought: I know.\nFinal Answer: " if is_react else ""
+    assert accepts(request.grammar, label + GOOD)
+    assert not accepts(request.grammar, label + BAD)
+    assert not accepts(request.grammar, f"{label}Here.")
+    call = "Thought: add.\n" * is_react + CALL[type(handler)]
+    assert accepts(request.grammar, call) is bool(tools)
+
+
+def test_the_labels_of_a_typed_answer_as_a_schema() -> None:
+    handler = ReActFormatHandler()
+    schema = handler.constrain_answer(handler.request([Message.user("Which?")], (ADD,)), (ADD,), PLACES).schema
+    assert schema is not None
+    assert schema["$defs"] == PLACES["$defs"]
+    assert schema["anyOf"][-1]["properties"]["Final Answer"]["properties"]["places"]["items"] == {
+        "$ref": "#/$defs/Place"
+    }
+
+
 def test_behind_results_an_xml_call_stands_in_its_tags() -> None:
     call = ToolCallRequest("1", "add", {"a": 1})
     asked = [Message.user("1 + 1?"), Message.assistant("", (call,)), Message.tool(call, ToolCallResult("1", True, "2"))]
