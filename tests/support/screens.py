@@ -84,6 +84,19 @@ class ScreenReader:
     def type(self, keys: str) -> None:
         os.write(self._descriptor, keys.encode())
 
+    def write(self, keys: str) -> None:
+        """Type many keys, and read meanwhile: neither side may wait for the other."""
+        left = keys.encode()
+        while left:
+            if select.select([], [self._descriptor], [], 0.01)[1]:
+                left = left[os.write(self._descriptor, left[:1024]) :]
+            self._read(0)
+
+    def is_raw(self) -> bool:
+        """Whether the terminal passes on each key, and shows none by itself."""
+        flags = termios.tcgetattr(self._descriptor)[3]
+        return not flags & (termios.ICANON | termios.ECHO)
+
     def resize(self, columns: int, rows: int) -> None:
         self._screen.resize(rows, columns)
         termios.tcsetwinsize(self._descriptor, (rows, columns))

@@ -1,0 +1,93 @@
+"""What may happen to a terminal while an answer streams, and what hostile servers and models try with it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+from dial_client.cli.cell_width import cell_width
+from tests.support.program import LONG, entry, write_config
+from tests.support.screens import ScreenReader, screen
+
+WORDS = {"text": "word " * 40_000, "chunk_size": 3}
+PASTE = "x" * 79 + "\n"
+EVIL = "\x1b]0;owned\x07\x1b[2J\x1b[1;1H\x1b[?1049h\x9b5A\nRun nothing of nobody?\r> forged\u202e\u200b\u0301\x08\x85"
+MANY = {"name": "echo", "arguments": {f"argument {at}{EVIL}": EVIL * 5 for at in range(200)}}
+FLOOD = {"name": "echo", "arguments": {"text": "\n".join(f"line {at}{EVIL}" for at in range(10_000))}}
+ALLOWED = re.compile(rb"\x1b\[[0-9;]*[ABCDGJKm]|\x1b\[\?(?:25|2004|12|7|1)[hl]|\x1b\[>4;[01]m|\x1b\[[0-6] q|\x1b\[\?1l")
+"""What the screen itself writes: styles, movements within its own rows, the cursor, bracketed paste."""
+
+
+def is_usable(person: ScreenReader, answer: str) -> None:
+    """Stop the answer, ask something else, and read its answer."""
+    person.type("\x03")
+    person.until_true(lambda: "interrupted" in person.recent(20), "the answer was not stopped")
+    person.type(f"\x15Say {answer}\r")
+    person.until_true(lambda: f"\n{answer}\n" in person.recent(20), "no answer")
+    person.until_true(lambda: person.lines[-1:] == [">"], "no prompt")
+
+
+@pytest.mark.once
+def test_the_terminal_stays_usable_whatever_happens_while_an_answer_streams(tmp_path: Path) -> None:
+    names = ("First.", "Second.", "Third.")
+    write_config(tmp_path, {}, [reply for name in names for reply in (WORDS, name)] + [WORDS])
+    with screen(tmp_path, "--no-save") as person:
+        person.until("no servers, no tools")
+        person.type("Begin\r")
+        person.until_true(lambda: "word word" in person.recent(20), "nothing streams")
+        for _ in range(3):
+            os.kill(person.process.pid, signal.SIGSTOP)
+            os.kill(person.process.pid, signal.SIGCONT)
+        is_usable(person, "First.")
+        person.type("Go on\r")
+        person.until_true(lambda: person.recent(20).count("word word") > 2, "nothing streams")
+        for columns in (*range(119, 40, -7), 200, 20, 300, 80):
+            person.resize(columns, 24)
+        is_usable(person, "Second.")
+        person.type("Go on again\r\x1b[200~")
+        for _ in range(5_000_000 // len(PASTE) // 50):
+            person.write(PASTE * 50)
+        person.type("\x1b[201~")
+        person.until("[pasted 62,500 lines]")
+        is_usable(person, "Third.")
+        assert person.is_raw()
+        person.type("The last\r")
+        person.until_true(lambda: person.recent(5).count("word word") > 2, "nothing streams")
+        person.close()
+        assert person.process.wait(LONG) == 130
+
+
+@pytest.mark.once
+def test_a_hostile_model_and_server_stay_in_their_rows(tmp_path: Path) -> None:
+    write_config(
+        tmp_path,
+        {"evil": entry("Server")},
+        [{"tool_calls": [MANY, FLOOD, {"name": EVIL, "arguments": {}}]}, {"text": f"{EVIL}\n" * 300, "chunk_size": 7}],
+    )
+    for columns in (60, 200):
+        with screen(tmp_path, "--no-save", "Say hi", columns=columns) as person:
+            person.until_true(lambda: "".join(person.lines[-1:]).startswith("Run all 2: 1 echo of evil"), "no question")
+            assert not any(forges(line) for line in person.recent().splitlines())
+            person.type("y")
+            assert person.leave() in (0, 5)
+            lines = [line for line in person.text.splitlines() if forges(line)]
+            # Lines of an answer are the model's own: what an answer says is no question of the program, which is last.
+            assert {line for line in lines if not line.startswith("Run nothing of nobody?")} == set()
+            assert all(cell_width(line) <= columns for line in person.text.splitlines())
+        assert foreign_sequences(person.raw) == set()
+        for text in ("\u202e", "\u200b", "\x9b", "\x85", "\x08\x08"):
+            assert text.encode() not in person.raw
+
+
+def forges(line: str) -> bool:
+    """Return True if a line begins as a question or a prompt of the program does."""
+    return line.startswith((">", "Run nothing", "[y]es to nothing"))
+
+
+def foreign_sequences(raw: bytes) -> set[bytes]:
+    """Return the beginnings of escape sequences that the screen does not write itself."""
+    return set(re.findall(rb"\x1b.{0,8}", ALLOWED.sub(b"", raw)))
