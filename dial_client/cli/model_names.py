@@ -25,9 +25,11 @@ def known_model_names(profiles: Iterable[str]) -> dict[str, str]:
     Args:
         profiles: the names of the configuration's models.
     """
+    from dial_client.cli.model_list_cache import cached_names
     from dial_client.local.inventory import local_models
     from dial_client.local.weights import cache_folder
 
     local = {model.name: "on this machine" for model in local_models(cache_folder()) if model.installed}
     own = dict.fromkeys(profiles, "of your configuration")
-    return own | {"local": "the embedded model"} | local | PREFIXES
+    listed = dict.fromkeys(cached_names(), "of your endpoint")
+    return own | {"local": "the embedded model"} | local | listed | PREFIXES

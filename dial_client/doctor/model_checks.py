@@ -55,7 +55,8 @@ async def fetch_models(endpoint: Endpoint) -> ModelListing:
     async with make_client(is_local=endpoint.is_local, is_secure=is_secure) as client:
         url = f"{endpoint.base_url}{_models_path(endpoint)}"
         try:
-            answer = await client.get(url, headers=dict(endpoint.headers), params=dict(endpoint.query), timeout=SECONDS)
+            query = dict(endpoint.query) | ({"limit": "1000"} if _is_anthropic(endpoint) else {})  # else a page of 20
+            answer = await client.get(url, headers=dict(endpoint.headers), params=query, timeout=SECONDS)
         except httpx2.HTTPError as error:
             problem = one_line(str(error) or type(error).__name__, 200)
             code = "certificate" if "certificate" in problem.lower() else "connection"
@@ -64,8 +65,11 @@ async def fetch_models(endpoint: Endpoint) -> ModelListing:
 
 
 def _models_path(endpoint: Endpoint) -> str:
-    is_anthropic = "anthropic-version" in endpoint.headers
-    return "/v1/models" if is_anthropic and not endpoint.base_url.endswith("/v1") else "/models"
+    return "/v1/models" if _is_anthropic(endpoint) and not endpoint.base_url.endswith("/v1") else "/models"
+
+
+def _is_anthropic(endpoint: Endpoint) -> bool:
+    return "anthropic-version" in endpoint.headers
 
 
 def _ids(answer: httpx2.Response) -> Iterator[str]:

@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -83,3 +87,53 @@ def test_a_model_that_cannot_be_reached_is_exit_code_3(tmp_path: Path) -> None:
     assert tried.returncode == 3
     assert "127.0.0.1:9" in tried.stderr
     assert dial_chat(tmp_path, "models", "test").returncode == 2
+
+
+@contextmanager
+def endpoint(*ids: str, status: int = 200) -> Iterator[tuple[str, list[str]]]:
+    """Serve ``GET /v1/models``; yield the address, and the requests so far."""
+    requests: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            requests.append(f"{self.path} {self.headers['Authorization']}")
+            body = json.dumps({"data": [{"id": id_} for id_ in ids]}).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}/v1", requests
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_the_models_of_an_endpoint_are_listed_and_it_is_asked_once_a_day(tmp_path: Path) -> None:
+    with endpoint("b-2", "a-1", "esc\x1b[31m") as (url, requests):
+        variables = {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": "k"}
+        listed = dial_chat(tmp_path, "models", "list", "1", **variables).stdout.splitlines()
+        assert [line.split()[:1] for line in listed[1:2]] == [["openai:a-1"]]
+        assert listed[0].endswith("1 of 2 models")
+        every = json.loads(dial_chat(tmp_path, "models", "--json", **variables).stdout)["endpoints"][0]["models"]
+        assert [model["name"] for model in every] == ["openai:a-1", "openai:b-2"]
+        assert requests == ["/v1/models Bearer k"]
+        dial_chat(tmp_path, "models", "--refresh", **variables)
+        assert len(requests) == 2
+
+
+def test_an_endpoint_that_refuses_is_named_with_its_reason_and_the_rest_is_listed(tmp_path: Path) -> None:
+    with endpoint(status=401) as (refusing, _), endpoint("good") as (url, _):
+        profiles = {"mine": {"base_url": url, "model": "good"}, "theirs": {"base_url": refusing}}
+        (tmp_path / "servers.json").write_text(json.dumps({"mcpServers": {}, "models": profiles}))
+        printed = dial_chat(tmp_path, "models", "--trust").stdout
+    assert "mine: good, of your configuration" in printed
+    assert "refuses the key" in printed
+    assert '1 model, each for the "model" of a profile\n  good' in printed

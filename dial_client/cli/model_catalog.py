@@ -1,0 +1,99 @@
+"""The models that the configured endpoints offer: what ``GET /models`` lists, kept for a day.
+
+find_endpoints    the endpoints of profiles and of keys in the environment
+list_endpoints    their models, all asked side by side
+cached_names      the names of the last lists, for completion: nobody is asked
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import anyio
+
+from dial_client.cli.model_list_cache import fresh_ids, store_lists
+from dial_client.doctor.model_checks import fetch_models
+from dial_client.errors import ConfigError, ProviderError
+from dial_client.providers import open_provider
+from dial_client.providers.http.endpoint import Endpoint
+from dial_client.providers.http.http_provider import HttpProvider
+from dial_client.settings.config_types import Settings
+
+_KEYS = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
+
+
+@dataclass(frozen=True, slots=True)
+class ModelEndpoint:
+    """An endpoint that has models."""
+
+    endpoint: Endpoint
+    prefix: str
+    """What stands before an id in a name for -m; empty where only a profile reaches the endpoint."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointModels:
+    """The models of one endpoint."""
+
+    host: str
+    url: str
+    prefix: str
+    ids: tuple[str, ...] = ()
+    problem: str = ""
+    """Why there is no list; empty where there is one."""
+
+
+async def find_endpoints(settings: Settings, environ: Mapping[str, str] = os.environ) -> list[ModelEndpoint]:
+    """Return the endpoints of the profiles, and of the vendors whose key is in the environment."""
+    found: dict[str, ModelEndpoint] = {}
+    names = [(f"{prefix}:-", f"{prefix}:") for prefix, variable in _KEYS.items() if environ.get(variable)]
+    for name, prefix in (*names, *((name, "") for name in settings.models)):
+        try:
+            provider = open_provider(name, models=settings.models, environ=environ)
+        except ConfigError:
+            continue
+        if isinstance(provider, HttpProvider):
+            found.setdefault(provider.endpoint.base_url, ModelEndpoint(provider.endpoint, prefix))
+        await provider.aclose()
+    return list(found.values())
+
+
+async def list_endpoints(endpoints: Sequence[ModelEndpoint], *, is_refreshed: bool = False) -> list[EndpointModels]:
+    """Return the models of each endpoint; a list of the last day is not asked for again.
+
+    Args:
+        endpoints: are asked side by side; each has some seconds.
+        is_refreshed: ask all of them again.
+    """
+    cache = {} if is_refreshed else fresh_ids()
+    results: dict[int, EndpointModels] = {}
+
+    async def ask(number: int, asked: ModelEndpoint) -> None:
+        results[number] = await _ask(asked)
+
+    async with anyio.create_task_group() as group:
+        for number, asked in enumerate(endpoints):
+            url = asked.endpoint.base_url
+            if url in cache:
+                results[number] = EndpointModels(asked.endpoint.host, url, asked.prefix, cache[url])
+            else:
+                group.start_soon(ask, number, asked)
+    listed = [results[number] for number in range(len(endpoints))]
+    asked_now = (models for models in listed if models.ids and models.url not in cache)
+    store_lists({models.url: (models.prefix, models.ids) for models in asked_now})
+    return listed
+
+
+async def _ask(asked: ModelEndpoint) -> EndpointModels:
+    endpoint = asked.endpoint
+    models = EndpointModels(endpoint.host, endpoint.base_url, asked.prefix)
+    try:
+        listing = await fetch_models(endpoint)
+    except ProviderError as error:
+        return replace(models, problem=str(error).removeprefix(f"{endpoint.host}: "))
+    if listing.ids:
+        return replace(models, ids=tuple(sorted(filter(str.isprintable, listing.ids))))
+    refused = listing.status in (401, 403)
+    return replace(models, problem="refuses the key" if refused else f"has no list of models (HTTP {listing.status})")

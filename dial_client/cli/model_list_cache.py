@@ -1,0 +1,69 @@
+"""A cache of the models that endpoints have listed: one file, which also serves the completion of names."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from dial_client.private_files import write_private
+
+FRESH_SECONDS = 24 * 3600.0
+"""Seconds that a list is used without asking again."""
+MAX_BYTES = 4 * 1024 * 1024
+"""Bytes of the file; a larger one is not read."""
+
+
+def fresh_ids() -> dict[str, tuple[str, ...]]:
+    """Return the ids of models by the address of the endpoint, for the lists of the last day."""
+    now = time.time()
+    return {url: tuple(entry["ids"]) for url, entry in _read().items() if 0 <= now - entry["at"] < FRESH_SECONDS}
+
+
+def cached_names() -> list[str]:
+    """Return the names for -m of all models in the cache, however old."""
+    return [f"{entry['prefix']}{model}" for entry in _read().values() if entry["prefix"] for model in entry["ids"]]
+
+
+def store_lists(lists: Mapping[str, tuple[str, tuple[str, ...]]]) -> None:
+    """Keep lists of models: for the address of each endpoint the prefix of its names, and the ids.
+
+    A list that cannot be written is asked for again the next time.
+    """
+    if not lists:
+        return
+    now = time.time()
+    new = {url: {"at": now, "prefix": prefix, "ids": list(ids)} for url, (prefix, ids) in lists.items()}
+    with suppress(OSError):
+        write_private(_path(), json.dumps(_read() | new).encode())
+
+
+def _path() -> Path:
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("dial-client"), "endpoint-models.json")
+
+
+def _read() -> dict[str, dict[str, Any]]:
+    """Return what is stored, by the address of the endpoint; empty where nothing can be read."""
+    try:
+        with _path().open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+        value = json.loads(data) if len(data) <= MAX_BYTES else {}
+    except (OSError, ValueError, RecursionError):
+        return {}
+    entries = value.items() if isinstance(value, dict) else ()
+    return {url: entry for url, entry in entries if _is_entry(entry)}
+
+
+def _is_entry(entry: Any) -> bool:
+    return (
+        isinstance(entry, dict)
+        and isinstance(entry.get("at"), int | float)
+        and isinstance(entry.get("prefix"), str)
+        and isinstance(entry.get("ids"), list)
+        and all(isinstance(model, str) for model in entry["ids"])
+    )

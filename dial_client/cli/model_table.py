@@ -1,0 +1,125 @@
+"""The work of ``dial-chat models``: what the configured endpoints offer, and what runs on this machine."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from dial_client.cli.bootstrap import warn
+from dial_client.cli.configuration_files import ask_for_files, profile_name, read_trusted_files
+from dial_client.cli.model_catalog import EndpointModels, find_endpoints, list_endpoints
+from dial_client.cli.options import ExitCode, Options
+from dial_client.local.inventory import LocalModel, local_models, memory_bytes
+from dial_client.local.weights import cache_folder
+from dial_client.model import ModelInfo
+from dial_client.settings import configuration
+from dial_client.settings.config_types import Settings
+from dial_client.text.safe_text import one_line
+from dial_client.token_usage import Usage
+from dial_client.turns import prices
+
+MAX_SHOWN = 12
+"""Models of one endpoint that are printed without a word to search for."""
+_MILLION = 1_000_000
+
+
+async def list_models(options: Options, word: str, *, is_refreshed: bool, as_json: bool) -> int:
+    """Print the models of the configuration, of its endpoints, and of this machine; return the exit code.
+
+    Args:
+        options: those of the command line.
+        word: only models whose names contain it; empty for all.
+        is_refreshed: ask the endpoints again.
+        as_json: print JSON, with all models.
+
+    Raises:
+        ConfigError: the configuration is wrong.
+    """
+    # A list needs no question: a file that is not trusted has no models here.
+    files = await ask_for_files(options, warn) if options.trust or options.config else read_trusted_files(None)
+    settings = configuration.combine(files, profile_name(options))
+    listed = await list_endpoints(await find_endpoints(settings), is_refreshed=is_refreshed)
+    local, memory = local_models(cache_folder()), memory_bytes()
+    prices.preload()
+    if as_json:
+        print(json.dumps(_as_json(settings, listed, local, memory), indent=2))
+        return ExitCode.ANSWERED
+    for name, profile in settings.models.items():
+        if word in name:
+            print(f"{one_line(name, 60)}: {one_line(profile.model or name, 80)}, of your configuration")
+    for models in listed:
+        _print_endpoint(models, word)
+    _print_local([model for model in local if word in model.name], memory)
+    if not word:
+        if memory is not None:
+            print(f"\nThis machine has {memory / 1e9:.1f} GB of memory.")
+        print("Any other GGUF file: -m local:PATH.gguf, or -m local:hf:OWNER/NAME[/FILE] for one of the model hub.")
+    return ExitCode.ANSWERED
+
+
+def _print_endpoint(models: EndpointModels, word: str) -> None:
+    if models.problem:
+        print(f"{models.host}: {one_line(models.problem, 200)}")
+        return
+    found = [model for model in models.ids if word in f"{models.prefix}{model}"]
+    shown = found if word else found[:MAX_SHOWN]
+    count = f"{len(found)} of {_count(len(models.ids))}" if word else _count(len(found))
+    print(f"{models.host}: {count}" + ("" if models.prefix else ', each for the "model" of a profile'))
+    width = max((len(models.prefix) + len(model) for model in shown), default=0)
+    for model in shown:
+        print(f"  {f'{models.prefix}{model}':<{width}}  {_about(models.url, model)}".rstrip())
+    if len(found) > len(shown):
+        print(f"  … and {len(found) - len(shown)} more: dial-chat models list WORD shows those with WORD in their name")
+
+
+def _count(models: int) -> str:
+    return "1 model" if models == 1 else f"{models} models"
+
+
+def _about(url: str, model: str) -> str:
+    """Return context window and price of a model in one line, where they are known."""
+    known = _known(url, model)
+    window, price = known["context_window"], known["usd_per_million_tokens"]
+    parts = [
+        f"{window:,} tokens" if window else "",
+        f"${price[0]:g} in, ${price[1]:g} out per million" if price else "",
+    ]
+    return "  ".join(filter(None, parts))
+
+
+def _known(url: str, model: str) -> dict[str, Any]:
+    info = ModelInfo(model, model, url)
+    price = [prices.cost_usd(usage, info) for usage in (Usage(input_tokens=_MILLION), Usage(output_tokens=_MILLION))]
+    return {
+        "context_window": prices.find_context_window(info),
+        "usd_per_million_tokens": None if None in price else price,
+    }
+
+
+def _print_local(found: list[LocalModel], memory: int | None) -> None:
+    width = max((len(model.name) for model in found), default=0)
+    for model in found:
+        fits = "" if memory is None else "fits" if model.fits(memory) else "too large for this machine"
+        state = "installed" if model.installed else "not installed"
+        about = f"{model.size / 1e9:5.1f} GB  {state:<13}  {fits:<26}  {model.about}"
+        print(f"{model.name:<{width}}  {about}".rstrip())
+
+
+def _as_json(
+    settings: Settings, listed: list[EndpointModels], local: list[LocalModel], memory: int | None
+) -> dict[str, Any]:
+    endpoints = [
+        {
+            "host": models.host,
+            "problem": models.problem or None,
+            "models": [{"name": f"{models.prefix}{model}"} | _known(models.url, model) for model in models.ids],
+        }
+        for models in listed
+    ]
+    return {
+        "profiles": {name: profile.model or name for name, profile in settings.models.items()},
+        "endpoints": endpoints,
+        "memory": memory,
+        "models": [asdict(model) | {"fits": None if memory is None else model.fits(memory)} for model in local],
+    }
