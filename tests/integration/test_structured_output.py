@@ -298,6 +298,18 @@ async def test_a_correction_follows_the_text_that_was_invalid(wire: Wire) -> Non
     assert sent_schema(wire, requests[1].json)
 
 
+@pytest.mark.parametrize("is_native", [False, True])
+async def test_a_fallback_model_is_asked_in_its_own_way(*, is_native: bool) -> None:
+    answer = Say('{"result": 3}') if is_native else Say(calls=(Call("final_answer", {"result": 3}),))
+    with model_endpoint([refuse(404, "there is no such model")]) as first, model_endpoint([answer]) as second:
+        main = provider_of(first, quirks=NATIVE)
+        fallback = provider_of(second, Wire.MESSAGES, quirks=NATIVE if is_native else {})
+        async with DialClient({}, main, fallback_models=[fallback]) as dial:
+            turn = await dial.run("Which?", output_type=int)
+    assert turn.output == 3
+    assert ("output_config" in second.requests[0].json) is is_native
+
+
 async def test_what_a_user_sends_beside_the_form_is_kept() -> None:
     extra = {"extra_body": {"text": {"verbosity": "low"}}}
     _, requests, _ = await ask([Say('{"result": 3}')], Wire.RESPONSES, int, quirks=NATIVE | extra)

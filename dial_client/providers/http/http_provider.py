@@ -166,6 +166,9 @@ class HttpProvider(ABC):
         self, request: ModelRequest, parser: StreamParser, notes: list[str]
     ) -> tuple[StreamedResponse, ModelRequest]:
         """Send the request, adapted after each refusal; return the response, and the request that was accepted."""
+        if request.output_format is not None and self._adaptation.profile.structured_output == "none":
+            # It was meant for another model, which could not answer.
+            raise ProviderError("the endpoint has no structured output", code=OUTPUT_FORMAT_UNSUPPORTED)
         for attempt in range(MAX_ADAPTATIONS + 1):
             tools, encoded_tools = self._encode_tools(request)
             fields = self._add_paused_reply(self._build_fields(request, notes, has_tools=bool(encoded_tools)), parser)
