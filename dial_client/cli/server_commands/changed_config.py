@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
-from dial_client.cli.config_summary import escaped
+from dial_client.cli.config_summary import escaped, rendered, rows
 from dial_client.cli.options import ExitCode
 from dial_client.cli.server_commands.server_group import ConfigChoice
 from dial_client.cli.trust_prompt import changes_since, trust_now
+from dial_client.cli.tty import Unanswered, is_there, typed
 from dial_client.errors import ConfigError
-from dial_client.settings import server_edits
+from dial_client.settings import configuration, server_edits
 from dial_client.settings.config_locations import FILE_NAME, is_user_config, real_location, user_config_path
 from dial_client.settings.config_trust import EnvFiles, TrustStore, read_found
 from dial_client.settings.config_writer import ConfigText, read_text, write_text
+from dial_client.settings.jsonc_editor import set_value
 
 
 def find_file(choice: ConfigChoice) -> Path:
@@ -116,6 +119,24 @@ def renew_trust(path: Path, *, was_trusted: bool) -> None:
         trust_now(read_found(path), EnvFiles())
     elif path.name == FILE_NAME:
         print(f"You have not trusted this file: read it, then run `dial-chat trust {escaped(str(path))}`.")
+
+
+async def ask_to_add(entries: Mapping[str, Mapping[str, Any]], path: Path) -> bool:
+    """Show what servers would do, and return True if the person wants them in a configuration.
+
+    Raises:
+        ConfigError: nobody is there to be asked.
+    """
+    text = set_value("{}", ["mcpServers"], {name: dict(entry) for name, entry in entries.items()})
+    print(rendered(rows(configuration.outline(text), EnvFiles(), path.parent.absolute()), None))
+    if not is_there():
+        raise ConfigError("nobody is there to be asked", "--yes adds what is shown without a question")
+    what = escaped(next(iter(entries))) if len(entries) == 1 else f"these {len(entries)} servers"
+    try:
+        answer = await typed(f"Add {what} to {escaped(str(path))}? [y]es, [n]o: ")
+    except Unanswered:
+        return False
+    return answer.lower() in ("y", "yes")
 
 
 def _named(choice: ConfigChoice) -> Path | None:

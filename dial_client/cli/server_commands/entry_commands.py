@@ -13,49 +13,68 @@ from dial_client.cli.typer_apps import SETTINGS
 Replace = Annotated[bool, typer.Option("--replace", help="Replace a server of the same name.")]
 
 
+NewName = Annotated[str, typer.Argument(help="A name for the server; or alone a source that has a name.")]
+Target = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[URL | SOURCE | -- COMMAND [ARG]…]",
+        help="Its URL; or behind -- its program, with arguments; or a link of Cursor or VS Code, an .mcpb bundle, a "
+        "server.json, or a name of the MCP registry.",
+    ),
+]
+Env = Annotated[
+    list[str] | None,
+    typer.Option("--env", metavar="KEY=VALUE", help="A variable for the program; VALUE may be ${VAR}. Repeatable."),
+]
+Header = Annotated[
+    list[str] | None,
+    typer.Option("--header", metavar="LINE", help="A header, like 'Authorization: Bearer ${TOKEN}'. Repeatable."),
+]
+Cwd = Annotated[str | None, typer.Option("--cwd", metavar="FOLDER", help="The program's working folder.")]
+Transport = Annotated[
+    str | None, typer.Option("--transport", metavar="TYPE", help="stdio, http or sse; usually found out.")
+]
+AutoApprove = Annotated[
+    list[str] | None,
+    typer.Option("--allow", metavar="TOOL", help="A tool of it that runs without approval. Repeatable."),
+]
+BundleValues = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="An option of a bundle. Repeatable.")
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Add what a source holds without a question.")]
+
+
 @servers.command(context_settings=SETTINGS)
 def add(
-    name: Annotated[str, typer.Argument(help="A name for the server.")],
-    target: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="URL | -- COMMAND [ARG]…", help="Its URL; or behind -- its program, with arguments."),
-    ] = None,
-    env: Annotated[
-        list[str] | None,
-        typer.Option("--env", metavar="KEY=VALUE", help="A variable for the program; VALUE may be ${VAR}. Repeatable."),
-    ] = None,
-    header: Annotated[
-        list[str] | None,
-        typer.Option("--header", metavar="LINE", help="A header, like 'Authorization: Bearer ${TOKEN}'. Repeatable."),
-    ] = None,
-    cwd: Annotated[str | None, typer.Option("--cwd", metavar="FOLDER", help="The program's working folder.")] = None,
-    transport: Annotated[
-        str | None, typer.Option("--transport", metavar="TYPE", help="stdio, http or sse; usually found out.")
-    ] = None,
-    allow: Annotated[
-        list[str] | None,
-        typer.Option("--allow", metavar="TOOL", help="A tool of it that runs without approval. Repeatable."),
-    ] = None,
+    name: NewName,
+    target: Target = None,
+    env: Env = None,
+    header: Header = None,
+    cwd: Cwd = None,
+    transport: Transport = None,
+    allow: AutoApprove = None,
+    bundle_values: BundleValues = None,
     replace: Replace = False,
+    yes: Yes = False,
     user: User = False,
     folder: Folder = False,
     file: File = None,
 ) -> None:
-    """Add a server to your configuration: a program, or a URL."""
+    """Add a server to your configuration: a program, a URL, or what a link, a bundle or the MCP registry has."""
+    choice, words = ConfigChoice(user, folder, file), tuple(target or ())
+    source = (words or (name,))[0]
 
     def work() -> Callable[[], Awaitable[int]]:
         from dial_client.cli.server_commands.server_addition import NewServer, add_server
+        from dial_client.cli.server_commands.source_addition import add_source, is_source
 
-        new = NewServer(
-            name,
-            tuple(target or ()),
-            tuple(env or ()),
-            tuple(header or ()),
-            cwd=cwd,
-            transport=transport,
-            auto_approve=tuple(allow or ()),
-        )
-        return lambda: add_server(new, ConfigChoice(user, folder, file), replace=replace)
+        if len(words) < 2 and is_source(source):
+            own_name = name if words else None
+            values = tuple(bundle_values or ())
+            return lambda: add_source(source, own_name, choice, values=values, replace=replace, is_agreed=yes)
+        variables, headers, approved = (tuple(given or ()) for given in (env, header, allow))
+        new = NewServer(name, words, variables, headers, cwd=cwd, transport=transport, auto_approve=approved)
+        return lambda: add_server(new, choice, replace=replace)
 
     run_work(work)
 

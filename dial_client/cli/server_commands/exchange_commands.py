@@ -1,4 +1,4 @@
-"""The commands that exchange servers with other hosts: import, export."""
+"""The commands that exchange servers with other hosts and the MCP registry: import, export, search."""
 
 from __future__ import annotations
 
@@ -62,3 +62,22 @@ def export(
         return lambda: export_servers(options, tuple(names or ()), to)
 
     run_command(choose, options)
+
+
+@servers.command(context_settings=SETTINGS)
+def search(
+    words: Annotated[str, typer.Argument(metavar="WORD", help="A part of a server's name.")],
+    registry: Annotated[
+        str | None,
+        typer.Option("--registry", metavar="URL", help="Another registry. DIAL_REGISTRY_URL does the same."),
+    ] = None,
+    as_json: o.AsJson = False,
+) -> None:
+    """Search the MCP registry for servers."""
+
+    def work() -> Callable[[], Awaitable[int]]:
+        from dial_client.cli.server_commands.registry_client import search_registry
+
+        return lambda: search_registry(words, registry, as_json=as_json)
+
+    run_work(work)

@@ -7,20 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dial_client.cli.bootstrap import warn
-from dial_client.cli.config_summary import escaped, rendered, rows
+from dial_client.cli.config_summary import escaped
 from dial_client.cli.options import ExitCode
-from dial_client.cli.server_commands.changed_config import change_config, find_file
+from dial_client.cli.server_commands.changed_config import ask_to_add, change_config, find_file
 from dial_client.cli.server_commands.server_addition import find_gaps
 from dial_client.cli.server_commands.server_group import ConfigChoice
-from dial_client.cli.tty import Unanswered, is_there, typed
 from dial_client.errors import ConfigError
-from dial_client.settings import configuration, server_edits
-from dial_client.settings.config_trust import EnvFiles
+from dial_client.settings import server_edits
 from dial_client.settings.config_writer import read_text
 from dial_client.settings.hosts.host_documents import HostServer, read_host_file
 from dial_client.settings.hosts.host_files import HOSTS, HostName, find_host_files
 from dial_client.settings.jsonc import did_you_mean
-from dial_client.settings.jsonc_editor import set_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +53,16 @@ async def import_servers(
         print("There is nothing to import.")
         return ExitCode.ANSWERED
     text = before.text
-    for server in chosen:
-        text = server_edits.add_server(text, server.name, server.entry or {}, replace=replace)
-    if not is_agreed and not await _is_wanted(chosen, before.path):
+    entries = {server.name: server.entry or {} for server in chosen}
+    for name, entry in entries.items():
+        text = server_edits.add_server(text, name, entry, replace=replace)
+    if not is_agreed and not await ask_to_add(entries, before.path):
         return ExitCode.USAGE
     noun = "server" if len(chosen) == 1 else "servers"
     change_config(before, lambda _: text, f"imported {len(chosen)} {noun}")
-    for server in chosen:
-        for gap in find_gaps(server.entry or {}):
-            warn(f"{server.name}: {gap}")
+    for name, entry in entries.items():
+        for gap in find_gaps(entry):
+            warn(f"{name}: {gap}")
     return ExitCode.ANSWERED
 
 
@@ -132,19 +130,3 @@ def _state(server: HostServer, chosen: dict[str, HostServer], taken: Sequence[st
             "the same as above" if is_same else "left out: one of this name stands above (name its file to import it)"
         )
     return "left out: there is one of this name (--replace)" if server.name in taken else "import"
-
-
-async def _is_wanted(chosen: Sequence[HostServer], path: Path) -> bool:
-    """Show what the servers do, and ask."""
-    text = "{}"
-    for server in chosen:
-        text = set_value(text, ["mcpServers", server.name], server.entry)
-    outline = configuration.outline(text)
-    print(rendered(rows(outline, EnvFiles(), path.parent.absolute()), None))
-    if not is_there():
-        raise ConfigError("nobody is there to be asked", "--yes imports them without a question")
-    try:
-        answer = await typed(f"Import {len(chosen)} into {escaped(str(path))}? [y]es, [n]o: ")
-    except Unanswered:
-        return False
-    return answer.lower() in ("y", "yes")

@@ -1,0 +1,115 @@
+"""The MCP registry over HTTP: searched by ``servers search``, and asked for a server by ``servers add``.
+
+API: ``GET /v0/servers`` and ``GET /v0/servers/{name}/versions/{version}`` of
+https://registry.modelcontextprotocol.io/docs. The base URL is an option, so that a registry of a company can be used.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from typing import Any
+from urllib.parse import quote
+
+from dial_client.cli.options import ExitCode
+from dial_client.errors import ConfigError, DialError
+from dial_client.settings.server_sources.registry_documents import RegistryServer, read_registry_document
+from dial_client.text.safe_text import one_line
+
+URL = "https://registry.modelcontextprotocol.io"
+VARIABLE = "DIAL_REGISTRY_URL"
+"""The environment variable that names another registry."""
+SECONDS = 15.0
+"""For one request."""
+LIMIT = 30
+_MAX_BYTES = 8_000_000
+_NAME = re.compile(r"[A-Za-z0-9-]+\.[A-Za-z0-9.-]+/[A-Za-z0-9._-]+")
+
+
+class RegistryError(DialError):
+    """The registry cannot be reached, or does not answer as a registry."""
+
+
+def is_registry_name(text: str) -> bool:
+    """Return True if a text has the form of a server's name in the registry: ``io.github.owner/weather``."""
+    return _NAME.fullmatch(text) is not None
+
+
+async def search_registry(words: str, registry: str | None, *, as_json: bool) -> int:
+    """Print the servers of the registry whose names contain a word; return the exit code.
+
+    Raises:
+        ConfigError: the URL of the registry is wrong.
+        RegistryError: it cannot be reached.
+    """
+    base = _base(registry)
+    answer = await _get(f"{base}/v0/servers?search={quote(words, safe='')}&version=latest&limit={LIMIT}", base)
+    listed = answer.get("servers") if isinstance(answer, dict) else None
+    if not isinstance(listed, list):
+        raise RegistryError(f"{base} does not answer as an MCP registry: there is no list of servers")
+    found = list(filter(None, map(_read, listed)))
+    if as_json:
+        rows = [
+            {
+                "name": server.name,
+                "version": server.version,
+                "description": server.description,
+                "kinds": [choice.kind for choice in server.choices],
+            }
+            for server in found
+        ]
+        print(json.dumps(rows, indent=2))
+        return ExitCode.ANSWERED
+    for server in found:
+        kinds = ", ".join(dict.fromkeys(choice.kind for choice in server.choices)) or "cannot be used here"
+        print(f"{one_line(server.name, 100)}  {one_line(server.version, 20)}  ({kinds})")
+        print(f"    {one_line(server.description, 150)}")
+    print("dial-chat servers add NAME adds one." if found else f"{base} has no server with {one_line(words, 60)!r}.")
+    return ExitCode.ANSWERED
+
+
+async def fetch_server(name: str, registry: str | None = None) -> RegistryServer:
+    """Return the newest version of a server of the registry.
+
+    Raises:
+        ConfigError: the registry has no such server, or the URL of the registry is wrong.
+        RegistryError: it cannot be reached.
+    """
+    base = _base(registry)
+    answer = await _get(f"{base}/v0/servers/{quote(name, safe='')}/versions/latest", base, name)
+    return read_registry_document(answer)
+
+
+def _base(registry: str | None) -> str:
+    base = (registry or os.environ.get(VARIABLE) or URL).rstrip("/")
+    if not re.match(r"https?://[^/\s]+", base):
+        raise ConfigError(f"{base!r} is no URL of a registry", "it begins with https://")
+    return base
+
+
+async def _get(url: str, base: str, name: str = "") -> Any:
+    import httpx2
+
+    try:
+        async with httpx2.AsyncClient(timeout=SECONDS, follow_redirects=True) as client:
+            response = await client.get(url, headers={"Accept": "application/json"})
+        if response.status_code == 404 and name:
+            raise ConfigError(f"{base} has no server {name!r}", "dial-chat servers search finds names")
+        if not response.is_success:
+            raise RegistryError(f"the MCP registry {base} answers with status {response.status_code}")
+        if len(response.content) > _MAX_BYTES:
+            raise RegistryError(f"the answer of the MCP registry {base} is too long")
+        return response.json()
+    except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
+        reason = str(error) or type(error).__name__
+        raise RegistryError(f"the MCP registry {base} cannot be reached: {reason}; is this machine offline?") from None
+    except ValueError:
+        raise RegistryError(f"{base} does not answer as an MCP registry: this is not JSON") from None
+
+
+def _read(document: Any) -> RegistryServer | None:
+    try:
+        return read_registry_document(document)
+    except ConfigError:
+        return None

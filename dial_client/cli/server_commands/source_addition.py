@@ -1,0 +1,139 @@
+"""The work of ``dial-chat servers add`` for a link, a bundle, a ``server.json`` or a name of the MCP registry.
+
+A stranger has written them: what they would run is shown, and asked about, before anything is written or unpacked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dial_client.cli.bootstrap import warn
+from dial_client.cli.config_summary import escaped
+from dial_client.cli.options import ExitCode
+from dial_client.cli.server_commands.changed_config import ask_to_add, find_file
+from dial_client.cli.server_commands.registry_client import fetch_server, is_registry_name
+from dial_client.cli.server_commands.server_addition import write_entry
+from dial_client.cli.server_commands.server_group import ConfigChoice
+from dial_client.cli.server_proposals import is_installed
+from dial_client.cli.tty import Unanswered, is_there, typed
+from dial_client.errors import ConfigError
+from dial_client.settings import jsonc
+from dial_client.settings.server_sources import bundles
+from dial_client.settings.server_sources.deep_links import is_deep_link, read_deep_link
+from dial_client.settings.server_sources.registry_documents import RegistryServer, read_registry_document
+
+BUNDLE_SUFFIXES = (".mcpb", ".dxt")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceServer:
+    """A server from a source, before it is added."""
+
+    name: str
+    entry: Mapping[str, Any]
+    notes: Sequence[str] = ()
+    """What the person has to know: one sentence each."""
+    prepare: Callable[[], None] | None = None
+    """What has to be done before the server can start."""
+
+
+def is_source(text: str) -> bool:
+    """Return True for a link, the path of a bundle or of a ``server.json``, or a name of the registry."""
+    path = Path(text)
+    is_file = path.suffix in BUNDLE_SUFFIXES or (path.suffix == ".json" and path.is_file())
+    return is_deep_link(text) or is_file or (is_registry_name(text) and not path.exists())
+
+
+async def add_source(
+    source: str,
+    name: str | None,
+    choice: ConfigChoice,
+    *,
+    values: Sequence[str] = (),
+    replace: bool = False,
+    is_agreed: bool = False,
+) -> int:
+    """Add the server of a source to a configuration, after a question; return the exit code.
+
+    Args:
+        source: a link, a file, or a name of the registry.
+        name: for the server; None for its own.
+        choice: the file that is changed.
+        values: options of a bundle, each ``KEY=VALUE``.
+        replace: put the server in place of one of the same name.
+        is_agreed: ask nothing.
+
+    Raises:
+        ConfigError: the source holds no server that can be used, or nobody is there to be asked.
+    """
+    path = find_file(choice)
+    server = await _read_source(source, values, is_agreed=is_agreed)
+    shown = (name or server.name).replace("/", "-")
+    for note in server.notes:
+        print(escaped(note))
+    if not is_agreed and not await ask_to_add({shown: server.entry}, path):
+        return ExitCode.USAGE
+    if server.prepare is not None:
+        server.prepare()
+    write_entry(shown, server.entry, choice, replace=replace)
+    return ExitCode.ANSWERED
+
+
+async def _read_source(source: str, values: Sequence[str], *, is_agreed: bool) -> SourceServer:
+    if values and Path(source).suffix not in BUNDLE_SUFFIXES:
+        raise ConfigError("--set is for the options of a bundle", "--env sets a variable of a program")
+    if is_deep_link(source):
+        linked = read_deep_link(source)
+        if linked.entry is None:
+            raise ConfigError(f"the link holds no server: {'; '.join(linked.losses)}")
+        return SourceServer(linked.name, linked.entry, linked.losses)
+    if Path(source).suffix in BUNDLE_SUFFIXES:
+        return await _read_bundle(Path(source), values, is_agreed=is_agreed)
+    return _of_registry(_read_file(Path(source)) or await fetch_server(source))
+
+
+def _read_file(path: Path) -> RegistryServer | None:
+    """Return the server of a ``server.json``; None where there is no such file."""
+    return read_registry_document(jsonc.read(path.read_bytes(), str(path)).value) if path.is_file() else None
+
+
+def _of_registry(server: RegistryServer) -> SourceServer:
+    """Return the server in the way that fits this machine: a program that is here, else a URL, else any."""
+    for sentence in server.left_out:
+        warn(sentence)
+    if not server.choices:
+        raise ConfigError(f"{server.name} cannot be used here", "its server.json has no package and no URL that can")
+    ready = [choice for choice in server.choices if "url" in choice.entry or is_installed(choice.entry["command"])]
+    chosen = (ready or server.choices)[0]
+    about = f"{server.name} {server.version}: {server.description}"
+    further = [choice.kind for choice in server.choices if choice is not chosen]
+    notes = [about, *chosen.notes, *([f"also published as: {', '.join(further)}"] if further else [])]
+    return SourceServer(server.short_name, chosen.entry, notes)
+
+
+async def _read_bundle(path: Path, values: Sequence[str], *, is_agreed: bool) -> SourceServer:
+    from platformdirs import user_data_dir
+
+    bundle = bundles.read_bundle(path)
+    known = {option.key for option in bundle.options}
+    given: dict[str, bundles.Value] = {}
+    for text in values:
+        key, has_value, value = text.partition("=")
+        if key not in known or not has_value:
+            hint = jsonc.did_you_mean(key, known) or f"it has {', '.join(sorted(known)) or 'none'}"
+            raise ConfigError(f"the bundle has no option {key!r}", hint if has_value else "--set KEY=VALUE")
+        before = given.get(key)
+        given[key] = value if before is None else [*(before if isinstance(before, list) else [before]), value]
+    if not is_agreed and is_there():
+        for option in bundles.missing_options(bundle, given):
+            try:
+                given[option.key] = await typed(f"{escaped(option.title)}: ")
+            except Unanswered:
+                raise ConfigError(f"it needs {option.key}", f"--set {option.key}=VALUE") from None
+    folder = bundles.bundle_folder(bundle, Path(user_data_dir("dial-client"), "bundles"))
+    entry = bundles.bundle_entry(bundle, folder, given)
+    notes = [f"{bundle.name} {bundle.version}: {bundle.description}", f"It is unpacked into {folder}."]
+    return SourceServer(bundle.name, entry, notes, lambda: bundles.unpack_bundle(bundle, folder))

@@ -1,0 +1,240 @@
+"""``.mcpb`` bundles: a ZIP archive of a server with a ``manifest.json`` that says how the server is started.
+
+The manifest's specification is MANIFEST.md of modelcontextprotocol/mcpb. An archive comes from a stranger: no member
+leaves the folder it is unpacked into, none is a link, and size and number of members are bounded.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import stat
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from dial_client.errors import ConfigError, system_reason
+
+MAX_BYTES = 1024**3
+"""Of all members together, unpacked."""
+MAX_MEMBERS = 50_000
+_MAX_MANIFEST = 1024**2
+_CHUNK = 1024**2
+
+Value = str | list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class BundleOption:
+    """A setting of a bundle that its user gives."""
+
+    key: str
+    title: str
+    is_required: bool
+    is_secret: bool
+    default: Value | None
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """A bundle whose manifest was read; nothing is unpacked yet."""
+
+    path: Path
+    name: str
+    version: str
+    description: str
+    options: tuple[BundleOption, ...]
+    manifest: Mapping[str, Any] = field(repr=False)
+
+
+def read_bundle(path: Path) -> Bundle:
+    """Read the manifest of a bundle.
+
+    Raises:
+        ConfigError: this is no bundle, or it is not for this system.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            info = archive.getinfo("manifest.json")
+            with archive.open(info) as file:
+                data = file.read(_MAX_MANIFEST + 1)
+        manifest = json.loads(data) if len(data) <= _MAX_MANIFEST else None
+    except (OSError, zipfile.BadZipFile, KeyError, ValueError, NotImplementedError, RuntimeError) as error:
+        raise ConfigError(f"this is no bundle of an MCP server: {system_reason(error)}", path=str(path)) from None
+    server = manifest.get("server") if isinstance(manifest, dict) else None
+    if not isinstance(manifest, dict) or not isinstance(server, dict) or not isinstance(manifest.get("name"), str):
+        raise ConfigError("its manifest.json names no server", path=str(path))
+    platforms = _object(manifest.get("compatibility")).get("platforms")
+    if isinstance(platforms, list) and sys.platform not in platforms:
+        raise ConfigError(f"it runs on {', '.join(map(str, platforms))}, not on {sys.platform}", path=str(path))
+    options = tuple(_option(key, _object(item)) for key, item in _object(manifest.get("user_config")).items())
+    about = str(manifest.get("description") or "")
+    return Bundle(path, manifest["name"], str(manifest.get("version") or "0"), about, options, manifest)
+
+
+def bundle_folder(bundle: Bundle, folder: Path) -> Path:
+    """Return where a bundle is unpacked below a folder."""
+    parts = (re.sub(r"[^\w.-]+", "-", part).strip(".-") or "bundle" for part in (bundle.name, bundle.version))
+    return folder / "-".join(parts)
+
+
+def unpack_bundle(bundle: Bundle, target: Path) -> None:
+    """Unpack a bundle into a folder of its own, in place of an earlier one.
+
+    Raises:
+        ConfigError: a member of the archive is not in order, or the archive is too large, or it cannot be written.
+    """
+    folder = target.parent
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        part = Path(tempfile.mkdtemp(dir=folder, prefix=".", suffix=".new"))
+        try:
+            with zipfile.ZipFile(bundle.path) as archive:
+                _unpack(archive, part)
+            if target.exists():
+                shutil.rmtree(target)
+            part.replace(target)
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+    except (OSError, zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
+        raise ConfigError(f"cannot be unpacked: {system_reason(error)}", path=str(bundle.path)) from None
+
+
+def bundle_entry(bundle: Bundle, folder: Path, values: Mapping[str, Value]) -> dict[str, Any]:
+    """Return the entry of a bundle that was unpacked.
+
+    Args:
+        bundle: its manifest.
+        folder: where it was unpacked.
+        values: of its options; an option without a value has its default, a secret one a variable of its name.
+
+    Raises:
+        ConfigError: the manifest does not say how the server is started, or a required option has no value.
+    """
+    server = _object(bundle.manifest.get("server"))
+    config = dict(_object(server.get("mcp_config")))
+    if not config and server.get("type") == "uv":
+        config = {"command": "uv", "args": ["run", "--directory", "${__dirname}", str(server.get("entry_point"))]}
+    config |= _object(_object(config.pop("platform_overrides", None)).get(sys.platform))
+    if not isinstance(config.get("command"), str):
+        raise ConfigError("its manifest.json does not say how it is started", path=str(bundle.path))
+    names = dict(_names(bundle, folder, values))
+    command = str(_filled(config["command"], names))
+    if (folder / command).is_file():
+        command = str(folder / command)
+    elif sys.platform == "win32" and (folder / f"{command}.exe").is_file():
+        command = str(folder / f"{command}.exe")
+    entry: dict[str, Any] = {"command": command, "cwd": str(folder)}
+    if args := [word for arg in config.get("args") or () for word in _words(str(arg), names)]:
+        entry["args"] = args
+    env = {key: _filled(str(value), names) for key, value in _object(config.get("env")).items()}
+    if env := {key: value for key, value in env.items() if value}:
+        entry["env"] = env
+    return entry
+
+
+def missing_options(bundle: Bundle, values: Mapping[str, Value]) -> list[BundleOption]:
+    """Return the required options that have no value, no default, and are no secrets."""
+    return [
+        option
+        for option in bundle.options
+        if option.is_required and not option.is_secret and option.key not in values and option.default is None
+    ]
+
+
+def secret_variable(bundle: Bundle, option: BundleOption) -> str:
+    """Return the name of the environment variable for a secret option."""
+    return re.sub(r"\W+", "_", f"{bundle.name}_{option.key}").strip("_").upper()
+
+
+def _names(bundle: Bundle, folder: Path, values: Mapping[str, Value]) -> Iterator[tuple[str, Value]]:
+    """Yield the variables of a manifest with their values."""
+    yield "__dirname", str(folder)
+    yield from (("pathSeparator", os.sep), ("/", os.sep), ("HOME", "${userHome}"))
+    yield from ((place.upper(), f"${{userHome}}{os.sep}{place}") for place in ("Desktop", "Documents", "Downloads"))
+    if missing := missing_options(bundle, values):
+        keys = ", ".join(option.key for option in missing)
+        raise ConfigError(f"it needs {keys}", f"--set {missing[0].key}=VALUE", str(bundle.path))
+    places = {"${HOME}": "${userHome}"} | {
+        f"${{{place.upper()}}}": f"${{userHome}}{os.sep}{place}" for place in ("Desktop", "Documents", "Downloads")
+    }
+    for option in bundle.options:
+        value = values.get(option.key, option.default)
+        if value is None and option.is_secret:
+            value = f"${{{secret_variable(bundle, option)}}}" if option.is_required else ""
+        yield f"user_config.{option.key}", _with_places("" if value is None else value, places)
+
+
+def _with_places(value: Value, places: Mapping[str, str]) -> Value:
+    if isinstance(value, list):
+        return [str(_with_places(item, places)) for item in value]
+    for name, place in places.items():
+        value = value.replace(name, place)
+    return value
+
+
+_REFERENCE = re.compile(r"\$\{([^{}]+)\}")
+
+
+def _filled(text: str, names: Mapping[str, Value]) -> str:
+    def replaced(found: re.Match[str]) -> str:
+        value = names.get(found[1])
+        return found[0] if value is None else ",".join(value) if isinstance(value, list) else value
+
+    return _REFERENCE.sub(replaced, text)
+
+
+def _words(argument: str, names: Mapping[str, Value]) -> list[str]:
+    """Return an argument as one or, where it is an option with several values, as many."""
+    found = _REFERENCE.fullmatch(argument)
+    value = names.get(found[1]) if found else None
+    if isinstance(value, list):
+        return value
+    word = _filled(argument, names)
+    return [word] if word or value is None else []
+
+
+def _option(key: str, item: Mapping[str, Any]) -> BundleOption:
+    default = item.get("default")
+    value: Value | None = None
+    if isinstance(default, list):
+        value = [str(part) for part in default]
+    elif default is not None:
+        value = json.dumps(default) if isinstance(default, bool | int | float) else str(default)
+    title = str(item.get("title") or item.get("description") or key)
+    return BundleOption(key, title, item.get("required") is True, item.get("sensitive") is True, value)
+
+
+def _unpack(archive: zipfile.ZipFile, folder: Path) -> None:
+    members = archive.infolist()
+    if len(members) > MAX_MEMBERS:
+        raise ConfigError(f"a bundle has at most {MAX_MEMBERS:,} members")
+    left = MAX_BYTES
+    for member in members:
+        path = PurePosixPath(member.filename.replace("\\", "/"))
+        is_link = stat.S_ISLNK(member.external_attr >> 16)
+        if path.is_absolute() or ".." in path.parts or ":" in path.name or re.match(r"[A-Za-z]:", str(path)) or is_link:
+            raise ConfigError(f"a member of the bundle leads out of it: {member.filename[:100]!r}")
+        target = folder.joinpath(*path.parts)
+        if member.is_dir():
+            target.mkdir(parents=True, exist_ok=True)
+            continue
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with archive.open(member) as source, target.open("xb") as file:
+            while chunk := source.read(_CHUNK):
+                left -= len(chunk)
+                if left < 0:
+                    raise ConfigError(f"a bundle has at most {MAX_BYTES:,} bytes")
+                file.write(chunk)
+        if member.external_attr >> 16 & stat.S_IXUSR:
+            target.chmod(0o700)
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,190 @@
+"""The ``server.json`` of the MCP registry -> entries of ``servers.json``.
+
+Schema: https://static.modelcontextprotocol.io/schemas/2025-09-29/server.schema.json. A document names packages of npm,
+PyPI, OCI or NuGet, and remote addresses; each is one way to use the server.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dial_client.errors import ConfigError
+
+Entry = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryChoice:
+    """A way to use a server."""
+
+    kind: str
+    """``npm``, ``pypi``, ``oci``, ``nuget`` or ``remote``."""
+    entry: Entry = field(repr=False)
+    notes: tuple[str, ...] = ()
+    """What a person has to know or to set: one sentence each."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryServer:
+    """A server of the registry."""
+
+    name: str
+    """In reverse-DNS form: ``io.github.owner/weather``."""
+    description: str
+    version: str
+    choices: tuple[RegistryChoice, ...]
+    left_out: tuple[str, ...] = ()
+    """Ways that cannot be used here: one sentence each."""
+
+    @property
+    def short_name(self) -> str:
+        """The part of the name behind the slash."""
+        return self.name.rpartition("/")[2]
+
+
+def read_registry_document(document: Any) -> RegistryServer:
+    """Return the server of a ``server.json``, or of an answer of the registry.
+
+    Raises:
+        ConfigError: this is no such document.
+    """
+    if isinstance(document, dict) and isinstance(document.get("server"), dict):
+        document = document["server"]
+    if not isinstance(document, dict) or not isinstance(document.get("name"), str):
+        raise ConfigError("this is no server.json of the MCP registry", 'it has "name", and "packages" or "remotes"')
+    choices: list[RegistryChoice] = []
+    left_out: list[str] = []
+    for package in _objects(document.get("packages")):
+        _add(choices, left_out, package, _of_package)
+    for remote in _objects(document.get("remotes")):
+        _add(choices, left_out, remote, _of_remote)
+    description, version = (str(document.get(key) or "") for key in ("description", "version"))
+    return RegistryServer(document["name"], description, version, tuple(choices), tuple(left_out))
+
+
+def _add(
+    choices: list[RegistryChoice],
+    left_out: list[str],
+    document: Mapping[str, Any],
+    read: Callable[[Mapping[str, Any]], RegistryChoice],
+) -> None:
+    try:
+        choices.append(read(document))
+    except ConfigError as error:
+        left_out.append(error.problem)
+
+
+def _of_remote(remote: Mapping[str, Any]) -> RegistryChoice:
+    notes: list[str] = []
+    url = _filled(str(remote.get("url") or ""), remote.get("variables"), notes)
+    if not re.match(r"https?://|\$\{", url):
+        raise ConfigError("a remote of it has no URL")
+    entry: Entry = {"type": "sse" if remote.get("type") == "sse" else "http", "url": url}
+    if headers := dict(_pairs(remote.get("headers"), notes)):
+        entry["headers"] = headers
+    return RegistryChoice("remote", entry, tuple(notes))
+
+
+def _of_package(package: Mapping[str, Any]) -> RegistryChoice:
+    kind, identifier = str(package.get("registryType") or ""), str(package.get("identifier") or "")
+    version = str(package.get("version") or "")
+    transport = package.get("transport")
+    if isinstance(transport, dict) and transport.get("type", "stdio") != "stdio":
+        raise ConfigError(f"the {kind} package {identifier} is a service that is started by hand")
+    if kind not in _RUNNERS or not re.fullmatch(r"[\w@][\w./:@-]*", identifier):
+        hint = f": download it, then dial-chat servers add FILE ({identifier})" if kind == "mcpb" else ""
+        raise ConfigError(f"a package of the kind {kind!r} cannot be run here{hint}")
+    notes: list[str] = []
+    env = dict(_pairs(package.get("environmentVariables"), notes))
+    runner, words = _RUNNERS[kind](identifier, version, list(env))
+    runtime = list(_arguments(package.get("runtimeArguments"), notes))
+    if kind == "oci" and runtime[:1] == ["run"]:
+        runtime = runtime[1:]
+    at = len(words) - 1  # the package stands last, behind the arguments of its runner
+    args = [*words[:at], *(word for word in runtime if word not in words), *words[at:]]
+    args += _arguments(package.get("packageArguments"), notes)
+    entry: Entry = {"command": runner, "args": args} | ({"env": env} if env else {})
+    return RegistryChoice(kind, entry, tuple(notes))
+
+
+def _docker(identifier: str, version: str, variables: list[str]) -> tuple[str, list[str]]:
+    name = identifier.rpartition("/")[2]
+    image = identifier if not version or ":" in name or "@" in name else f"{identifier}:{version}"
+    passed = [word for variable in variables for word in ("-e", variable)]
+    return "docker", ["run", "-i", "--rm", *passed, image]
+
+
+def _pinned(identifier: str, version: str) -> str:
+    return f"{identifier}@{version}" if version else identifier
+
+
+_RUNNERS: Mapping[str, Callable[[str, str, list[str]], tuple[str, list[str]]]] = {
+    "npm": lambda identifier, version, _: ("npx", ["-y", _pinned(identifier, version)]),
+    "pypi": lambda identifier, version, _: ("uvx", [_pinned(identifier, version)]),
+    "oci": _docker,
+    "nuget": lambda identifier, version, _: ("dnx", ["--yes", _pinned(identifier, version)]),
+}
+
+
+def _arguments(arguments: Any, notes: list[str]) -> Iterator[str]:
+    for argument in _objects(arguments):
+        name = str(argument.get("name") or "") if argument.get("type") == "named" else ""
+        label = name.lstrip("-") or str(argument.get("valueHint") or "argument")
+        if name and not argument.keys() & _VALUED:
+            yield name
+        elif (value := _value(argument, label, notes)) is not None:
+            yield from [name, value] if name else [value]
+
+
+_VALUED = {"value", "default", "isRequired", "isSecret", "valueHint", "placeholder", "choices", "format"}
+"""A named argument without any of these is a flag."""
+
+
+def _pairs(inputs: Any, notes: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield the names and values of environment variables or headers."""
+    for item in _objects(inputs):
+        name = str(item.get("name") or "")
+        value = _value(item, name, notes) if name else None
+        if value is not None:
+            yield name, value
+
+
+def _value(item: Mapping[str, Any], name: str, notes: list[str]) -> str | None:
+    """Return the value of an input: as it is given, its default, or a variable; None for an optional one without."""
+    about = str(item.get("description") or "")
+    if isinstance(item.get("value"), str):
+        return _filled(item["value"], item.get("variables"), notes)
+    if isinstance(item.get("default"), str):
+        return str(item["default"])
+    if item.get("isRequired") or item.get("isSecret"):
+        return _asked(name, about, notes)
+    notes.append(f"{name} is optional, and is not set{f': {about}' if about else ''}")
+    return None
+
+
+def _filled(text: str, variables: Any, notes: list[str]) -> str:
+    """Return a text with its ``{variables}`` filled in."""
+    known = variables if isinstance(variables, dict) else {}
+
+    def replaced(found: re.Match[str]) -> str:
+        variable = known.get(found[1])
+        if not isinstance(variable, dict):
+            return found[0]
+        given = variable.get("value") or variable.get("default")
+        return str(given) if given else _asked(found[1], str(variable.get("description") or ""), notes)
+
+    return re.sub(r"\{([^{}]+)\}", replaced, text)
+
+
+def _asked(name: str, about: str, notes: list[str]) -> str:
+    """Return a reference to the environment variable that holds a value, and add what to set."""
+    variable = re.sub(r"\W+", "_", name).strip("_").upper() or "VALUE"
+    notes.append(f"set the variable {variable}{f': {about}' if about else ''}")
+    return f"${{{variable}}}"
+
+
+def _objects(value: Any) -> list[Mapping[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
