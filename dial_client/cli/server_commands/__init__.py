@@ -1,7 +1,7 @@
 """The commands ``dial-chat servers …``. Importing this package registers them.
 
-``server_group`` is the group, with the options that its commands share. ``status_commands`` has list, login and
-logout and test, ``entry_commands`` add, add-json, remove, enable and disable, ``exchange_commands`` import, export and search.
+``server_group`` is the group, with the options that its commands share. ``status_commands`` has list, login, logout
+and test, ``entry_commands`` add, add-json, remove, enable and disable, ``exchange_commands`` import, export and search.
 ``server_addition`` makes an entry of words, and says what is missing; ``source_addition`` adds what a link, a bundle
 or the MCP registry has, which ``registry_client`` asks. ``server_check`` tries a server.
 ``host_import`` and ``host_output`` exchange servers with other hosts. ``changed_config`` finds the file to change,
