@@ -22,7 +22,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_an_answer_goes_to_standard_output_and_the_rest_to_standard_error(folder: Path) -> None:
-    ran = dial_chat(folder, "Say hi")
+    ran = dial_chat(folder, "Say hi", DIAL_TEST_FRESH="1")
     assert (ran.returncode, ran.stdout) == (0, "Let me ask.\nIt said hi.\n")
     assert '→ raw.echo(text="hi")' in ran.stderr
     assert "✓" in ran.stderr
@@ -212,7 +212,7 @@ BAD_USAGE: list[tuple[list[str], str]] = [
     (["conversations", "show"], "needs the id"),
     (["conversations", "show", "no-such-id"], "no-such-id"),
     (["conversations", "burn"], "burn"),
-    (["doctor"], "dial-chat -- doctor"),
+    (["diagnose"], "dial-chat -- diagnose"),
     ([], "there is no question"),
 ]
 

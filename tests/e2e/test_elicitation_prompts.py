@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.program import dial_chat, write_config
+from tests.support.program import dial_chat, python_server, write_config
 from tests.support.servers.launch import HERE
-
-SHOP = {
-    "command": sys.executable,
-    "args": ["-W", "ignore", str(HERE / "questions.py")],
-    "env": {"PYTHONPATH": str(HERE.parents[1])},
-    "autoApprove": ["*"],
-}
 
 
 def configured(folder: Path, tool: str, *more: Any, **arguments: Any) -> None:
     call = {"tool_calls": [{"name": tool, "arguments": arguments}]}
-    write_config(folder, {"shop": SHOP}, {"replies": [call, *more, "Done."]})
+    shop = python_server(HERE / "questions.py", autoApprove=["*"])
+    write_config(folder, {"shop": shop}, {"replies": [call, *more, "Done."]})
 
 
 def result(folder: Path, *words: str) -> tuple[str, str]:

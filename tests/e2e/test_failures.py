@@ -37,19 +37,25 @@ from dial_client.settings.config_types import Wire
 from tests.integration.test_conversations_after_failure import ask, check_request
 from tests.support.fakes import virtual_time
 from tests.support.model_endpoint import Answer, Call, Raw, Recorded, Say, events, model_endpoint, provider_of, refuse
-from tests.support.program import entry
+from tests.support.program import entry, python_server
 from tests.support.servers.awkward import LONG_NAME, PNG
 from tests.support.servers.launch import is_alive, until
 
 pytestmark = pytest.mark.anyio
 
 ROOT = Path(__file__).parents[2]
+SERVERS = ROOT / "tests" / "support" / "servers"
 DONE = "Done."
 
 
 def child(script: str, *options: str, **settings: Any) -> dict[str, Any]:
-    argv = ["-W", "ignore", str(ROOT / "tests" / "support" / "servers" / script), *options]
+    argv = ["-W", "ignore", str(SERVERS / script), *options]
     return {"command": sys.executable, "args": argv, "env": {"PYTHONPATH": str(ROOT)}, **settings}
+
+
+def build_server(server: Any) -> Any:
+    """Return the entry of a server that is named by a script of the SDK; others are entries already."""
+    return python_server(SERVERS / server) if isinstance(server, str) else server
 
 
 AWKWARD = child("awkward.py")
@@ -269,19 +275,19 @@ ROWS: dict[str, Row] = {
         NOBODY_THERE,
         after(calls("asks")),
         has("ERROR: The call failed: it asks the user a question, and there is nobody to answer"),
-        {"asking": child("elicitation.py")},
+        {"asking": "elicitation.py"},
     ),
     "a question of 2026-07-28": Row(
         NOBODY_THERE,
         after(calls("returns")),
         has("ERROR: The call failed: it asks the user a question, and there is nobody to answer"),
-        {"questions": child("questions.py")},
+        {"questions": "questions.py"},
     ),
     "a question that cannot be pushed": Row(
         "a server asks a question",
         after(calls("asks")),
         has("the user said accept"),
-        {"asking": child("elicitation.py")},
+        {"asking": "elicitation.py"},
         options={"callbacks": Callbacks(elicit=agrees)},
     ),
 }
@@ -297,7 +303,8 @@ CASES = [
 async def test_a_turn_ends_well_and_the_conversation_goes_on(row: Row, wire: Wire, stream: bool) -> None:
     with model_endpoint([*row.answers, calls("still_there"), Say("It is.")]) as endpoint:
         provider = provider_of(endpoint, wire)
-        async with DialClient({**row.servers, "other": OTHER}, provider, **row.options) as dial:
+        servers = {name: build_server(server) for name, server in row.servers.items()}
+        async with DialClient({**servers, "other": OTHER}, provider, **row.options) as dial:
             conversation = [Message.user("Go on.")]
             turn = await ask(dial, conversation, stream=stream)
             assert isinstance(turn, Turn)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import select
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -23,7 +22,7 @@ from dial_client.cli.command_line import split_command
 from dial_client.cli.manual_page import all_commands
 from tests.e2e.test_terminal import plain
 from tests.support.hostile_repository import KEY, HostileFolder, hostile_folder
-from tests.support.program import LONG
+from tests.support.program import LONG, start_dial_chat
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pseudo-terminals of this kind")
 
@@ -129,15 +128,8 @@ def answered(folder: HostileFolder, words: list[str], keys: str) -> str:
     import pty
 
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "dial_client", *words],
-        cwd=folder.path,
-        env=folder.environment(),
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        start_new_session=True,
-    )
+    streams = dict.fromkeys(("stdin", "stdout", "stderr"), theirs)
+    process = start_dial_chat(folder.path, *words, env=folder.environment(), **streams, start_new_session=True)
     os.close(theirs)
     answers: dict[str, bytes | None] = {
         "[v]iew the whole file:": keys.encode(),

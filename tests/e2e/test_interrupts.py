@@ -50,7 +50,7 @@ def pids_of_calls(events: list[dict[str, Any]]) -> list[int]:
 
 def test_the_first_interrupt_ends_the_turn_and_keeps_the_text_so_far(tmp_path: Path) -> None:
     write_config(tmp_path, {}, [HANG])
-    with started(tmp_path, "--output", "jsonl", "Say hi") as process:
+    with started(tmp_path, "--output", "jsonl", "Say hi", DIAL_TEST_FRESH="1") as process:
         read_until(process, "text_delta")
         process.send_signal(signal.SIGINT)
         events = read_until(process, "finished")

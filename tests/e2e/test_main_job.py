@@ -134,7 +134,7 @@ async def test_real_servers_of_both_eras_work_side_by_side(tmp_path: Path) -> No
 @needs_npm
 def test_the_program_lists_the_tools_of_real_servers(tmp_path: Path) -> None:
     write_config(tmp_path, real_servers(tmp_path))
-    tools = json.loads(dial_chat(tmp_path, "tools", "--json").stdout)
+    tools = json.loads(dial_chat(tmp_path, "tools", "--json", DIAL_TEST_FRESH="1").stdout)
     by_server: dict[str, int] = {}
     for tool in tools:
         by_server[tool["server"]] = by_server.get(tool["server"], 0) + 1

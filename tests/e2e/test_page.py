@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.browser import Browser
-from tests.support.program import HERE
+from tests.support.program import HERE, python_server
 from tests.support.web_page import (
     DONE,
     assert_harmless,
     open_page,
     open_relay,
     read_text,
-    sdk_server,
     send_message,
     serve_page,
     two_servers,
@@ -36,7 +35,8 @@ def calls(name: str, **arguments: Any) -> dict[str, Any]:
 def test_an_answer_is_shown_as_it_is_written_and_can_be_stopped(chromium: Browser, tmp_path: Path) -> None:
     text = "# Title\n\nSome **bold** words:\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```python\nprint(1)\n```\n\n"
     text += "".join(f"{at}. item\n\n" for at in range(1, 13)) + "and so on"
-    with serve_page(tmp_path, [{"text": text, "chunk_size": 1, "hang": True}, "You are welcome."]) as address:
+    replies = [{"text": text, "chunk_size": 1, "hang": True}, "You are welcome."]
+    with serve_page(tmp_path, replies, DIAL_TEST_FRESH="1") as address:
         tab = open_page(chromium, address)
         send_message(tab, "Tell me")
         tab.until(f"document.querySelector('{LAST} .prose').textContent.includes('and so on')")
@@ -96,7 +96,7 @@ def test_images_and_documents_go_along_with_a_message(chromium: Browser, tmp_pat
     pdf.write_bytes(b"%PDF-1.7")
     image.write_bytes(base64.b64decode(DOT))
     script.write_text("<script>alert(1)</script>")
-    books = sdk_server(str(HERE / "servers" / "library.py"), "stdio")
+    books = python_server(HERE / "servers" / "library.py", "stdio")
     with serve_page(tmp_path, ["I see a dot.", "Again."], {"books": books}) as address:
         tab = open_page(chromium, address)
         for path in (pdf, image, script):

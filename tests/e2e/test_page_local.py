@@ -11,7 +11,8 @@ import pytest
 
 from dial_client.local.weights import QWEN, cache_folder
 from tests.support.browser import WHY_NOT, browser
-from tests.support.web_page import SDK, assert_harmless, open_page, sdk_server, send_message, serve_page
+from tests.support.program import python_server
+from tests.support.web_page import SDK, assert_harmless, open_page, send_message, serve_page
 
 WEIGHTS = cache_folder() / QWEN.file
 
@@ -31,7 +32,7 @@ LAST = "document.querySelector('.turn:last-child"
 
 def test_a_person_talks_with_the_embedded_model(tmp_path: Path) -> None:
     clock = {"command": sys.executable, "args": ["-m", "mcp_server_time", "--local-timezone", "UTC"]}
-    servers = {"time": clock, "library": sdk_server(SDK, "stdio", enabledTools=["echo"])}
+    servers = {"time": clock, "library": python_server(SDK, "stdio", enabledTools=["echo"])}
     cache = {"XDG_CACHE_HOME": str(WEIGHTS.parent.parent.parent)}
     with (
         serve_page(tmp_path, None, servers, "--model", "local", "--timeout", "300", **cache) as address,

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.e2e.test_terminal import READY, terminal
-from tests.support.program import HERE, dial_chat, write_config
-
-BOOKS = {"command": sys.executable, "args": ["-W", "ignore", str(HERE / "servers" / "library.py"), "stdio"]}
+from tests.support.program import HERE, dial_chat, python_server, write_config
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    write_config(tmp_path, {"books": BOOKS}, ["Read.", "Said.", "Read again."])
+    books = python_server(HERE / "servers" / "library.py", "stdio")
+    write_config(tmp_path, {"books": books}, ["Read.", "Said.", "Read again."])
     return tmp_path
 
 

@@ -7,7 +7,6 @@ import os
 import re
 import select
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -16,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.program import LONG, entry, environment, write_config
+from tests.support.program import LONG, entry, environment, start_dial_chat, write_config
 
 pty: Any = pytest.importorskip("pty", reason="Windows has no pseudo-terminals of this kind")
 termios: Any = pytest.importorskip("termios")
@@ -74,15 +73,9 @@ def plain(raw: str) -> str:
 def terminal(folder: Path, *words: str, **env: str) -> Iterator[Terminal]:
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (50, 200))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "dial_client", *words],
-        cwd=folder,
-        env=environment(folder, **(LINES_ONLY | env)),
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        start_new_session=True,
-    )
+    variables = environment(folder, **(LINES_ONLY | env))
+    streams = dict.fromkeys(("stdin", "stdout", "stderr"), theirs)
+    process = start_dial_chat(folder, *words, env=variables, **streams, start_new_session=True)
     os.close(theirs)
     try:
         yield Terminal(ours, process)
@@ -105,7 +98,7 @@ def configured(folder: Path, *replies: Any, after: str = "error") -> Path:
 @pytest.mark.parametrize(("keys", "calls"), [("y\r", 1), ("n\r", 0), ("\r", 0), ("\x04", 0), ("No, it is Sunday\r", 0)])
 def test_a_tool_runs_only_after_a_yes(tmp_path: Path, keys: str, calls: int) -> None:
     log = configured(tmp_path, ECHO, "Done.")
-    with terminal(tmp_path, "--no-save", "Say hi") as screen:
+    with terminal(tmp_path, "--no-save", "Say hi", DIAL_TEST_FRESH="1") as screen:
         shown = screen.until("raw wants to run echo", "Run echo of raw?", ASKED)
         screen.type(keys)
         behind = screen.until("Done.")

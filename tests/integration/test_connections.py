@@ -23,7 +23,18 @@ from dial_client.servers.server_manager import ServerManager
 from dial_client.servers.session import Target
 from dial_client.servers.status import ServerState, ServerStatus
 from dial_client.settings.configuration import Protocol
-from tests.support.servers.launch import LONG, asked, connection, connections, raw, said, script, state, until
+from tests.support.servers.launch import (
+    LONG,
+    asked,
+    connection,
+    connections,
+    python_script,
+    raw,
+    said,
+    script,
+    state,
+    until,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -141,7 +152,7 @@ async def test_a_disabled_server_is_never_started() -> None:
     [(Protocol.AUTO, "2026-07-28"), (Protocol.MODERN, "2026-07-28"), (Protocol.LEGACY, "2025-11-25")],
 )
 async def test_the_era_is_the_newest_unless_one_is_asked_for(protocol: Protocol, era: str) -> None:
-    async with connection(script("sdk.py", "stdio", protocol=protocol)) as server:
+    async with connection(python_script("sdk.py", "stdio", protocol=protocol)) as server:
         assert server.status.protocol_version == era
         assert await said(server, text="hello") == "hello"
 
@@ -352,7 +363,7 @@ async def test_tools_are_read_however_oddly_they_are_listed(behaviour: str, tool
     ("target", "tool", "era"),
     [
         (lambda: raw("Grows"), "echo", "2025-11-25"),
-        (lambda: script("sdk.py", "stdio"), "grow", "2026-07-28"),
+        (lambda: python_script("sdk.py", "stdio"), "grow", "2026-07-28"),
         (in_process, "grow", "2026-07-28"),
     ],
     ids=["legacy", "modern", "here"],

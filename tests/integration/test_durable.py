@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 import textwrap
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -28,7 +27,7 @@ from dial_client.events import Finished, RoundStarted
 from dial_client.messages import ImagePart, Role, TextPart
 from dial_client.turns.turn_handle import TurnHandle
 from tests.support.durable_worker import ROUNDS
-from tests.support.program import LONG, environment
+from tests.support.program import LONG, start_python
 from tests.support.temporary_stores import database_url, needs_postgres
 
 pytest.importorskip("dbos", reason="DBOS is not installed: pip install 'dial-client[durable]'")
@@ -52,9 +51,9 @@ SOON = DurableTimings(recovery_interval=0.1)
 @contextmanager
 def worker(folder: Path, url: str, name: str, conversations: list[str]) -> Iterator[subprocess.Popen[str]]:
     wanted = {"store": url, "database": url, "log": str(folder / "log"), "name": name, "conversations": conversations}
-    command = [sys.executable, "-m", "tests.support.durable_worker", json.dumps(wanted)]
+    arguments = ["-m", "tests.support.durable_worker", json.dumps(wanted)]
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, env=environment(folder), stdin=pipe, stdout=pipe, text=True) as process:
+    with start_python(folder, arguments, stdin=pipe, stdout=pipe, text=True) as process:
         try:
             yield process
         finally:

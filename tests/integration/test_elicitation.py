@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from dial_client.callbacks.elicitation_form import Form
 from dial_client.callbacks.server_callbacks import Callbacks
 from dial_client.servers import server_requests
 from tests.support.fakes import virtual_time
+from tests.support.program import python_server
 from tests.support.servers import questions
 from tests.support.servers.launch import HERE, LONG
 
@@ -44,8 +44,7 @@ ACCEPT = ElicitationAnswer("accept")
 
 
 def entry(protocol: str = "auto", *words: object) -> dict[str, Any]:
-    argv = ["-W", "ignore", str(HERE / "questions.py"), *map(str, words)]
-    return {"command": sys.executable, "args": argv, "env": {"PYTHONPATH": str(HERE.parents[2])}, "protocol": protocol}
+    return python_server(HERE / "questions.py", *map(str, words), protocol=protocol)
 
 
 async def call(dial: DialClient, tool: str, **arguments: Any) -> ToolCallResult:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import anyio
@@ -16,6 +15,7 @@ from dial_client.messages import Message, Role
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.stores.sql_store import SQLStore
 from tests.support.managed_conversations import assert_valid, managed
+from tests.support.program import start_python
 
 pytestmark = pytest.mark.anyio
 
@@ -71,7 +71,9 @@ def anyio_backend() -> str:
 async def test_a_killed_program_leaves_a_valid_conversation(tmp_path: Path, lines: int) -> None:
     store = SQLStore.sqlite(tmp_path / "talk.db")
     made = await store.create()
-    program = [sys.executable, "-c", THIS_PROGRAM_IS_KILLED, str(tmp_path / "talk.db"), made.id]
+    program = start_python(
+        tmp_path, ["-c", THIS_PROGRAM_IS_KILLED, str(tmp_path / "talk.db"), made.id], stdout=subprocess.PIPE, text=True
+    )
     with anyio.fail_after(60):
         printed = await anyio.to_thread.run_sync(first_lines, program, lines)
     told = [Message.from_dict(said) for said in map(json.loads, printed) if said]
@@ -90,9 +92,9 @@ async def test_a_killed_program_leaves_a_valid_conversation(tmp_path: Path, line
     await store.aclose()
 
 
-def first_lines(program: list[str], count: int) -> list[str]:
-    """Start a program, kill it when it has printed so many lines, and give all whole ones it printed."""
-    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as process:
+def first_lines(program: subprocess.Popen[str], count: int) -> list[str]:
+    """Read from a program, kill it when it has printed so many lines, and give all whole ones it printed."""
+    with program as process:
         assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(count)]
         process.kill()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
+import subprocess
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -12,8 +12,6 @@ from typing import Any
 
 import anyio
 import pytest
-from anyio.abc import Process
-from anyio.streams.buffered import BufferedByteReceiveStream
 
 from dial_client.client.dial_client import DialClient
 from dial_client.conversations.conversation_manager import ConversationManager
@@ -23,7 +21,7 @@ from dial_client.providers.scripted import ScriptedProvider
 from dial_client.stores.conversation_store import Conversation
 from dial_client.stores.sql_store import SQLStore
 from tests.support.conversation_program import server
-from tests.support.program import environment
+from tests.support.program import start_python
 from tests.support.temporary_stores import DATABASES, place
 
 pytestmark = pytest.mark.anyio
@@ -59,7 +57,7 @@ class Scene:
         return file.read_text().split() if file.exists() else []
 
     @asynccontextmanager
-    async def talker(self, *replies: Any, reads: int = EVERYTHING) -> AsyncIterator[Process]:
+    async def talker(self, *replies: Any, reads: int = EVERYTHING) -> AsyncIterator[subprocess.Popen[str]]:
         """Run the program, and kill it at the end."""
         wanted = {
             "store": self.where,
@@ -69,14 +67,12 @@ class Scene:
             "lease": LEASE,
             "reads": reads,
         }
-        command = [sys.executable, "-m", "tests.support.conversation_program", json.dumps(wanted)]
-        env = environment(self.folder)
-        with anyio.fail_after(90):
-            async with await anyio.open_process(command, env=env, stdin=None, stderr=None) as process:
-                try:
-                    yield process
-                finally:
-                    process.kill()
+        arguments = ["-m", "tests.support.conversation_program", json.dumps(wanted)]
+        with anyio.fail_after(90), start_python(self.folder, arguments, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
 
     async def until(self, is_so: Callable[[Conversation], bool]) -> None:
         """Wait until what is stored is so."""
@@ -113,12 +109,11 @@ async def scene(request: pytest.FixtureRequest, anyio_backend: str, tmp_path: Pa
         await store.aclose()
 
 
-async def printed(process: Process, kind: str, role: str | None = None) -> None:
+async def printed(process: subprocess.Popen[str], kind: str, role: str | None = None) -> None:
     """Wait until the program says that something happened."""
     assert process.stdout is not None
-    lines = BufferedByteReceiveStream(process.stdout)
     while True:
-        event = json.loads(await lines.receive_until(b"\n", 1_000_000))
+        event = json.loads(await anyio.to_thread.run_sync(process.stdout.readline, abandon_on_cancel=True))
         if event["type"] == kind and (role is None or event["message"]["role"] == role):
             return
 

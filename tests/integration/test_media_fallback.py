@@ -10,7 +10,7 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dial_client.messages import Content, FilePart, ImagePart, Message, Part, Role, TextPart, ToolCallRequest
@@ -177,9 +177,12 @@ def test_an_image_above_the_limit_is_described_in_words(size: int, shown: bool) 
 
 
 @given(st.one_of(st.text("Ab+/=_- \n", max_size=12), st.binary(max_size=9).map(encoded)))
+@example("AAAA=")
 def test_base64_is_sent_only_if_it_is_strictly_that(data: str) -> None:
+    digits = "".join(data.split())
     try:
-        valid = bool(binascii.a2b_base64("".join(data.split()), strict_mode=True))
+        # Python 3.11 lets padding pass that is not needed.
+        valid = bool(binascii.a2b_base64(digits, strict_mode=True)) and len(digits) % 4 == 0
     except binascii.Error:
         valid = False
 

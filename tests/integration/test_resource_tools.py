@@ -11,8 +11,8 @@ from dial_client.client.client_options import ApprovalPolicy
 from dial_client.messages import Failure, ImagePart
 from dial_client.settings.configuration import Protocol, server_from_mapping
 from tests.support.fakes import tool_named
-from tests.support.program import RAW
-from tests.support.servers.launch import HERE, raw, script
+from tests.support.program import python_server
+from tests.support.servers.launch import HERE, python_script, raw
 from tests.support.servers.library import PNG, Library, library
 
 pytestmark = pytest.mark.anyio
@@ -65,7 +65,7 @@ async def test_the_model_reads_why_a_resource_cannot_be_read(arguments: Any, fai
 
 
 async def test_only_servers_whose_entry_says_so_are_looked_into() -> None:
-    entry = {"command": RAW[0], "args": ["-W", "ignore", str(HERE / "library.py"), "stdio"], "resources": "tools"}
+    entry = python_server(HERE / "library.py", "stdio", resources="tools")
     private = library()
     turn, _ = await turn_of(
         calls("list_resources"),
@@ -129,7 +129,7 @@ async def test_no_question_is_asked_but_a_deny_holds() -> None:
 
 async def test_a_tool_that_is_announced_is_on_offer_in_the_next_round_of_the_turn() -> None:
     for protocol in (Protocol.AUTO, Protocol.LEGACY):
-        servers = {"books": script("library.py", "stdio", protocol=protocol)}
+        servers = {"books": python_script("library.py", "stdio", protocol=protocol)}
         turn, offered = await turn_of(calls("invent"), calls("invented"), servers=servers, resource_tools=False)
         assert [record.result.success for record in turn.tool_calls] == [True, True]
         assert "invented" in offered

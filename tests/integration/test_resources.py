@@ -17,7 +17,7 @@ from dial_client.servers.list_cache import CACHE_SECONDS
 from dial_client.settings.configuration import Protocol
 from tests.support.fakes import virtual_time
 from tests.support.servers.launch import LONG as PATIENCE
-from tests.support.servers.launch import raw, script, web, web_server
+from tests.support.servers.launch import python_script, raw, script, web, web_server
 from tests.support.servers.library import LONG, PNG, TEMPLATE, Library, library
 
 pytestmark = pytest.mark.anyio
@@ -31,7 +31,7 @@ LISTED = ["book://1", "book://2", "book://long", "book://cover", "book://paper",
 async def books(way: str = "modern", **others: Any) -> AsyncIterator[DialClient]:
     """Give a client with the server of books, reached in a way of `EVERY_WAY`, and with other servers."""
     protocol = {"legacy": Protocol.LEGACY, "pinned": Protocol.MODERN}.get(way, Protocol.AUTO)
-    target = library() if way == "here" else script("library.py", "stdio", protocol=protocol)
+    target = library() if way == "here" else python_script("library.py", "stdio", protocol=protocol)
     async with DialClient({"books": target, **others}) as dial:
         yield dial
 

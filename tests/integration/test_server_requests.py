@@ -34,6 +34,7 @@ from dial_client.model import CallChunk, Completion, FinishReason, TextChunk
 from dial_client.settings import configuration
 from dial_client.tools.approval import ApprovalContext
 from tests.support.fakes import Model, tool_named
+from tests.support.program import python_server
 from tests.support.servers import questions
 from tests.support.servers.launch import HERE, LONG
 
@@ -182,8 +183,7 @@ async def test_no_root_is_sent_without_a_request() -> None:
 
 @pytest.mark.parametrize("protocol", ["auto", "legacy"])
 async def test_the_roots_of_an_entry_replace_those_of_the_client(tmp_path: Path, protocol: str) -> None:
-    argv = ["-W", "ignore", str(HERE / "questions.py")]
-    shop = {"command": sys.executable, "args": argv, "env": {"PYTHONPATH": str(HERE.parents[2])}, "roots": ["here"]}
+    shop = python_server(HERE / "questions.py", roots=["here"])
     settings = configuration.parse(
         json.dumps({"mcpServers": {"shop": {**shop, "protocol": protocol}}}), folder=tmp_path
     )
@@ -198,8 +198,7 @@ async def test_the_roots_of_an_entry_replace_those_of_the_client(tmp_path: Path,
 @pytest.mark.parametrize("protocol", ["auto", "legacy"])
 async def test_log_messages_are_cleaned_heard_and_kept_and_only_the_last_of_them(protocol: str) -> None:
     heard: list[ServerLog] = []
-    argv = ["-W", "ignore", str(HERE / "questions.py")]
-    shop = {"command": sys.executable, "args": argv, "env": {"PYTHONPATH": str(HERE.parents[2])}, "protocol": protocol}
+    shop = python_server(HERE / "questions.py", protocol=protocol)
     async with DialClient({"shop": shop}, callbacks=Callbacks(on_log=heard.append)) as dial:
         assert await called(dial, "logs", times=150) == "logged"
         with anyio.fail_after(LONG):

@@ -18,7 +18,7 @@ from dial_client.tools.catalog import build_catalog
 from dial_client.tools.policy import ProposedCall, can_act_or_send
 from dial_client.tools.taint import find_taint
 from tests.support.fakes import server
-from tests.support.servers.launch import raw, script
+from tests.support.servers.launch import python_script, raw
 
 pytestmark = pytest.mark.anyio
 
@@ -198,11 +198,13 @@ def test_a_result_of_a_tool_that_is_gone_counts_where_some_server_is_untrusted()
 
 # --- resources and prompts --------------------------------------------------------------------------
 
-BOOKS = script("library.py", "stdio", untrusted=("nothing",))
+
+def books(**settings: Any) -> ServerSettings:
+    return python_script("library.py", "stdio", **({"untrusted": ("nothing",)} | settings))
 
 
 async def test_what_the_model_reads_of_an_untrusted_servers_resources_taints() -> None:
-    servers = {"books": BOOKS, "mail": MAIL}
+    servers = {"books": books(), "mail": MAIL}
     reading = calls("read_resource", server="books", uri="book://1")
     turn = await turn_of(reading, calls("echo"), servers=servers, resource_tools=True)
     assert outcomes(turn) == [None, Failure.DENIED]
@@ -217,19 +219,19 @@ async def test_a_tainted_conversation_reads_no_resource_of_an_address_of_its_own
         calls("list_resources"),
         secret,
         approve=person,
-        servers={"books": BOOKS},
+        servers={"books": books()},
         resource_tools=True,
     )
     assert outcomes(turn) == [None, None, Failure.DENIED]
     assert person.asked == [("books/read_resource", {"server": "books", "uri": "book://1?what=secret"})]
-    trusted = {"books": replace(BOOKS, trusted=True)}
+    trusted = {"books": books(trusted=True)}
     reading = calls("read_resource", server="books", uri="book://1")
     assert outcomes(await turn_of(reading, reading, servers=trusted, resource_tools=True)) == [None, None]
 
 
 @pytest.mark.parametrize("uri", ["file:///home/ada/.ssh/id_rsa", "file:///home/ada/notes/..%2F.ssh/id_rsa"])
 async def test_what_a_policy_restricts_holds_for_the_resources_a_model_reads(uri: str) -> None:
-    servers = {"books": replace(BOOKS, untrusted=(), trusted=True)}
+    servers = {"books": books(untrusted=(), trusted=True)}
     reading = calls("read_resource", server="books", uri=uri)
     rules: list[dict[str, Any]] = [{"deny": "*", "paths": {"*": "/home/ada/.ssh"}, "reason": "keys stay here"}]
     turn = await turn_of(reading, servers=servers, resource_tools=True, rules=rules)
@@ -245,7 +247,7 @@ async def test_what_a_policy_restricts_holds_for_the_resources_a_model_reads(uri
 
 async def test_what_a_person_attaches_or_says_with_an_untrusted_servers_words_taints() -> None:
     model = ScriptedProvider([calls("echo"), "Done.", calls("echo"), "Done."])
-    async with DialClient({"books": BOOKS, "mail": MAIL}, model) as dial:
+    async with DialClient({"books": books(), "mail": MAIL}, model) as dial:
         attached = await dial.attach("Look at @books:book://1 please")
         said = await dial.prompts.get("books", "greet", {"name": "Ada"})
         for messages in ([attached.message], said):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.support.program import LONG, environment
+from tests.support.program import LONG, PIPES, environment, run_to_end, start_dial_chat
 
 KEY = "sk-the-users-own-key"
 _REFUSED = (
@@ -88,17 +88,8 @@ class HostileFolder:
 
     def run(self, *words: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
         """Run dial-chat in the folder to its end, without a terminal."""
-        return subprocess.run(
-            [sys.executable, "-m", "dial_client", *words],
-            cwd=self.path,
-            env=self.environment(),
-            input=stdin,
-            stdin=subprocess.DEVNULL if stdin is None else None,
-            capture_output=True,
-            text=True,
-            timeout=LONG,
-            check=False,
-        )
+        source = subprocess.DEVNULL if stdin is None else subprocess.PIPE
+        return run_to_end(start_dial_chat(self.path, *words, env=self.environment(), stdin=source, **PIPES), stdin)
 
     def assert_untouched(self) -> None:
         """Nothing of the file has counted."""

@@ -14,12 +14,22 @@ from typing import Any
 from dial_client.settings import configuration
 from dial_client.settings.config_trust import EnvFiles, TrustStore, read_found
 from dial_client.settings.variables import variables
+from tests.support.fork_server import ForkedProcess, can_fork, start_server
 
 HERE = Path(__file__).parent
 RAW = [sys.executable, "-W", "ignore", str(HERE / "servers" / "raw.py")]
 LONG = 100.0
 """Seconds: a guard against waiting for ever, never a measure."""
-_KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "DIAL_API_KEY", "DIAL_URL")
+PIPES: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+_ENDPOINTS = (
+    "ANTHROPIC_API_KEY",
+    "OPENAI_API_KEY",
+    "OPENAI_BASE_URL",
+    "ANTHROPIC_BASE_URL",
+    "DIAL_API_KEY",
+    "DIAL_URL",
+)
+_UNSET = (*_ENDPOINTS, "PYTHONUNBUFFERED")
 
 
 def entry(behaviour: str, *options: str, **settings: Any) -> dict[str, Any]:
@@ -27,9 +37,20 @@ def entry(behaviour: str, *options: str, **settings: Any) -> dict[str, Any]:
     return {"command": RAW[0], "args": [*RAW[1:], behaviour, *options], **settings}
 
 
+def python_server(program: Path | str, *options: str, **settings: Any) -> dict[str, Any]:
+    """Return the servers.json entry of a Python file, or a module, for tests that are not about the server's start."""
+    arguments = ["-W", "ignore", *([str(program)] if isinstance(program, Path) else ["-m", program]), *options]
+    if can_fork([sys.executable], environment(HERE)):
+        arguments = ["-S", "-E", str(HERE / "fork_client.py"), start_server(), *arguments]
+    return {"command": sys.executable, "args": arguments, **settings}
+
+
 def write_config(folder: Path, servers: dict[str, Any] | None = None, replies: Any = None, **more: Any) -> None:
-    """Write a servers.json that the user trusts, and the replies of a scripted model as its default."""
-    settings: dict[str, Any] = {"mcpServers": servers or {}} | more
+    """Write a servers.json that the user trusts, and the replies of a scripted model as its default.
+
+    Turns wait for servers as long as the machine needs to start them.
+    """
+    settings: dict[str, Any] = {"mcpServers": servers or {}, "startupPatience": LONG} | more
     if replies is not None:
         (folder / "replies.json").write_text(json.dumps(replies))
         settings["defaultModel"] = "scripted:${workspaceFolder}/replies.json"
@@ -47,8 +68,8 @@ def trust(folder: Path) -> None:
 
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
-    """Give an environment whose folders of the user lie in `folder`, without any key."""
-    env = {name: value for name, value in os.environ.items() if name not in _KEYS}
+    """Give an environment whose folders of the user lie in `folder`, without any key, and with the usual buffers."""
+    env = {name: value for name, value in os.environ.items() if name not in _UNSET}
     home = {
         name: str(folder / "home" / name.lower())
         for name in ("XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME")
@@ -58,47 +79,46 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
     return env | home | {"HOME": str(folder / "home"), "PYTHONPATH": str(HERE.parents[1])} | more
 
 
+def start_python(folder: Path, arguments: list[str], **options: Any) -> subprocess.Popen[Any]:
+    """Start a Python program in `folder`, with the packages of others imported unless DIAL_TEST_FRESH is set."""
+    command = [sys.executable, *arguments]
+    options = {"env": environment(folder)} | options
+    kind: type[subprocess.Popen[Any]] = ForkedProcess if can_fork(command, options["env"]) else subprocess.Popen
+    return kind(command, cwd=folder, **options)
+
+
+def start_dial_chat(folder: Path, *words: str, **options: Any) -> subprocess.Popen[Any]:
+    """Start dial-chat in `folder`."""
+    return start_python(folder, ["-m", "dial_client", *words], **options)
+
+
+def run_to_end(process: subprocess.Popen[str], stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Return what a program printed, and its exit code."""
+    with process:
+        try:
+            stdout, stderr = process.communicate(stdin, LONG)
+        finally:
+            process.kill()
+    return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
+
+
 def dial_chat(folder: Path, *words: str, stdin: str | None = None, **env: str) -> subprocess.CompletedProcess[str]:
     """Run dial-chat in `folder` to its end, without a terminal."""
-    return subprocess.run(
-        [sys.executable, "-m", "dial_client", *words],
-        cwd=folder,
-        env=environment(folder, **env),
-        input=stdin,
-        stdin=subprocess.DEVNULL if stdin is None else None,
-        capture_output=True,
-        text=True,
-        timeout=LONG,
-        check=False,
-    )
+    variables = environment(folder, **env)
+    source = subprocess.DEVNULL if stdin is None else subprocess.PIPE
+    return run_to_end(start_dial_chat(folder, *words, env=variables, stdin=source, **PIPES), stdin)
 
 
 def run_example(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
     """Run an example of a document in `folder`, with warnings as errors."""
     (folder / "example.py").write_text(code, encoding="utf-8")
-    return subprocess.run(
-        [sys.executable, "-W", "error", "example.py"],
-        cwd=folder,
-        env=environment(folder),
-        capture_output=True,
-        text=True,
-        timeout=LONG,
-        check=False,
-    )
+    return run_to_end(start_python(folder, ["-W", "error", "example.py"], **PIPES))
 
 
 @contextmanager
 def started(folder: Path, *words: str, **env: str) -> Iterator[subprocess.Popen[str]]:
     """Run dial-chat in `folder`, without a terminal, for as long as this lasts."""
-    with subprocess.Popen(
-        [sys.executable, "-m", "dial_client", *words],
-        cwd=folder,
-        env=environment(folder, **env),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
+    with start_dial_chat(folder, *words, env=environment(folder, **env), stdin=subprocess.DEVNULL, **PIPES) as process:
         try:
             yield process
         finally:

@@ -6,7 +6,6 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -16,7 +15,7 @@ from typing import Any
 import pyte
 import pytest
 
-from tests.support.program import LONG, environment
+from tests.support.program import LONG, environment, start_dial_chat
 
 pty: Any = pytest.importorskip("pty", reason="Windows has no pseudo-terminals of this kind")
 termios: Any = pytest.importorskip("termios")
@@ -141,15 +140,8 @@ def screen(folder: Path, *words: str, columns: int = 80, rows: int = 30, **env: 
     for name in ("COLUMNS", "LINES", "NO_COLOR"):
         if name not in env:
             variables.pop(name, None)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "dial_client", *words],
-        cwd=folder,
-        env=variables,
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        start_new_session=True,
-    )
+    streams = dict.fromkeys(("stdin", "stdout", "stderr"), theirs)
+    process = start_dial_chat(folder, *words, env=variables, **streams, start_new_session=True)
     os.close(theirs)
     reader = ScreenReader(ours, process, columns, rows)
     try:

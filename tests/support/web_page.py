@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -14,24 +13,19 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.browser import Browser, Tab
-from tests.support.program import HERE, LONG, environment, write_config
+from tests.support.program import HERE, LONG, environment, python_server, start_dial_chat, write_config
 
-SDK = str(HERE / "servers" / "sdk.py")
-ASKING = str(HERE / "servers" / "elicitation.py")
+SDK = HERE / "servers" / "sdk.py"
+ASKING = HERE / "servers" / "elicitation.py"
 DONE = "document.querySelector('.turn:last-child .turn-foot')"
 """True when the last turn is finished."""
-
-
-def sdk_server(program: str, *options: str, **settings: Any) -> dict[str, Any]:
-    """Return the servers.json entry of a server that uses the SDK."""
-    return {"command": sys.executable, "args": ["-W", "ignore", program, *options], **settings}
 
 
 def two_servers(**settings: Any) -> dict[str, Any]:
     """Return two servers: ``library`` with these settings, and ``asking``, whose tools are all approved."""
     return {
-        "library": sdk_server(SDK, "stdio", **settings),
-        "asking": sdk_server(ASKING, autoApprove=["*"]),
+        "library": python_server(SDK, "stdio", **settings),
+        "asking": python_server(ASKING, autoApprove=["*"]),
     }
 
 
@@ -41,13 +35,12 @@ def serve_page(
 ) -> Iterator[str]:
     """Run the server and provide its URL with the token."""
     write_config(folder, servers, replies)
-    command = [sys.executable, "-m", "dial_client", "serve", "--port", "0", *words]
+    command = ["serve", "--port", "0", *words]
+    variables = environment(folder, **env)
     log_path = folder / "stderr.log"
     with (
         log_path.open("w") as log,
-        subprocess.Popen(
-            command, cwd=folder, env=environment(folder, **env), stdin=subprocess.DEVNULL, stderr=log
-        ) as process,
+        start_dial_chat(folder, *command, env=variables, stdin=subprocess.DEVNULL, stderr=log) as process,
     ):
         try:
             yield _wait_for_url(process, log_path)

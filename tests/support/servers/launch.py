@@ -19,6 +19,7 @@ from dial_client.servers.server_manager import ServerManager
 from dial_client.servers.session import Target
 from dial_client.servers.status import OnChange, ServerState
 from dial_client.settings.configuration import ServerSettings, Transport
+from tests.support.program import python_server, start_python
 
 HERE = Path(__file__).parent
 LONG = 60.0
@@ -37,6 +38,14 @@ def raw(*args: object, **settings: Any) -> ServerSettings:
     return script("raw.py", *args, **settings)
 
 
+def python_script(name: str, *args: object, **settings: Any) -> ServerSettings:
+    """Give the entry of a script in this folder that imports an SDK, for tests that are not about its start."""
+    entry = python_server(HERE / name, *map(str, args))
+    return ServerSettings(
+        **({"name": "it", "transport": Transport.STDIO} | entry | {"args": tuple(entry["args"])} | settings)
+    )
+
+
 def web(url: str, **settings: Any) -> ServerSettings:
     """Give the entry of a URL."""
     return ServerSettings(**({"name": "it", "transport": Transport.HTTP, "url": url} | settings))
@@ -45,8 +54,9 @@ def web(url: str, **settings: Any) -> ServerSettings:
 @contextmanager
 def web_server(name: str, *args: str) -> Iterator[str]:
     """Run a script that serves HTTP, and give its address without a path. It is gone afterwards."""
-    argv = [sys.executable, "-W", "ignore", str(HERE / name), *args]
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+    arguments = ["-W", "ignore", str(HERE / name), *args]
+    pipe = subprocess.PIPE
+    with start_python(HERE, arguments, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL) as process:
         assert process.stdout is not None
         try:
             yield f"http://127.0.0.1:{int(process.stdout.readline())}"

@@ -1,0 +1,221 @@
+"""Runs Python programs as forks of a process that has imported what takes most of their start: packages of others.
+
+Each program is a process with its own arguments, environment, folder and standard streams, and it imports the modules
+of this repository itself. `ForkedProcess` is a `subprocess.Popen` of such a program. Programs are started as usual
+where DIAL_TEST_FRESH is set, and everywhere but on Linux, which alone forks after imports without harm.
+
+Protocol: a connection to a Unix socket for each program. The job is a line of JSON, with the three standard streams.
+The answers are the process id, and at the end the status of `waitpid`, a line each. The end of the connection kills the
+program.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import gc
+import importlib
+import io
+import json
+import os
+import runpy
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, AnyStr, cast
+
+ROOT = Path(__file__).resolve().parents[2]
+CAN_FORK = sys.platform == "linux" and hasattr(os, "pidfd_open")
+PACKAGES = (
+    *("anyio._backends._asyncio", "httpx2", "mcp.client.streamable_http", "mcp.server.mcpserver", "mcp.server.stdio"),
+    *("prompt_toolkit.shortcuts", "pydantic", "rich", "sqlalchemy.ext.asyncio", "starlette.applications"),
+    *("starlette.routing", "typer", "uvicorn"),
+)
+"""What programs import of other packages; a package that is not there is left to the program."""
+
+
+class ForkedProcess(subprocess.Popen[AnyStr]):
+    """A program that the fork server runs: ``[sys.executable, "-m", MODULE, …]``, or with ``-c CODE`` or a file."""
+
+    def _execute_child(self, args: Sequence[str], *options: Any) -> None:
+        (_, _, _, _, cwd, env, _, _, _, p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite, *others) = options
+        self._connection: socket.socket = socket.socket(socket.AF_UNIX)
+        self._connection.connect(start_server())
+        job = {
+            "arguments": list(args[1:]),
+            "folder": os.fspath(cwd or Path.cwd()),
+            "environment": dict(os.environ if env is None else env),
+            "is_session": others[-2],
+        }
+        streams = [own if given == -1 else given for own, given in enumerate((p2cread, c2pwrite, errwrite))]
+        data = json.dumps(job).encode() + b"\n"
+        sent = socket.send_fds(self._connection, [data], streams)
+        self._connection.sendall(data[sent:])
+        cast("Any", self)._close_pipe_fds(p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite)
+        self._answers = self._connection.makefile("r")
+        self.pid = int(self._answers.readline())
+        self._child_created = True
+
+    def _try_wait(self, wait_flags: int) -> tuple[int, int]:
+        if wait_flags & os.WNOHANG and not select.select([self._connection], [], [], 0)[0]:
+            return 0, 0
+        status = int(self._answers.readline())
+        self._answers.close()
+        self._connection.close()
+        return self.pid, status
+
+    def _internal_poll(self, *_: Any, **__: Any) -> int | None:
+        if self.returncode is None and self._child_created:
+            pid, status = self._try_wait(os.WNOHANG)
+            if pid:
+                self._handle_exitstatus(status)
+        return self.returncode
+
+    if sys.platform == "linux":
+
+        def _handle_exitstatus(self, sts: int) -> None:
+            self.returncode = os.waitstatus_to_exitcode(sts)
+
+
+def can_fork(arguments: Sequence[str], variables: Mapping[str, str]) -> bool:
+    """Whether the fork server can run a command: no variable that only a starting interpreter reads is different."""
+    if not CAN_FORK or variables.get("DIAL_TEST_FRESH") or arguments[0] != sys.executable:
+        return False
+    names = {name for name in (*variables, *os.environ) if name.startswith(("PYTHON", "LC_", "LANG"))}
+    usual = os.environ | {"PYTHONPATH": str(ROOT)}
+    return all(variables.get(name) == usual.get(name) for name in names - {"PYTHONUNBUFFERED"})
+
+
+@functools.cache
+def start_server() -> str:
+    """Start the fork server of this process, and return the path of its socket."""
+    folder = tempfile.mkdtemp(prefix="fork-server-")
+    path = str(Path(folder) / "socket")
+    command = [sys.executable, "-P", __file__, path]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": ""}
+    # It ends with its standard input.
+    process = subprocess.Popen(command, cwd="/", env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.stdout.close()
+
+    def stop() -> None:
+        assert process.stdin is not None
+        process.stdin.close()
+        process.wait()
+        shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(stop)
+    return path
+
+
+def serve(path: str) -> dict[str, Any]:
+    """Serve until the standard input ends. Returns in each forked program, with its job."""
+    for package in PACKAGES:
+        try:
+            importlib.import_module(package)
+        except ImportError:
+            continue
+    gc.collect()
+    gc.freeze()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen(64)
+        print("ready", flush=True)
+        while True:
+            ready, _, _ = select.select([listener, sys.stdin], [], [])
+            _reap()
+            if sys.stdin in ready:
+                sys.exit()
+            connection, _ = listener.accept()
+            if os.fork() == 0:
+                listener.close()
+                return _watch(connection)
+            connection.close()
+
+
+def _reap() -> None:
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+def _watch(connection: socket.socket) -> dict[str, Any]:
+    """Fork a program and report its end; returns in the program alone."""
+    data, streams, _, _ = socket.recv_fds(connection, 1 << 20, 3)
+    while not data.endswith(b"\n"):
+        data += connection.recv(1 << 20)
+    job: dict[str, Any] = json.loads(data)
+    program = os.fork()
+    if program == 0:
+        connection.close()
+        _become(job, streams)
+        return job
+    for stream in {*streams, 0, 1, 2}:
+        os.close(stream)
+    connection.sendall(b"%d\n" % program)
+    poll = select.poll()
+    end = os.pidfd_open(program)
+    poll.register(end, select.POLLIN)
+    poll.register(connection, select.POLLIN)
+    if end not in dict(poll.poll()):
+        os.kill(program, signal.SIGKILL)
+    _, status = os.waitpid(program, 0)
+    try:
+        connection.sendall(b"%d\n" % status)
+    finally:
+        os._exit(0)
+
+
+def _become(job: dict[str, Any], streams: list[int]) -> None:
+    """Make this process what the job describes."""
+    if job["is_session"]:
+        os.setsid()
+    for own, stream in enumerate(streams):
+        os.dup2(stream, own)
+    for stream in set(streams) - {0, 1, 2}:
+        os.close(stream)
+    os.chdir(job["folder"])
+    os.environ.clear()
+    os.environ.update(job["environment"])
+    for name, descriptor in (("stdin", 0), ("stdout", 1), ("stderr", 2)):
+        old = getattr(sys, name)
+        binary = open(descriptor, "wb" if descriptor else "rb", closefd=False)  # noqa: SIM115 (a descriptor)
+        lines = os.isatty(descriptor) or descriptor == 2
+        text: io.TextIOWrapper[Any] = io.TextIOWrapper(
+            binary, old.encoding, old.errors, "\n" if descriptor else None, line_buffering=lines
+        )
+        setattr(sys, name, text)
+        setattr(sys, f"__{name}__", text)
+
+
+def run(arguments: list[str]) -> None:
+    """Run a module, code or a file as Python does with these arguments."""
+    while arguments[0] == "-W":
+        warnings.simplefilter(arguments[1])  # type: ignore[arg-type]
+        del arguments[:2]
+    if arguments[0] == "-m":
+        sys.argv = arguments[1:]
+        sys.path.insert(0, str(Path.cwd()))
+        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+    elif arguments[0] == "-c":
+        sys.argv = ["-c", *arguments[2:]]
+        sys.path.insert(0, "")
+        exec(compile(arguments[1], "<string>", "exec"), vars(sys.modules["__main__"]))
+    else:
+        sys.argv = arguments
+        sys.path.insert(0, str(Path(arguments[0]).parent))
+        runpy.run_path(arguments[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    run(serve(sys.argv[1])["arguments"])
