@@ -23,6 +23,7 @@ from dial_client.limits import Limits
 from dial_client.messages import ToolCallRequest, ToolSpec
 from dial_client.model import Provider
 from dial_client.providers import open_provider
+from dial_client.providers.presets import MODELS_OF_KEYS
 from dial_client.recordings import replay
 from dial_client.servers.start_patience import STARTUP_PATIENCE
 from dial_client.settings import configuration
@@ -30,9 +31,6 @@ from dial_client.settings.config_locations import FILE_NAME, find_user_config
 from dial_client.settings.policy_config import Policy, policy_from
 from dial_client.text.safe_text import one_line, safe
 from dial_client.tools.approval import Approval, ApprovalContext, Approver, Decision
-
-MODEL_OF_KEY = {"ANTHROPIC_API_KEY": "anthropic:claude-sonnet-5-5", "OPENAI_API_KEY": "openai:gpt-6-luna"}
-"""The model to use where none is named but the environment has one of these keys."""
 
 
 async def settings_of(options: Options, *, may_ask: bool = True) -> configuration.Settings:
@@ -139,7 +137,7 @@ def provider_of(options: Options, settings: configuration.Settings) -> Provider:
 
 
 def _fallback() -> str:
-    for variable, model in MODEL_OF_KEY.items():
+    for variable, model in MODELS_OF_KEYS.items():
         if os.environ.get(variable):
             warn(f"no model is named: using {model}, because {variable} is set (-m chooses another)")
             return model

@@ -43,6 +43,8 @@ async def write_report(options: Options, path: Path, *, is_confirmed: bool) -> i
     findings = await inspect(subject)
     text = safe(mask(subject, "\n".join(_lines(target, findings, await subject.run.outcome()))))
     print(text)
+    if not is_confirmed and (sys.stdin is None or not sys.stdin.isatty()):
+        raise ConfigError("nothing was written: nobody can be asked", "--yes writes the file")
     if not is_confirmed and not await to_thread.run_sync(_agrees, path):
         print("Nothing was written.", file=sys.stderr)
         return ExitCode.ANSWERED
@@ -70,9 +72,6 @@ def mask(subject: Subject, text: str) -> str:
 
 
 def _agrees(path: Path) -> bool:
-    if not (sys.stdin is not None and sys.stdin.isatty()):
-        print("dial-chat: --yes writes the file where nobody can be asked", file=sys.stderr)
-        return False
     print(f"Write this to {path}? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 

@@ -9,7 +9,6 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from dial_client.cli.bootstrap import MODEL_OF_KEY
 from dial_client.cli.config_summary import escaped
 from dial_client.cli.configuration_files import (
     PROFILE_VARIABLE,
@@ -20,6 +19,7 @@ from dial_client.cli.configuration_files import (
 from dial_client.cli.configuration_values import as_text, find_value, to_document, written_values
 from dial_client.cli.options import ExitCode, Options
 from dial_client.errors import ConfigError
+from dial_client.providers.presets import MODELS_OF_KEYS
 from dial_client.settings.config_locations import FILE_NAME, find_user_config, user_config_path
 from dial_client.settings.config_trust import TrustStore, read_found
 from dial_client.settings.configuration import ConfigFile
@@ -134,7 +134,7 @@ def _choices(options: Options) -> list[tuple[str, Any, str]]:
         found.append(("profile", profile, "--profile" if options.profile else f"environment {PROFILE_VARIABLE}"))
     if options.model is not None:
         return [*found, ("model", options.model, "-m")]
-    for variable, model in MODEL_OF_KEY.items():
+    for variable, model in MODELS_OF_KEYS.items():
         if os.environ.get(variable):
             return [*found, ("model, where no file names one", model, f"environment {variable}")]
     return found

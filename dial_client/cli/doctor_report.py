@@ -9,7 +9,7 @@ from pathlib import Path
 
 from anyio import to_thread
 
-from dial_client.cli.configuration_files import find_folder_config, read_trusted_files
+from dial_client.cli.configuration_files import find_folder_config, profile_name, read_trusted_files
 from dial_client.cli.options import ExitCode, Options
 from dial_client.doctor.check_registry import inspect
 from dial_client.doctor.finding_codes import Level
@@ -96,6 +96,7 @@ def build_target(options: Options) -> DoctorTarget:
         tuple(untrusted),
         options.model,
         options.base_url,
+        profile_name(options),
         database,
         (data, cache, state),
         state / "approved-tools",

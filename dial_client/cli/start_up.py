@@ -51,7 +51,7 @@ async def show_servers(dial: DialClient, screen: Screen, *, quiet: bool) -> None
         ServerStartError: a required server did not start.
     """
     screen.on_enter = dial.skip_starting
-    await _show_starting(dial, screen)
+    await _show_starting(dial, screen, lambda: _names_of_starting(dial))
     if not quiet:
         screen.print_faint(banner.servers_line(dial.servers, len(dial.tools), screen.columns))
     await announce_servers(dial)
@@ -70,7 +70,7 @@ async def wait_for_servers(dial: DialClient, screen: Screen) -> None:
             waiting.cancel()
 
         screen.on_enter, screen.live.is_waiting = go_on, True
-        await _show_starting(dial, screen)
+        await _show_starting(dial, screen, lambda: [*dial.awaited_servers])
         await announce_servers(dial)
     screen.live.starting, screen.live.is_waiting = {}, False
 
@@ -98,7 +98,7 @@ async def wait_for_servers_in_lines(dial: DialClient) -> None:
 
 async def _skip_on_enter(dial: DialClient, waiting: anyio.CancelScope) -> None:
     await anyio.sleep(PATIENCE)
-    names = [name for name, status in dial.servers.items() if status.state is ServerState.STARTING]
+    names = _names_of_starting(dial)
     if not names:
         return
     await tty.wait_for_enter(one_line(f"starting: {', '.join(names)} · Enter goes on without", MAX_LINE))
@@ -106,9 +106,13 @@ async def _skip_on_enter(dial: DialClient, waiting: anyio.CancelScope) -> None:
     waiting.cancel()
 
 
-async def _show_starting(dial: DialClient, screen: Screen) -> None:
+def _names_of_starting(dial: DialClient) -> list[str]:
+    return [name for name, status in dial.servers.items() if status.state is ServerState.STARTING]
+
+
+async def _show_starting(dial: DialClient, screen: Screen, find_names: Callable[[], list[str]]) -> None:
     begun = time.monotonic()
-    while starting := dial.awaited_servers:
+    while starting := find_names():
         screen.live.starting = dict.fromkeys(starting, begun)
         screen.live.settled = banner.settled_servers(dial.servers)
         screen.refresh()

@@ -44,7 +44,10 @@ async def check_files(subject: Subject) -> AsyncIterator[Finding]:
 def _combination(subject: Subject) -> Iterator[Finding]:
     """Yield what is only wrong with all files together."""
     try:
-        configuration.combine([replace(file, environ=file.environ or subject.environ) for file in subject.target.files])
+        configuration.combine(
+            [replace(file, environ=file.environ or subject.environ) for file in subject.target.files],
+            subject.target.profile,
+        )
     except ConfigError as error:
         yield to_finding(error)
 

@@ -12,7 +12,7 @@ from typing import Any
 from dial_client.doctor.findings import Finding, Fix
 from dial_client.errors import ConfigError
 from dial_client.settings import jsonc
-from dial_client.settings.config_types import ModelSettings, ServerSettings
+from dial_client.settings.config_types import ModelSettings, Profile, ServerSettings
 from dial_client.settings.config_values import COMMENTS, TOP_KEYS
 from dial_client.settings.configuration import ConfigFile
 from dial_client.settings.jsonc import Node
@@ -46,6 +46,7 @@ class FileReading:
     is_trusted: bool
     servers: dict[str, EntryReading] = field(default_factory=dict)
     models: dict[str, ModelSettings] = field(default_factory=dict)
+    profiles: dict[str, Profile] = field(default_factory=dict)
     default_model: str | None = None
     findings: list[Finding] = field(default_factory=list)
 
@@ -161,7 +162,9 @@ def _read_rest(top: Mapping[str, Node], names: Variables, reading: FileReading) 
         if model is not None:
             reading.models[name] = model
     for name, node in _members(top, "profiles", reading).items():
-        _attempt(reading, partial(read_profile, name, node, names))
+        profile = _attempt(reading, partial(read_profile, name, node, names))
+        if profile is not None:
+            reading.profiles[name] = profile
     if "policy" in top:
         _attempt(reading, lambda: policy(top["policy"], names))
     if "startupPatience" in top:

@@ -85,7 +85,7 @@ CODES: Mapping[str, FindingCode] = {
     "DC503": _error("a key is refused"),
     "DC504": _error("the endpoint does not have the model"),
     "DC505": _error("the endpoint cannot be reached"),
-    "DC506": _error("the address is not that of the API"),
+    "DC506": _warning("the address is not that of the API"),
     "DC507": _warning("the clock is wrong"),
     "DC508": _error("a certificate cannot be verified"),
     "DC509": _warning("a proxy is set and cannot be used"),

@@ -26,8 +26,6 @@ MAX_CLOCK_SECONDS = 300.0
 """Seconds that the clock may differ from that of the endpoint."""
 SECONDS = 8.0
 """For the request."""
-KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY")
-"""The variables that make a model usable where none is named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +92,7 @@ async def check_model(subject: Subject) -> AsyncIterator[Finding]:
     """Yield what is wrong with the model that is used, and with its key."""
     name = subject.model_name
     if name is None:
-        if not any(subject.environ.get(key) for key in KEYS) and importlib.util.find_spec("xllamacpp") is None:
+        if importlib.util.find_spec("xllamacpp") is None:
             yield Finding(
                 "DC513", "no model is named, and no key is set", 'give -m NAME, or "defaultModel" in the file'
             )

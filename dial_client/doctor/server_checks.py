@@ -14,6 +14,7 @@ from dial_client.text.safe_text import one_line
 
 SLOW_SECONDS = 5.0
 """Seconds to become ready after which a start is slow."""
+_PROGRAM_PROBLEMS = ("was not found: is it installed", "there is no file", "may not be executed")
 _STDOUT_NOTE = "lines to its standard output"
 _FASTER = {
     "npx": "npm install --global {package}",
@@ -39,6 +40,8 @@ def _state(subject: Subject, outcome: ServerOutcome, status: ServerStatus) -> It
         text = f"server {name!r} is not ready after {subject.target.server_seconds:g} seconds; {one_line(why, 200)}"
         yield Finding("DC302", text, _faster(settings) or "a turn does not wait longer for it", *place)
     elif status.state in (ServerState.FAILED, ServerState.RESTARTING):
+        if any(problem in (status.error or "") for problem in _PROGRAM_PROBLEMS):
+            return  # `program_checks` has found that, at its place
         code = _failure_code(status.error or "", has_url=settings.url is not None)
         hint = f"`dial-chat servers login {name}`" if code == "DC306" else ""
         yield Finding(code, f"server {name!r} does not start: {status.error}", hint, *place)

@@ -11,9 +11,11 @@ from typing import Any
 
 from dial_client.doctor.config_entries import FileReading, read_file_soundly
 from dial_client.doctor.server_run import MAX_SECONDS, ServerRun
-from dial_client.settings.config_types import ModelSettings, ServerSettings
+from dial_client.providers.presets import MODELS_OF_KEYS
+from dial_client.settings.config_types import ModelSettings, Profile, ServerSettings
 from dial_client.settings.configuration import ConfigFile
 from dial_client.settings.jsonc_editor import set_value
+from dial_client.settings.profile_config import merge_profiles, selects_server
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,8 @@ class DoctorTarget:
     model: str | None = None
     """As ``--model`` names it; None for that of the files, or of a key in the environment."""
     base_url: str | None = None
+    profile: str | None = None
+    """The name of the profile in use."""
     database: Path | str | None = None
     """Where conversations are stored; None to leave the database out."""
     folders: tuple[Path, ...] = ()
@@ -56,12 +60,13 @@ class Subject:
     @property
     def servers(self) -> dict[str, ServerSettings]:
         """The servers that are used and whose entries are right."""
+        profile = reduce(merge_profiles, reversed(self._profiles)) if self._profiles else None
         return {
             name: entry.settings
             for reading in self.readings
             if reading.is_trusted
             for name, entry in reading.servers.items()
-            if entry.settings is not None and entry.settings.enabled
+            if entry.settings is not None and entry.settings.enabled and selects_server(profile, name)
         }
 
     @property
@@ -73,9 +78,17 @@ class Subject:
 
     @property
     def model_name(self) -> str | None:
-        """The model in use; None where none is named."""
+        """The model in use: named, or that of a key in the environment; None where there is neither."""
         named = (reading.default_model for reading in reversed(self.readings) if reading.is_trusted)
-        return self.target.model or next(filter(None, named), None)
+        of_keys = (model for variable, model in MODELS_OF_KEYS.items() if self.environ.get(variable))
+        of_profile = (profile.model for profile in self._profiles)
+        return self.target.model or next(filter(None, (*of_profile, *named, *of_keys)), None)
+
+    @property
+    def _profiles(self) -> tuple[Profile, ...]:
+        """The profile in use, as each file has it; that whose values count is the first."""
+        name = self.target.profile or ""
+        return tuple(reading.profiles[name] for reading in reversed(self.readings) if name in reading.profiles)
 
     def edit_of(self, server: str, **values: Any) -> Callable[[str], str]:
         """Return an edit of the text of a file that sets keys of a server's entry."""

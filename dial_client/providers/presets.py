@@ -128,3 +128,7 @@ def find_preset_by_url(url: str) -> Preset:
     return next(
         (preset for preset in PRESETS.values() if any(host.endswith(f".{name}") for name in preset.hosts)), UNKNOWN
     )
+
+
+MODELS_OF_KEYS = {"ANTHROPIC_API_KEY": "anthropic:claude-sonnet-5-5", "OPENAI_API_KEY": "openai:gpt-6-luna"}
+"""The model to use where none is named but the environment has one of these keys."""

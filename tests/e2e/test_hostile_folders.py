@@ -32,6 +32,8 @@ assert isinstance(GROUP, TyperGroup)
 PROGRAM: dict[str, Any] = dict(all_commands(GROUP))
 """Every command beside the chat, as the program itself has them; those of a group with both names."""
 VALUES = {"name": "net", "action": "list", "prompt": "Hello"}
+INSPECTORS = {"doctor", "bug-report"}
+"""Commands that say that the file is not trusted, and go on without it. They ask the user's own endpoint for its models."""
 ENDS_WITHOUT_CONFIGURATION = {"conversations": 0, "trust": 2}
 
 
@@ -86,6 +88,10 @@ def test_every_command_that_reads_a_configuration_has_the_option_to_trust_it(nam
 def test_without_a_terminal_nothing_of_it_counts(folder: HostileFolder, words: list[str]) -> None:
     done = folder.run(*words)
     folder.assert_untouched()
+    if words[0] in INSPECTORS:
+        assert "DC114" in done.stdout or "--yes" in done.stderr
+        assert all(request.startswith(b"GET /v1/models ") for request in folder.endpoint.heard)
+        return
     assert folder.endpoint.heard == []
     if reads_a_configuration(words):
         assert done.returncode == 2
@@ -100,7 +106,7 @@ def test_without_a_terminal_nothing_of_it_counts(folder: HostileFolder, words: l
 def test_with_a_no_nothing_of_it_counts(folder: HostileFolder, words: list[str]) -> None:
     shown = answered(folder, words, "n\r")
     folder.assert_untouched()
-    if reads_a_configuration(words):
+    if reads_a_configuration(words) and not INSPECTORS & {*words}:
         assert "is not known" not in shown
         assert "continuing without the servers.json of this folder" in shown
     if words == ["Hello"]:  # the user's own model is asked, with their own key

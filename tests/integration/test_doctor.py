@@ -255,3 +255,21 @@ def test_a_report_is_without_secrets() -> None:
     text = mask(subject, "docs says ghp_0123456789abcdefghij in /home/ada/notes")
     assert "ghp_0123" not in text
     assert "/home/ada" not in text
+
+
+async def test_a_profile_chooses_the_model_and_the_servers() -> None:
+    profiles = {"work": {"model": "openai:gpt-5", "servers": ["sound"]}}
+    servers = {"sound": tools({}), "exits": entry("ExitsAtOnce")}
+    text = json.dumps({"mcpServers": servers, "profiles": profiles})
+    subject = Subject(DoctorTarget((ConfigFile(text, "servers.json"),), profile="work"), {})
+    assert list(subject.servers) == ["sound"]
+    assert [finding.code async for finding in model_checks.check_model(subject)] == ["DC502"]
+    unknown = Subject(DoctorTarget((ConfigFile(text, "servers.json"),), profile="wrok"), {})
+    assert [finding.code for finding in await inspect(unknown, (Group.CONFIG,))] == ["DC104"]
+
+
+async def test_a_key_in_the_environment_names_the_model_that_is_checked() -> None:
+    with endpoint(status=401) as url:
+        environ = {"OPENAI_API_KEY": "sk-0123456789", "OPENAI_BASE_URL": f"{url}/v1"}
+        subject = Subject(DoctorTarget(), environ)
+        assert [finding.code async for finding in model_checks.check_model(subject)] == ["DC503"]
