@@ -10,8 +10,7 @@ from typing import Any
 
 import anyio
 
-from dial_client.cli.bootstrap import MODEL_OF_KEY
-from dial_client.providers.presets import PRESETS
+from dial_client.providers.presets import MODELS_OF_KEYS, PRESETS
 
 SECONDS = 1.0
 """For all local servers together, which are asked side by side."""
@@ -67,7 +66,9 @@ async def find_models(
     import httpx2
 
     by_key = [
-        ModelProposal(model, f"{variable} is set") for variable, model in MODEL_OF_KEY.items() if environ.get(variable)
+        ModelProposal(model, f"{variable} is set")
+        for variable, model in MODELS_OF_KEYS.items()
+        if environ.get(variable)
     ]
     answers: dict[int, list[ModelProposal]] = {}
     asked = local_servers(environ) if servers is None else servers

@@ -33,7 +33,7 @@ PROGRAM: dict[str, Any] = dict(all_commands(GROUP))
 """Every command beside the chat, as the program itself has them; those of a group with both names."""
 VALUES = {"name": "net", "action": "list", "prompt": "Hello"}
 INSPECTORS = {"doctor", "bug-report"}
-"""Commands that say that the file is not trusted, and go on without it. They ask the user's own endpoint for its models."""
+"""Commands that say that the file is not trusted, and go on without it: they ask the user's own endpoint for a list."""
 ENDS_WITHOUT_CONFIGURATION = {"conversations": 0, "trust": 2}
 
 
@@ -90,7 +90,7 @@ def test_without_a_terminal_nothing_of_it_counts(folder: HostileFolder, words: l
     folder.assert_untouched()
     if words[0] in INSPECTORS:
         assert "DC114" in done.stdout or "--yes" in done.stderr
-        assert all(request.startswith(b"GET /v1/models ") for request in folder.endpoint.heard)
+        assert all(request.startswith(b"GET /v1/models") for request in folder.endpoint.heard)
         return
     assert folder.endpoint.heard == []
     if reads_a_configuration(words):
@@ -141,6 +141,7 @@ def answered(folder: HostileFolder, words: list[str], keys: str) -> str:
         "[v]iew the whole file:": keys.encode(),
         "· /help lis": b"\x04",
         "listening on": None,
+        "[y/N]": b"n\r",
     }
     raw, end = "", time.monotonic() + LONG
     try:
