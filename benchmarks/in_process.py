@@ -1,4 +1,4 @@
-"""What code of the embedding program costs: functions as tools, and middleware around turns and calls."""
+"""What code of the embedding program costs: functions as tools, middleware around turns and calls, and tracing."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 from openai import AsyncOpenAI
+from opentelemetry import trace
 
-from benchmarks.cases import Script, Sides, Turns
+from benchmarks.cases import Sample, Script, Sides, Turns
 from benchmarks.endpoint import Endpoint
 from benchmarks.floor import Floor
 from benchmarks.hosts import Host, Servers, open_client, open_dial, server_entries, wrap_floor
@@ -98,3 +100,35 @@ class MiddlewareTurns:
             open_client(url, self.servers, middleware=middleware) as wrapped,
         ):
             yield {"floor": partial(turns.sample, without), "dial": partial(turns.sample, wrapped)}
+
+
+@dataclass(frozen=True, slots=True)
+class TracedTurns:
+    """Turns of the product with spans of OpenTelemetry, which are kept; without any in the floor's place."""
+
+    about: str
+    script: Script
+    servers: Servers = field(default_factory=server_entries)
+
+    @asynccontextmanager
+    async def prepared(self, endpoint: Endpoint) -> AsyncIterator[Sides]:
+        """Open the client."""
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+        from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+        exporter, provider = InMemorySpanExporter(), TracerProvider()
+        provider.add_span_processor(SimpleSpanProcessor(exporter))
+        turns, url = Turns(self.about, self.script), self.script.url(endpoint)
+        async with open_dial(url, self.servers) as host:
+
+            async def trace_turn() -> Sample:
+                # The provider of a process is set once; the side without traces is measured in the same process.
+                with patch.object(trace, "get_tracer_provider", lambda: provider):
+                    sample = await turns.sample(host)
+                if len(exporter.get_finished_spans()) < 2 * self.script.rounds + 2:
+                    raise RuntimeError(f"{self.about}: spans are missing")
+                exporter.clear()
+                return sample
+
+            yield {"floor": partial(turns.sample, host), "dial": trace_turn}

@@ -18,7 +18,7 @@ class Invoice(BaseModel):
 
 def read_invoice(name: str) -> str:
     """Return the text of an invoice."""
-    return f"{name}: invoice 2026-117, 119.00 EUR, to be paid by 15 December 2026"
+    return f"{name}: number 2026-117, total 119.00, due 2026-12-15"
 
 
 turn = DialClient({}, MODEL, tools=[read_invoice]).run_sync("What is in invoice a.pdf?", output_type=Invoice)

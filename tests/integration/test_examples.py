@@ -78,14 +78,30 @@ def test_an_example_runs_as_it_stands(
     assert re.fullmatch(expected, printed), printed
 
 
-def test_the_example_of_durable_turns_runs_as_it_stands(tmp_path: Path) -> None:
-    script = tmp_path / "replies.json"
-    script.write_text(json.dumps([TOKYO, "Noon."]))
-    environ = os.environ | {"DIAL_MODEL": f"scripted:{script}", "DIAL_FOLDER": tmp_path.as_posix()}
-    # DBOS is one for a process: the example gets a process of its own.
-    command = [sys.executable, str(FOLDER / "durable_turns.py")]
-    ended = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=100, check=False)
-    assert (ended.stdout.splitlines()[-1:], ended.returncode) == (["Noon."], 0), ended.stderr
+PROCESS_WIDE = {
+    "durable_turns": ([TOKYO, "Noon."], ["Noon."]),
+    "traces": (
+        [call("count_letters", word="tea") | USAGE, {"text": "Three."} | USAGE],
+        [
+            "  chat replies.json, 5 tokens written",
+            "  execute_tool count_letters",
+            "  chat replies.json, 5 tokens written",
+            "invoke_agent, 10 tokens written",
+            "Three.",
+        ],
+    ),
+}
+"""Examples with libraries that a process has once: DBOS, the tracer provider of OpenTelemetry."""
+
+
+@pytest.mark.parametrize("name", PROCESS_WIDE)
+def test_an_example_runs_in_a_process_of_its_own(name: str, tmp_path: Path) -> None:
+    replies, expected = PROCESS_WIDE[name]
+    (tmp_path / "replies.json").write_text(json.dumps(replies))
+    environ = os.environ | {"DIAL_MODEL": "scripted:replies.json", "DIAL_FOLDER": tmp_path.as_posix()}
+    command = [sys.executable, str(FOLDER / f"{name}.py")]
+    ended = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=100, check=False)
+    assert (ended.stdout.splitlines()[-len(expected) :], ended.returncode) == (expected, 0), ended.stderr
 
 
 def test_the_example_of_fastapi_streams_server_sent_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +123,7 @@ def test_the_example_of_fastapi_streams_server_sent_events(tmp_path: Path, monke
 def test_every_example_is_short_and_is_run_here() -> None:
     lines = {path.stem: len(path.read_text(encoding="utf-8").splitlines()) for path in FOLDER.glob("*.py")}
     assert {name: count for name, count in lines.items() if count > MAX_LINES} == {}
-    assert set(lines) == {name for name, _, _ in CASES} | {"durable_turns", "fastapi_sse"}
+    assert set(lines) == {name for name, _, _ in CASES} | {*PROCESS_WIDE, "fastapi_sse"}
 
 
 @pytest.mark.skipif(not PYRIGHT.exists(), reason="pyright is not here: `make test` installs it with Node")
