@@ -69,9 +69,21 @@ class OutputType(Generic[T]):
             InvalidOutput: the text holds no value of the type.
         """
         value = _find_value(text, starts="{[" if self.is_wrapped else "{")
+        if value is None and self._takes_text:
+            value = text.strip()
         if value is None and not (self.is_wrapped and text.strip() == "null"):
             raise InvalidOutput(NO_VALUE)
         return self.check(value)
+
+    @property
+    def _takes_text(self) -> bool:
+        """Whether a text without quotation marks is a value of the type: a string, or an enum of strings."""
+        return self.is_wrapped and _find_top(self._inner).get("type") == "string"
+
+    @property
+    def _inner(self) -> Mapping[str, Any]:
+        """The schema within the wrapping object, with its definitions."""
+        return {**self.schema["properties"][RESULT], "$defs": self.schema.get("$defs", {})}
 
     def check(self, value: Any) -> Output[T]:
         """Return the value, with or without the wrapping object, as one of this type.

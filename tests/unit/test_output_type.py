@@ -139,6 +139,14 @@ def test_the_wrapping_object_of_a_list_may_be_left_out(text: str) -> None:
     assert build_output_type(list[int]).parse(text).value == [1, 2]
 
 
+@pytest.mark.parametrize(
+    ("type_", "text", "value"),
+    [(str, "Rome.", "Rome."), (Colour, " red\n", Colour.RED), (str, '"Rome"', "Rome"), (str, "28", "28")],
+)
+def test_a_string_needs_no_quotation_marks(type_: Any, text: str, value: Any) -> None:
+    assert build_output_type(type_).parse(text).value == value
+
+
 def test_null_for_a_property_with_a_default_is_no_value() -> None:
     found = build_output_type(Person).parse('{"name": "Ada", "home": {"street": "M", "number": 1}, "nick": null}')
     assert found.value.nick == ""

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Literal
+from typing import Any, Literal, assert_type
 
 import pytest
 from pydantic import BaseModel
 
 from dial_client import (
+    ConversationManager,
     DialClient,
     Finished,
     LimitReached,
     Limits,
+    MemoryStore,
     Message,
     MessageCompleted,
     ModelRequest,
@@ -247,6 +249,50 @@ async def test_the_server_sent_events_of_a_typed_answer_have_its_json() -> None:
         lines = [line async for line in dial.stream_response("Which city?", output_type=City)]
     output = [json.loads(line.split("data: ", 1)[1]) for line in lines if line.startswith("event: output")]
     assert output[-1] == {"output": ARGUMENTS}
+
+
+async def test_type_checkers_know_the_type_of_the_output() -> None:
+    async with DialClient({}, Model([ROME_TEXT, "[1]", '"a"', "Rome"])) as dial:
+        assert_type(await dial.run("Which city?", output_type=City), Turn[City])
+        assert_type(await dial.run("Which numbers?", output_type=list[int]), Turn[list[int]])
+        either: Turn[int | str] = await dial.run("Which?", output_type=int | str)
+        assert either.output == "a"
+        assert_type(await dial.run("Which?"), Turn)
+
+
+async def test_a_conversation_stores_only_the_last_answer() -> None:
+    async with DialClient({}, Model(["no", ROME_TEXT])) as dial:
+        manager = ConversationManager(dial, MemoryStore())
+        conversation = await manager.create()
+        turn = await manager.chat(conversation.id, "Which city?", output_type=City)
+        assert_type(turn, Turn[City])
+        stored = await manager.get(conversation.id)
+    assert turn.output == ROME
+    assert [message.text for message in stored.messages] == ["Which city?", ROME_TEXT]
+
+
+async def test_a_conversation_keeps_an_invalid_answer() -> None:
+    async with DialClient({}, Model(["no", "no", "never"])) as dial:
+        manager = ConversationManager(dial, MemoryStore())
+        conversation = await manager.create()
+        with pytest.raises(OutputError):
+            await manager.chat(conversation.id, "Which city?", output_type=City)
+        stored = await manager.get(conversation.id)
+    assert [message.text for message in stored.messages] == ["Which city?", "never"]
+
+
+async def test_where_the_tokens_are_used_up_an_answer_is_not_corrected() -> None:
+    usage = {"input_tokens": 10, "output_tokens": 5}
+    replies = [answer_call({"name": "Rome"}) | {"usage": usage}, answer_call() | {"usage": usage}]
+    turn, model = await ask(*replies, limits=Limits(max_tokens_total=10))
+    assert turn.output == ROME
+    assert turn.stop_reason is StopReason.TOKEN_BUDGET
+    assert "No more tool calls" in model.texts[1]
+
+
+async def test_an_answer_without_visible_words_is_no_answer() -> None:
+    with pytest.raises(OutputError):
+        await ask("", "", "", on_limit="raise")
 
 
 async def test_response_returns_the_json() -> None:
