@@ -57,7 +57,7 @@ from dial_client.local.vocabulary import (
     words,
     words_of,
 )
-from dial_client.messages import Role, ToolCallRequest, ToolSpec
+from dial_client.messages import Message, Role, ToolCallRequest, ToolSpec
 from dial_client.model import ModelRequest, ToolChoice
 
 MAX_ROUNDS = 4
@@ -131,17 +131,7 @@ class CallPolicy:
         # Shown a failed call, the model continues from it: it repeats the call, or calls another tool with the same.
         hidden = frozenset(completed.call.id for completed in self._completed if completed.failed)
         conversation = json_prompt_format.conversation(self._request.messages, hidden)
-        tools = self._request.tools if step.tools else ()
-        return replace(
-            self._request,
-            instructions=(*self._request.instructions, json_prompt_format.instruction(tools)),
-            messages=(*json_prompt_format.examples(tools), *conversation),
-            tools=(),
-            tool_choice=ToolChoice.AUTO,
-            grammar=json_prompt_format.grammar(restrict_values(step), may_answer=step.may_answer),
-            max_tokens=min(self._request.max_tokens or MAX_TOKENS, MAX_TOKENS),
-            stream=False,
-        )
+        return decision_request(self._request, step, self._request.tools if step.tools else (), conversation)
 
     def take_unknown(self) -> None:
         """Accept the decision that the answer cannot be known.
@@ -355,7 +345,30 @@ class CallPolicy:
         return self._near_tools(passive) or passive
 
 
-def restrict_values(step: Step) -> tuple[ToolSpec, ...]:
+def decision_request(
+    request: ModelRequest, step: Step, tools: Sequence[ToolSpec], conversation: Sequence[Message]
+) -> ModelRequest:
+    """Return the request for a decision, with the grammar of a step.
+
+    Args:
+        request: the request for the reply.
+        step: the decision.
+        tools: the tools that the model reads of; the step may allow fewer.
+        conversation: the conversation in the form of the examples.
+    """
+    return replace(
+        request,
+        instructions=(*request.instructions, json_prompt_format.instruction(tools)),
+        messages=(*json_prompt_format.examples(tools), *conversation),
+        tools=(),
+        tool_choice=ToolChoice.AUTO,
+        grammar=json_prompt_format.grammar(_restrict_values(step), may_answer=step.may_answer),
+        max_tokens=min(request.max_tokens or MAX_TOKENS, MAX_TOKENS),
+        stream=False,
+    )
+
+
+def _restrict_values(step: Step) -> tuple[ToolSpec, ...]:
     """Return the tools of a step, with schemas that allow only its values."""
     return tuple(_with_values(tool, step.values) for tool in step.tools) if step.values else step.tools
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from dial_client.local import json_prompt_format
 from dial_client.local.argument_values import correct_arguments
-from dial_client.local.call_policy import MAX_ROUNDS, MAX_TOKENS, Step, restrict_values
+from dial_client.local.call_policy import MAX_ROUNDS, Step, decision_request
 from dial_client.local.call_score import DecisionScore
 from dial_client.local.clauses import find_open, find_sibling, split_clauses
 from dial_client.local.completed_calls import find_completed_calls, new_pieces
@@ -65,7 +65,7 @@ class ClausePolicy:
         self._clauses = split_clauses(self._question)
         self._served: list[int] = []
         self._unmet: list[int] = []
-        self._conversion = self._find_conversion()
+        self._conversion = self._convert()
         self._asks = self._open_asks()
 
     @property
@@ -91,17 +91,8 @@ class ClausePolicy:
         else:
             request = ", and ".join(self._clauses[at] for at in self._served)
             asked = (Message.user(request), *turn, Message.assistant("Done."), Message.user(self._clauses[ask.clause]))
-        tools = self._request.tools
-        return replace(
-            self._request,
-            instructions=(*self._request.instructions, json_prompt_format.instruction(tools)),
-            messages=(*json_prompt_format.examples(tools), *json_prompt_format.conversation((*earlier, *asked))),
-            tools=(),
-            tool_choice=ToolChoice.AUTO,
-            grammar=json_prompt_format.grammar(restrict_values(step), may_answer=step.may_answer),
-            max_tokens=min(self._request.max_tokens or MAX_TOKENS, MAX_TOKENS),
-            stream=False,
-        )
+        conversation = json_prompt_format.conversation((*earlier, *asked))
+        return decision_request(self._request, step, self._request.tools, conversation)
 
     def take_unknown(self) -> None:
         """Accept the decision that a request cannot be known."""
@@ -151,16 +142,18 @@ class ClausePolicy:
         if is_unmet and ask.clause is not None:
             self._unmet.append(ask.clause)
 
-    def _find_conversion(self) -> Conversion | None:
-        """Make the call that converts a result to the unit of the question, and return what remains to be converted."""
+    def _convert(self) -> Conversion | None:
+        """Make the call that converts a result to the unit of the question; return what no tool can convert."""
         if not self._completed or self._completed[-1].failed or self._completed[-1].denied:
             return None
         results = [entry.result for entry in self._completed if not entry.failed]
         conversion = find_conversion(self._question, results)
         found = find_conversion_call(conversion, self._request.tools) if conversion is not None else None
-        if found is None or len(self._completed) >= MAX_ROUNDS or self._request.tool_choice is ToolChoice.NONE:
+        if found is None:
             return conversion
-        self.call = ToolCallRequest(f"call_{secrets.token_hex(16)}", *found)
+        is_over = len(self._completed) >= MAX_ROUNDS or self._request.tool_choice is ToolChoice.NONE
+        if not is_over and all((call.name, call.arguments) != found for call in self._calls):
+            self.call = ToolCallRequest(f"call_{secrets.token_hex(16)}", *found)
         return None
 
     def _open_asks(self) -> list[_Ask]:

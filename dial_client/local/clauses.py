@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dial_client.local.vocabulary import ACTS, words, words_of
 from dial_client.messages import ToolCallRequest, ToolSpec
 
+MAX_QUESTION_CHARS = 500
+"""Characters of a question that is taken apart: a longer one has pasted text, whose requests are none of the user's."""
 MAX_CLAUSES = 4
 """Requests of a question that are looked at."""
 
@@ -51,6 +53,8 @@ def split_clauses(question: str) -> tuple[str, ...]:
     Returns:
         At most `MAX_CLAUSES`; the whole question where it has one request.
     """
+    if len(question) > MAX_QUESTION_CHARS:
+        return (question,)
     masked = _QUOTED.sub(lambda quoted: "_" * len(quoted[0]), question)
     cuts = [(found.start(), found.end()) for found in _BOUNDARY.finditer(masked)]
     starts, ends = [0, *(end for _, end in cuts)], [*(start for start, _ in cuts), len(question)]
@@ -101,6 +105,8 @@ def find_sibling(question: str, call: ToolCallRequest, made: Sequence[ToolCallRe
         call: a call of a tool with one text argument.
         made: the calls of the turn; their values are no such names.
     """
+    if len(question) > MAX_QUESTION_CHARS:
+        return ""
     joined = _COMPARED if _COMPARES.search(question) else _JOINED
     used = {str(value).lower() for entry in made for value in entry.arguments.values()}
     for value in (value for value in call.arguments.values() if isinstance(value, str) and len(value) > 1):

@@ -11,9 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dial_client.local.clauses import MAX_QUESTION_CHARS
 from dial_client.local.vocabulary import acts, words, words_of
 from dial_client.messages import ToolSpec
 
+MAX_RESULT_CHARS = 4_000
+"""Characters of a result that are searched for quantities."""
 _UNITS: Mapping[str, tuple[str, ...]] = {
     "length": (
         "mi mile miles",
@@ -63,16 +66,24 @@ class Conversion:
 
 
 def find_conversion(question: str, results: Sequence[str]) -> Conversion | None:
-    """Return the conversion that the results still need; None if they have the unit of the question, or no quantity."""
-    quantities = [found for text in results for found in _QUANTITY.findall(text)]
-    for named in _ASKED.findall(question):
+    """Return the conversion that the results still need.
+
+    None if they have the unit of the question, or no quantity of its kind, or several.
+    """
+    quantities = {found for text in results for found in _QUANTITY.findall(text[:MAX_RESULT_CHARS])}
+    for named in _ASKED.findall(question[:MAX_QUESTION_CHARS]):
         meanings = _meanings(named)
         if any(meaning in meanings for _, spelling in quantities for meaning in _meanings(spelling)):
             return None
-        for number, spelling in quantities:
-            for (kind, unit), (asked_kind, asked) in ((a, b) for a in _meanings(spelling) for b in meanings):
-                if kind == asked_kind:
-                    return Conversion(kind, float(number.replace(",", "")), unit, asked, named)
+        found = {
+            Conversion(kind, float(number.replace(",", "")), unit, asked, named)
+            for number, spelling in quantities
+            for kind, unit in _meanings(spelling)
+            for asked_kind, asked in meanings
+            if kind == asked_kind
+        }
+        if found:
+            return found.pop() if len(found) == 1 else None
     return None
 
 

@@ -89,6 +89,16 @@ async def test_a_quantity_in_another_unit_is_converted_without_asking_the_model(
     assert heard.asked == [("convert_units", {"value": 21, "from_unit": "C", "to_unit": "F"})]
 
 
+async def test_a_conversion_whose_result_has_no_unit_is_made_once() -> None:
+    amount, code = {"type": "number"}, {"enum": ["C", "F"]}
+    convert = tool("convert_units", "Convert a temperature.", value=amount, from_unit=code, to_unit=code)
+    model = Model("The office has 69.8 degrees Fahrenheit.", tools=(MEASURE, convert))
+    made = ("convert_units", {"value": 21, "from_unit": "C", "to_unit": "F"}, "69.8")
+    measured = ("measure", {"room": "office"}, "21 °C")
+    heard = await model.hears(*asked("How warm is the office in Fahrenheit?", measured, made))
+    assert (heard.asked, heard.text) == ([], "The office has 69.8 degrees Fahrenheit.")
+
+
 async def test_where_no_tool_converts_it_the_answer_says_so() -> None:
     model = Model("The office has 21 °C.", tools=(MEASURE, TIME))
     heard = await model.hears(*asked("How warm is the office in Fahrenheit?", ("measure", {"room": "office"}, "21 °C")))

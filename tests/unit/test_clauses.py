@@ -49,6 +49,7 @@ def test_each_request_is_a_clause(question: str, clauses: list[str]) -> None:
         "How do I bake bread, cakes and rolls?",
         "Hello",
         "",
+        "What is wrong in this log? " + "Read the file and check it. " * 20,
         "Add 2 and 3, add 4 and 5, add 6 and 7, add 8 and 9, add 1 and 2.",
     ],
 )

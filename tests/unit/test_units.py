@@ -51,6 +51,7 @@ def test_a_result_in_another_unit_is_to_be_converted(
         ("How many dollars is 1 EUR?", ["1 EUR = 1.11 USD"]),
         ("How many feet has a cat?", ["four"]),
         ("Which file is in metres.txt?", ["12 km"]),
+        ("What do they cost in dollars?", ["lamp: 39.90 EUR", "chair: 189.00 EUR"]),
         ("How warm is it in Celsius?", ["order 12 came to 3 m"]),
     ],
 )
