@@ -140,6 +140,7 @@ def answered(folder: HostileFolder, words: list[str], keys: str) -> str:
     answers: dict[str, bytes | None] = {
         "[v]iew the whole file:": keys.encode(),
         "· /help lis": b"\x04",
+        "the name of any model": b"\x04",  # init, which writes the user's own file
         "listening on": None,
         "[y/N]": b"n\r",
     }

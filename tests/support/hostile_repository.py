@@ -84,6 +84,7 @@ class HostileFolder:
     def environment(self) -> dict[str, str]:
         """Return the environment of a user with a key, and with an endpoint on this machine."""
         own = {"ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": self.endpoint.url, "PROMPT_TOOLKIT_NO_CPR": "1"}
+        own["DIAL_REGISTRY_URL"] = "http://127.0.0.1:9"
         return environment(self.home, TERM="xterm", **own)
 
     def run(self, *words: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:

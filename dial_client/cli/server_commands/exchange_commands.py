@@ -51,6 +51,7 @@ def export(
         str, typer.Option("--to", metavar="HOST", help="The host that reads it: claude-desktop, vscode, codex, …")
     ] = "claude-desktop",
     config: o.Config = None,
+    trust: o.Trust = False,
     verbose: o.Verbose = False,
 ) -> None:
     """Print servers in the form of another MCP host; standard error names what it cannot have."""

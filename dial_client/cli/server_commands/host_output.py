@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dial_client.cli.bootstrap import warn
-from dial_client.cli.configuration_files import read_trusted_files
+from dial_client.cli.configuration_files import ask_for_files
 from dial_client.cli.options import ExitCode, Options
 from dial_client.errors import ConfigError
 from dial_client.settings import configuration
@@ -19,12 +19,12 @@ async def export_servers(options: Options, names: Sequence[str], to: str) -> int
     """Print servers in the form of another host; no variable is expanded. Return the exit code.
 
     Raises:
-        ConfigError: there is no such host or server.
+        ConfigError: there is no such host or server, or a file is not trusted, and nobody is there to be asked.
     """
     if to not in {*HostName}:
         raise ConfigError(f"{to!r} is no host", did_you_mean(to, HostName) or f"hosts: {', '.join(HostName)}")
     servers: dict[str, dict[str, Any]] = {}
-    for file in read_trusted_files(str(options.config) if options.config else None):
+    for file in await ask_for_files(options, warn):
         outline = configuration.outline(file.text, file.path)
         servers |= {name: {key: node.value for key, node in entry.items()} for name, entry in outline.servers.items()}
     for name in names:
