@@ -53,7 +53,7 @@ def test_the_example_of_conversations_runs_as_it_stands(tmp_path: Path) -> None:
     assert lines[-1] == "['What time is it in Tokyo?', 'What time is it in Tokyo?']"
 
 
-EXAMPLES_IN = ("extending.md", "library.md", "middleware.md", "testing.md", "typed-answers.md")
+EXAMPLES_IN = ("extending.md", "library.md", "middleware.md", "testing.md", "traces.md", "typed-answers.md")
 EXAMPLES = [block for name in EXAMPLES_IN for block in blocks(ROOT / "docs" / name, "python")]
 
 

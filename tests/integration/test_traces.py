@@ -1,0 +1,65 @@
+"""Traces across processes: the spans of the MCP SDK, and what a server finds in the metadata of a call."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.once
+
+SERVER = '''
+from mcp.server import MCPServer
+from mcp.server.mcpserver import Context
+
+server = MCPServer("echo")
+
+@server.tool()
+def trace(ctx: Context) -> str:
+    """Return the trace that the call belongs to."""
+    return ctx.request_context.meta["traceparent"]
+
+server.run()
+'''
+
+# A process of its own: the providers of OpenTelemetry are set once and for all of a process.
+PROGRAM = """
+import json, sys
+import anyio
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from dial_client import DialClient, ScriptedProvider
+
+exporter = InMemorySpanExporter()
+provider = TracerProvider()
+provider.add_span_processor(SimpleSpanProcessor(exporter))
+trace.set_tracer_provider(provider)
+
+async def main():
+    model = ScriptedProvider([{"tool_calls": [{"name": "trace", "arguments": {}}]}, "Done."])
+    async with DialClient({"echo": {"command": sys.executable, "args": [sys.argv[1]]}}, model) as dial:
+        turn = await dial.run("Which trace is this?")
+    spans = {span.name: span for span in exporter.get_finished_spans()}
+    names = {span.context.span_id: name for name, span in spans.items()}
+    call = spans["MCP send tools/call trace"]
+    sent = f"00-{call.context.trace_id:032x}-{call.context.span_id:016x}-"
+    parents = [names[call.parent.span_id], names[spans["execute_tool trace"].parent.span_id]]
+    print(json.dumps({"parents": parents, "arrived": turn.tool_calls[0].result.content.startswith(sent)}))
+
+anyio.run(main)
+"""
+
+
+def test_a_server_gets_the_trace_of_its_call(tmp_path: Path) -> None:
+    server = tmp_path / "server.py"
+    server.write_text(SERVER, encoding="utf-8")
+    ran = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(server)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads(ran.stdout) == {"parents": ["execute_tool trace", "invoke_agent"], "arrived": True}
