@@ -81,6 +81,7 @@ class AnswerFormat:
             tool_format: how tool calls are written.
             has_tools: the request offers tools.
         """
+        self._call = None
         structured = StructuredOutput.NONE if self._is_refused else info.structured_output
         self._is_enforced = structured is StructuredOutput.WITH_TOOLS
         is_native = tool_format is ToolFormat.NATIVE
@@ -145,7 +146,6 @@ class AnswerFormat:
 
     def take_answer(self, message: Message) -> Message:
         """Return the model's message; one that only calls the tool for the answer becomes the answer as text."""
-        self._call = None
         calls = message.tool_calls
         if self._way is not _Way.TOOL or any(call.name != self.tool_name for call in calls):
             return message

@@ -142,7 +142,8 @@ class ModelCaller:
         messages = self.model.window.fit(context.messages, tools, instructions)
         if messages is not context.messages:
             self.recorder.note(context_window.NOTE)
-        request = handler.request(messages, () if in_text and choice is ToolChoice.NONE else tools)
+        offered = () if in_text and choice is ToolChoice.NONE else tools
+        request = handler.request(messages, offered)
         request = replace(
             request,
             instructions=(*instructions, *request.instructions),
@@ -154,7 +155,7 @@ class ModelCaller:
         answer = self.answer
         make_reader = partial(handler.reader, tools) if answer is None else partial(answer.reader, handler, tools)
         if self.answer is not None:
-            request = self.answer.constrain(request, handler, tools)
+            request = self.answer.constrain(request, handler, offered)
 
         def shrink_window() -> bool:
             self.model.window.record_refusal(messages, tools, instructions)

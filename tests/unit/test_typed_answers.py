@@ -145,6 +145,15 @@ async def test_an_invalid_text_goes_back_as_a_message() -> None:
     assert "Call the tool final_answer" in model.texts[1]
 
 
+async def test_a_correction_is_of_the_latest_answer() -> None:
+    turn, model = await ask(answer_call({"name": "Rome"}), "It is Rome.", answer_call())
+    assert turn.output == ROME
+    *_, call, _result, text, correction = model.requests[2].messages
+    assert [len(message.tool_calls) for message in (call, text)] == [1, 0]
+    assert text.text == "It is Rome."
+    assert correction.role is Role.USER
+
+
 async def test_an_answer_goes_back_twice_at_most() -> None:
     with pytest.raises(OutputError, match="people: Field required") as caught:
         await ask(*[answer_call({"name": f"Rome {number}"}) for number in range(4)])
@@ -227,6 +236,13 @@ async def test_a_text_format_takes_the_answer_as_text(tool_format: str) -> None:
     assert turn.output == ROME
     assert model.requests[0].tools == ()
     assert '"people"' in model.requests[0].instruction_text
+
+
+async def test_at_a_limit_the_grammar_of_a_text_format_has_no_calls() -> None:
+    call = 'Thought: add.\nAction: add\nAction Input: {"a": 1, "b": 2}'
+    turn, model = await ask(call, ROME_TEXT, tools=[add], tool_format="react", limits=Limits(max_depth=0))
+    assert turn.output == ROME
+    assert ["Action" in request.grammar for request in model.requests] == [True, False]
 
 
 @pytest.mark.parametrize("output_type", [list[int], {"type": "array", "items": {"type": "integer"}}])
