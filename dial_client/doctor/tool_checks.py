@@ -61,13 +61,21 @@ def _poison(subject: Subject, tool: ToolSpec, servers: Mapping[str, str]) -> Ite
     if tool.removed_invisible:
         text = f"{name} has {tool.removed_invisible:,} invisible characters, which the model is not given"
         yield Finding("DC402", text, deny, *place)
-    for foreign, server in servers.items():
-        is_word = len(foreign) > 3 and re.search(rf"(?<![\w-]){re.escape(foreign)}(?![\w-])", tool.description)
-        if server != tool.server and is_word and re.search(r"[_-]|[a-z][A-Z]", foreign):
-            text = f"{name} speaks of the tool {foreign!r} of the server {server!r}"
+    for foreign in filter(tool.description.__contains__, servers):
+        if servers[foreign] != tool.server and _is_telling(foreign) and _has_word(tool.description, foreign):
+            text = f"{name} speaks of the tool {foreign!r} of the server {servers[foreign]!r}"
             yield Finding("DC403", text, "a description that changes how other tools are used is an attack", *place)
     if not tool.description:
         yield Finding("DC407", f"{name} has no description: the model has only its name", "", *place)
+
+
+def _is_telling(name: str) -> bool:
+    """Return True if a tool's name can hardly be an ordinary word."""
+    return len(name) > 3 and bool(re.search(r"[_-]|[a-z][A-Z]", name))
+
+
+def _has_word(text: str, word: str) -> bool:
+    return bool(re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", text))
 
 
 def _descriptions_in(schema: Any, depth: int = 0) -> Iterator[str]:

@@ -46,6 +46,7 @@ def tools(*definitions: Mapping[str, Any]) -> dict[str, Any]:
 def subject_of(servers: Mapping[str, Any], environ: Mapping[str, str] | None = None, **target: Any) -> Subject:
     more = {key: target.pop(key) for key in ("models", "defaultModel") if key in target}
     text = json.dumps({"mcpServers": servers, **more}, indent=1)
+    target.setdefault("server_seconds", LONG)  # a busy machine is no reason to fail
     found = Subject(DoctorTarget((ConfigFile(text, "servers.json"),), **target))
     return found if environ is None else Subject(found.target, environ)
 
@@ -86,8 +87,7 @@ def anyio_backend() -> str:
 async def findings() -> list[Finding]:
     """Of one run over all faulty servers, side by side."""
     servers = {name: settings for name, (settings, _) in SERVER_FAULTS.items()}
-    with anyio.fail_after(LONG):
-        return await inspect(subject_of(servers), ON_SERVERS)
+    return await inspect(subject_of(servers), ON_SERVERS)
 
 
 @pytest.mark.parametrize("server", SERVER_FAULTS)
@@ -111,9 +111,8 @@ async def test_nothing_is_found_in_real_servers(tmp_path: Path) -> None:
     servers = real_servers(tmp_path)
     if "git" in servers:
         await anyio.run_process(["git", "init", "-q", str(tmp_path)])
-    with anyio.fail_after(LONG):
-        found = await inspect(subject_of(servers), (Group.CONFIG, Group.SERVERS, Group.TOOLS))
-    serious = [str(finding) for finding in found if finding.level != "info" and finding.code != "DC302"]
+    found = await inspect(subject_of(servers), (Group.CONFIG, Group.SERVERS, Group.TOOLS))
+    serious = [str(finding) for finding in found if finding.level != "info"]
     assert serious == []
 
 
