@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from functools import cache
 from itertools import islice
 from threading import Thread
 from typing import Protocol
@@ -61,11 +63,20 @@ def open_screen(options: Options, *, has_input: bool = True) -> tuple[Screen, Tu
     return screen, TurnView(screen, new_stream, shows_reasoning=options.verbose, shows_usage=shows_usage)
 
 
+@cache
 def _prepare_rendering() -> None:
-    """Load what rendering needs while the model thinks: the first piece of the answer would wait for it."""
+    """Load what rendering needs while the model thinks: the first piece of the answer would wait for it.
+
+    What is loaded by then stays until the end: one collection of garbage that looks through it takes 50 ms and more.
+    """
     from dial_client.cli.markdown.markdown_stream import prepare
 
-    prepare()
+    gc.disable()
+    try:
+        prepare()
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 class AnswerStream(Protocol):
