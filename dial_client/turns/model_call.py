@@ -219,7 +219,7 @@ class ModelCaller:
         if attempt.listener is None and reply.message.text:
             await emit(TextDelta(reply.message.text))
         calls = _with_distinct_ids(reply.message.tool_calls) if reply.finish not in _STOP_REASONS else ()
-        message = replace(reply.message, tool_calls=calls)
+        message = replace(reply.message, role=Role.ASSISTANT, tool_calls=calls)
         # What the endpoint wants back is for the message that it sent, and would bring that back.
         is_changed = (message.content, calls) != attempt.sent_by_endpoint
         return replace(reply, message=replace(message, echo=None) if is_changed else message)

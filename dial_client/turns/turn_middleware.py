@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from dial_client.events import MessageCompleted, TextDelta
+from dial_client.events import MessageCompleted, RoundStarted, TextDelta
 from dial_client.limits import StopReason
 from dial_client.messages import Role
 from dial_client.middleware import MiddlewareChain, TurnRequest
@@ -50,7 +50,8 @@ async def run_in_middleware(
 
 
 async def _emit_messages(result: Turn, turn: TurnHandle) -> None:
-    """Emit the messages of a turn that the middleware answered."""
+    """Emit the messages of a turn that the middleware answered, as those of a round."""
+    await turn.emit(RoundStarted(0))
     for message in result.messages or (result.message,):
         if message.role is Role.ASSISTANT and message.text:
             await turn.emit(TextDelta(message.text))

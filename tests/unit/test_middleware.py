@@ -20,6 +20,7 @@ from dial_client import (
     ModelRequest,
     ProviderError,
     Role,
+    RoundStarted,
     StopReason,
     TextDelta,
     ToolCallRequest,
@@ -133,12 +134,13 @@ async def test_calls_that_a_middleware_takes_out_of_a_reply_are_not_made() -> No
     class NoCalls(Middleware):
         async def around_model_call(self, request: ModelRequest, call_next: NextModelCall) -> ModelReply:
             reply = await call_next(request)
-            return replace(reply, message=Message.assistant("No tools today."))
+            return replace(reply, message=Message.user("No tools today."))
 
     dial, _, tools = open_client([NoCalls()])
     async with dial:
         turn = await dial.run("go on")
     assert (turn.text, tools.numbers, turn.stop_reason) == ("No tools today.", [], StopReason.ANSWERED)
+    assert turn.message.role is Role.ASSISTANT, "whatever role the middleware gave it"
 
 
 async def test_a_request_can_be_sent_again() -> None:
@@ -220,7 +222,7 @@ async def test_a_refused_turn_ends_in_the_reason() -> None:
     assert isinstance(finished, Finished)
     assert finished.turn.text == "You have used your questions of today."
     assert (finished.turn.stop_reason, finished.turn.messages) == (StopReason.REFUSED, (finished.turn.message,))
-    assert TextDelta(finished.turn.text) in events
+    assert events[:2] == [RoundStarted(0), TextDelta(finished.turn.text)], "readers see it as any other answer"
     assert model.requests == []
 
 

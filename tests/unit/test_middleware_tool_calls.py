@@ -57,6 +57,7 @@ async def test_a_changed_call_is_what_is_approved_audited_and_made() -> None:
     assert (decision.event, decision.decision, decision.arguments) == ("decision", "allowed", {"number": 5})
     assert (ended.event, ended.outcome) == ("call", "ok")
     assert [record.call.arguments for record in turn.tool_calls] == [{"number": 4}], "the model's own call is kept"
+    assert [record.changed_arguments for record in turn.tool_calls] == [{"number": 5}]
     assert model.requests[1].messages[-1].text == "10"
 
 
