@@ -102,7 +102,7 @@ class ReActFormatHandler:
     def constrain_answer(
         self, request: ModelRequest, tools: Sequence[ToolSpec], schema: Mapping[str, Any]
     ) -> ModelRequest:
-        """Return the request with the grammar of replies whose final answer is JSON."""
+        """Return the request with the grammar of replies whose final answer is JSON, as `AnswerConstraining` has it."""
         if not tools:
             return replace(request, grammar=json_grammar(schema))
         return replace(request, grammar=_grammar(tools, schema), schema=_schema(tools, schema))

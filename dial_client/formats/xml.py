@@ -75,7 +75,7 @@ class XMLFormatHandler:
     def constrain_answer(
         self, request: ModelRequest, tools: Sequence[ToolSpec], schema: Mapping[str, Any]
     ) -> ModelRequest:
-        """Return the request with the grammar of replies that are calls or JSON."""
+        """Return the request with the grammar of replies that are calls or JSON, as `AnswerConstraining` has it."""
         if not tools:
             return replace(request, grammar=json_grammar(schema))
         return replace(request, grammar=_grammar(tools, bare=False, answer_schema=schema))

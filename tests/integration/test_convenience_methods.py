@@ -223,8 +223,13 @@ def test_ctrl_c_ends_a_turn_of_a_script_and_stops_the_servers() -> None:
         return ""
 
     dial = DialClient({"slow": server}, ScriptedProvider([call("wait")]))
-    with pytest.raises(KeyboardInterrupt):
-        dial.run_sync("wait")
+    # A shell lets the programs that it starts in the background ignore the signal.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            dial.run_sync("wait")
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert dial.servers["slow"].state == "stopped"
 
 
