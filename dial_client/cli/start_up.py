@@ -29,19 +29,28 @@ StartUp = Callable[[DialClient], Coroutine[Any, Any, None]]
 """Waits for the servers of a client."""
 
 
-async def announce_servers(dial: DialClient) -> None:
+async def announce_servers(dial: DialClient, *, are_named: bool = True) -> None:
     """Wait until a turn can begin, say which servers are awaited for long, and print what is wrong with them.
+
+    Args:
+        dial: the client.
+        are_named: False where something else names the servers that are awaited.
 
     Raises:
         ServerStartError: a required server did not start.
     """
     with anyio.move_on_after(NAMED_AFTER):
         await dial.ready_for_turn()
-    if awaited := dial.awaited_servers:
-        names = (f"{name} ({download})" if download else name for name, download in awaited.items())
-        warn(f"waiting for servers: {', '.join(names)}")
+    if are_named and (awaited := _describe_awaited(dial)):
+        warn(f"waiting for servers: {awaited}")
     await dial.ready_for_turn()
     say_notes(dial.notes)
+
+
+def _describe_awaited(dial: DialClient) -> str:
+    """Return the names of the servers that are awaited, with the downloads that are known."""
+    awaited = dial.awaited_servers.items()
+    return ", ".join(f"{name} ({download})" if download else name for name, download in awaited)
 
 
 async def show_servers(dial: DialClient, screen: Screen, *, quiet: bool) -> None:
@@ -88,7 +97,7 @@ async def wait_for_servers_in_lines(dial: DialClient) -> None:
     async with anyio.create_task_group() as group:
         group.start_soon(_skip_on_enter, dial, group.cancel_scope)
         try:
-            await announce_servers(dial)
+            await announce_servers(dial, are_named=False)
         except DialError as error:
             failures.append(error)  # carried out of the task group, which would wrap it
         group.cancel_scope.cancel()
@@ -98,10 +107,10 @@ async def wait_for_servers_in_lines(dial: DialClient) -> None:
 
 async def _skip_on_enter(dial: DialClient, waiting: anyio.CancelScope) -> None:
     await anyio.sleep(PATIENCE)
-    names = _names_of_starting(dial)
-    if not names:
+    awaited = _describe_awaited(dial)
+    if not awaited:
         return
-    await tty.wait_for_enter(one_line(f"starting: {', '.join(names)} · Enter goes on without", MAX_LINE))
+    await tty.wait_for_enter(one_line(f"starting: {awaited} · Enter goes on without", MAX_LINE))
     dial.skip_starting()
     waiting.cancel()
 
