@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 from dial_client.text.safe_text import one_line, safe
@@ -31,7 +30,7 @@ class ValueSummary:
         """Return HTML in which every text is escaped."""
         parts = [f"<b>{_line(self.title)}</b>"] if self.title else []
         if self.text:
-            parts.append(f'<div style="white-space: pre-wrap">{escape(safe(self.text))}</div>')
+            parts.append(f'<div style="white-space: pre-wrap">{_escape(safe(self.text))}</div>')
         if self.rows:
             head = "".join(f"<th>{_line(column)}</th>" for column in self.columns)
             body = "".join(_to_row(row) for row in self.rows)
@@ -62,8 +61,14 @@ class ValueSummary:
 
 
 def _line(text: str) -> str:
-    return escape(one_line(text, _MAX_CELL))
+    return _escape(one_line(text, _MAX_CELL))
 
 
 def _to_row(cells: Sequence[str]) -> str:
     return "<tr>" + "".join(f'<td style="text-align: left">{_line(cell)}</td>' for cell in cells) + "</tr>"
+
+
+def _escape(text: str) -> str:
+    from html import escape  # it loads the table of all entities, which no start needs
+
+    return escape(text)
