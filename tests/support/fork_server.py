@@ -97,8 +97,7 @@ def can_fork(arguments: Sequence[str], variables: Mapping[str, str]) -> bool:
 @functools.cache
 def start_server() -> str:
     """Start the fork server of this process, and return the path of its socket."""
-    folder = tempfile.mkdtemp(prefix="fork-server-")
-    path = str(Path(folder) / "socket")
+    path = str(Path(tempfile.mkdtemp(prefix="fork-server-")) / "socket")
     command = [sys.executable, "-P", __file__, path]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": ""}
     # It ends with its standard input.
@@ -112,7 +111,6 @@ def start_server() -> str:
         assert process.stdin is not None
         process.stdin.close()
         process.wait()
-        shutil.rmtree(folder, ignore_errors=True)
 
     atexit.register(stop)
     return path
@@ -135,6 +133,7 @@ def serve(path: str) -> dict[str, Any]:
             ready, _, _ = select.select([listener, sys.stdin], [], [])
             _reap()
             if sys.stdin in ready:
+                shutil.rmtree(Path(path).parent, ignore_errors=True)  # also after a test run that was killed
                 sys.exit()
             connection, _ = listener.accept()
             if os.fork() == 0:
