@@ -74,7 +74,7 @@ npm error 404  The requested resource '@x/server@*' could not be found or you do
 npm error 404
 npm error 404 Note that you can also install from a
 npm error 404 tarball, folder, http url, or git url.
-npm error A complete log of this run can be found in: /root/.npm/_logs/debug-0.log
+npm error A complete log of this run can be found in: /home/ada/.npm/_logs/debug-0.log
 """
 NPM_OFFLINE = """npm error code ENOTFOUND
 npm error syscall getaddrinfo
