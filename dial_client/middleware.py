@@ -6,8 +6,6 @@ with that request or a changed one. A method that is not overridden costs nothin
 
 from __future__ import annotations
 
-import difflib
-import traceback
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, NoReturn, Protocol, TypeVar
@@ -372,12 +370,16 @@ def _check(member: Middleware) -> Middleware:
         raise TypeError(f"{name} is no middleware: make it a subclass of Middleware")
     for attribute in dir(given):
         if attribute.startswith("around_") and attribute not in _METHODS:
-            nearest = difflib.get_close_matches(attribute, _METHODS, n=1, cutoff=0.0)[0]
+            from difflib import get_close_matches
+
+            nearest = get_close_matches(attribute, _METHODS, n=1, cutoff=0.0)[0]
             raise TypeError(f"the middleware {name} has a method {attribute!r}: did you mean {nearest!r}?")
     return member
 
 
 def _log_failure(name: str, error: Exception) -> None:
-    frame = traceback.extract_tb(error.__traceback__)[-1]
+    from traceback import extract_tb
+
+    frame = extract_tb(error.__traceback__)[-1]
     place = f"{frame.filename}:{frame.lineno}"
     log.warning("middleware_failed", middleware=name, error=type(error).__name__, place=place)

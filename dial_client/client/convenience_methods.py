@@ -12,7 +12,6 @@ import anyio
 from anyio import from_thread
 
 from dial_client.background_tasks import BackgroundTasks
-from dial_client.client.progress_bar import show_progress
 from dial_client.client.turn_methods import OutputT, TurnInput, TurnMethods, to_messages
 from dial_client.limits import Limits
 from dial_client.messages import Message
@@ -121,6 +120,8 @@ class ConvenienceMethods(TurnMethods):
                 except Exception as error:  # noqa: BLE001 - an error of one turn is the result of that turn
                     results[index] = error
                 advance(isinstance(results[index], Exception))
+
+        from dial_client.client.progress_bar import show_progress
 
         with show_progress(len(conversations), is_shown=progress) as advance:
             async with anyio.create_task_group() as group:

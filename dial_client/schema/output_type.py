@@ -25,8 +25,8 @@ T = TypeVar("T")
 RESULT = "result"
 """The property that holds the value of a type that is no object."""
 NO_VALUE = "there is no whole JSON value in the answer"
-_NAME = re.compile(r"[^a-zA-Z0-9_-]+")
-_FENCED = re.compile(r"```[\w-]{0,32}\s([^`]*+(?:`{1,2}(?!`)[^`]*+)*+)```")
+_NAME = r"[^a-zA-Z0-9_-]+"
+_FENCED = r"```[\w-]{0,32}\s([^`]*+(?:`{1,2}(?!`)[^`]*+)*+)```"
 _COMBINATORS = frozenset({"anyOf", "oneOf", "allOf", "not", "if", "enum", "const"})
 
 
@@ -209,7 +209,7 @@ def _build(
         raise TypeError(f"output_type cannot be {name or 'this schema'}: {error}") from None
     described = str(adapted.schema.get("description", ""))
     format_ = OutputFormat(
-        name=_NAME.sub("_", name).strip("_")[:64] or "output",
+        name=re.sub(_NAME, "_", name).strip("_")[:64] or "output",
         schema=adapted.schema,
         description="\n\n".join(part for part in (described, *adapted.hints) if part),
     )
@@ -258,7 +258,7 @@ def _find_value(text: str, starts: str) -> Any:
     """Return the JSON value of an answer: the whole text, the last code fence, or what is between two brackets."""
     if (value := parse_value(text)) is not None:
         return value
-    for fenced in reversed(_FENCED.findall(text)):
+    for fenced in reversed(re.findall(_FENCED, text)):
         if (value := parse_value(fenced)) is not None:
             return value
     for start in starts:

@@ -19,7 +19,6 @@ from dial_client.errors import ServerStartError
 from dial_client.servers import sdk_client, session_errors
 from dial_client.servers.notifications import Listing, Notifications
 from dial_client.servers.observable_status import ObservableStatus
-from dial_client.servers.package_downloads import describe_download
 from dial_client.servers.protocol_choice import ProtocolChoice
 from dial_client.servers.restart_policy import Exit, ExitKind
 from dial_client.servers.secret_masking import SecretMask
@@ -36,7 +35,6 @@ from dial_client.servers.transports.transport_factory import (
     transports_for,
 )
 from dial_client.settings.config_types import Protocol, ServerSettings
-from dial_client.text.error_lines import find_error_line
 from dial_client.text.safe_text import one_line
 
 if TYPE_CHECKING:
@@ -159,6 +157,9 @@ class ServerSession:
         with anyio.move_on_after(seconds) as start:
             await self._state.wait_until(lambda state: state.is_started)
         if start.cancelled_caught:
+            from dial_client.servers.package_downloads import describe_download
+            from dial_client.text.error_lines import find_error_line
+
             last = f"it last said: {find_error_line(self.stderr)}" if self.stderr else ""
             reason = describe_download(self._context.settings, self.stderr) or last
             self._exit(ExitKind.DIED, "; ".join(filter(None, (f"not ready within {seconds:g} seconds", reason))))

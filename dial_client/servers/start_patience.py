@@ -8,7 +8,6 @@ import anyio
 
 from dial_client.servers.connection import Connection
 from dial_client.servers.observable import Observable
-from dial_client.servers.package_downloads import describe_download
 from dial_client.servers.status import ServerState
 
 STARTUP_PATIENCE = 10.0
@@ -93,7 +92,11 @@ def _is_starting(connection: Connection) -> bool:
 
 
 def _describe_download(connection: Connection) -> str:
-    return describe_download(connection.settings, connection.status.stderr) if _is_starting(connection) else ""
+    if not connection.status.stderr or not _is_starting(connection):
+        return ""
+    from dial_client.servers.package_downloads import describe_download
+
+    return describe_download(connection.settings, connection.status.stderr)
 
 
 async def _is_settled_within(connection: Connection, seconds: float) -> bool:

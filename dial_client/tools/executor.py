@@ -25,7 +25,6 @@ from dial_client.servers.connection import Connection
 from dial_client.servers.session_calls import OnProgress
 from dial_client.servers.session_errors import to_tool_error
 from dial_client.servers.tool_pins import definition, difference
-from dial_client.text.error_lines import summarize_error
 from dial_client.text.safe_text import safe
 from dial_client.tools import result_content
 from dial_client.tools.approval import Approval, ApprovalChecker
@@ -349,6 +348,8 @@ async def _make_call(call: ToolCallRequest, route: Route, on_progress: OnProgres
         return ToolCallResult(call.id, success=True, content=content)
     if content == NO_OUTPUT:
         return ToolCallResult.failed(call.id, Failure.TOOL, _NO_REASON)
+    from dial_client.text.error_lines import summarize_error
+
     summary = summarize_error(text_of(content)) or _NO_REASON
     return ToolCallResult(call.id, success=False, content=content, error=summary, failure=Failure.TOOL)
 

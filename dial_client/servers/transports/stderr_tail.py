@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 
 from dial_client.servers.secret_masking import SecretMask
-from dial_client.text.error_lines import find_error_line
 
 MAX_LINES = 50
 MAX_LINE_BYTES = 1_000
@@ -42,4 +41,6 @@ class StderrTail:
     @property
     def last(self) -> str:
         """The line that says what is wrong; empty if there is none."""
+        from dial_client.text.error_lines import find_error_line
+
         return find_error_line(self.lines)
