@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
+from dial_client.local.text_values import NUMBER
 from dial_client.local.vocabulary import ASKING, GENERIC, acts, kinds, words, words_of
 from dial_client.messages import ToolSpec
 
@@ -25,7 +26,6 @@ _ROOT = 7
 _NAMED = re.compile(r"([a-z]+):? ([A-Z][\w'-]*(?: [A-Z][\w'-]*){0,3})")
 """A detail of a result with a name behind it: ``manager: Jonas Brandt``, ``largest town Torsby``."""
 _CAPITALIZED = re.compile(r"(?<=\s)[A-Z]\w*")
-_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _SUMS = words("arithmetic expression")
 _ASKING = ASKING - words("read")
 
@@ -71,7 +71,7 @@ def find_sums(tool: ToolSpec, question: str, result: str) -> tuple[str, ...]:
     """
     if not words_of(tool) >= _SUMS:
         return ()
-    pairs = product(_NUMBER.findall(question)[:MAX_NUMBERS], _NUMBER.findall(result)[:MAX_NUMBERS])
+    pairs = product(NUMBER.findall(question)[:MAX_NUMBERS], NUMBER.findall(result)[:MAX_NUMBERS])
     orders = ((left, right) for a, b in pairs for left, right in ((a, b), (b, a)))
     return tuple(dict.fromkeys(f"{left} {sign} {right}" for left, right in orders for sign in "*/+-"))
 

@@ -7,11 +7,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from dial_client.local.text_values import find_addresses, find_numbers
+
 MAX_CONVERSATION_CHARS = 8_000
 """Characters of a conversation whose words a miscopied word is compared with."""
 
-_NUMBER = re.compile(r"\d+(?:\.\d+)?")
-_GROUPING = re.compile(r"(?<=\d),(?=\d{3})")
 _SUM = re.compile(r"[\d\s.+*/()%^-]+")
 _NO_SUM = re.compile(r"[\d\s.-]+")
 _NUMBER_WORD = re.compile(
@@ -19,7 +19,6 @@ _NUMBER_WORD = re.compile(
     r"|(?:twen|thir|for|four|fif|six|seven|eigh|nine)(?:ty|teen)|dozen|half|quarter|third|twice|double|couple)\b",
     re.IGNORECASE,
 )
-_ADDRESS = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
 _TAKES_ADDRESS = re.compile(r"\be-?mail address(?!es)\b|^e-?mail(?: address)?:", re.IGNORECASE)
 _WHOLE = re.compile(r"[/~]|[a-z]:\\|[a-z]+://")
 _USUAL = frozenset({0.0, 1.0, 2.0, 100.0})
@@ -41,9 +40,9 @@ def is_made_up(value: Any, schema: Any, conversation: str) -> bool:
     if isinstance(value, bool) or _NUMBER_WORD.search(conversation):
         return False
     if isinstance(value, int | float):
-        return abs(value) not in _USUAL | _numbers(conversation)
+        return abs(value) not in _USUAL | find_numbers(conversation)
     if isinstance(value, str) and _SUM.fullmatch(value) and not _NO_SUM.fullmatch(value):
-        return not _numbers(value) <= _USUAL | _numbers(conversation)
+        return not find_numbers(value) <= _USUAL | find_numbers(conversation)
     return False
 
 
@@ -81,14 +80,10 @@ def find_address(person: str, conversation: str) -> str:
     It is the one that has a part of the name, or the only one in a line that begins with the name.
     """
     parts = [part for part in re.findall(r"\w+", person.lower()) if len(part) > 2]
-    found = {address for address in _addresses(conversation) if any(part in address.lower() for part in parts)}
+    found = {address for address in find_addresses(conversation) if any(part in address.lower() for part in parts)}
     lines = (line for line in conversation.splitlines() if person and line.lower().startswith(person.lower()))
-    found = found or {address for line in lines for address in _addresses(line)}
+    found = found or {address for line in lines for address in find_addresses(line)}
     return next(iter(found)) if len(found) == 1 else ""
-
-
-def _addresses(text: str) -> list[str]:
-    return [match[0] for match in _ADDRESS.finditer(text)]
 
 
 def has_strange_digits(value: Any, conversation: str) -> bool:
@@ -108,15 +103,11 @@ def is_said(value: Any, conversation: str) -> bool:
         return True
     text = str(value).strip().lower()
     if _SUM.fullmatch(text):
-        return _numbers(text) <= _USUAL | _numbers(conversation)
+        return find_numbers(text) <= _USUAL | find_numbers(conversation)
     if text in conversation.lower() or _WHOLE.match(text):
         return text.rstrip("/") in conversation.lower()
     part = re.split(r"[/_]", text)[-1]
     return len(part) >= 3 and part in conversation.lower()
-
-
-def _numbers(text: str) -> set[float]:
-    return {float(found) for found in _NUMBER.findall(_GROUPING.sub("", text))}
 
 
 _COPIED = re.compile(r"[^\s\"'?!,;:()]{4,64}")

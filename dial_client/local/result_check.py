@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 
 from dial_client.local.answer_prompt import EXAMPLE_NAMES
+from dial_client.local.text_values import find_addresses, find_numbers, join_groups
 from dial_client.local.vocabulary import words
 from dial_client.messages import NO_OUTPUT
 
@@ -20,15 +21,13 @@ MAX_RESULT_CHARS = 1_500
 MAX_HELD_CHARS = 300
 """Characters of an answer that are held back for the end of a sentence."""
 
-_DIGITS = re.compile(r"\d+")
-_NUMBER = re.compile(r"\d+(?:\.\d+)?")
-_ADDRESS = re.compile(r"\S+@\S+")
-_GROUPING = re.compile(r"(?<=\d),(?=\d{3})")
+_DIGITS = re.compile(r"[0-9]+")
 _TIME = re.compile(r"(?<![\d:+-])(\d{1,2})(?::(\d\d))?(?::\d\d)?(?:\s*([ap])\.?m\b)?", re.IGNORECASE)
-_NUMBERING = re.compile(r"^\s*\d+[.)]\s", re.MULTILINE)
+_NUMBERING = re.compile(r"^[^\S\n]*\d+[.)]\s", re.MULTILINE)
 _END = re.compile(r"[.!?:](?=\s)|\n")
-_VALUE = r"[^\s,;]*\d[^\s,;]*"
-_GROUP = re.compile(rf"{_VALUE}(?:, {_VALUE})*,? (?:and|or) {_VALUE}")
+# Possessive: the results are of any length, and no shorter match of a value or of a list leads to a longer group.
+_VALUE = r"(?<![^\s,;])[^\s,;\d]*+\d[^\s,;]*+"
+_LIST = re.compile(rf"{_VALUE}(?:, {_VALUE})*+(?P<last>,? (?:and|or) {_VALUE})?")
 _SHOWS = re.compile(r"\s*(?:please |can you |could you )?(?:show|list|print|display|read)\b", re.IGNORECASE)
 _ASKS_MORE = re.compile(r"\b(?:and|then|tell|which|what|how|who|when|where|why|explain|summari[sz]e)\b", re.IGNORECASE)
 
@@ -104,13 +103,11 @@ class ResultCheck:
             return quote(self._results)
         rest = self._take_sentence(self._held) if self._is_open else self._held
         answer = self._shown + rest
-        groups = [group for text in self._results for group in _GROUP.findall(text)]
+        groups = [group for text in self._results for group in _groups(text)]
         cut = [group for group in groups if 0 < sum(v in answer for v in _values(group)) < len(_values(group))]
         if self._news and cut:
             return f"{rest}\n\n{quote(self._results)}"
-        untold = [
-            text for text in self._results if _NUMBER.search(text) and _numbers(text).isdisjoint(_numbers(answer))
-        ]
+        untold = [text for text in self._results if _numbers(text) and _numbers(text).isdisjoint(_numbers(answer))]
         return f"{rest}\n\n{quote(untold)}" if self._is_shortened and untold else rest
 
     def _is_good(self, text: str) -> bool:
@@ -143,8 +140,13 @@ def _texts(results: Sequence[str]) -> list[str]:
 
 
 def _content(text: str) -> frozenset[str]:
-    addresses = frozenset(address.lower().strip(".,;:") for address in _ADDRESS.findall(text))
-    return words(text) | addresses | frozenset(_DIGITS.findall(_GROUPING.sub("", text)))
+    addresses = frozenset(address.lower() for address in find_addresses(text))
+    return words(text) | addresses | frozenset(_DIGITS.findall(join_groups(text)))
+
+
+def _groups(text: str) -> list[str]:
+    """Return the lists of values that end in "and" or "or" and one more."""
+    return [found[0] for found in _LIST.finditer(text) if found["last"]]
 
 
 def _values(group: str) -> list[str]:
@@ -152,7 +154,7 @@ def _values(group: str) -> list[str]:
 
 
 def _numbers(text: str) -> frozenset[str]:
-    return frozenset(f"{float(number):g}" for number in _NUMBER.findall(_GROUPING.sub("", text)))
+    return frozenset(f"{number:g}" for number in find_numbers(text))
 
 
 def _times(text: str) -> frozenset[str]:
@@ -167,6 +169,6 @@ def _times(text: str) -> frozenset[str]:
 def _derived(results: str) -> frozenset[str]:
     """Return the numbers that may be said of results which do not have them: hours on a 12-hour clock, and a count."""
     hours = {f"{int(time[:2]) % 12 or 12}" for time in _times(results)}
-    digits = {f"{int(number)}" for number in _DIGITS.findall(results)}
+    digits = {number.lstrip("0") or "0" for number in _DIGITS.findall(results)}
     lines = sum(bool(line.strip()) for line in results.splitlines())
     return frozenset(hours | digits | {"1", str(lines)})

@@ -146,3 +146,9 @@ def test_a_name_is_no_address(name: str, value: str, description: str, is_so: bo
 )
 def test_an_address_is_that_of_the_person_and_of_nobody_else(person: str, conversation: str, address: str) -> None:
     assert find_address(person, conversation) == address
+
+
+@pytest.mark.timeout(20)
+def test_an_address_is_found_behind_a_long_text_without_blanks() -> None:
+    conversation = f"{'a' * 50_000} {'a@' * 25_000} mia@example.org"
+    assert find_address("Mia", conversation) == "mia@example.org"

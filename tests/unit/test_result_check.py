@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+from base64 import b64encode
+
 import pytest
 
 from dial_client.local.result_check import ResultCheck, find_shown_result
@@ -107,3 +110,21 @@ def test_without_results_nothing_is_held_back() -> None:
 def test_a_name_of_the_worked_examples_is_not_told() -> None:
     result = "Orion measures river levels. Maintainer: Lena Vogel."
     assert played("Who maintains it?", "The maintainer is Tom Hill, not Lena Vogel.", result) == result
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "result",
+    [
+        b64encode(random.Random(1).randbytes(40_000)).decode(),
+        "port 80, " + "a" * 50_000,
+        ", ".join(["12"] * 15_000),
+        "mia@" * 15_000,
+        "1" * 50_000,
+        "\n" * 50_000,
+    ],
+    ids=["base64", "word", "list", "addresses", "digits", "lines"],
+)
+def test_a_long_result_is_checked_in_a_time_in_proportion_to_its_length(result: str) -> None:
+    answer = "The port is 8080."
+    assert played("What is the port?", answer, f"{result}\nport: 8080") == answer

@@ -1,0 +1,25 @@
+"""The numbers and the e-mail addresses of a text. Each search takes time in proportion to the text's length."""
+
+from __future__ import annotations
+
+import re
+
+NUMBER = re.compile(r"\d+(?:\.\d+)?")
+
+_GROUPING = re.compile(r"(?<=\d),(?=\d{3})")
+_ADDRESS = re.compile(r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+
+
+def join_groups(text: str) -> str:
+    """Return a text without the commas within numbers: 1234 for 1,234."""
+    return _GROUPING.sub("", text)
+
+
+def find_numbers(text: str) -> frozenset[float]:
+    """Return the numbers of a text; one that is too large for a float is infinite."""
+    return frozenset(float(number) for number in NUMBER.findall(join_groups(text)))
+
+
+def find_addresses(text: str) -> list[str]:
+    """Return the e-mail addresses of a text, in its order."""
+    return _ADDRESS.findall(text)
