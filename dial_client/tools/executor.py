@@ -44,6 +44,7 @@ MAX_ERROR_CHARS = 500
 
 _MAX_CHANGES = 3
 """How often a call is checked anew because its tool has changed."""
+_CANCELLED_TASK = "The call failed: a task that it waited for was cancelled."
 _NO_REASON = "The tool failed without saying why."
 _TIME_IS_OVER = "Stopped: the time for this turn is over."
 
@@ -136,12 +137,18 @@ class ToolExecutor:
         call = normalize_arguments(call, route) if route else call
         server, tool = (route.spec.server, route.spec.tool) if route else ("", "")
         await emit(ToolCallStarted(call, server, tool))
-        if is_over_limit:
-            attempt = self._refuse_over_limit(call, route)
-        elif self._middleware.wraps_tool_calls:
-            attempt = await self._attempt_in_middleware(call, route, emit, deadline, taint)
-        else:
-            attempt = await self._attempt(call, route, emit, deadline, taint)
+        make_attempt = self._attempt_in_middleware if self._middleware.wraps_tool_calls else self._attempt
+        began = time.monotonic()
+        try:
+            attempt = (
+                self._refuse_over_limit(call, route)
+                if is_over_limit
+                else await make_attempt(call, route, emit, deadline, taint)
+            )
+        except anyio.get_cancelled_exc_class():
+            # An approver or a middleware can await a task that was cancelled; the turn goes on if itself is not.
+            await anyio.lowlevel.checkpoint_if_cancelled()
+            attempt = _Attempt(ToolCallResult.failed(call.id, Failure.TOOL, _CANCELLED_TASK), began)
         result = self._shorten(attempt.result)
         self.add_taint(result.taint)
         duration = time.monotonic() - attempt.started_at

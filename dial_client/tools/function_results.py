@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
 from dial_client.messages import NO_OUTPUT, Content, FilePart, ImagePart, Part, TextPart
@@ -44,7 +45,9 @@ def to_content(value: Any) -> Content:
 
 def _to_part(value: Any) -> Part | None:
     """Return an image, a document or a part; None for anything else."""
-    if isinstance(value, TextPart | ImagePart | FilePart):
+    if isinstance(value, TextPart):
+        return replace(value, text=safe(value.text))
+    if isinstance(value, ImagePart | FilePart):
         return value
     if isinstance(value, bytes | bytearray | memoryview):
         return _file_to_part(bytes(value))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from anyio import CapacityLimiter, to_thread
+from anyio import CapacityLimiter, get_cancelled_exc_class, lowlevel, to_thread
 
 from dial_client.callbacks.server_callbacks import ClientFeatures
 from dial_client.logs import get_logger
@@ -23,6 +23,8 @@ log = get_logger(__name__)
 
 MAX_THREADS = 40
 """Functions without ``async`` that run at the same time; one that does not end keeps its thread."""
+
+_CANCELLED_TASK = "a task that the function awaited was cancelled"
 
 
 class FunctionTools:
@@ -85,13 +87,25 @@ class FunctionTools:
         try:
             value = await self._run(definition, partial(definition.options.function, *given, **named))
             return ToolCallResult("", success=True, content=function_results.to_content(value))
-        except Exception as error:  # noqa: BLE001 - whatever a function raises is its result
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a function raises is its result
             log.debug("function_failed", tool=tool, error=type(error).__name__)
             return _to_failure(error)
         finally:
             context.end()
 
     async def _run(self, definition: FunctionDefinition, run: Callable[[], Any]) -> Any:
+        """Return the value of a function.
+
+        Raises:
+            RuntimeError: a task that the function awaited was cancelled, and the call was not.
+        """
+        try:
+            return await self._await_value(definition, run)
+        except get_cancelled_exc_class() as error:
+            await lowlevel.checkpoint_if_cancelled()
+            raise RuntimeError(_CANCELLED_TASK) from error
+
+    async def _await_value(self, definition: FunctionDefinition, run: Callable[[], Any]) -> Any:
         if definition.is_async:
             return await run()
         # A thread that is left behind must not keep its turn from ending.
@@ -99,7 +113,7 @@ class FunctionTools:
         return await value if inspect.isawaitable(value) else value
 
 
-def _to_failure(error: Exception) -> ToolCallResult:
+def _to_failure(error: Exception | SystemExit) -> ToolCallResult:
     """Return the failure that tells the model the type and the text of an error."""
     text = safe(str(error)).strip()
     content = f"{type(error).__name__}: {text}" if text else f"{type(error).__name__}."

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import enum
+import sys
 import threading
 from dataclasses import dataclass
 from functools import partial, wraps
@@ -18,6 +20,7 @@ from dial_client import (
     ApprovalContext,
     ApprovalPolicy,
     ConfigError,
+    Decision,
     DialClient,
     Failure,
     ImagePart,
@@ -268,6 +271,7 @@ VALUES: list[tuple[Any, Any]] = [
     (b"\0", (TextPart("[binary data, 1 bytes: it cannot be shown here]"),)),
     (["see", PNG, {"a": 1}], (TextPart("see"), ImagePart("iVBORw0KGgo=", "image/png"), TextPart('{"a":1}'))),
     ("red \x1b[31m", "red "),
+    (TextPart("red \x1b[31m"), (TextPart("red "),)),
 ]
 
 
@@ -292,6 +296,58 @@ async def test_literals_and_optional_values_are_checked_before_the_call() -> Non
     assert (await call(choose, size="s")).content == "s None"
     assert (await call(choose, size="m", note=None)).content == "m None"
     assert (await call(choose, size="x")).failure is Failure.BAD_ARGUMENTS
+
+
+async def test_a_function_that_exits_is_a_failure_and_ends_no_program() -> None:
+    def leave() -> None:
+        sys.exit("no disk")
+
+    async def leave_later() -> None:
+        sys.exit(3)
+
+    assert (await call(leave)).content == "SystemExit: no disk"
+    assert (await call(leave_later)).content == "SystemExit: 3"
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_cancelled_task_that_a_function_awaits_fails_its_call_alone(anyio_backend: str) -> None:
+    async def wait() -> None:
+        await cancel_task()
+
+    def add() -> int:
+        return 2
+
+    both = {"tool_calls": [{"name": "wait", "arguments": {}}, {"name": "add", "arguments": {}}]}
+    turn = await run(both, "done", tools=[wait, add])
+    assert [record.result.content for record in turn.tool_calls] == [
+        "RuntimeError: a task that the function awaited was cancelled",
+        "2",
+    ]
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_cancelled_task_that_an_approver_awaits_fails_its_call_alone(anyio_backend: str) -> None:
+    async def approve(call: ToolCallRequest, spec: ToolSpec, context: ApprovalContext) -> Approval:
+        if call.arguments["number"] == 1:
+            await cancel_task()
+        return Approval(Decision.ONCE)
+
+    def double(number: int) -> int:
+        return 2 * number
+
+    both = {"tool_calls": [{"name": "double", "arguments": {"number": number}} for number in (1, 2)]}
+    turn = await run(both, "done", tools=[double], approve=approve)
+    assert [record.result.content for record in turn.tool_calls] == [
+        "The call failed: a task that it waited for was cancelled.",
+        "4",
+    ]
+
+
+async def cancel_task() -> None:
+    """Await a task that is cancelled."""
+    task = asyncio.create_task(asyncio.sleep(0))
+    task.cancel()
+    await task
 
 
 def test_no_function_no_revision() -> None:
