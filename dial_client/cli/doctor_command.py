@@ -26,6 +26,7 @@ def doctor(
     profile: o.Profile = None,
     model: o.Model = None,
     base_url: o.BaseUrl = None,
+    store: o.Store = None,
     only: Only = None,
     fix: Annotated[bool, typer.Option("--fix", help="Apply the fixes of findings that have one.")] = False,
     as_json: o.AsJson = False,

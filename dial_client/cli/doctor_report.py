@@ -90,7 +90,8 @@ def build_target(options: Options) -> DoctorTarget:
         Path(folder("dial-client"))
         for folder in (platformdirs.user_data_dir, platformdirs.user_cache_dir, platformdirs.user_state_dir)
     )
-    database = Path(platformdirs.user_data_dir("dial-client", appauthor=False), "conversations.db")
+    own = Path(platformdirs.user_data_dir("dial-client", appauthor=False), "conversations.db")
+    database = own if options.store is None else options.store if "://" in options.store else Path(options.store)
     return DoctorTarget(
         tuple(files),
         tuple(untrusted),

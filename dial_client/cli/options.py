@@ -97,6 +97,8 @@ class Options:
     command: str = "dial-chat"
     """The name of the program in the audit log."""
     trust: bool = False
+    store: str | None = None
+    """A database of conversations, a file or a URL; None for the user's own file."""
     profile: str | None = None
     """The profile of the configuration; None for that of the environment, or none."""
 

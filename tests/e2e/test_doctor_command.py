@@ -76,3 +76,13 @@ def test_a_report_is_shown_and_written_only_with_consent(tmp_path: Path) -> None
     assert "- it: ready, raw 1, MCP 2025-11-25, 1 tools" in written
     assert "sk-live" not in written
     assert "DC110" in written
+
+
+def test_the_database_of_a_service_is_checked_where_an_option_names_it(tmp_path: Path) -> None:
+    url = "postgresql://nobody:s3cr3t-word@127.0.0.1:1/none"
+    ran = dial_chat(tmp_path, "doctor", "--only", "files", "--store", url)
+    assert ran.returncode == 1
+    assert "DC601" in ran.stdout
+    assert "s3cr3t-word" not in ran.stdout + ran.stderr
+    (tmp_path / "own.db").write_bytes(b"no database at all, but long enough to be read as one" * 40)
+    assert "DC601" in dial_chat(tmp_path, "doctor", "--only", "files", "--store", "own.db").stdout
