@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -29,6 +30,10 @@ from dial_client.settings.config_types import ModelSettings, Wire
 _AZURE_VERSION = "2025-04-01-preview"
 """The ``api-version`` of Azure OpenAI if ``OPENAI_API_VERSION`` does not name one: the last that is a date."""
 
+_BEDROCK_HOST = re.compile(
+    r"(?:[\w-]+\.)?bedrock-runtime(?:-fips)?\.[a-z0-9-]+(?:\.vpce)?\.amazonaws\.com(?:\.cn)?", re.ASCII
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cloud:
@@ -38,10 +43,12 @@ class _Cloud:
     """What signs in; the extra of the same name as the cloud brings them."""
     url_variable: str
     key_variables: tuple[str, ...] = ()
-    hosts: tuple[str, ...]
+    hosts: tuple[str, ...] = ()
     """Host names of the cloud; subdomains count too."""
+    host_form: re.Pattern[str] | None = None
+    """The form of its host names, where customers of the cloud get hosts in the same domain."""
     sign_in: str
-    """What the user can do when nobody is signed in."""
+    """What the user can do without credentials."""
     is_key_enough: bool = True
     """With a key the packages are not needed."""
 
@@ -59,7 +66,7 @@ _CLOUDS: Mapping[str, _Cloud] = MappingProxyType(
             packages=("boto3", "botocore"),
             url_variable="ANTHROPIC_BEDROCK_BASE_URL",
             key_variables=("AWS_BEARER_TOKEN_BEDROCK",),
-            hosts=("amazonaws.com",),
+            host_form=_BEDROCK_HOST,
             sign_in="sign in with 'aws configure' or 'aws sso login', and set AWS_REGION",
             is_key_enough=False,  # botocore reads its streams
         ),
@@ -167,8 +174,9 @@ def _is_home(address: str, home: str, cloud: _Cloud) -> bool:
     if home and is_same_origin(address, home):
         return True
     parts = urlsplit(address)
-    host = f".{parts.hostname or ''}"
-    return parts.scheme == "https" and any(host.endswith(f".{name}") for name in cloud.hosts)
+    host = parts.hostname or ""
+    has_form = cloud.host_form is not None and cloud.host_form.fullmatch(host) is not None
+    return parts.scheme == "https" and (has_form or any(f".{host}".endswith(f".{name}") for name in cloud.hosts))
 
 
 def _is_installed(package: str) -> bool:

@@ -220,8 +220,21 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         # Credentials go to no address but the cloud's own.
         ("azure:m", {"AZURE_OPENAI_API_KEY": "k"}, elsewhere, "AZURE_OPENAI_ENDPOINT"),
         ("foundry:m", foundry, {"base_url": "http://x.services.ai.azure.com"}, "ANTHROPIC_FOUNDRY_BASE_URL"),
-        ("bedrock:m", {}, {"base_url": "https://amazonaws.com.elsewhere.test"}, "ANTHROPIC_BEDROCK_BASE_URL"),
+        *(
+            ("bedrock:m", {}, {"base_url": f"https://{host}"}, "ANTHROPIC_BEDROCK_BASE_URL")
+            for host in (
+                "bedrock-runtime.eu-west-1.amazonaws.com.elsewhere.test",
+                "a1b2c3.execute-api.eu-west-1.amazonaws.com",
+                "bedrock-runtime.s3.eu-west-1.amazonaws.com",
+            )
+        ),
     ]
+    for host in (
+        "bedrock-runtime.eu-west-1.amazonaws.com",
+        "vpce-0a-1b.bedrock-runtime.eu-west-1.vpce.amazonaws.com",
+        "bedrock-runtime-fips.us-gov-west-1.amazonaws.com",
+    ):
+        assert open_provider("bedrock:m", environ={}, base_url=f"https://{host}") is not None, host
     for model, environ, options, hint in missing:
         with pytest.raises(ConfigError) as caught:
             open_provider(model, environ=environ, **options)

@@ -6,6 +6,7 @@ The SDKs are imported where a client is opened: that takes a second, which other
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from dial_client import AnthropicProvider, ConfigError, DialClient, OpenAIProvid
 from dial_client.messages import Message, ToolSpec
 from dial_client.model import FinishReason
 from dial_client.providers.endpoint_profile import NEWEST_MESSAGES_VERSION, OLDER_MESSAGES_VERSION
+from dial_client.providers.http.endpoint import Endpoint
+from dial_client.providers.http.sdk_transport import read_endpoint
 from tests.support.aws_frames import exception_frame, frame_stream
 from tests.support.model_endpoint import (
     Answer,
@@ -199,6 +202,12 @@ async def test_an_error_in_frames_is_an_error(no_aws_files: None, frames: bytes,
 
 
 CLIENTS = [responses, chat, messages, bedrock]
+
+
+@pytest.mark.parametrize("name", ["auth_token", "access_token"])
+def test_a_token_of_the_client_is_masked_as_a_key_is(name: str) -> None:
+    client = SimpleNamespace(base_url="https://model.test", api_key=None, **{name: "token-1"})
+    assert read_endpoint(client, Endpoint("")).key == "token-1"
 
 
 @pytest.mark.parametrize("open_client", CLIENTS)

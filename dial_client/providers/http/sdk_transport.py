@@ -61,7 +61,7 @@ class SdkTransport:
         load_sdk: imports the SDK of the client.
         make_client: returns the client; called once, in a worker thread, and again after `aclose`.
         endpoint: the address to name in errors, and further headers; the address of the client replaces it.
-        is_owner: True if `aclose` closes the client: nobody else has it.
+        is_owner: True if `aclose` closes the client, which no other code uses.
     """
 
     def __init__(
@@ -189,8 +189,8 @@ class SdkResponse:
 
 def read_endpoint(client: Any, endpoint: Endpoint) -> Endpoint:
     """Return an endpoint with the address of a client, and its key, so that it is masked."""
-    key = getattr(client, "api_key", None)
-    key = endpoint.key or (key if isinstance(key, str) else "")
+    keys = (getattr(client, name, None) for name in ("api_key", "auth_token", "access_token"))
+    key = endpoint.key or next((key for key in keys if isinstance(key, str) and key), "")
     return replace(endpoint, base_url=str(client.base_url).rstrip("/"), key=key)
 
 
