@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-_FAILED: pytest.StashKey[bool] = pytest.StashKey()
+_PASSED: pytest.StashKey[bool] = pytest.StashKey()
 _LOOPS = re.compile(r"(?:asyncio|trio)(?:\+uvloop)?")
 _MAX_NAME = 100
 """Characters of a file's name, without its ending."""
@@ -31,10 +31,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Note whether a test has failed: its recording is not kept then."""
+    """Note that a test has passed: only then its recording is kept, and not if the test was skipped or interrupted."""
     report = yield
-    if report.failed:
-        item.stash[_FAILED] = True
+    if report.when == "call":
+        item.stash[_PASSED] = report.passed and not hasattr(report, "wasxfail")
     return report
 
 
@@ -51,7 +51,7 @@ def dial_recording(request: pytest.FixtureRequest) -> Iterator[Any]:
     recording = DialRecording(Path(place), is_recorded=request.config.getoption("--dial-record"))
     yield recording
     try:
-        recording.close(is_passed=_FAILED not in item.stash)
+        recording.close(is_passed=item.stash.get(_PASSED, False))
     except AssertionError as error:
         pytest.fail(str(error), pytrace=False)
 
@@ -64,7 +64,9 @@ def _build_name(item: Any) -> str:
         ids = [part for part in callspec.id.split("-") if not _LOOPS.fullmatch(part)]
         names[-1] = f"{item.originalname}[{'-'.join(ids)}]" if ids else item.originalname
     name = ".".join(names)
-    plain = re.sub(r"[^\w.\-\[\]]", "_", name, flags=re.ASCII).replace("[", "-").replace("]", "")[:_MAX_NAME]
-    # Two tests must not share a file, whatever characters tell them apart.
+    base, _, parameters = name.partition("[")
+    readable = f"{base}-{parameters[:-1]}" if parameters else base
+    plain = re.sub(r"[^\w.\-]", "_", readable, flags=re.ASCII)[:_MAX_NAME]
+    # Two tests must not share a file, whatever characters tell them apart; many file systems ignore case.
     digest = hashlib.sha256(name.encode()).hexdigest()[:8]
-    return plain if plain == name.replace("[", "-").replace("]", "") else f"{plain}-{digest}"
+    return plain if plain == readable and parameters == parameters.lower() else f"{plain}-{digest}"

@@ -20,6 +20,7 @@ _MASK = "[secret]"
 """Stands in a recording in place of a secret."""
 _SHOWN = 80
 """Characters of a prompt in an error message."""
+_HINT = "pytest --dial-record records the test anew"
 
 
 class DialRecording:
@@ -80,7 +81,7 @@ class DialRecording:
         """End the test: keep what was recorded if the test has passed, and check what was replayed.
 
         Raises:
-            AssertionError: the test asked the model something else than was recorded.
+            AssertionError: the test asked the model something else than was recorded, or passed and asked less.
         """
         for written, place in self._recorded:
             if is_passed and written.exists():
@@ -89,6 +90,8 @@ class DialRecording:
                 written.unlink(missing_ok=True)
         for path, provider in self._replayed:
             _check_prompts(path, provider)
+            if is_passed:
+                _check_count(path, provider)
 
     def _get_place(self, count: int) -> Path:
         return self._path if count == 0 else self._path.with_name(f"{self._path.stem}-{count + 1}{self._path.suffix}")
@@ -119,10 +122,9 @@ def _check_prompts(path: Path, provider: ScriptedProvider) -> None:
         AssertionError: they differ.
     """
     recorded = _read_prompts(path)
-    hint = "pytest --dial-record records the test anew"
     for number, request in enumerate(provider.requests, 1):
         if number > len(recorded):
-            raise AssertionError(f"{path.name} has {len(recorded)} requests to the model, and the test more: {hint}")
+            raise AssertionError(f"{path.name} has {len(recorded)} requests to the model, and the test more: {_HINT}")
         prompts = [message.text for message in request.messages if message.role is Role.USER]
         expected = recorded[number - 1]
         if len(prompts) == len(expected) and all(map(_is_same, prompts, expected)):
@@ -133,7 +135,18 @@ def _check_prompts(path: Path, provider: ScriptedProvider) -> None:
             if changed is None
             else f"the user says {changed[0][:_SHOWN]!r}, and {changed[1][:_SHOWN]!r} in the recording"
         )
-        raise AssertionError(f"{path.name}: in request {number} to the model {differs}: {hint}")
+        raise AssertionError(f"{path.name}: in request {number} to the model {differs}: {_HINT}")
+
+
+def _check_count(path: Path, provider: ScriptedProvider) -> None:
+    """Compare the number of requests with the recording.
+
+    Raises:
+        AssertionError: the test made fewer.
+    """
+    made, recorded = len(provider.requests), len(_read_prompts(path))
+    if made < recorded:
+        raise AssertionError(f"{path.name} has {recorded} requests to the model, and the test made {made}: {_HINT}")
 
 
 def _is_same(prompt: str, recorded: str) -> bool:

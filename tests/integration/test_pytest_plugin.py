@@ -127,6 +127,46 @@ def test_a_test_that_asks_something_else_than_was_recorded_fails_and_a_failed_re
     assert ([*tmp_path.rglob("recordings/**/*.*")], file.read_text()) == ([file], before)
 
 
+ENDINGS = """
+import pytest
+
+
+def record(dial_recording, text):
+    path = dial_recording._add_file()
+    path.write_text(text)
+
+
+@pytest.mark.parametrize("word", ["a", "A", "1"])
+def test_kept(dial_recording, word):
+    record(dial_recording, word)
+
+
+def test_skipped(dial_recording):
+    record(dial_recording, "half")
+    pytest.skip("no")
+
+
+def test_expected(dial_recording):
+    record(dial_recording, "half")
+    pytest.xfail("no")
+
+
+def test_interrupted(dial_recording):
+    record(dial_recording, "half")
+    raise KeyboardInterrupt
+"""
+
+
+def test_only_a_test_that_passes_keeps_its_recording_and_each_has_a_file_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -p no:asyncio\n")
+    (tmp_path / "test_endings.py").write_text(ENDINGS)
+    run_pytest(tmp_path, "--dial-record")
+    files = {path.name: path.read_text() for path in (tmp_path / "recordings" / "test_endings").iterdir()}
+    assert sorted(files.values()) == ["1", "A", "a"]
+    assert len({name.lower() for name in files}) == 3
+    assert files["test_kept-a.jsonl"] == "a"
+
+
 def test_the_plugin_loads_nothing_heavy_in_test_runs_that_do_not_use_it(tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -p no:asyncio\n")
     (tmp_path / "test_own.py").write_text(

@@ -1,0 +1,31 @@
+"""A replay is held to the recording: the same requests to the model, no fewer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dial_client import ScriptedProvider
+from dial_client.testing import DialRecording
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_replay_that_asks_less_than_was_recorded_fails(tmp_path: Path) -> None:
+    recording = DialRecording(tmp_path / "test.jsonl", is_recorded=True)
+    async with recording.client(model=ScriptedProvider(["One.", "Two."])) as dial:
+        assert [await dial.ask(question) for question in ("first", "second")] == ["One.", "Two."]
+    recording.close(is_passed=True)
+
+    for questions, is_whole in ((["first", "second"], True), (["first"], False)):
+        replay = DialRecording(tmp_path / "test.jsonl", is_recorded=False)
+        async with replay.client() as dial:
+            for question in questions:
+                await dial.ask(question)
+        if is_whole:
+            replay.close(is_passed=True)
+        else:
+            with pytest.raises(AssertionError, match="has 2 requests to the model, and the test made 1"):
+                replay.close(is_passed=True)
+            replay.close(is_passed=False)
