@@ -35,14 +35,14 @@ def config(
     value: Annotated[str | None, typer.Argument(help="For set: JSON, else a string.")] = None,
     origin: Annotated[bool, typer.Option("--origin", help="With show: the file and line of each value.")] = False,
     user: Annotated[bool, typer.Option("--user", help="Change the file of your configuration folder.")] = False,
-    file: o.Config = None,
+    config: o.Config = None,
     trust: o.Trust = False,
     profile: o.Profile = None,
     model: o.Model = None,
     as_json: o.AsJson = False,
 ) -> None:
     """Print the configuration files and folders, show or change values, or print the JSON Schema of servers.json."""
-    options = o.Options(config=file, trust=trust, profile=profile, model=model)
+    options = o.Options(config=config, trust=trust, profile=profile, model=model)
     request = ConfigRequest(action, key, value, origin, user, as_json)
     run_command(lambda: _choose(request, options), options)
 

@@ -7,14 +7,16 @@ from dataclasses import asdict
 from typing import Any
 
 from dial_client.cli.bootstrap import warn
-from dial_client.cli.configuration_files import ask_for_files, profile_name, read_trusted_files
+from dial_client.cli.configuration_files import ask_for_files, find_folder_config, profile_name, read_trusted_files
 from dial_client.cli.model_catalog import EndpointModels, find_endpoints, list_endpoints
 from dial_client.cli.options import ExitCode, Options
 from dial_client.local.inventory import LocalModel, local_models, memory_bytes
 from dial_client.local.weights import cache_folder
 from dial_client.model import ModelInfo
 from dial_client.settings import configuration
+from dial_client.settings.config_locations import FILE_NAME
 from dial_client.settings.config_types import Settings
+from dial_client.settings.configuration import ConfigFile
 from dial_client.text.safe_text import one_line
 from dial_client.token_usage import Usage
 from dial_client.turns import prices
@@ -36,8 +38,7 @@ async def list_models(options: Options, word: str, *, is_refreshed: bool, as_jso
     Raises:
         ConfigError: the configuration is wrong.
     """
-    # A list needs no question: a file that is not trusted has no models here.
-    files = await ask_for_files(options, warn) if options.trust or options.config else read_trusted_files(None)
+    files = await ask_for_files(options, warn) if options.trust or options.config else _read_files()
     settings = configuration.combine(files, profile_name(options))
     listed = await list_endpoints(await find_endpoints(settings), is_refreshed=is_refreshed)
     local, memory = local_models(cache_folder()), memory_bytes()
@@ -56,6 +57,15 @@ async def list_models(options: Options, word: str, *, is_refreshed: bool, as_jso
             print(f"\nThis machine has {memory / 1e9:.1f} GB of memory.")
         print("Any other GGUF file: -m local:PATH.gguf, or -m local:hf:OWNER/NAME[/FILE] for one of the model hub.")
     return ExitCode.ANSWERED
+
+
+def _read_files() -> list[ConfigFile]:
+    """Return the files in use: a list needs no question, so a file that is not trusted is left out."""
+    files = read_trusted_files(None)
+    folder_file = find_folder_config()
+    if folder_file is not None and str(folder_file) not in [file.path for file in files]:
+        warn(f"the {FILE_NAME} of this folder is not trusted: its models are left out")
+    return files
 
 
 def _print_endpoint(models: EndpointModels, word: str) -> None:

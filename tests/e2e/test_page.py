@@ -257,6 +257,7 @@ def test_the_panel_says_what_is_wrong_with_a_server_and_restarts_one(chromium: B
         tab.until("document.getElementById('servers-button').dataset.state === 'failed'")
         tab.click("#servers-button")
         tab.until("document.querySelectorAll('#servers .server').length === 3")
+        tab.until("document.querySelectorAll('#servers .server[data-state=ready]').length === 2")
         assert "no-such-program" in read_text(tab, "#servers .server[data-state=failed] .failure")
         assert "Say it again." in read_text(tab, "#servers .server[data-state=ready] dl")
         tab.click("[aria-label='Restart library']")

@@ -98,13 +98,13 @@ def _parse(data: bytes, path: Path) -> Mapping[str, Any]:
 
 def _parse_yaml(data: bytes, path: Path) -> Mapping[str, Any]:
     try:
-        import yaml
+        from yaml import YAMLError, safe_load  # this loader makes plain values only
     except ImportError:
         hint = "pip install pyyaml, or add each server by dial-chat servers add NAME -- COMMAND"
         raise ConfigError("a YAML file is read with PyYAML, which is not installed", hint, str(path)) from None
     try:
-        value = yaml.safe_load(data)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        value = safe_load(data)
+    except (YAMLError, ValueError, RecursionError) as error:
         raise ConfigError(f"this is not YAML: {error}", path=str(path)) from None
     if not isinstance(value, dict):
         raise ConfigError("expected a mapping", path=str(path))
