@@ -32,7 +32,7 @@ class ToolCallRecord:
     call: ToolCallRequest
     result: ToolCallResult
     server: str
-    """The server's name in the configuration; empty for a tool nobody offers."""
+    """The server's name in the configuration; empty for a tool that no server offers."""
     tool: str
     """The tool's own name at that server."""
     duration: float

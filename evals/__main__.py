@@ -25,7 +25,7 @@ from dial_client.providers import open_provider
 from dial_client.settings import configuration
 from evals import distractors
 from evals.report import rows, table
-from evals.run import Kept, Outcome, run_offer, run_offers
+from evals.run import Outcome, SharedProvider, run_offer, run_offers
 from evals.servers import sample_repository, server_entries
 from evals.suite import KINDS, load_cases, quick
 from evals.suite_report import suite_table
@@ -38,7 +38,7 @@ FORMATS = [format_.value for format_ in ToolFormat]
 async def evaluate_suite(given: argparse.Namespace, tell: Callable[[Judged], None]) -> None:
     """Run the suite; `tell` is given what came of each case."""
     models = configuration.load(given.config).models if given.config else {}
-    model = Kept(open_provider(given.model, models=models, base_url=given.base_url))
+    model = SharedProvider(open_provider(given.model, models=models, base_url=given.base_url))
     try:
         await model.prepare()
         with sample_repository() as repository:
@@ -56,7 +56,7 @@ async def evaluate_suite(given: argparse.Namespace, tell: Callable[[Judged], Non
 async def evaluate(given: argparse.Namespace, tell: Callable[[Outcome], None]) -> None:
     """Run what the command line asks for; `tell` is given each outcome."""
     models = configuration.load(given.config).models if given.config else {}
-    model = Kept(open_provider(given.model, models=models, base_url=given.base_url))
+    model = SharedProvider(open_provider(given.model, models=models, base_url=given.base_url))
     spare = [tool.name for tool in await distractors.server.list_tools()]
     try:
         await model.prepare()

@@ -55,7 +55,7 @@ class Outcome:
         return asdict(self)
 
 
-class Kept:
+class SharedProvider:
     """A provider that outlives the clients it is given to; `close` ends it."""
 
     def __init__(self, provider: Provider) -> None:

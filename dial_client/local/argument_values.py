@@ -2,7 +2,7 @@
 
 The embedded model calls a clock with "London", converts "3:00" for 3 pm, and invents a repository for a user who asks
 about the one they are in. What is meant is not in doubt in any of these: a time zone has one IANA name, an hour one
-number, and a folder that nobody has named is the current one.
+number, and a folder that is not named is the current one.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _correct(name: str, value: Any, schema: Any, conversation: str) -> Any:
         return _to_24_hours(value, conversation)
     if is_no_address(name, value, schema):
         return find_address(value, conversation) or value
-    if is_folder(name, schema) and _is_nobodys_folder(value, conversation):
+    if is_folder(name, schema) and _is_made_up_folder(value, conversation):
         return CURRENT_FOLDER
     return value
 
@@ -106,7 +106,7 @@ def _currency_code(name: Any) -> Any:
     return _COUNTRIES.get(first) or (_CURRENCIES.get(last) if first in ("", "us", "british") else None) or name
 
 
-def _is_nobodys_folder(value: str, conversation: str) -> bool:
+def _is_made_up_folder(value: str, conversation: str) -> bool:
     """Return whether a folder was made up for a user who has named none; one that is miscopied is left to fail."""
     if _PLAIN_FOLDER.fullmatch(value):
         return True

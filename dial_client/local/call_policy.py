@@ -17,7 +17,7 @@ calls and the results. ADR 0044 has the measured worth of each rule.
   answers.
 * After a failed or refused call, the reply reports it and quotes the error (`fixed_replies`): the model would invent.
 * Arguments are put right where it is clear what they must be (`argument_values`). A call with a required argument that
-  nobody has said is not made (`missing_arguments`): the reply asks for the argument.
+  does not occur in the conversation is not made (`missing_arguments`): the reply asks for the argument.
 * A call in the current folder that was refused, with an error that names the allowed folder, is made in that folder.
 * If the model decides that the answer cannot be known, a tool that shares a word with the question is tried, if it is
   likely enough; else the reply says that no connected tool can tell. What is asked in general, how or why, is

@@ -1,4 +1,4 @@
-"""Replies that are composed, not generated: where half a billion parameters would state what nobody knows.
+"""Replies that are composed, not generated: where half a billion parameters would invent.
 
 After a failed call, where an argument is missing, and where the present is asked of a model that cannot look at it,
 this model continues any opening with an invention. These replies contain only what was said or returned.
@@ -57,7 +57,7 @@ def with_results(reply: str, found: Iterable[str]) -> str:
 
 
 def argument_missing(tool: ToolSpec, names: Sequence[str]) -> str:
-    """Compose the question for arguments of a call that nobody has said."""
+    """Compose the question for arguments of a call that do not occur in the conversation."""
     properties = tool.input_schema.get("properties", {})
     arguments = " and ".join(_described(name, properties.get(name)) for name in names)
     return f"I can use {tool.name} for that, but you have not said its {arguments}. Which should I use?"

@@ -6,7 +6,7 @@
 
 A decision ends at the second key word: an answer is asked for apart (`answer_prompt`), and what cannot be known has a
 reply of its own (`fixed_replies`). A tool is one line that says what it takes: its whole schema doubles the reading and
-adds no right call. The examples' tools are never on offer, so that nobody copies them; the last example weighs most.
+adds no right call. The examples' tools are never on offer, so that no reply copies them; the last example weighs most.
 The examples that need no tool keep calls from ordinary questions: when three of seven were such, and all of them short
 facts, two ordinary questions of three were answered by a call.
 """

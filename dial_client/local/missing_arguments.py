@@ -1,4 +1,4 @@
-"""Which required arguments of a call nobody has said.
+"""Which required arguments of a call do not occur in the conversation.
 
 The embedded model fills every argument in, with "New York" for a user who asks about the weather and names no city. A
 value counts as said if it stands in the conversation, if the argument's own description names it, or if it may follow
@@ -27,7 +27,7 @@ _COMPOSED = words("text message body content note task query subject description
 def find_missing(
     call: ToolCallRequest, tool: ToolSpec, messages: Sequence[Message], conversation: str
 ) -> dict[str, Mapping[str, Any]]:
-    """Return the required arguments that nobody has said, with their schemas.
+    """Return the required arguments that do not occur in the conversation, with their schemas.
 
     Args:
         call: as the model wants it.

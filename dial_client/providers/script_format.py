@@ -295,7 +295,7 @@ def _name_types(kinds: tuple[Any, ...]) -> str:
 _SIMPLE_PATTERN = re.compile(
     r"\^?(?:(?:\[[^\[\]\\]{1,80}\]|[A-Za-z0-9_-])(?:[*+?]|\{\d{1,3}(?:,\d{0,3})?\})?){0,4}\$?", re.ASCII
 )
-"""Regular expressions for names that match in linear time, whoever wrote the recording."""
+"""Regular expressions for names that match in linear time, also in a recording by strangers."""
 _LIST = (list, tuple)
 _REPLY: Mapping[str, Any] = {
     "text": str,

@@ -34,6 +34,11 @@ def block_network() -> Iterator[None]:
             (socket.socket, "connect", _guard_method(socket.socket.connect)),
             (socket.socket, "connect_ex", _guard_method(socket.socket.connect_ex)),
             (socket.socket, "sendto", _guard_method(socket.socket.sendto)),
+            *(
+                [(socket.socket, "sendmsg", _guard_message(socket.socket.sendmsg))]
+                if hasattr(socket.socket, "sendmsg")
+                else []
+            ),
             (socket, "getaddrinfo", _guard_look_up(socket.getaddrinfo)),
             (socket, "gethostbyname", _guard_look_up(socket.gethostbyname)),
             (socket, "gethostbyname_ex", _guard_look_up(socket.gethostbyname_ex)),
@@ -47,6 +52,15 @@ def block_network() -> Iterator[None]:
 def _guard_method(original: Callable[..., Any]) -> Callable[..., Any]:
     def guarded(connection: socket.socket, *arguments: Any) -> Any:
         _check_address(connection.family, arguments[-1])
+        return original(connection, *arguments)
+
+    return guarded
+
+
+def _guard_message(original: Callable[..., Any]) -> Callable[..., Any]:
+    def guarded(connection: socket.socket, *arguments: Any) -> Any:
+        if len(arguments) > 3 and arguments[3] is not None:  # a connected socket takes no address
+            _check_address(connection.family, arguments[3])
         return original(connection, *arguments)
 
     return guarded

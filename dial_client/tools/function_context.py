@@ -54,7 +54,7 @@ class Context:
 
     @property
     def is_cancelled(self) -> bool:
-        """True if nobody waits for the result any more. A thread cannot be stopped: long functions look here."""
+        """True if the call was cancelled or has ended. A thread cannot be stopped: long functions look here."""
         return self._is_over
 
     def raise_if_cancelled(self) -> None:
@@ -109,7 +109,7 @@ class Context:
         return from_thread.run(self.elicit, message, schema)
 
     def end(self) -> None:
-        """Record that nobody waits for the result any more."""
+        """Record that the call was cancelled or has ended."""
         self._is_over = True
 
     @property

@@ -13,7 +13,7 @@ from typing import Any
 
 from dial_client.citations import Citation, parse_block_citation
 from dial_client.text.media_types import IMAGE_TYPES, PDF, media_type
-from dial_client.vendor_messages.left_out import add_note, describe_part
+from dial_client.vendor_messages.left_out import add_note, describe_echo, describe_part
 
 NAME = "anthropic"
 """The provider of an echo that was read from a message, where the caller names none."""
@@ -67,7 +67,7 @@ def _find_echo(data: Mapping[str, Any], notes: list[str]) -> list[Any]:
         return []
     if (echo["provider"] == NAME or echo["provider"].startswith("messages:")) and isinstance(echo["data"], list):
         return list(echo["data"])
-    add_note(notes, f"the reasoning of {echo['provider']}")
+    add_note(notes, describe_echo(echo))
     return []
 
 
@@ -128,7 +128,9 @@ def _read_reply(blocks: list[Mapping[str, Any]], provider: str) -> dict[str, Any
         message["tool_calls"] = calls
     if citations:
         message["citations"] = [citation.to_dict() for citation in citations]
-    if blocks not in (_write_reply(message, []), [{"type": "text", "text": text}]):
+    # Blocks of the SDK have their unset fields as None.
+    bare = [{name: value for name, value in block.items() if value is not None} for block in blocks]
+    if bare not in (_write_reply(message, []), [{"type": "text", "text": text}]):
         message["echo"] = {"provider": provider, "data": blocks}
     return message
 

@@ -26,3 +26,11 @@ def describe_part(part: Mapping[str, Any], notes: list[str]) -> str:
     text = f"{part['type']}{f' {name}' if name else ''}, about {max(1, len(part['data']) * 3 // 4000)} kB"
     add_note(notes, f"a part that is no text ({text})")
     return f"[{text}]"
+
+
+def describe_echo(echo: Mapping[str, Any]) -> str:
+    """Return what an echo for another provider holds: reasoning, or blocks of the Messages API without thinking."""
+    data = echo["data"]
+    kinds = [block.get("type") for block in data if isinstance(block, Mapping)] if isinstance(data, list) else []
+    is_reasoning = not kinds or any(kind in ("thinking", "redacted_thinking", "reasoning") for kind in kinds)
+    return f"the {'reasoning' if is_reasoning else 'blocks'} of {echo['provider']}"

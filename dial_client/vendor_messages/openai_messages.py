@@ -13,7 +13,7 @@ from typing import Any
 
 from dial_client.citations import parse_citations, to_annotations
 from dial_client.text.media_types import media_type
-from dial_client.vendor_messages.left_out import add_note, describe_part
+from dial_client.vendor_messages.left_out import add_note, describe_echo, describe_part
 
 NAME = "openai"
 """The provider of an echo that was read from a message, where the caller names none."""
@@ -122,7 +122,7 @@ def _find_echo(data: Mapping[str, Any], notes: list[str]) -> Mapping[str, Any]:
         return {}
     if (echo["provider"] == NAME or echo["provider"].startswith("chat:")) and isinstance(echo["data"], Mapping):
         return dict(echo["data"])
-    add_note(notes, f"the reasoning of {echo['provider']}")
+    add_note(notes, describe_echo(echo))
     return {}
 
 

@@ -44,6 +44,9 @@ def test_a_datagram_to_another_machine_is_refused() -> None:
             connection.sendto(b"x", (FOREIGN, 53))
         with pytest.raises(NetworkBlocked, match=FOREIGN):
             connection.sendto(b"x", 0, (FOREIGN, 53))
+        if hasattr(connection, "sendmsg"):
+            with pytest.raises(NetworkBlocked, match=FOREIGN):
+                connection.sendmsg([b"x"], [], 0, (FOREIGN, 53))
 
 
 @pytest.mark.parametrize("host", ["api.example.test", b"api.example.test", "localhost.example.test"])

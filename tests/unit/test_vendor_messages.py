@@ -303,3 +303,18 @@ def test_what_a_user_attaches_is_never_lost_without_a_word(content: Any, name: s
         media = [part for part in message.content if not isinstance(part, str | TextPart)]
         kept = [part for part in back.content if not isinstance(part, str | TextPart)]
         assert len(kept) == len(media) or notes
+
+
+def test_unset_fields_of_a_text_block_are_no_echo() -> None:
+    blocks = [{"type": "text", "text": "It is 42.", "citations": None}]
+    assert Message.from_anthropic({"role": "assistant", "content": blocks}).echo is None
+
+
+def test_blocks_without_thinking_are_not_called_reasoning() -> None:
+    notes: list[str] = []
+    blocks = [
+        {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}},
+        {"type": "text", "text": "No."},
+    ]
+    Message.from_anthropic({"role": "assistant", "content": blocks}).to_openai(notes)
+    assert notes == ["left out: the blocks of anthropic"]
