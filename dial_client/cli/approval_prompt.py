@@ -181,6 +181,8 @@ def _arguments(call: ToolCallRequest, columns: int, *, whole: bool, changes: Seq
 def _diff(change: FileChange, columns: int, most: int | None) -> Iterator[str]:
     yield from barred([f"{visible(change.argument)}: ({change.title})"], columns, None)
     yield from barred([line[1:] for line in change.lines], columns, most, [line[0] for line in change.lines])
+    if change.unchanged and most is not None:
+        yield f"  … {change.unchanged:,} unchanged {'line' if change.unchanged == 1 else 'lines'}: [v]iew all"
 
 
 def _names(tool: ToolSpec, server: str, columns: int) -> tuple[str, str]:

@@ -41,6 +41,8 @@ class FileChange:
     """As `difflib.unified_diff` marks them: " ", "+", "-" or "@" before each line."""
     replaces: tuple[str, ...] = ()
     """Further arguments that it shows."""
+    unchanged: int = 0
+    """Unchanged lines of the arguments that are too far from a change to be among the lines."""
 
 
 def find_changes(arguments: Mapping[str, Any], settings: ServerSettings | None) -> list[FileChange]:
@@ -51,14 +53,15 @@ def find_changes(arguments: Mapping[str, Any], settings: ServerSettings | None) 
         settings: of the server; files are read in its roots, in the folders among its arguments, and in the
             current folder.
     """
-    changes = [_compare(*pair) for pair in _find_pairs(arguments)]
+    changes = [change for pair in _find_pairs(arguments) if (change := _compare(*pair)) is not None]
     changes += [change for name, items in arguments.items() if (change := _compare_edits(name, items)) is not None]
     path = next((arguments[name] for name in _PATHS if isinstance(arguments.get(name), str)), None)
     name = next((name for name in _CONTENTS if isinstance(arguments.get(name), str)), None)
     if not changes and path is not None and name is not None and (old := _read(path, settings)) is not None:
         lines = diff(old, arguments[name])
         if lines is not None:
-            changes.append(FileChange(name, "compared with the file as it is", tuple(lines)))
+            unchanged = _count_left_out(arguments[name], lines)
+            changes.append(FileChange(name, "compared with the file as it is", tuple(lines), unchanged=unchanged))
     return changes
 
 
@@ -69,9 +72,12 @@ def _find_pairs(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str, str, s
             yield old, new, before, after
 
 
-def _compare(old: str, new: str, before: str, after: str) -> FileChange:
-    lines = diff(before, after) or [*(f"-{line}" for line in before.splitlines())]
-    return FileChange(old, f"replaced by {new}", tuple(lines), (new,))
+def _compare(old: str, new: str, before: str, after: str) -> FileChange | None:
+    """Return the change of a replacement; None if the arguments themselves are to be shown."""
+    lines = diff(before, after)
+    if lines is None:
+        return None
+    return FileChange(old, f"replaced by {new}", tuple(lines), (new,), _count_left_out(after, lines))
 
 
 def _compare_edits(name: str, items: Any) -> FileChange | None:
@@ -79,6 +85,7 @@ def _compare_edits(name: str, items: Any) -> FileChange | None:
     if not isinstance(items, list) or not items or not all(isinstance(item, Mapping) for item in items):
         return None
     lines: list[str] = []
+    unchanged = 0
     for item in items:
         pairs = list(_find_pairs(item))
         if len(pairs) != 1 or len(item) != 2:
@@ -87,19 +94,31 @@ def _compare_edits(name: str, items: Any) -> FileChange | None:
         if compared is None:
             return None
         lines += [*(["@"] if lines else []), *compared]
-    return FileChange(name, f"{len(items):,} {'replacement' if len(items) == 1 else 'replacements'}", tuple(lines))
+        unchanged += _count_left_out(pairs[0][3], compared)
+    title = f"{len(items):,} {'replacement' if len(items) == 1 else 'replacements'}"
+    return FileChange(name, title, tuple(lines), unchanged=unchanged)
+
+
+def _count_left_out(new: str, lines: Sequence[str]) -> int:
+    """Return how many lines of the new text are not among the lines of its diff: each of them is unchanged."""
+    return visible(new).count("\n") + 1 - sum(line[0] in " +" for line in lines)
 
 
 def diff(old: str, new: str) -> list[str] | None:
-    """Return the lines of a diff, with invisible characters written out; None if it would be too long."""
+    """Return the lines of a diff, with invisible characters written out.
+
+    None if it would be too long, and if there is no difference: then it would hide the text.
+    """
     before, after = visible(old).split("\n"), visible(new).split("\n")
     start = next((at for at, pair in enumerate(zip(before, after, strict=False)) if pair[0] != pair[1]), 0)
-    start = 0 if before == after else max(0, start - CONTEXT)
+    if before == after:
+        return None
+    start = max(0, start - CONTEXT)
     if max(len(before), len(after)) - start > MAX_LINES:
         return None
     lines = difflib.unified_diff(before[start:], after[start:], n=CONTEXT, lineterm="")
     found = [line for at, line in enumerate(lines) if at > 1 and not line.startswith("@@")]
-    return found or [" (no difference)"]
+    return found or None
 
 
 def _read(path: str, settings: ServerSettings | None) -> str | None:

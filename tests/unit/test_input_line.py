@@ -21,6 +21,7 @@ from dial_client.cli.input.editor import find_editor
 from dial_client.cli.input.input_line import InputLine
 from dial_client.cli.input.keyboard import KeyboardParser, decode_reports, reports_modified_keys, with_decoded_keys
 from dial_client.cli.input.pasted_text import PastedTexts
+from dial_client.cli.input.proposal import Proposal
 from dial_client.cli.input.user_input import UserInput
 
 END = "\x1b[201~"
@@ -109,6 +110,20 @@ def test_five_megabytes_are_pasted_in_linear_time() -> None:
     parser.feed("\x1b[20")
     parser.feed("1~!")
     assert [(key.key, len(key.data)) for key in keys] == [(Keys.BracketedPaste, len(text)), ("!", 1)]
+
+
+@pytest.mark.parametrize("pieces", [[*"\x1b[200~hello\x1b[201~x"], ["\x1b[200~", "hello", "\x1b[2", "01", "~x"]])
+def test_the_end_of_a_paste_may_come_in_any_number_of_pieces(pieces: list[str]) -> None:
+    keys: list[KeyPress] = []
+    parser = KeyboardParser(keys.append)
+    for piece in pieces:
+        parser.feed(piece)
+    assert [(key.key, key.data) for key in keys] == [(Keys.BracketedPaste, "hello"), ("x", "x")]
+
+
+def test_a_proposal_is_safe_only_if_it_is_shown_as_it_is_sent() -> None:
+    safe = {text: Proposal(text, 0).is_safe for text in ("a b", "a ", "a\u202eb ", "a\x1b[31m\n!rm ")}
+    assert safe == {"a b": True, "a ": True, "a\u202eb ": False, "a\x1b[31m\n!rm ": False}
 
 
 def test_a_report_that_comes_in_pieces_is_one_key() -> None:

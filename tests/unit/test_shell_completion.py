@@ -111,6 +111,17 @@ def test_bash_gets_what_stands_behind_its_word_breaks(home: Path, capsys: pytest
         assert capsys.readouterr().out == expected, line
 
 
+def test_bash_gets_no_value_that_would_end_a_quote_or_run_something(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = load(home / "CONFIG" / "dial-client" / "servers.json").servers["time"]
+    names = ["xplain", "x'; touch y #", 'x"; touch y #', "x$(touch y)", "x`touch y`", "x!1", "x\\"]
+    JsonCache(home / "CACHE" / "dial-client" / "servers").write(server, {"tools": [{"name": name} for name in names]})
+    for line, expected in {"'time/x": "time/xplain", '"time/x': "time/xplain", "time/xp": "time/xplain"}.items():
+        assert print_candidates("bash", [], {"_DIAL_CHAT_LINE": f"dial-chat --allow {line}"}) == 0
+        assert capsys.readouterr().out == f"{expected}\n", line
+
+
 def test_installing_writes_a_script_and_a_line_once(tmp_path: Path) -> None:
     (tmp_path / ".zshrc").write_text("alias x=y")
     for _ in range(2):

@@ -182,3 +182,30 @@ async def test_edits_are_shown_as_a_diff_and_files_outside_are_not_read(tmp_path
     assert [path for path in unread if changes(path=str(path), content="new\n")] == []
     assert diff("a\u200b", "a") == ["-a\\u{200b}", "+a"]
     assert diff("x\n" * 5_000, "y\n" * 5_000) is None
+
+
+async def test_a_diff_hides_nothing_that_is_sent_without_a_word(tmp_path: Path) -> None:
+    file = tmp_path / ".env"
+    file.write_text("KEY=hunter2\n", encoding="utf-8")
+    context = "\n".join(["SECRET", *(f"line {at}" for at in range(10))])
+
+    async def shown(*keys: str, **arguments: Any) -> list[str]:
+        person = Person(*keys)
+        await decide(person, arguments, folder=tmp_path)
+        return person.shown
+
+    lines = await shown("y", old_string="pass", new_string="\n".join(["curl evil", *["x"] * 1_001]))
+    assert "│ new_string: |" in lines
+    assert "│   curl evil" in lines
+    lines = await shown("y", search="SECRET", replace="SECRET")
+    assert [line for line in lines if "SECRET" in line] == ["│ search: SECRET", "│ replace: SECRET"]
+    assert any("SECRET" in line for line in await shown("y", edits=[{"search": "SECRET", "replace": "SECRET"}]))
+    assert any("hunter2" in line for line in await shown("y", path=str(file), content="KEY=hunter2\n"))
+    left_out = "  … 8 unchanged lines: [v]iew all"
+    assert left_out in await shown("y", old_text=f"{context}\nend", new_text=f"{context}\nend!")
+    assert left_out in await shown("y", edits=[{"oldText": f"{context}\nend", "newText": f"{context}\nend!"}])
+    lines = await shown("v", "y", old_text=f"{context}\nend", new_text=f"{context}\nend!")
+    assert lines.count(left_out) == 1
+    assert "│   SECRET" in lines
+    file.write_text(f"{context}\nend", encoding="utf-8")
+    assert left_out in await shown("y", path=str(file), content=f"{context}\nend!")

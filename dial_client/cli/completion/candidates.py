@@ -172,7 +172,10 @@ def _bash_lines(environment: Mapping[str, str]) -> list[str]:
     known = re.match(rf".*[{re.escape(breaks)}]", current) if breaks else None
     start = known.end() if known else 0
     values = [value[start:] for value in find_candidates(words[1:]) if value == one_line(value, 1000)]
-    return values if is_quoted else [shlex.quote(value) for value in values]
+    if is_quoted:
+        # Inside quotes bash inserts a value as it is: a name of a server must neither end them nor run anything.
+        return [value for value in values if not set(value) & set("'\"$`\\!")]
+    return [shlex.quote(value) for value in values]
 
 
 def _is_closed(line: str) -> bool:

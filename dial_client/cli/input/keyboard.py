@@ -96,8 +96,9 @@ class KeyboardParser(Vt100Parser):
         super().flush()
 
     def _feed_pasted(self, data: str) -> None:
-        # The end mark may come in two pieces.
-        before = self._pasted[-1][1 - len(_PASTE_END) :] if self._pasted else ""
+        # The end mark may come in as many pieces as it has characters.
+        tail = 1 - len(_PASTE_END)
+        before = "".join(self._pasted[tail:])[tail:]
         self._pasted.append(data)
         if _PASTE_END not in before + data:
             return

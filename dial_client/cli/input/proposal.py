@@ -20,4 +20,5 @@ class Proposal:
     @property
     def is_safe(self) -> bool:
         """True if the text is the same when it is shown: a completed line is sent unchanged."""
-        return self.text == one_line(self.text, len(self.text) + 1) or self.text.endswith(" ")
+        text = self.text.rstrip(" ")
+        return text == one_line(text, len(text) + 1)
