@@ -42,10 +42,12 @@ def read_trusted_files(config: str | None) -> list[ConfigFile]:
     files = [read_config_file(own)] if own is not None else []
     folder_file = find_folder_config()
     if folder_file is not None:
-        found = read_found(folder_file)
+        from dial_client.cli.trust_prompt import changes_since
+
+        found, env_files = read_found(folder_file), EnvFiles()
         trusted = TrustStore().find(found.location)
-        if trusted is not None and trusted.matches(found):
-            files.append(ConfigFile(found.data, str(folder_file)))
+        if trusted is not None and not changes_since(trusted, found, env_files):
+            files.append(ConfigFile(found.data, str(folder_file), read=env_files.read))
     return files
 
 

@@ -66,6 +66,12 @@ async def apply_configuration(
     changes = compare(options, before, after)
     provider = provider_of(options, after) if changes.is_model_changed else None
     policy = policy_of(options, after)
+    if provider is not None:
+        _, profile = _model_of(options, after)
+        chosen = options.tool_format or (profile.tool_format if profile is not None else None)
+        dial.model.switch(provider, tool_format=chosen)
+        dial.model.set_context_window(profile.context_window if profile is not None else None)
+    dial.approvals.set_policy(policy)  # before servers start: their tools can be called at once
     for name in (*changes.removed, *changes.changed):
         if name in dial.servers:
             await dial.remove_server(name)
@@ -79,12 +85,6 @@ async def apply_configuration(
     async with anyio.create_task_group() as group:
         for name in (*changes.changed, *changes.added):
             group.start_soon(add, name)
-    dial.approvals.set_policy(policy)
-    if provider is not None:
-        _, profile = _model_of(options, after)
-        chosen = options.tool_format or (profile.tool_format if profile is not None else None)
-        dial.model.switch(provider, tool_format=chosen)
-        dial.model.set_context_window(profile.context_window if profile is not None else None)
     if options.system is None and before.system != after.system:
         dial.system = after.system
     return changes

@@ -66,7 +66,8 @@ def read_file_soundly(file: ConfigFile, environ: Mapping[str, str], *, is_truste
     names = variables(environ if file.environ is None else file.environ, folder, file.read)
     for name, node in _server_nodes(top, unknown, reading).items():
         _read_entry(name, node, names, reading)
-    _read_rest(top, names, reading)
+    if is_trusted:
+        _read_rest(top, names, reading)
     return reading
 
 

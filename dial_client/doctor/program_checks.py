@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import anyio
 
@@ -53,7 +54,7 @@ def _missing_program(subject: Subject, name: str, settings: ServerSettings) -> I
         words = command.split()
         place = subject.place_of(name, "command")
         if len(words) > 1 and not Path(command).exists():
-            edit = subject.edit_of(name, command=words[0], args=[*words[1:], *settings.args])
+            edit = subject.edit_of(name, _split_command)
             fix = Fix(f"write {words[0]!r} as command, and the rest as args", place[0], edit)
             text = f"server {name!r}: the command holds its arguments"
             yield Finding("DC202", text, f'"command": "{words[0]}", and the rest in "args"', *place, fix)
@@ -86,24 +87,33 @@ def _launcher_options(subject: Subject, name: str, settings: ServerSettings) -> 
     program, args = program_name(settings), list(settings.args)
     place = subject.place_of(name, "args")
 
-    def fix(description: str, changed: list[str]) -> Fix:
-        return Fix(description, place[0], subject.edit_of(name, args=changed))
+    def fix(description: str, change: Callable[[list[str]], list[str]]) -> Fix:
+        edit = subject.edit_of(name, lambda entry: {"args": change(list(entry.get("args", ())))})
+        return Fix(description, place[0], edit)
 
     if program == "npx" and not {"-y", "--yes", "--no"} & set(args):
         text = f"server {name!r}: npx asks before it installs a package, and nobody can answer"
-        yield Finding("DC203", text, 'begin "args" with "-y"', *place, fix("add -y", ["-y", *args]))
+        yield Finding("DC203", text, 'begin "args" with "-y"', *place, fix("add -y", lambda args: ["-y", *args]))
     if program in ("docker", "podman") and args[:1] == ["run"]:
         options = args[1 : _image_index(args)]
         short = "".join(arg[1:] for arg in options if re.fullmatch(r"-[a-z]+", arg))
         if "i" not in short and "--interactive" not in options:
             text = f"server {name!r}: without -i {program} passes no standard input on"
-            changed = ["run", "-i", *args[1:]]
-            yield Finding("DC204", text, 'put "-i" behind "run"', *place, fix("add -i", changed))
+            change = fix("add -i", lambda args: ["run", "-i", *args[1:]])
+            yield Finding("DC204", text, 'put "-i" behind "run"', *place, change)
         if "t" in short or "--tty" in options:
             text = f"server {name!r}: with -t {program} allocates a terminal, which changes the messages"
-            changed = [re.sub("t", "", arg) if re.fullmatch(r"-[it]+", arg) else arg for arg in args]
-            changed = [arg for arg in changed if arg not in ("-", "--tty")]
-            yield Finding("DC205", text, "remove -t", *place, fix("remove -t", changed))
+            yield Finding("DC205", text, "remove -t", *place, fix("remove -t", _without_terminal))
+
+
+def _split_command(entry: Mapping[str, Any]) -> dict[str, Any]:
+    program, *rest = str(entry["command"]).split()
+    return {"command": program, "args": [*rest, *entry.get("args", ())]}
+
+
+def _without_terminal(args: list[str]) -> list[str]:
+    changed = [re.sub("t", "", arg) if re.fullmatch(r"-[it]+", arg) else arg for arg in args]
+    return [arg for arg in changed if arg not in ("-", "--tty")]
 
 
 def _image_index(args: Sequence[str]) -> int:

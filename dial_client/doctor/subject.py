@@ -14,6 +14,7 @@ from dial_client.doctor.server_run import MAX_SECONDS, ServerRun
 from dial_client.providers.presets import MODELS_OF_KEYS
 from dial_client.settings.config_types import ModelSettings, Profile, ServerSettings
 from dial_client.settings.configuration import ConfigFile
+from dial_client.settings.jsonc import read
 from dial_client.settings.jsonc_editor import set_value
 from dial_client.settings.profile_config import merge_profiles, selects_server
 
@@ -88,21 +89,32 @@ class Subject:
     def _profiles(self) -> tuple[Profile, ...]:
         """The profile in use, as each file has it; that whose values count is the first."""
         name = self.target.profile or ""
-        return tuple(reading.profiles[name] for reading in reversed(self.readings) if name in reading.profiles)
+        return tuple(
+            reading.profiles[name]
+            for reading in reversed(self.readings)
+            if reading.is_trusted and name in reading.profiles
+        )
 
-    def edit_of(self, server: str, **values: Any) -> Callable[[str], str]:
-        """Return an edit of the text of a file that sets keys of a server's entry."""
+    def edit_of(self, server: str, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> Callable[[str], str]:
+        """Return an edit of the text of a file: `change` returns new values for keys of the entry as it is written."""
         keys = next(
-            reading.servers[server].node.keys for reading in reversed(self.readings) if server in reading.servers
+            reading.servers[server].node.keys
+            for reading in reversed(self.readings)
+            if reading.is_trusted and server in reading.servers
         )
         path = tuple(str(key) for key in keys)
-        return lambda text: reduce(
-            lambda edited, pair: set_value(edited, (*path, pair[0]), pair[1]), values.items(), text
-        )
+
+        def edit(text: str) -> str:
+            entry = reduce(lambda value, key: value[key], path, read(text).value)
+            for key, value in change(entry).items():
+                text = set_value(text, (*path, key), value)
+            return text
+
+        return edit
 
     def place_of(self, server: str, *keys: str | int) -> tuple[str, int, int]:
         """Return file, line and column of a server's entry, or of a value in it."""
         for reading in reversed(self.readings):
-            if server in reading.servers:
+            if reading.is_trusted and server in reading.servers:
                 return reading.servers[server].place(*keys)
         return "", 0, 0

@@ -18,7 +18,6 @@ from dial_client.errors import ConfigError, system_reason
 from dial_client.private_files import write_private
 from dial_client.settings import configuration
 from dial_client.settings.config_trust import MAX_BYTES
-from dial_client.settings.variables import read_file
 
 EMPTY = "{\n}\n"
 """The text of a configuration that does not exist yet."""
@@ -110,9 +109,7 @@ def find_problem(text: str, path: Path) -> ConfigError | None:
     problem: ConfigError | None = None
     for value_of in _STAND_INS:
         try:
-            configuration.parse(
-                text, path=str(path), environ=_StandIns(value_of), read=lambda file: read_file(file) or b""
-            )
+            configuration.parse(text, path=str(path), environ=_StandIns(value_of), read=lambda _: b"")
         except ConfigError as error:
             problem = error
         else:

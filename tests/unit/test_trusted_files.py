@@ -1,0 +1,80 @@
+"""Files that are read without a question: what the user has not trusted has no effect, and is not changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+import pytest
+
+from dial_client import DialClient, ScriptedProvider
+from dial_client.cli.configuration_files import read_trusted_files
+from dial_client.cli.configuration_reload import apply_configuration
+from dial_client.cli.options import Options
+from dial_client.cli.trust_prompt import trust_now
+from dial_client.doctor.program_checks import check_programs
+from dial_client.doctor.subject import DoctorTarget, Subject
+from dial_client.settings.config_trust import EnvFiles, read_found
+from dial_client.settings.config_writer import find_problem
+from dial_client.settings.configuration import ConfigFile, parse
+
+WITH_VARIABLES = '{"mcpServers": {"a": {"command": "a", "envFile": ".env"}}}'
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder, with all folders of the user beside it."""
+    for kind in ("data", "config"):
+        monkeypatch.setattr(f"platformdirs.user_{kind}_dir", lambda name, kind=kind: str(tmp_path / kind / name))
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    return here
+
+
+def test_a_file_whose_variables_have_changed_since_is_left_out(folder: Path) -> None:
+    (folder / "servers.json").write_text(WITH_VARIABLES)
+    (folder / ".env").write_text("A=1\n")
+    trust_now(read_found(Path("servers.json")), EnvFiles())
+    assert [file.path for file in read_trusted_files(None)] == ["servers.json"]
+    (folder / ".env").write_text("PATH=/tmp/theirs\n")
+    assert read_trusted_files(None) == []
+
+
+def test_the_check_expands_no_variable_of_a_file_that_is_not_trusted() -> None:
+    text = '{"models": {"m": {"model": "openai:x", "baseURL": "${KEY}"}}, "defaultModel": "${KEY}", "policy": 5}'
+    file = ConfigFile(text, "servers.json")
+    reading = Subject(DoctorTarget(untrusted=(file,)), {"KEY": "sk-live-1"}).readings[0]
+    assert (reading.models, reading.default_model, reading.findings) == ({}, None, [])
+
+
+@pytest.mark.anyio
+async def test_a_fix_writes_what_stands_in_the_file_and_no_value_of_a_variable() -> None:
+    text = '{"mcpServers": {"a": {"command": "missing --fast", "args": ["--key", "${KEY}"]}}}'
+    theirs = ConfigFile('{"mcpServers": {"a": {"command": "theirs"}}}', "theirs.json")
+    target = DoctorTarget((ConfigFile(text, "mine.json"),), untrusted=(theirs,))
+    (finding,) = [found async for found in check_programs(Subject(target, {"KEY": "sk-live-1", "PATH": ""}))]
+    assert finding.path == "mine.json"
+    assert finding.fix is not None
+    assert finding.fix.edit is not None
+    mended = finding.fix.edit(text)
+    assert "sk-live-1" not in mended
+    entry = parse(mended, environ={"KEY": "k"}).servers["a"]
+    assert (entry.command, entry.args) == ("missing", ("--fast", "--key", "k"))
+
+
+@pytest.mark.anyio
+async def test_rules_of_a_changed_configuration_hold_before_its_servers_start() -> None:
+    after = parse('{"policy": [{"deny": "*"}], "mcpServers": {"a": {"command": "never-started"}}}')
+    async with DialClient({}, ScriptedProvider(["Done."])) as dial:
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await apply_configuration(dial, Options(model="scripted"), parse("{}"), after, lambda *_: None)
+        assert scope.cancelled_caught
+        assert list(dial.servers) == []
+        assert dial.approvals.rules.policy == after.policy
+
+
+def test_a_text_is_checked_without_reading_the_files_it_names(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_bytes(b"\xff\xfe no text")
+    assert find_problem(WITH_VARIABLES, tmp_path / "servers.json") is None
