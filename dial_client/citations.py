@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from dial_client.text.json_fields import to_text
 from dial_client.text.safe_text import one_line
 
 _MAX_TITLE = 200
@@ -173,13 +174,13 @@ def parse_annotation(value: Any, offset: int = 0) -> Citation | None:
         return None
     inner = value.get(str(value.get("type")))
     fields_ = inner if isinstance(inner, Mapping) else value
-    url, file = _to_text(fields_.get("url")), _to_text(fields_.get("file_id")) or _to_text(fields_.get("filename"))
+    url, file = to_text(fields_.get("url")), to_text(fields_.get("file_id")) or to_text(fields_.get("filename"))
     if not (url or file):
         return None
-    title = _to_text(fields_.get("title")) or _to_text(fields_.get("filename"))
+    title = to_text(fields_.get("title")) or to_text(fields_.get("filename"))
     start = fields_.get("start_index", fields_.get("index"))
     end = fields_.get("end_index", start)
-    citation = Citation(url or file, title, url, _to_text(fields_.get("content")))
+    citation = Citation(url or file, title, url, to_text(fields_.get("content")))
     return citation.at(start, end).shift(offset)
 
 
@@ -187,18 +188,18 @@ def parse_block_citation(value: Any) -> Citation | None:
     """Return a citation of a content block of the Messages API, without a span; None if it names no source."""
     if not isinstance(value, Mapping):
         return None
-    url = _to_text(value.get("url"))
-    source = _to_text(value.get("source"))
+    url = to_text(value.get("url"))
+    source = to_text(value.get("source"))
     if not url and source.startswith(("http://", "https://")):
         url = source
     index = value.get("document_index", value.get("search_result_index"))
-    named = url or source or _to_text(value.get("file_id"))
+    named = url or source or to_text(value.get("file_id"))
     if not named and isinstance(index, int):
         named = f"document {index + 1}"
-    title = _to_text(value.get("title")) or _to_text(value.get("document_title"))
+    title = to_text(value.get("title")) or to_text(value.get("document_title"))
     if not (named or title):
         return None
-    return Citation(named or title, title, url, _to_text(value.get("cited_text")), _describe_location(value))
+    return Citation(named or title, title, url, to_text(value.get("cited_text")), _describe_location(value))
 
 
 def _describe_location(value: Mapping[str, Any]) -> str:
@@ -249,7 +250,3 @@ def to_annotations(citations: Iterable[Citation], length: int, offset: int = 0) 
             details = {"file_id": citation.source, "filename": citation.title, "index": end}
         annotations.append({"type": kind, kind: details | ({"content": citation.quote} if citation.quote else {})})
     return annotations
-
-
-def _to_text(value: Any) -> str:
-    return value if isinstance(value, str) else ""

@@ -9,6 +9,7 @@ from typing import Any
 from dial_client.messages import FilePart, ImagePart
 from dial_client.model import Delta, MediaChunk, ReasoningChunk, TextChunk
 from dial_client.providers.tool_call_codec import to_json_text
+from dial_client.text.json_fields import to_text
 from dial_client.text.safe_text import one_line
 
 _DATA_URL = re.compile(r"data:([^;,]{1,100})(?:;[^;,]{1,100})*?;base64,", re.ASCII)
@@ -45,8 +46,8 @@ class ChatContent:
         deltas = [piece for image in (images if isinstance(images, list) else ()) for piece in self._parse_image(image)]
         audio = delta.get("audio")
         if isinstance(audio, Mapping):
-            self._audio_chars += len(_to_text(audio.get("data")))
-            if transcript := _to_text(audio.get("transcript")):
+            self._audio_chars += len(to_text(audio.get("data")))
+            if transcript := to_text(audio.get("transcript")):
                 deltas.append(TextChunk(transcript))
         return deltas
 
@@ -60,7 +61,7 @@ class ChatContent:
             return [TextChunk(part)] if part else []
         if not isinstance(part, Mapping):
             return [TextChunk(to_json_text(part))]
-        kind = _to_text(part.get("type"))
+        kind = to_text(part.get("type"))
         if kind == "thinking":
             text = _join_thinking(part.get("thinking"))
             return [ReasoningChunk(text)] if text else []
@@ -73,7 +74,7 @@ class ChatContent:
 
     def _parse_image(self, image: Any) -> list[Delta]:
         inner = image.get("image_url", image) if isinstance(image, Mapping) else image
-        url = _to_text(inner.get("url")) if isinstance(inner, Mapping) else _to_text(inner)
+        url = to_text(inner.get("url")) if isinstance(inner, Mapping) else to_text(inner)
         if (part := parse_data_url(url)) is not None:
             return [MediaChunk(part)]
         if url:
@@ -92,8 +93,4 @@ def parse_data_url(url: str) -> ImagePart | FilePart | None:
 
 def _join_thinking(thinking: Any) -> str:
     pieces = thinking if isinstance(thinking, list) else [{"text": thinking}]
-    return "".join(_to_text(piece.get("text")) for piece in pieces if isinstance(piece, Mapping))
-
-
-def _to_text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
+    return "".join(to_text(piece.get("text")) for piece in pieces if isinstance(piece, Mapping))

@@ -24,6 +24,7 @@ from dial_client.providers.http.provider_errors import RETRY_NOTE, StreamedError
 from dial_client.providers.tool_call_codec import make_ids_unique, parse_call, to_json_text
 from dial_client.providers.usage import parse_usage
 from dial_client.providers.wire_citations import CITATION_FIELDS, ChatCitations
+from dial_client.text.json_fields import to_text
 from dial_client.token_usage import Usage
 
 _FINISHES = {
@@ -89,7 +90,7 @@ class CallAssembler:
             return
         function = piece.get("function")
         function = function if isinstance(function, Mapping) else {}
-        call_id, name = _to_text(piece.get("id")), _to_text(function.get("name"))
+        call_id, name = to_text(piece.get("id")), to_text(function.get("name"))
         arguments = function.get("arguments") or ""
         if not isinstance(arguments, str):
             arguments = to_json_text(arguments)
@@ -291,7 +292,7 @@ class ChatStreamParser:
     def _note_attachment(self, attachment: Any) -> None:
         """Add a note on an attachment of a DIAL deployment, which no text shows."""
         if isinstance(attachment, dict) and len(self._notes) < _MAX_ATTACHMENTS:
-            labels = [_to_text(attachment.get(key))[:200] for key in ("title", "type", "url")]
+            labels = [to_text(attachment.get(key))[:200] for key in ("title", "type", "url")]
             self._notes.append(f"the deployment attached: {', '.join(label for label in labels if label)}")
 
 
@@ -317,7 +318,3 @@ def merge_reasoning_details(details: list[Any], more: Sequence[Any]) -> None:
 def _is_blank(delta: Any) -> bool:
     """Return True if a delta has nothing but its role: Perplexity sends an empty delta beside a whole message."""
     return not isinstance(delta, Mapping) or not any(value for name, value in delta.items() if name != "role")
-
-
-def _to_text(value: Any) -> str:
-    return value if isinstance(value, str) else ""

@@ -21,6 +21,7 @@ from dial_client.providers import server_tool_calls
 from dial_client.providers.http.provider_errors import StreamedError, require_object
 from dial_client.providers.tool_call_codec import make_ids_unique, parse_call
 from dial_client.providers.usage import first_number
+from dial_client.text.json_fields import to_text
 from dial_client.token_usage import Usage
 
 _FINISHES = {
@@ -51,7 +52,7 @@ class _Block:
 
     def to_content(self) -> dict[str, Any]:
         """Return the block as it has to be sent back."""
-        block = self.start | {key: _to_text(self.start.get(key)) + "".join(texts) for key, texts in self.deltas.items()}
+        block = self.start | {key: to_text(self.start.get(key)) + "".join(texts) for key, texts in self.deltas.items()}
         if "input" in block or self.json:
             block["input"] = dict(self.to_call().arguments)
         return block
@@ -65,7 +66,7 @@ class _Block:
     def to_call(self) -> ToolCallRequest:
         """Return the tool call in the block."""
         arguments = "".join(self.json) or self.start.get("input")
-        return parse_call(_to_text(self.start.get("id")), _to_text(self.start.get("name")), arguments)
+        return parse_call(to_text(self.start.get("id")), to_text(self.start.get("name")), arguments)
 
 
 class MessagesStreamParser:
@@ -155,7 +156,7 @@ class MessagesStreamParser:
         Raises:
             StreamedError: text of the first message was already streamed, and cannot be taken back.
         """
-        message_id = (_to_text(message.get("id")) if isinstance(message, Mapping) else "") or None
+        message_id = (to_text(message.get("id")) if isinstance(message, Mapping) else "") or None
         earlier, self._message_id = self._message_id, message_id or self._message_id
         if earlier is None or message_id in (None, earlier):
             return
@@ -181,7 +182,7 @@ class MessagesStreamParser:
         self._current[index if isinstance(index, int) else len(self._current)] = started
         if block.get("type") != "text":
             self._is_new_paragraph = self._length > 0
-        if call_id := _to_text(block.get("tool_use_id")):
+        if call_id := to_text(block.get("tool_use_id")):
             return self._end_call(call_id, block)
         text, thinking = block.get("text"), block.get("thinking")
         return self._to_deltas(started, "text", text) or self._to_deltas(started, "thinking", thinking)
@@ -211,11 +212,11 @@ class MessagesStreamParser:
         if block is None or not isinstance(delta, dict):
             return []
         kind = delta.get("type")
-        if key := _DELTA_FIELDS.get(_to_text(kind)):
-            block.deltas.setdefault(key, []).append(_to_text(delta.get(key)))
+        if key := _DELTA_FIELDS.get(to_text(kind)):
+            block.deltas.setdefault(key, []).append(to_text(delta.get(key)))
             return self._to_deltas(block, key, delta.get(key))
         if kind == "input_json_delta":
-            block.json.append(_to_text(delta.get("partial_json")))
+            block.json.append(to_text(delta.get("partial_json")))
         elif kind == "citations_delta":
             citations = block.start.get("citations")
             block.start["citations"] = [*(citations if isinstance(citations, list) else ()), delta.get("citation")]
@@ -246,7 +247,7 @@ class MessagesStreamParser:
         if finish not in _PAUSES:
             self._finish = finish
             details = delta.get("stop_details")
-            if isinstance(details, Mapping) and (why := _to_text(details.get("explanation"))):
+            if isinstance(details, Mapping) and (why := to_text(details.get("explanation"))):
                 self._notes.append(f"the model refused: {why[:300]}")
             return
         self.paused = True
@@ -283,7 +284,3 @@ def _parse_usage(usage: Mapping[str, Any]) -> Usage:
         if isinstance(server_tools, Mapping)
         else 0,
     )
-
-
-def _to_text(value: Any) -> str:
-    return value if isinstance(value, str) else ""

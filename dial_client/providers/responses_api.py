@@ -18,6 +18,7 @@ from dial_client.providers.responses_stream import ResponsesStreamParser
 from dial_client.providers.schema_dialects import get_output_dialect, to_output_schema
 from dial_client.providers.tool_call_codec import parse_call, replace_surrogates, to_json_text
 from dial_client.providers.wire_history import AssistantStep, Result, UserStep, normalize
+from dial_client.text.json_fields import to_text
 
 if TYPE_CHECKING:
     from openai.types.responses import (
@@ -119,7 +120,7 @@ def _read_echo(step: AssistantStep) -> list[dict[str, Any]]:
     for item in items:
         if item.get("type") == "function_call":
             call = next(calls)
-            arguments = _to_text(item.get("arguments"))
+            arguments = to_text(item.get("arguments"))
             if not arguments.strip() or parse_call(call.id, call.name, arguments).unreadable is not None:
                 arguments = to_json_text(call.arguments)
             valid.append(item | {"call_id": call.id, "name": call.name, "arguments": arguments})
@@ -163,7 +164,3 @@ def _to_part(part: Part) -> ResponseInputContentParam:
             return {"type": "input_image", "image_url": f"data:{mime_type};base64,{data}", "detail": "auto"}
         case FilePart(data, mime_type, name):
             return {"type": "input_file", "filename": name, "file_data": f"data:{mime_type};base64,{data}"}
-
-
-def _to_text(value: Any) -> str:
-    return value if isinstance(value, str) else ""

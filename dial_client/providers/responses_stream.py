@@ -24,6 +24,7 @@ from dial_client.providers.http.provider_errors import StreamedError, require_ob
 from dial_client.providers.tool_call_codec import make_ids_unique, parse_call
 from dial_client.providers.usage import parse_usage
 from dial_client.providers.wire_citations import ResponseCitations
+from dial_client.text.json_fields import to_text
 from dial_client.token_usage import Usage
 
 _COMMENTARY = "commentary"
@@ -69,7 +70,7 @@ class ResponsesStreamParser:
                 return self._add_text(event)
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
                 self._streamed_reasoning = True
-                return (ReasoningChunk(text),) if (text := _to_text(event.get("delta"))) else ()
+                return (ReasoningChunk(text),) if (text := to_text(event.get("delta"))) else ()
             case "response.reasoning_summary_part.added" if self._streamed_reasoning:
                 return (ReasoningChunk("\n\n"),)
             case "response.output_item.added" | "response.output_item.done" as kind:
@@ -148,18 +149,18 @@ class ResponsesStreamParser:
         shell_result = server_tool_calls.parse_shell_output(item, self._endpoint_calls) if is_whole else None
         if shell_result is not None:
             self._ended_calls.add(shell_result.tool_call_id)
-            yield EndpointCallChunk(self._endpoint_calls[_to_text(item.get("call_id"))], shell_result)
+            yield EndpointCallChunk(self._endpoint_calls[to_text(item.get("call_id"))], shell_result)
         has_name = is_whole or bool(item.get("id"))
         parsed = server_tool_calls.parse_item(item) if has_name else None
         if parsed is None or parsed[0].id in self._ended_calls:
             return
         call, result = parsed
-        self._endpoint_calls[_to_text(item.get("call_id")) or call.id] = call
+        self._endpoint_calls[to_text(item.get("call_id")) or call.id] = call
         if result is not None and is_whole:
             self._ended_calls.add(call.id)
         yield EndpointCallChunk(call, result if is_whole else None)
-        if is_whole and item.get("type") == "image_generation_call" and (data := _to_text(item.get("result"))):
-            yield MediaChunk(ImagePart(data, f"image/{_to_text(item.get('output_format')) or 'png'}"))
+        if is_whole and item.get("type") == "image_generation_call" and (data := to_text(item.get("result"))):
+            yield MediaChunk(ImagePart(data, f"image/{to_text(item.get('output_format')) or 'png'}"))
 
     def _add_text(self, event: dict[str, Any]) -> list[Delta]:
         text, at = event.get("delta"), _to_index(event.get("output_index"))
@@ -248,7 +249,7 @@ def _find_finish_reason(response: dict[str, Any], items: Sequence[dict[str, Any]
 
 def _parse_item_call(item: dict[str, Any]) -> ToolCallRequest:
     return parse_call(
-        _to_text(item.get("call_id")) or _to_text(item.get("id")), _to_text(item.get("name")), item.get("arguments")
+        to_text(item.get("call_id")) or to_text(item.get("id")), to_text(item.get("name")), item.get("arguments")
     )
 
 
@@ -258,18 +259,14 @@ def _list_parts(item: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _text_of_part(part: dict[str, Any]) -> str:
-    return next((text for name in ("text", "refusal", "transcript") if (text := _to_text(part.get(name)))), "")
+    return next((text for name in ("text", "refusal", "transcript") if (text := to_text(part.get(name)))), "")
 
 
 def _list_reasoning(item: dict[str, Any]) -> list[str]:
     summary = item.get("summary")
     parts = [part for part in summary if isinstance(part, dict)] if isinstance(summary, list) else []
-    return [text for part in (parts or _list_parts(item)) if (text := _to_text(part.get("text")))]
+    return [text for part in (parts or _list_parts(item)) if (text := to_text(part.get("text")))]
 
 
 def _to_index(value: Any) -> int:
     return value if isinstance(value, int) and value >= 0 else -1
-
-
-def _to_text(value: Any) -> str:
-    return value if isinstance(value, str) else ""

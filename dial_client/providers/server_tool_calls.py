@@ -10,6 +10,7 @@ from typing import Any
 
 from dial_client.messages import Failure, ToolCallRequest, ToolCallResult
 from dial_client.providers.tool_call_codec import parse_call, to_json_text
+from dial_client.text.json_fields import to_text
 
 MAX_RESULT = 10_000
 """Characters of a result that are shown."""
@@ -35,15 +36,15 @@ def is_call_block(block: Mapping[str, Any]) -> bool:
 
 def parse_call_block(block: Mapping[str, Any]) -> ToolCallRequest:
     """Return the call in a block; `block` has its whole input."""
-    server = _to_text(block.get("server_name"))
+    server = to_text(block.get("server_name"))
     name = f"{server}.{_name_of(block)}" if server else _name_of(block)
-    return parse_call(_to_text(block.get("id")), name, block.get("input"))
+    return parse_call(to_text(block.get("id")), name, block.get("input"))
 
 
 def parse_result_block(block: Mapping[str, Any], call: ToolCallRequest) -> ToolCallResult:
     """Return the result in a block, for the call whose id it names."""
     content = block.get("content")
-    code = _to_text(content.get("error_code")) if isinstance(content, Mapping) else ""
+    code = to_text(content.get("error_code")) if isinstance(content, Mapping) else ""
     if code or block.get("is_error") is True:
         return _fail(call, code or _describe(content))
     return _succeed(call, _describe(content))
@@ -51,16 +52,16 @@ def parse_result_block(block: Mapping[str, Any], call: ToolCallRequest) -> ToolC
 
 def parse_item(item: Mapping[str, Any]) -> tuple[ToolCallRequest, ToolCallResult | None] | None:
     """Return the call in an item, with its result if the tool is done; None for an item without such a call."""
-    kind = _to_text(item.get("type"))
+    kind = to_text(item.get("type"))
     if kind not in _ITEM_TOOLS:
         return None
-    name = _ITEM_TOOLS[kind] or f"{_to_text(item.get('server_label'))}.{_name_of(item)}"
-    call = parse_call(_to_text(item.get("id")), name, _find_arguments(kind, item))
+    name = _ITEM_TOOLS[kind] or f"{to_text(item.get('server_label'))}.{_name_of(item)}"
+    call = parse_call(to_text(item.get("id")), name, _find_arguments(kind, item))
     status, error = item.get("status"), item.get("error")
     if status in ("in_progress", "searching", "interpreting", "generating", "calling") or kind == "shell_call":
         return call, None
     if error or status in ("failed", "incomplete"):
-        return call, _fail(call, _to_text(error) or (to_json_text(error) if error else f"the call is {status}"))
+        return call, _fail(call, to_text(error) or (to_json_text(error) if error else f"the call is {status}"))
     return call, _succeed(call, _describe_item(kind, item))
 
 
@@ -71,13 +72,13 @@ def parse_shell_output(item: Mapping[str, Any], calls: Mapping[str, ToolCallRequ
         item: the item.
         calls: the calls so far by their ``call_id``.
     """
-    call = calls.get(_to_text(item.get("call_id"))) if item.get("type") == "shell_call_output" else None
+    call = calls.get(to_text(item.get("call_id"))) if item.get("type") == "shell_call_output" else None
     return None if call is None else _succeed(call, _describe(item.get("output")))
 
 
 def describe_client_item(item: Mapping[str, Any]) -> str:
     """Return a note on an item that only the caller could run, and that was not offered; empty for other items."""
-    kind = _to_text(item.get("type"))
+    kind = to_text(item.get("type"))
     return f"the endpoint asked for a {kind}, which is not offered: it is not run" if kind in _CLIENT_ITEMS else ""
 
 
@@ -121,14 +122,14 @@ def _describe(content: Any) -> str:
 
 def _describe_mapping(content: Mapping[str, Any]) -> str:
     if content.get("type") in ("web_search_result", "url"):
-        return " - ".join(text for name in ("title", "url") if (text := _to_text(content.get(name))))
+        return " - ".join(text for name in ("title", "url") if (text := to_text(content.get(name))))
     if "stdout" in content or "stderr" in content:
         code = content.get("return_code")
         ended = f"exit code {code}" if code else ""
-        texts = (_to_text(content.get("stdout")), _to_text(content.get("stderr")), ended)
+        texts = (to_text(content.get("stdout")), to_text(content.get("stderr")), ended)
         return "\n".join(text.rstrip() for text in texts if text)
     names = ("title", "filename", "url", "logs", "text", "data")
-    shown = [text for name in names if (text := _to_text(content.get(name)))]
+    shown = [text for name in names if (text := to_text(content.get(name)))]
     inner = [_describe(content[name]) for name in ("content", "source", "lines") if content.get(name)]
     return "\n".join([*shown, *inner])
 
@@ -147,8 +148,4 @@ def _find_taint(call: ToolCallRequest) -> str:
 
 
 def _name_of(block: Mapping[str, Any]) -> str:
-    return _to_text(block.get("name"))
-
-
-def _to_text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
+    return to_text(block.get("name"))
