@@ -23,8 +23,16 @@ _FETCHERS = {
     "docker": (_DOCKER, _DOCKER_DONE, "pulling"),
     "podman": (_DOCKER, _DOCKER_DONE, "pulling"),
 }
-_WITH_VALUE = {"--from", "--with", "-p", "--package", "--python", "--index-url", "--registry", "-c", "--call"}
-"""Options of uvx and npx that are followed by a value."""
+_WITH_VALUE = (
+    {"--from", "--with", "-p", "--package", "--python", "--index-url", "--registry", "-c", "--call"}
+    | {"--directory", "--project", "--with-requirements", "--env-file"}
+    | {"--index", "--default-index", "--extra-index-url", "--find-links", "--with-editable"}
+)
+"""Options of uv, uvx and npx that are followed by a value."""
+_PACKAGE = re.compile(
+    r"@?[A-Za-z0-9][\w.-]*(?:/[\w.-]+)?(?:\[[\w,-]+\])?(?:(?:@|[=<>~!]=?)[\w.*^~-]+)?(?<!\.py)(?<!\.js)"
+)
+"""A name in a registry, perhaps with extras and a version: no URL, which may hold a password, and no file."""
 _NAMES_PACKAGE = ("--from", "-p", "--package")
 _SUBCOMMANDS = {"uv": {"tool", "run"}}
 
@@ -36,20 +44,20 @@ def program_name(settings: ServerSettings) -> str:
 
 
 def find_package(settings: ServerSettings) -> str:
-    """Return the package that uvx or npx is to run; empty for other programs, and where no package is named."""
+    """Return the package that uvx or npx is to run; empty for other programs, and where no registry has the package."""
     program, args = program_name(settings), list(settings.args)
     if program not in ("uvx", "uv", "npx"):
         return ""
-    while args and args[0] in _SUBCOMMANDS.get(program, ()):
-        args.pop(0)
+    subcommands = _SUBCOMMANDS.get(program, ())
     package = ""
-    while args and args[0].startswith("-"):
+    while args and (args[0].startswith("-") or args[0] in subcommands):
         option, _, value = args.pop(0).partition("=")
         if option in _WITH_VALUE and not value:
             value = args.pop(0) if args else ""
         if option in _NAMES_PACKAGE:
             package = package or value
-    return package or (args[0] if args else "")
+    package = package or (args[0] if args else "")
+    return package if _PACKAGE.fullmatch(package) else ""
 
 
 def describe_download(settings: ServerSettings | None, stderr: Sequence[str]) -> str:
@@ -66,4 +74,5 @@ def describe_download(settings: ServerSettings | None, stderr: Sequence[str]) ->
     places = [index for index, line in enumerate(stderr) if begins.fullmatch(line)]
     if not places or any(ends.fullmatch(line) for line in stderr[places[-1] + 1 :]):
         return ""
-    return f"{program} is {verb} {find_package(settings) or 'its image'}"
+    unnamed = "its image" if verb == "pulling" else "its packages"
+    return f"{program} is {verb} {find_package(settings) or unnamed}"

@@ -43,7 +43,11 @@ def test_a_download_is_named_until_it_is_over(settings: ServerSettings | None, l
     ("settings", "package"),
     [
         (UVX, "mcp-server-fetch"),
-        (server("/usr/bin/uvx", "--from", "git+https://x.test/y", "serve"), "git+https://x.test/y"),
+        (server("/usr/bin/uvx", "--from", "git+https://jane:ghp_1@x.test/y", "serve"), ""),
+        (server("uv", "--directory", "/home/jane/x", "run", "weather.py"), ""),
+        (server("uv", "run", "--env-file", ".env", "mcp-server-git[cli]>=1.2"), "mcp-server-git[cli]>=1.2"),
+        (server("uvx", "--index", "https://jane:ghp_1@x.test/simple", "mcp-server-git"), "mcp-server-git"),
+        (server("npx", "./server.js"), ""),
         (server("uv", "tool", "run", "--python", "3.12", "mcp-server-git"), "mcp-server-git"),
         (server("npx", "-y", "-p", "@x/tools", "serve"), "@x/tools"),
         (server("npx", "--package=@x/tools", "serve"), "@x/tools"),
@@ -53,6 +57,13 @@ def test_a_download_is_named_until_it_is_over(settings: ServerSettings | None, l
 )
 def test_the_package_is_found_among_the_arguments(settings: ServerSettings, package: str) -> None:
     assert find_package(settings) == package
+
+
+@pytest.mark.parametrize(
+    "args", [("--from", "git+https://jane:ghp_1@x.test/y", "serve"), ("--directory", "/home/jane/x", "run", "a.py")]
+)
+def test_a_download_names_no_password_and_no_path(args: tuple[str, ...]) -> None:
+    assert describe_download(server("uv", *args), ["Downloading lxml (4.8MiB)"]) == "uv is downloading its packages"
 
 
 def test_a_program_has_no_folder_and_no_extension() -> None:
