@@ -40,6 +40,7 @@ class ServerManager(Mapping[str, Connection]):
         self._connections = {name: connect(name, target, self._capabilities) for name, target in targets.items()}
         self._tasks: BackgroundTasks | None = None
         self._changes = 0
+        self._is_closed = False
         self.patience = StartPatience(startup_patience, self._connections, self.announcements)
         """How long turns wait for servers that are starting."""
 
@@ -53,8 +54,14 @@ class ServerManager(Mapping[str, Connection]):
         return len(self._connections)
 
     def start(self, tasks: BackgroundTasks) -> None:
-        """Start all servers side by side, without waiting for any."""
+        """Start all servers side by side, without waiting for any: anew after `aclose`."""
         self._tasks = tasks
+        if self._is_closed:  # a connection runs once
+            self._is_closed = False
+            self._connections.update(
+                {name: self._connect(name, self.targets[name], self._capabilities) for name in self}
+            )
+            self._changes += 1
         for connection in self.values():
             self._start(connection, tasks)
 
@@ -175,7 +182,7 @@ class ServerManager(Mapping[str, Connection]):
 
     async def aclose(self) -> None:
         """Stop all servers side by side, and wait until they have ended. May be called twice, from any task."""
-        self._tasks = None
+        self._tasks, self._is_closed = None, True
         for connection in self.values():
             connection.stop()
         with anyio.CancelScope(shield=True):

@@ -141,6 +141,7 @@ def test_a_script_runs_turns_without_async_and_as_many_as_it_likes() -> None:
     turn = dial.run_sync("What is 17 + 25?")
     assert (turn.text, turn.tool_calls[0].result.content) == ("It is 42.", "42")
     assert dial.response_sync("And now?") == Message.assistant("Still 42.")
+    assert model.requests[-1].messages[-1].text == "42", "the server is started for each turn"
     assert dial.ask_sync("Thanks.") == "Bye."
     assert dial.servers["calc"].state == "stopped"
 
