@@ -220,7 +220,7 @@ class _Next(Generic[RequestT, ResultT]):
 def _refuse_turn(reason: str, _request: TurnRequest, done: Turn | None) -> Turn:
     message = Message.assistant(reason)
     if done is not None:
-        return replace(done, message=message, stop_reason=StopReason.REFUSED)
+        return replace(done, message=message, stop_reason=StopReason.REFUSED, output=None)
     return Turn(message, (message,), StopReason.REFUSED, depth=0, usage=Usage())
 
 

@@ -208,6 +208,8 @@ class TurnHandle:
         if self.replacement is not None:
             notes = dict.fromkeys((*self.replacement.notes, *turn.notes))
             turn = replace(self.replacement, notes=tuple(notes))
+            if turn.output is not self.recorder.output:
+                self.recorder.output_errors = () if turn.output is None else None
         if self._is_abandoned:
             self._error = ConversationBusy(
                 self.conversation_id, "this program is being stopped: another one goes on with the turn"

@@ -18,6 +18,7 @@ from dial_client import (
     MiddlewareError,
     ModelReply,
     ModelRequest,
+    OutputError,
     ProviderError,
     Role,
     RoundStarted,
@@ -26,6 +27,7 @@ from dial_client import (
     ToolCallRequest,
     Turn,
     TurnRequest,
+    Usage,
     refuse,
 )
 from tests.support.middleware_clients import (
@@ -239,6 +241,32 @@ async def test_a_turn_that_is_refused_at_its_end_keeps_what_it_cost() -> None:
         turn = await dial.run("go on")
     assert (turn.text, turn.stop_reason, len(turn.tool_calls)) == ("This cannot be said.", StopReason.REFUSED, 1)
     assert [message.text for message in turn.messages] == ["", "8", "This cannot be said."]
+
+
+async def test_a_refused_typed_answer_is_no_output() -> None:
+    class Guard(Middleware):
+        async def around_turn(self, request: TurnRequest, call_next: NextTurn) -> Turn:
+            await call_next(request)
+            refuse("This cannot be said.")
+
+    dial, _, _ = open_client([Guard()], "8")
+    async with dial:
+        with pytest.raises(OutputError) as caught:
+            await dial.run("go on", output_type=int)
+    assert (caught.value.turn.output, caught.value.turn.text) == (None, "This cannot be said.")
+
+
+async def test_a_middleware_may_give_the_typed_answer() -> None:
+    class Answers(Middleware):
+        @override
+        async def around_turn(self, request: TurnRequest, call_next: NextTurn) -> Turn:
+            message = Message.assistant("8")
+            return Turn(message, (message,), StopReason.ANSWERED, depth=0, usage=Usage(), output=8)
+
+    dial, model, _ = open_client([Answers()])
+    async with dial:
+        turn = await dial.run("go on", output_type=int)
+    assert (turn.output, turn.text, model.requests) == (8, "8", [])
 
 
 async def test_a_turn_can_be_answered_from_an_earlier_one() -> None:
