@@ -69,7 +69,7 @@ class OutputType(Generic[T]):
             InvalidOutput: the text holds no value of the type.
         """
         value = _find_value(text, starts="{[" if self.is_wrapped else "{")
-        if value is None and self._takes_text:
+        if self._takes_text and not isinstance(value, str) and not _is_wrapper(value):
             value = text.strip()
         if value is None and not (self.is_wrapped and text.strip() == "null"):
             raise InvalidOutput(NO_VALUE)

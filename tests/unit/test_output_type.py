@@ -141,7 +141,8 @@ def test_the_wrapping_object_of_a_list_may_be_left_out(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("type_", "text", "value"),
-    [(str, "Rome.", "Rome."), (Colour, " red\n", Colour.RED), (str, '"Rome"', "Rome"), (str, "28", "28")],
+    [(str, "Rome.", "Rome."), (Colour, " red\n", Colour.RED), (str, '"Rome"', "Rome"), (str, "28", "28")]
+    + [(str, text, text) for text in ("1.50", "true", "null", "Run this:\n```\n[1]\n```\nThen wait.")],
 )
 def test_a_string_needs_no_quotation_marks(type_: Any, text: str, value: Any) -> None:
     assert build_output_type(type_).parse(text).value == value
