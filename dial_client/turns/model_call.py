@@ -222,7 +222,9 @@ class ModelCaller:
         message = replace(reply.message, role=Role.ASSISTANT, tool_calls=calls)
         # What the endpoint wants back is for the message that it sent, and would bring that back.
         is_changed = (message.content, calls) != attempt.sent_by_endpoint
-        return replace(reply, message=replace(message, echo=None) if is_changed else message)
+        # A message that a middleware builds anew still has the words of strangers.
+        taint = message.taint or (attempt.listener.taint if attempt.listener is not None else "")
+        return replace(reply, message=replace(message, taint=taint, echo=None if is_changed else message.echo))
 
     async def _receive(self, request: ModelRequest, attempt: _Attempt, listener: ReplyListener) -> ModelReply:
         """Send a request to the model, and return the reply; it is cut where the time of the turn is over."""

@@ -16,6 +16,8 @@ from dial_client.errors import ConfigError
 from dial_client.events import ReasoningDelta, StatusChanged, to_dict
 from dial_client.limits import StopReason
 from dial_client.messages import ImagePart, TextPart
+from dial_client.middleware import CallNext, Middleware, ModelReply
+from dial_client.model import ModelRequest
 from dial_client.providers.server_tools import build_server_tools
 from dial_client.settings.config_types import Wire
 from dial_client.token_usage import Usage
@@ -348,3 +350,17 @@ def test_a_tool_that_the_api_does_not_have_is_an_error_that_names_the_nearest() 
     with pytest.raises(ConfigError, match="the messages API has no tool 'web_serch' of its own") as told:
         provider_of("http://127.0.0.1:1", Wire.MESSAGES, quirks={"server_tools": ["web_serch"]})
     assert "did you mean 'web_search'?" in str(told.value)
+
+
+async def test_a_reply_that_a_middleware_builds_anew_stays_untrusted() -> None:
+    class Anew(Middleware):
+        async def around_model_call(
+            self, request: ModelRequest, call_next: CallNext[ModelRequest, ModelReply]
+        ) -> ModelReply:
+            return ModelReply(message=Message.assistant((await call_next(request)).message.text))
+
+    with model_endpoint([one_json(MESSAGE)]) as endpoint:
+        provider = provider_of(endpoint, Wire.MESSAGES, quirks={"server_tools": ["web_search"]})
+        async with DialClient({}, model=provider, middleware=[Anew()]) as dial:
+            turn = await dial.run("How tall?")
+    assert turn.message.taint == "127.0.0.1/web_search"
