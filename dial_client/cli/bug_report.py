@@ -23,11 +23,14 @@ from dial_client.errors import ConfigError, system_reason
 from dial_client.private_files import write_private
 from dial_client.servers.secret_detection import find_secrets
 from dial_client.servers.secret_masking import SecretMask
+from dial_client.settings.config_types import ServerSettings, Transport
 from dial_client.text.safe_text import one_line, safe
 
 PACKAGES = ("mcp", "openai", "anthropic", "anyio", "httpx2", "pydantic", "xllamacpp", "dbos", "asyncpg", "trio")
 """Packages whose versions matter; those that are not installed are left out."""
 STDERR_LINES = 20
+_FOLDERS = ("PWD", "OLDPWD")
+"""Variables whose names only seem to tell of passwords."""
 
 
 async def write_report(options: Options, path: Path, *, is_confirmed: bool) -> int:
@@ -61,12 +64,12 @@ def mask(subject: Subject, text: str) -> str:
     for settings in subject.servers.values():
         if find_secrets(settings):
             text = SecretMask.of(settings).text(text)
-    keys = [model.api_key for model in subject.models.values() if model.api_key]
-    keys += [
-        value for name, value in subject.environ.items() if name.endswith(("_KEY", "_TOKEN", "_SECRET", "_PASSWORD"))
-    ]
-    for key in keys:
-        text = text.replace(key, "***") if len(key) >= 8 else text
+    environ = {name: value for name, value in subject.environ.items() if name not in _FOLDERS}
+    found = set(find_secrets(ServerSettings("", Transport.STDIO, env=environ)))
+    for model in subject.models.values():
+        found |= {model.api_key} if model.api_key else set()
+        found |= find_secrets(ServerSettings("", Transport.HTTP, url=model.base_url))
+    text = SecretMask("the environment", *sorted(found)).text(text)
     home = subject.environ.get("HOME") or subject.environ.get("USERPROFILE") or ""
     return text.replace(home, "~") if len(home) > 1 else text
 

@@ -12,13 +12,12 @@ from anyio import to_thread
 
 from dial_client.cli import process_runner
 from dial_client.cli.config_summary import escaped
-from dial_client.cli.configuration_files import find_folder_config
 from dial_client.cli.input.editor import find_editor
 from dial_client.cli.options import ExitCode, Options
-from dial_client.cli.server_commands.changed_config import change_config, is_file_trusted, renew_trust
+from dial_client.cli.server_commands.changed_config import change_config, find_file, is_file_trusted, renew_trust
+from dial_client.cli.server_commands.server_group import ConfigChoice
 from dial_client.cli.tty import Unanswered, is_there, typed
 from dial_client.errors import ConfigError
-from dial_client.settings.config_locations import user_config_path
 from dial_client.settings.config_writer import find_problem, read_text, write_text
 from dial_client.settings.jsonc import read
 from dial_client.settings.jsonc_editor import remove_value, set_value
@@ -96,11 +95,12 @@ async def _is_edited_again() -> bool:
 
 
 def _target(options: Options, *, in_user_file: bool) -> Path:
-    """Return the file to change: that of ``-c``, of ``--user``, of this folder if there is one, else the user's."""
-    if options.config is not None:
-        return options.config
-    folder_file = None if in_user_file else find_folder_config()
-    return folder_file or user_config_path()
+    """Return the file to change: that of ``-c``, of ``--user``, of this folder if it is trusted, else the user's.
+
+    Raises:
+        ConfigError: the options contradict each other, or the file of this folder is not trusted.
+    """
+    return find_file(ConfigChoice(user=in_user_file, file=options.config))
 
 
 def _split(value: Any, dotted: str) -> list[str]:

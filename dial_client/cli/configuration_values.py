@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dial_client.errors import ConfigError
-from dial_client.servers.secret_detection import find_secrets
+from dial_client.servers.secret_detection import find_secrets, names_secret
+from dial_client.servers.secret_masking import SecretMask
 from dial_client.settings.config_types import ServerSettings, Transport
 from dial_client.settings.configuration import ConfigFile
 from dial_client.settings.jsonc import Keys, Node, did_you_mean, read
@@ -149,11 +150,13 @@ def _secrets(name: str, value: Any) -> Iterator[str]:
         case Mapping():
             for key, child in value.items():
                 yield from _secrets(str(key), child)
+        case int() | float() if not isinstance(value, bool) and names_secret(name):
+            yield str(value)
         case list():
             words = tuple(word for word in value if isinstance(word, str))
             yield from find_secrets(_as_settings(args=words))
             for child in value:
-                if not isinstance(child, str):
+                if not isinstance(child, str) or names_secret(name):
                     yield from _secrets(name, child)
 
 
@@ -166,13 +169,14 @@ def _replaced(value: Any, secrets: Sequence[str]) -> Any:
         case str():
             for secret in secrets:
                 value = value.replace(secret, _hidden(secret))
-            return value
+            whole = [secret for secret in secrets if not _REFERENCE.search(secret)]
+            return SecretMask("", *whole).text(value).replace(SecretMask.replacement_of(""), HIDDEN)
         case Mapping():
             return {key: _replaced(child, secrets) for key, child in value.items()}
         case list():
             return [_replaced(child, secrets) for child in value]
         case _:
-            return value
+            return HIDDEN if not isinstance(value, bool) and str(value) in secrets else value
 
 
 def _hidden(secret: str) -> str:

@@ -158,7 +158,7 @@ def _in_variables(variables: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 
 def _in_variable(name: str, value: str) -> Iterator[str]:
-    if _names_secret(name):
+    if names_secret(name):
         yield from _named(name, value)
     elif len(value) >= MIN_UNNAMED and not _is_public(name, value):
         yield from lines_of(value.strip())
@@ -168,7 +168,7 @@ def _in_variable(name: str, value: str) -> Iterator[str]:
 def _in_arguments(arguments: tuple[str, ...]) -> Iterator[str]:
     for argument, following in zip_longest(arguments, arguments[1:], fillvalue=""):
         option, has_value, value = argument.partition("=")
-        if option.startswith("-") and _names_secret(option):
+        if option.startswith("-") and names_secret(option):
             if has_value:
                 yield from _named(option, value)
             elif not following.startswith("-"):
@@ -181,7 +181,8 @@ def _in_arguments(arguments: tuple[str, ...]) -> Iterator[str]:
         yield from _inside(text)
 
 
-def _names_secret(name: str) -> bool:
+def names_secret(name: str) -> bool:
+    """Return True if a name says that its value is a secret: ``API_TOKEN``, ``apiKey``."""
     words = [word.lower() for word in _WORDS_OF_NAME.findall(name)]
     if not words or words[-1] in _ABOUT_SECRETS:
         return False
@@ -217,10 +218,10 @@ def _inside(text: str) -> Iterator[str]:
     for url in _URL.findall(text):
         yield from _in_url(url)
     for name, value in _PAIR.findall(text):
-        if _names_secret(name):
+        if names_secret(name):
             yield from _named(name, value)
     header = _HEADER.fullmatch(text)
-    if header is not None and _names_secret(header[1]) and "://" not in text:
+    if header is not None and names_secret(header[1]) and "://" not in text:
         yield from _named(header[1], header[2])
     if text.lstrip()[:1] in ("{", "["):
         try:
@@ -253,7 +254,7 @@ def _in_url(url: str) -> Iterator[str]:
     if len(user) >= MIN_UNNAMED and not _is_plain(user):
         yield user
     for name, value in parse_qsl(parts.query):
-        if _names_secret(name) and value.lower() not in _NO_SECRETS:
+        if names_secret(name) and value.lower() not in _NO_SECRETS:
             yield from _named(name, value)
         elif _is_random(value, _MIN_RANDOM):
             yield value

@@ -51,13 +51,18 @@ class SecretMask:
     """
 
     def __init__(self, server: str = "", *secrets: str) -> None:
-        self._replacement = f"[secret of {server}]"
+        self._replacement = self.replacement_of(server)
         self._secrets: dict[str, None] = {}
         self._tokens: dict[str, None] = {}
         self._forms: tuple[str, ...] = ()
         self._pattern: re.Pattern[str] | None = None
         self._add(self._secrets, *secrets)
         _masks.add(self)
+
+    @staticmethod
+    def replacement_of(server: str) -> str:
+        """Return what stands in the place of a server's secret."""
+        return f"[secret of {server}]"
 
     @classmethod
     def of(cls, settings: ServerSettings) -> SecretMask:

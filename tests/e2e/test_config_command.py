@@ -88,7 +88,9 @@ def test_what_cannot_be_done_is_said_and_changes_nothing(tmp_path: Path, words: 
 
 def test_a_file_that_nobody_trusted_is_not_trusted_because_it_was_changed(tmp_path: Path) -> None:
     write_folder_file(tmp_path)
-    done = dial_chat(tmp_path, "config", "set", "defaultModel", "local")
+    refused = dial_chat(tmp_path, "config", "set", "defaultModel", "local")
+    assert "you have not trusted the servers.json of this folder" in refused.stderr
+    done = dial_chat(tmp_path, "config", "set", "defaultModel", "local", "-c", "servers.json")
     assert "You have not trusted this file" in done.stdout
     assert dial_chat(tmp_path, "tools").returncode == 2
 

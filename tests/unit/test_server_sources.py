@@ -225,7 +225,7 @@ def test_a_bundle_is_unpacked_and_started_from_its_folder(tmp_path: Path) -> Non
     bundle = bundles.read_bundle(path)
     assert [option.key for option in bundles.missing_options(bundle, {})] == ["folders"]
     folder = bundles.bundle_folder(bundle, tmp_path / "bundles")
-    assert folder.name == "notes-1.2.0"
+    assert folder.name == f"notes-1.2.0-{bundle.digest[:8]}"
     with pytest.raises(ConfigError, match="--set folders=VALUE"):
         bundles.bundle_entry(bundle, folder, {})
     for _ in range(2):  # a second time it replaces the first
@@ -237,7 +237,7 @@ def test_a_bundle_is_unpacked_and_started_from_its_folder(tmp_path: Path) -> Non
         "env": {"API_KEY": "${NOTES_API_KEY}"},
     }
     assert (folder / "server" / "main.py").read_text() == "pass"
-    assert [file.name for file in (tmp_path / "bundles").iterdir()] == ["notes-1.2.0"]
+    assert [file.name for file in (tmp_path / "bundles").iterdir()] == [f"notes-1.2.0-{bundle.digest[:8]}"]
     if sys.platform != "win32":
         assert os.access(folder / "server" / "run", os.X_OK)
 
@@ -298,3 +298,16 @@ def test_what_is_no_bundle_is_an_error(tmp_path: Path) -> None:
         bundles.read_bundle(bundle_file(tmp_path / "b.mcpb", None, a="x"))
     with pytest.raises(ConfigError, match="names no server"):
         bundles.read_bundle(bundle_file(tmp_path / "c.mcpb", {"name": "x"}))
+
+
+def test_bundles_of_one_name_with_other_content_have_other_folders(tmp_path: Path) -> None:
+    first = bundles.read_bundle(bundle_file(tmp_path / "a.mcpb", MANIFEST, **{"server/main.py": "1"}))
+    second = bundles.read_bundle(bundle_file(tmp_path / "b.mcpb", MANIFEST, **{"server/main.py": "2"}))
+    assert bundles.bundle_folder(first, tmp_path) != bundles.bundle_folder(second, tmp_path)
+
+
+def test_a_command_in_a_bundle_is_found_before_it_is_unpacked(tmp_path: Path) -> None:
+    manifest = MANIFEST | {"server": {"type": "binary", "mcp_config": {"command": "./server/tool"}}, "user_config": {}}
+    bundle = bundles.read_bundle(bundle_file(tmp_path / "a.mcpb", manifest, **{"server/tool": "x"}))
+    entry = bundles.bundle_entry(bundle, tmp_path / "x", {})
+    assert entry["command"] == str(tmp_path / "x" / "server" / "tool")

@@ -8,12 +8,17 @@ import anyio
 import pytest
 
 from dial_client import DialClient, ScriptedProvider
+from dial_client.cli.bug_report import mask
 from dial_client.cli.configuration_files import read_trusted_files
 from dial_client.cli.configuration_reload import apply_configuration
+from dial_client.cli.configuration_values import written_values
 from dial_client.cli.options import Options
+from dial_client.cli.server_commands.changed_config import find_file, find_holder
+from dial_client.cli.server_commands.server_group import ConfigChoice
 from dial_client.cli.trust_prompt import trust_now
 from dial_client.doctor.program_checks import check_programs
 from dial_client.doctor.subject import DoctorTarget, Subject
+from dial_client.errors import ConfigError
 from dial_client.settings.config_trust import EnvFiles, read_found
 from dial_client.settings.config_writer import find_problem
 from dial_client.settings.configuration import ConfigFile, parse
@@ -78,3 +83,28 @@ async def test_rules_of_a_changed_configuration_hold_before_its_servers_start() 
 def test_a_text_is_checked_without_reading_the_files_it_names(tmp_path: Path) -> None:
     (tmp_path / ".env").write_bytes(b"\xff\xfe no text")
     assert find_problem(WITH_VARIABLES, tmp_path / "servers.json") is None
+
+
+def test_no_command_changes_the_file_of_a_folder_that_is_not_trusted(folder: Path) -> None:
+    (folder / "servers.json").write_text(WITH_VARIABLES)
+    with pytest.raises(ConfigError, match="not trusted"):
+        find_holder("a", ConfigChoice())
+    with pytest.raises(ConfigError, match="not trusted"):
+        find_file(ConfigChoice())
+    assert find_holder("a", ConfigChoice(folder=True)).path == Path("servers.json")
+
+
+def test_a_report_masks_each_secret_of_the_environment_and_of_models() -> None:
+    environ = {"DATABASE_URL": "postgres://me:hunter2x@db.test/x", "GITHUB_PAT": "abcd1234ef", "PWD": "/srv/1a2b3c4d"}
+    models = '{"models": {"m": {"model": "openai:x", "baseURL": "https://me:secret99@m.test/v1"}}}'
+    subject = Subject(DoctorTarget((ConfigFile(models, "servers.json"),)), environ)
+    text = mask(subject, "hunter2x abcd1234ef secret99 /srv/1a2b3c4d")
+    assert text == "[secret of the environment] [secret of the environment] [secret of the environment] /srv/1a2b3c4d"
+
+
+def test_numbers_lists_and_encoded_secrets_are_hidden_where_values_are_shown() -> None:
+    text = """{"mcpServers": {"a": {"command": "a", "timeout": 60000, "env": {
+        "API_TOKEN": 9876543210, "tokens": "x", "URL": "https://me:p%40ss-word@db.test/x"}, "secret": ["plain"]}}}"""
+    values = {value.keys[-1]: value.value for value in written_values([ConfigFile(text, "servers.json")])}
+    assert values["env"] == {"API_TOKEN": "***", "tokens": "x", "URL": "https://me:***@db.test/x"}
+    assert (values["secret"], values["timeout"]) == (["***"], 60000)

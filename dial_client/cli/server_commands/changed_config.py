@@ -34,7 +34,7 @@ def find_file(choice: ConfigChoice) -> Path:
     if not is_file_trusted(here):
         raise ConfigError(
             "you have not trusted the servers.json of this folder",
-            "--user changes your own configuration, --folder the file of this folder",
+            f"--user changes your own configuration, -c {FILE_NAME} the file of this folder",
         )
     return here
 
@@ -42,15 +42,24 @@ def find_file(choice: ConfigChoice) -> Path:
 def find_holder(name: str, choice: ConfigChoice) -> ConfigText:
     """Return the text of the file that has a server: the file that the options name, else the first in use.
 
+    A file of the working folder that the user does not trust is not in use.
+
     Raises:
         ConfigError: no file has a server of this name.
     """
     named = _named(choice)
     if named is None:
-        for path in (Path(FILE_NAME), user_config_path()):
-            if path.exists() and name in server_edits.server_names((found := read_text(path)).text):
+        here = [path for path in (Path(FILE_NAME), user_config_path()) if path.exists()]
+        in_use = [path for path in here if is_file_trusted(path)]
+        for path in in_use:
+            if name in server_edits.server_names((found := read_text(path)).text):
                 return found
-        named = next((path for path in (Path(FILE_NAME), user_config_path()) if path.exists()), None)
+        if in_use != here:
+            raise ConfigError(
+                f"there is no server {name!r} in the files you trust",
+                f"you have not trusted the {FILE_NAME} of this folder; -c {FILE_NAME} changes it",
+            )
+        named = next(iter(in_use), None)
     if named is None or not named.exists():
         raise ConfigError(f"there is no server {name!r}: there is no configuration", path=str(named or ""))
     found = read_text(named)

@@ -20,7 +20,8 @@ from dial_client.cli.server_commands.server_group import ConfigChoice
 from dial_client.cli.server_proposals import is_installed
 from dial_client.cli.tty import Unanswered, is_there, typed
 from dial_client.errors import ConfigError
-from dial_client.settings import jsonc
+from dial_client.settings import jsonc, server_edits
+from dial_client.settings.config_writer import check_text, read_text
 from dial_client.settings.server_sources import bundles
 from dial_client.settings.server_sources.deep_links import is_deep_link, read_deep_link
 from dial_client.settings.server_sources.registry_documents import RegistryServer, read_registry_document
@@ -72,6 +73,8 @@ async def add_source(
     path = find_file(choice)
     server = await _read_source(source, values, is_agreed=is_agreed)
     shown = (name or server.name).replace("/", "-")
+    before = read_text(path)
+    check_text(server_edits.add_server(before.text, shown, server.entry, replace=replace), before)
     for note in server.notes:
         print(escaped(note))
     if not is_agreed and not await ask_to_add({shown: server.entry}, path):

@@ -6,6 +6,7 @@ leaves the folder it is unpacked into, none is a link, and size and number of me
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -51,6 +52,10 @@ class Bundle:
     description: str
     options: tuple[BundleOption, ...]
     manifest: Mapping[str, Any] = field(repr=False)
+    members: frozenset[str] = field(repr=False)
+    """The names of the archive's members, with slashes."""
+    digest: str
+    """The SHA-256 of the archive, in hexadecimal."""
 
 
 def read_bundle(path: Path) -> Bundle:
@@ -60,7 +65,10 @@ def read_bundle(path: Path) -> Bundle:
         ConfigError: this is no bundle, or it is not for this system.
     """
     try:
+        with path.open("rb") as packed:
+            digest = hashlib.file_digest(packed, "sha256").hexdigest()
         with zipfile.ZipFile(path) as archive:
+            members = frozenset(str(_path_of(name)) for name in archive.namelist() if not name.endswith("/"))
             info = archive.getinfo("manifest.json")
             with archive.open(info) as file:
                 data = file.read(_MAX_MANIFEST + 1)
@@ -75,13 +83,14 @@ def read_bundle(path: Path) -> Bundle:
         raise ConfigError(f"it runs on {', '.join(map(str, platforms))}, not on {sys.platform}", path=str(path))
     options = tuple(_option(key, _object(item)) for key, item in _object(manifest.get("user_config")).items())
     about = str(manifest.get("description") or "")
-    return Bundle(path, manifest["name"], str(manifest.get("version") or "0"), about, options, manifest)
+    version = str(manifest.get("version") or "0")
+    return Bundle(path, manifest["name"], version, about, options, manifest, members, digest)
 
 
 def bundle_folder(bundle: Bundle, folder: Path) -> Path:
-    """Return where a bundle is unpacked below a folder."""
+    """Return where a bundle is unpacked below a folder: archives with other content have other folders."""
     parts = (re.sub(r"[^\w.-]+", "-", part).strip(".-") or "bundle" for part in (bundle.name, bundle.version))
-    return folder / "-".join(parts)
+    return folder / "-".join((*parts, bundle.digest[:8]))
 
 
 def unpack_bundle(bundle: Bundle, target: Path) -> None:
@@ -107,11 +116,11 @@ def unpack_bundle(bundle: Bundle, target: Path) -> None:
 
 
 def bundle_entry(bundle: Bundle, folder: Path, values: Mapping[str, Value]) -> dict[str, Any]:
-    """Return the entry of a bundle that was unpacked.
+    """Return the entry of a bundle, which need not be unpacked yet.
 
     Args:
         bundle: its manifest.
-        folder: where it was unpacked.
+        folder: where it is unpacked.
         values: of its options; an option without a value has its default, a secret one a variable of its name.
 
     Raises:
@@ -125,11 +134,7 @@ def bundle_entry(bundle: Bundle, folder: Path, values: Mapping[str, Value]) -> d
     if not isinstance(config.get("command"), str):
         raise ConfigError("its manifest.json does not say how it is started", path=str(bundle.path))
     names = dict(_names(bundle, folder, values))
-    command = str(_filled(config["command"], names))
-    if (folder / command).is_file():
-        command = str(folder / command)
-    elif sys.platform == "win32" and (folder / f"{command}.exe").is_file():
-        command = str(folder / f"{command}.exe")
+    command = _find_member(bundle, folder, _filled(config["command"], names))
     entry: dict[str, Any] = {"command": command, "cwd": str(folder)}
     if args := [word for arg in config.get("args") or () for word in _words(str(arg), names)]:
         entry["args"] = args
@@ -137,6 +142,20 @@ def bundle_entry(bundle: Bundle, folder: Path, values: Mapping[str, Value]) -> d
     if env := {key: value for key, value in env.items() if value}:
         entry["env"] = env
     return entry
+
+
+def _find_member(bundle: Bundle, folder: Path, command: str) -> str:
+    """Return the path of a command that is a member of the archive; any other command as it is."""
+    below = command.replace("\\", "/").removeprefix(f"{folder.as_posix()}/")
+    for name in (below, f"{below}.exe") if sys.platform == "win32" else (below,):
+        path = _path_of(name)
+        if str(path) in bundle.members:
+            return str(folder.joinpath(*path.parts))
+    return command
+
+
+def _path_of(member: str) -> PurePosixPath:
+    return PurePosixPath(member.replace("\\", "/"))
 
 
 def missing_options(bundle: Bundle, values: Mapping[str, Value]) -> list[BundleOption]:
@@ -217,7 +236,7 @@ def _unpack(archive: zipfile.ZipFile, folder: Path) -> None:
         raise ConfigError(f"a bundle has at most {MAX_MEMBERS:,} members")
     left = MAX_BYTES
     for member in members:
-        path = PurePosixPath(member.filename.replace("\\", "/"))
+        path = _path_of(member.filename)
         is_link = stat.S_ISLNK(member.external_attr >> 16)
         if path.is_absolute() or ".." in path.parts or ":" in path.name or re.match(r"[A-Za-z]:", str(path)) or is_link:
             raise ConfigError(f"a member of the bundle leads out of it: {member.filename[:100]!r}")
