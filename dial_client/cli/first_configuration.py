@@ -12,6 +12,7 @@ from dial_client.cli.bootstrap import opened, settings_of, warn
 from dial_client.cli.config_summary import escaped
 from dial_client.cli.model_search import ModelProposal, find_models
 from dial_client.cli.options import ExitCode, Options
+from dial_client.cli.server_commands.server_addition import find_gaps
 from dial_client.cli.server_proposals import ServerProposal, choose_by_name, find_host_proposals, find_proposals
 from dial_client.cli.trust_prompt import trust_now
 from dial_client.cli.tty import Unanswered, is_there, typed
@@ -52,6 +53,9 @@ async def write_first_configuration(choice: InitChoice) -> int:
         print("\nNothing was written.")
         return ExitCode.USAGE
     _write(path, format_configuration(servers, model))
+    for server in servers:
+        for gap in find_gaps(server.entry):
+            warn(f"{one_line(server.name, 60)}: {gap}")
     if path != user_config_path():
         trust_now(read_found(path), EnvFiles())
     _print_summary(path, model, servers)

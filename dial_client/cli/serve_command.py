@@ -81,7 +81,7 @@ async def serve_http(options: Options, address: ServeOptions) -> int:
             context = AppContext(dial, store, human_input, turns, name, durable, peers=peers)
             app = build_application(context, build_policy(address.host, token, address.allowed_hosts))
             shown = _shown(listener.getsockname(), token, came_from)
-            reload = ConfigurationReload(dial, options, settings)
+            reload = ConfigurationReload(dial, options, settings, human_input)
             return await _serve(HttpServer(app, listener, turns), dial, peers, shown, reload)
     finally:
         listener.close()
@@ -107,10 +107,12 @@ class ConfigurationReload:
         dial: the client.
         options: those of the command line.
         settings: the configuration in effect.
+        human_input: its grants hold for the servers of the configuration in effect.
     """
 
-    def __init__(self, dial: DialClient, options: Options, settings: Settings) -> None:
+    def __init__(self, dial: DialClient, options: Options, settings: Settings, human_input: HumanInputBroker) -> None:
         self._dial, self._options, self._settings = dial, options, settings
+        self._human_input = human_input
         self._requests, self._received = anyio.create_memory_object_stream[None](1)
 
     def request(self) -> None:
@@ -127,8 +129,10 @@ class ConfigurationReload:
     async def _read_again(self) -> None:
         try:
             settings = await settings_of(self._options, may_ask=False)
+            self._human_input.set_servers(settings.servers)  # before servers start: grants are for the old ones
             changes = await apply_configuration(self._dial, self._options, self._settings, settings, _report)
         except DialError as error:
+            self._human_input.set_servers(self._settings.servers)
             _say(f"the configuration is not read again, that of before stays in effect: {error}")
         else:
             self._settings = settings

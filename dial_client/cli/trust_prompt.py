@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping
+from typing import TextIO
 
 from anyio import lowlevel
 
@@ -39,7 +40,7 @@ async def is_trusted(found: FoundFile, env_files: EnvFiles, *, may_ask: bool = T
             hint=f"read it, then run `dial-chat trust {found.path}`, or give --trust to trust it for one run",
             path=found.location,
         )
-    return await ask_for_trust(found, env_files, rendered(changes, _width()))
+    return await ask_for_trust(found, env_files, rendered(changes, terminal_width(sys.stderr)))
 
 
 async def ask_for_trust(found: FoundFile, env_files: EnvFiles, changes: str = "") -> bool:
@@ -54,7 +55,7 @@ async def ask_for_trust(found: FoundFile, env_files: EnvFiles, changes: str = ""
         ConfigError: the file is not made of entries.
     """
     outline = configuration.outline(found.data, str(found.path))
-    shown = rendered(rows(outline, env_files, found.path.parent.absolute()), _width())
+    shown = rendered(rows(outline, env_files, found.path.parent.absolute()), terminal_width(sys.stderr))
     where = escaped(found.location)
     if changes:
         _say(f"This file has changed since you trusted it: {where}", changes)
@@ -76,7 +77,7 @@ async def ask_for_trust(found: FoundFile, env_files: EnvFiles, changes: str = ""
             case "n" | "no" | "not now":
                 return False
             case "v" | "view":
-                _say(numbered(found.text, _width()))
+                _say(numbered(found.text, terminal_width(sys.stderr)))
             case _:
                 _say("Please answer t, n or v.")
 
@@ -140,9 +141,10 @@ def _diff(before: str, after: str) -> Iterator[Row]:
         yield Row("  (only in its encoding, its line ends, or bytes that are no text)")
 
 
-def _width() -> int | None:
+def terminal_width(stream: TextIO) -> int | None:
+    """Return the columns of a stream's terminal; None where it is none."""
     try:
-        return os.get_terminal_size(sys.stderr.fileno()).columns or None
+        return os.get_terminal_size(stream.fileno()).columns or None
     except (OSError, ValueError):
         return None
 

@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
+import anyio
+
 from dial_client.doctor.findings import Finding
 from dial_client.doctor.subject import Subject
 from dial_client.errors import ConfigError, ProviderError
@@ -54,7 +56,10 @@ async def fetch_models(endpoint: Endpoint) -> ModelListing:
         url = f"{endpoint.base_url}{_models_path(endpoint)}"
         try:
             query = dict(endpoint.query) | ({"limit": "1000"} if _is_anthropic(endpoint) else {})  # else a page of 20
-            answer = await client.get(url, headers=dict(endpoint.headers), params=query, timeout=SECONDS)
+            with anyio.fail_after(SECONDS):  # the timeout of a client counts from one read to the next
+                answer = await client.get(url, headers=dict(endpoint.headers), params=query, timeout=SECONDS)
+        except TimeoutError:
+            raise ProviderError(f"{endpoint.host}: no whole answer in {SECONDS:g} s", code="connection") from None
         except httpx2.HTTPError as error:
             problem = one_line(str(error) or type(error).__name__, 200)
             code = "certificate" if "certificate" in problem.lower() else "connection"

@@ -118,6 +118,10 @@ class HumanInputBroker:
         self._report = report
         self._waiting: dict[str, _WaitingRequest] = {}
 
+    def set_servers(self, servers: Mapping[str, Any]) -> None:
+        """Compare grants with these settings of servers from now on."""
+        self._servers = servers
+
     async def __call__(self, call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
         """Ask for approval of a call: a `tools.approvals.Approver`."""
         grant_key = self._compute_grant_key(tool, context.server)

@@ -311,3 +311,9 @@ def test_a_command_in_a_bundle_is_found_before_it_is_unpacked(tmp_path: Path) ->
     bundle = bundles.read_bundle(bundle_file(tmp_path / "a.mcpb", manifest, **{"server/tool": "x"}))
     entry = bundles.bundle_entry(bundle, tmp_path / "x", {})
     assert entry["command"] == str(tmp_path / "x" / "server" / "tool")
+
+
+def test_a_link_does_not_decide_what_runs_unasked() -> None:
+    config = quote(json.dumps({"name": "a", "url": "https://x.example/mcp", "autoApprove": ["*"], "trust": True}))
+    server = read_deep_link(f"vscode:mcp/install?{config}")
+    assert (server.name, server.entry) == ("a", {"url": "https://x.example/mcp"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from dial_client.cli.config_summary import escaped, rendered, rows
 from dial_client.cli.options import ExitCode
 from dial_client.cli.server_commands.server_group import ConfigChoice
-from dial_client.cli.trust_prompt import changes_since, trust_now
+from dial_client.cli.trust_prompt import changes_since, terminal_width, trust_now
 from dial_client.cli.tty import Unanswered, is_there, typed
 from dial_client.errors import ConfigError
 from dial_client.settings import configuration, server_edits
@@ -130,14 +131,18 @@ def renew_trust(path: Path, *, was_trusted: bool) -> None:
         print(f"You have not trusted this file: read it, then run `dial-chat trust {escaped(str(path))}`.")
 
 
+def show_entries(entries: Mapping[str, Mapping[str, Any]], path: Path) -> None:
+    """Print what servers would do."""
+    text = set_value("{}", ["mcpServers"], {name: dict(entry) for name, entry in entries.items()})
+    print(rendered(rows(configuration.outline(text), EnvFiles(), path.parent.absolute()), terminal_width(sys.stdout)))
+
+
 async def ask_to_add(entries: Mapping[str, Mapping[str, Any]], path: Path) -> bool:
-    """Show what servers would do, and return True if the person wants them in a configuration.
+    """Return True if the person wants servers, which were shown, in a configuration.
 
     Raises:
         ConfigError: nobody is there to be asked.
     """
-    text = set_value("{}", ["mcpServers"], {name: dict(entry) for name, entry in entries.items()})
-    print(rendered(rows(configuration.outline(text), EnvFiles(), path.parent.absolute()), None))
     if not is_there():
         raise ConfigError("nobody is there to be asked", "--yes adds what is shown without a question")
     what = escaped(next(iter(entries))) if len(entries) == 1 else f"these {len(entries)} servers"

@@ -9,7 +9,7 @@ from pathlib import Path
 from dial_client.cli.bootstrap import warn
 from dial_client.cli.config_summary import escaped
 from dial_client.cli.options import ExitCode
-from dial_client.cli.server_commands.changed_config import ask_to_add, change_config, find_file
+from dial_client.cli.server_commands.changed_config import ask_to_add, change_config, find_file, show_entries
 from dial_client.cli.server_commands.server_addition import find_gaps
 from dial_client.cli.server_commands.server_group import ConfigChoice
 from dial_client.errors import ConfigError
@@ -56,6 +56,7 @@ async def import_servers(
     entries = {server.name: server.entry or {} for server in chosen}
     for name, entry in entries.items():
         text = server_edits.add_server(text, name, entry, replace=replace)
+    show_entries(entries, before.path)
     if not is_agreed and not await ask_to_add(entries, before.path):
         return ExitCode.USAGE
     noun = "server" if len(chosen) == 1 else "servers"

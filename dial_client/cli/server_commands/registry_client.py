@@ -12,6 +12,8 @@ import re
 from typing import Any
 from urllib.parse import quote
 
+import anyio
+
 from dial_client.cli.options import ExitCode
 from dial_client.errors import ConfigError, DialError
 from dial_client.settings.server_sources.registry_documents import RegistryServer, read_registry_document
@@ -92,8 +94,9 @@ async def _get(url: str, base: str, name: str = "") -> Any:
     import httpx2
 
     try:
-        async with httpx2.AsyncClient(timeout=SECONDS, follow_redirects=True) as client:
-            response = await client.get(url, headers={"Accept": "application/json"})
+        with anyio.fail_after(SECONDS):
+            async with httpx2.AsyncClient(timeout=SECONDS, follow_redirects=True) as client:
+                response = await client.get(url, headers={"Accept": "application/json"})
         if response.status_code == 404 and name:
             raise ConfigError(f"{base} has no server {name!r}", "dial-chat servers search finds names")
         if not response.is_success:

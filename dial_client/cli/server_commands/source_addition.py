@@ -13,7 +13,7 @@ from typing import Any
 from dial_client.cli.bootstrap import warn
 from dial_client.cli.config_summary import escaped
 from dial_client.cli.options import ExitCode
-from dial_client.cli.server_commands.changed_config import ask_to_add, find_file
+from dial_client.cli.server_commands.changed_config import ask_to_add, find_file, show_entries
 from dial_client.cli.server_commands.registry_client import fetch_server, is_registry_name
 from dial_client.cli.server_commands.server_addition import write_entry
 from dial_client.cli.server_commands.server_group import ConfigChoice
@@ -25,6 +25,7 @@ from dial_client.settings.config_writer import check_text, read_text
 from dial_client.settings.server_sources import bundles
 from dial_client.settings.server_sources.deep_links import is_deep_link, read_deep_link
 from dial_client.settings.server_sources.registry_documents import RegistryServer, read_registry_document
+from dial_client.text.safe_text import one_line
 
 BUNDLE_SUFFIXES = (".mcpb", ".dxt")
 
@@ -77,6 +78,7 @@ async def add_source(
     check_text(server_edits.add_server(before.text, shown, server.entry, replace=replace), before)
     for note in server.notes:
         print(escaped(note))
+    show_entries({shown: server.entry}, path)
     if not is_agreed and not await ask_to_add({shown: server.entry}, path):
         return ExitCode.USAGE
     if server.prepare is not None:
@@ -111,7 +113,7 @@ def _of_registry(server: RegistryServer) -> SourceServer:
         raise ConfigError(f"{server.name} cannot be used here", "its server.json has no package and no URL that can")
     ready = [choice for choice in server.choices if "url" in choice.entry or is_installed(choice.entry["command"])]
     chosen = (ready or server.choices)[0]
-    about = f"{server.name} {server.version}: {server.description}"
+    about = one_line(f"{server.name} {server.version}: {server.description}", 300)
     further = [choice.kind for choice in server.choices if choice is not chosen]
     notes = [about, *chosen.notes, *([f"also published as: {', '.join(further)}"] if further else [])]
     return SourceServer(server.short_name, chosen.entry, notes)
@@ -138,5 +140,5 @@ async def _read_bundle(path: Path, values: Sequence[str], *, is_agreed: bool) ->
                 raise ConfigError(f"it needs {option.key}", f"--set {option.key}=VALUE") from None
     folder = bundles.bundle_folder(bundle, Path(user_data_dir("dial-client"), "bundles"))
     entry = bundles.bundle_entry(bundle, folder, given)
-    notes = [f"{bundle.name} {bundle.version}: {bundle.description}", f"It is unpacked into {folder}."]
+    notes = [one_line(f"{bundle.name} {bundle.version}: {bundle.description}", 300), f"It is unpacked into {folder}."]
     return SourceServer(bundle.name, entry, notes, lambda: bundles.unpack_bundle(bundle, folder))

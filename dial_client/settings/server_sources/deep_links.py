@@ -20,6 +20,9 @@ _LINK = re.compile(
     re.IGNORECASE,
 )
 
+_APPROVALS = frozenset(("autoApprove", "alwaysAllow", "trusted", "trust"))
+"""Keys that let calls run unasked: a stranger's link does not decide this."""
+
 
 def is_deep_link(text: str) -> bool:
     """Return True if a text is a link that installs a server."""
@@ -43,6 +46,8 @@ def read_deep_link(text: str) -> HostServer:
     if is_cursor and isinstance(config.get("command"), str) and "args" not in config:
         config["command"], *config["args"] = config["command"].split() or [""]
     host = HostName.CURSOR if is_cursor else HostName.VS_CODE
+    for key in _APPROVALS & config.keys():
+        del config[key]
     (server, *_) = read_servers(host, {"mcpServers": {name: config}, "inputs": inputs}, Path())
     return server
 
