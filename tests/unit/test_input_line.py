@@ -233,3 +233,31 @@ def test_only_terminals_that_are_known_for_it_are_asked_to_report_keys() -> None
     asked: Callable[..., bool] = lambda **environment: reports_modified_keys(environment)  # noqa: E731
     assert asked(XTERM_VERSION="XTerm(390)") and asked(TERM_PROGRAM="tmux") and asked(TERM="foot-extra")
     assert not asked(TERM_PROGRAM="Apple_Terminal", TERM="xterm-256color") and not asked(TERM="linux")
+
+
+@pytest.mark.parametrize("text", ["!touch x", " \n!touch x", "/quit", "Summarize @.env"])
+def test_a_draft_that_was_not_typed_runs_and_attaches_nothing(text: str) -> None:
+    line = InputLine(lambda _: None)
+    line.edit(text)
+    user_input = line.to_input(line.buffer.text)
+    assert user_input.text == text
+    assert user_input.shown.startswith("[pasted ")
+    assert user_input.typed == ""
+
+
+def test_a_draft_that_was_typed_in_this_run_is_as_it_was_typed() -> None:
+    line = InputLine(lambda _: None)
+    line.to_input("compare @a.py")
+    line.edit("compare @a.py")
+    assert line.to_input(line.buffer.text).typed == "compare @a.py"
+    line.edit("a plain question")
+    assert line.buffer.text == "a plain question"
+
+
+def test_the_history_keeps_no_pasted_text_that_would_attach_or_run_something(tmp_path: Path) -> None:
+    history = tmp_path / "history"
+    command = "!touch x" + "\nline" * 10
+    sent(f"{paste('look at @.env')}\rsee {paste('a @.env b')}\r{paste(command)}\rtyped @a.py\r", history)
+    sent(f"on {paste(command)}\r", history)
+    stored = list(InputLine(lambda _: None, history=history).buffer.history.load_history_strings())
+    assert stored == [f"on {command}", "typed @a.py"]

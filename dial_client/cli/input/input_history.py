@@ -26,13 +26,13 @@ class InputHistory(History):
 
     Args:
         path: the file; None keeps the entries of this run only.
-        unfold: returns an entry as it is to be stored.
+        stored: returns an entry as it is to be stored; empty if it is not to be.
     """
 
-    def __init__(self, path: Path | None, unfold: Callable[[str], str] = str) -> None:
+    def __init__(self, path: Path | None, stored: Callable[[str], str] = str) -> None:
         super().__init__()
         self._path = path
-        self._unfold = unfold
+        self._stored = stored
 
     def append_string(self, string: str) -> None:
         """Add an entry, unless it begins with a space or repeats the latest one."""
@@ -45,8 +45,8 @@ class InputHistory(History):
 
     def store_string(self, string: str) -> None:
         """Append an entry to the file, which only its owner can read. A file that cannot be written is no error."""
-        text = self._unfold(string)
-        if self._path is None or len(text) > MAX_ENTRY:
+        text = self._stored(string)
+        if self._path is None or not text or len(text) > MAX_ENTRY:
             return
         lines = "".join(f"+{line}\n" for line in text.split("\n"))
         entry = f"\n# {datetime.now().astimezone().isoformat(' ', 'seconds')}\n{lines}"

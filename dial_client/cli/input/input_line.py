@@ -68,11 +68,12 @@ class InputLine:
     ) -> None:
         self.on_submit = on_submit
         self.pasted = PastedTexts()
+        self._sent: set[str] = set()
         self.editing_mode = find_editing_mode()
         self.cursor = ModalCursorShapeConfig()
         self.buffer = Buffer(
             name=DEFAULT_BUFFER,
-            history=InputHistory(history, self.pasted.unfold),
+            history=InputHistory(history, self.pasted.stored),
             completer=completer,
             validator=validator,
             validate_while_typing=False,
@@ -106,11 +107,18 @@ class InputLine:
         # Bytes that are no text arrive as lone surrogates, which nothing can store or send.
         text = _SURROGATES.sub("\N{REPLACEMENT CHARACTER}", text).strip()
         whole = _SURROGATES.sub("\N{REPLACEMENT CHARACTER}", self.pasted.unfold(text))
+        self._sent.add(whole)
         return UserInput(whole, text, self.pasted.without(text).strip())
 
     def edit(self, text: str) -> None:
-        """Put a text into the input line: one that was queued, or a question to ask again."""
-        self.buffer.document = Document(self.pasted.fold(text))
+        """Put a text into the input line: one that was queued, or a question to ask again.
+
+        A text that was not sent from this line, such as that of a server's prompt, counts as pasted.
+        """
+        is_own = text in self._sent
+        self.buffer.document = Document(
+            self.pasted.fold(text) if is_own else self.pasted.insertion(text, is_draft=True)
+        )
 
     def open_editor(self, buffer: Buffer) -> None:
         """Open the text of a buffer in the person's editor, and take over what is saved."""
@@ -125,8 +133,10 @@ class InputLine:
         """
         if self._session is None:
             self._session = self._prompt_session(output)
+        draft = self.buffer.text
+        self.buffer.reset()
         text = await self._session.prompt_async(
-            PROMPT, handle_sigint=False, pre_run=lambda: read_early_lines(get_app())
+            PROMPT, default=draft, handle_sigint=False, pre_run=lambda: read_early_lines(get_app())
         )
         return self.to_input(text)
 

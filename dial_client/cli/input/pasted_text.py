@@ -24,14 +24,16 @@ class PastedTexts:
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
 
-    def insertion(self, text: str) -> str:
+    def insertion(self, text: str, *, is_draft: bool = False) -> str:
         """Return what to insert into the input line for a pasted text: itself, or a placeholder.
 
         A text that would refer to a file or a resource (``@``) is folded however short it is: what others wrote must
-        not attach anything.
+        not attach anything. With `is_draft`, the text is the whole line: one that would be a command is folded, too.
         """
         lines = text.count("\n") + (not text.endswith("\n"))
-        if lines < FOLDED_LINES and len(text) < FOLDED_CHARS and not _refers(text) and not _PLACEHOLDER.search(text):
+        is_command = is_draft and text.lstrip().startswith(("!", "/"))
+        is_plain = not (is_command or _refers(text) or _PLACEHOLDER.search(text))
+        if lines < FOLDED_LINES and len(text) < FOLDED_CHARS and is_plain:
             return text
         size = f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"
         number = 1
@@ -42,6 +44,18 @@ class PastedTexts:
     def unfold(self, text: str) -> str:
         """Return the text with the pasted texts in place of their placeholders."""
         return _PLACEHOLDER.sub(lambda found: self._texts.get(found[0], found[0]), text)
+
+    def stored(self, text: str) -> str:
+        """Return the text as the history stores it: unfolded.
+
+        Empty if something that was pasted would be a reference or a command in it: what a later run recalls counts as
+        typed.
+        """
+        texts = [self._texts[found[0]] for found in _PLACEHOLDER.finditer(text) if found[0] in self._texts]
+        begins_folded = bool(texts) and self.placeholder_before(text.lstrip().partition("]")[0] + "]") != ""
+        whole = self.unfold(text)
+        is_command = begins_folded and whole.lstrip().startswith(("!", "/"))
+        return "" if is_command or any(map(_refers, texts)) else whole
 
     def fold(self, text: str) -> str:
         """Return the text with placeholders in place of the pasted texts that are in it, the longest first."""

@@ -86,8 +86,9 @@ class LineConsole(PlainScreen):
         return nullcontext()
 
     def edit(self, text: str) -> None:
-        """Print a text that is to be changed and sent again."""
-        self.print(text)
+        """Put a text into the next line."""
+        if self._input_line is not None:
+            self._input_line.edit(text)
 
     def complete_with(self, completer: Completer) -> None:
         """Propose completions of the input."""
