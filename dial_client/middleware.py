@@ -179,14 +179,24 @@ class _Around(Generic[RequestT, ResultT]):
         except DialError:
             raise
         except Exception as error:
-            if error is call_next.error:
-                raise
+            cause = _unwrap(error)  # a task group of the layer wraps what comes from further inside
+            if isinstance(cause, _Refusal):
+                return self.refuse(cause.reason, request, call_next.result)
+            if cause is call_next.error or isinstance(cause, DialError):
+                raise cause from None
             _log_failure(layer.name, error)
-            raise MiddlewareError(layer.name, f"raised {type(error).__name__}") from error
+            raise MiddlewareError(layer.name, f"raised {type(cause).__name__}") from error
         if not isinstance(result, self.result_type):
             problem = f"returned {type(result).__name__}, not a {self.result_type.__name__}"
             raise MiddlewareError(layer.name, problem)
         return result
+
+
+def _unwrap(error: Exception) -> Exception:
+    """Return the only error in groups of one."""
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ from dial_client.conversations.history import repair_conversation
 from dial_client.conversations.history_editor import HistoryEditor
 from dial_client.conversations.history_edits import build_summary, find_shown
 from dial_client.conversations.turn_queue import TurnQueue
-from dial_client.errors import ConversationBusy, ProviderError
+from dial_client.errors import ConversationBusy, MiddlewareError, ProviderError
 from dial_client.messages import Message
 from dial_client.stores.conversation_store import Conversation, ConversationStore
 
@@ -71,7 +71,7 @@ class Compactor:
             compaction = await self.compact(conversation_id, KEPT_EXCHANGES, at)
         except ConversationBusy:
             return ""  # the turn before the next one has to end first
-        except ProviderError as error:
+        except (ProviderError, MiddlewareError) as error:
             return f"the conversation is nearly as long as this model can take, and it could not be summarized: {error}"
         return "" if compaction is None else compaction.note
 

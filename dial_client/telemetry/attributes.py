@@ -127,11 +127,16 @@ def describe_usage(usage: Usage) -> Attributes:
     return {name: count for name, count in counts.items() if count}
 
 
+def name_tool(call: ToolCall) -> str:
+    """Return the name of the tool; ``unknown`` for a tool that is not offered, whose name is text of the model."""
+    return call.name if call.spec is not None else "unknown"
+
+
 def describe_call(call: ToolCall) -> Attributes:
     """Return the attributes of a tool call."""
     attributes: Attributes = {
         "gen_ai.operation.name": "execute_tool",
-        "gen_ai.tool.name": call.name,
+        "gen_ai.tool.name": name_tool(call),
         "gen_ai.tool.type": "function",
         "gen_ai.tool.call.id": call.request.id,
     }

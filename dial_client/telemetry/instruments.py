@@ -75,10 +75,11 @@ class OpenTelemetryInstruments:
 
     async def around_tool_call(self, call: ToolCall, call_next: CallNext[ToolCall, ToolCallResult]) -> ToolCallResult:
         """Make a tool call in a span, and count it."""
-        shared: Attributes = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": call.name}
+        name = gen_ai.name_tool(call)
+        shared: Attributes = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name}
         if call.server:
             shared["dial_client.server.name"] = call.server
-        with self._span(f"execute_tool {call.name}", SpanKind.INTERNAL, gen_ai.describe_call(call), shared) as span:
+        with self._span(f"execute_tool {name}", SpanKind.INTERNAL, gen_ai.describe_call(call), shared) as span:
             result = await call_next(call)
             if span.is_recording():
                 span.set_attributes(gen_ai.describe_result(result))

@@ -141,6 +141,19 @@ async def test_a_refused_call_is_a_result_with_the_reason() -> None:
     assert [(entry.decision, entry.decided_by) for entry in audit.entries][:1] == [("denied", "middleware")]
 
 
+async def test_a_task_group_around_the_rest_hides_neither_a_refusal_nor_an_error() -> None:
+    class Grouped(Middleware):
+        async def around_tool_call(self, call: ToolCall, call_next: NextToolCall) -> ToolCallResult:
+            async with anyio.create_task_group():
+                refuse("the shop is closed")
+            return await call_next(call)
+
+    dial, model, _ = open_client([Grouped()])
+    async with dial:
+        await dial.run("go on")
+    assert model.requests[1].messages[-1].text == "Not run: the shop is closed"
+
+
 class Broken(Middleware):
     async def around_tool_call(self, call: ToolCall, call_next: NextToolCall) -> ToolCallResult:
         if call.arguments["number"] == 4:

@@ -113,6 +113,13 @@ async def test_nothing_is_measured_where_no_sdk_is_set_up() -> None:
         assert (await dial.run("go on")).text == "It is 8."
 
 
+async def test_the_name_of_a_tool_that_is_not_offered_is_in_no_span(recorded: Recorded) -> None:
+    async with open_client({"tool_calls": [{"name": "the password is hunter2", "arguments": {}}]}, ANSWER) as dial:
+        await dial.run("go on")
+    names = [span.name for span in recorded.exporter.get_finished_spans()]
+    assert names == ["chat scripted", "execute_tool unknown", "chat scripted", "invoke_agent"]
+
+
 async def test_a_turn_has_spans_for_itself_its_model_calls_and_its_tool_calls(recorded: Recorded) -> None:
     tracer = trace.get_tracer("program")
     async with open_client() as dial:

@@ -166,7 +166,11 @@ class HttpProvider(ABC):
         self, request: ModelRequest, parser: StreamParser, notes: list[str]
     ) -> tuple[StreamedResponse, ModelRequest]:
         """Send the request, adapted after each refusal; return the response, and the request that was accepted."""
-        if request.output_format is not None and self._adaptation.profile.structured_output == "none":
+        structured = self._adaptation.profile.structured_output
+        offers_tools = bool(request.tools) and request.tool_choice is ToolChoice.AUTO
+        if request.output_format is not None and (
+            structured == "none" or (structured == "without_tools" and offers_tools)
+        ):
             # It was meant for another model, which could not answer.
             raise ProviderError("the endpoint has no structured output", code=OUTPUT_FORMAT_UNSUPPORTED)
         for attempt in range(MAX_ADAPTATIONS + 1):
