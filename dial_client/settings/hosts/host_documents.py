@@ -111,6 +111,11 @@ def _parse_yaml(data: bytes, path: Path) -> Mapping[str, Any]:
     return value
 
 
+def _names(value: Any) -> set[str]:
+    """Return the strings of a list; nothing where it is no list."""
+    return {name for name in value if isinstance(name, str)} if isinstance(value, list) else set()
+
+
 def _inputs(top: Mapping[str, Any]) -> Mapping[str, Any]:
     nested = top.get("mcp")
     inputs = top.get("inputs") or (nested.get("inputs") if isinstance(nested, dict) else None) or []
@@ -122,13 +127,13 @@ def _entries(host: HostName, top: Mapping[str, Any], folder: Path) -> Iterator[t
     off: set[str] = set()
     if host is HostName.CLAUDE_CODE:
         project = _project(top, folder)
-        off = set(project.get("disabledMcpServers") or ()) | set(project.get("disabledMcpjsonServers") or ())
+        off = _names(project.get("disabledMcpServers")) | _names(project.get("disabledMcpjsonServers"))
         yield from _switched(_object(project.get("mcpServers")), off)
     if host is HostName.GEMINI_CLI:
         rules = _object(top.get("mcp"))
-        off = set(rules.get("excluded") or ())
-        if rules.get("allowed"):
-            off |= _object(top.get("mcpServers")).keys() - set(rules["allowed"])
+        off = _names(rules.get("excluded"))
+        if allowed := _names(rules.get("allowed")):
+            off |= _object(top.get("mcpServers")).keys() - allowed
     nested = _object(top.get("mcp"))
     for key in ("mcpServers", "servers", "context_servers", "mcp_servers"):
         yield from _switched(_object(top.get(key)) or _object(nested.get(key)), off)

@@ -15,12 +15,14 @@ import stat
 import sys
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from dial_client.errors import ConfigError, system_reason
+from dial_client.text.safe_text import one_line
 
 MAX_BYTES = 1024**3
 """Of all members together, unpacked."""
@@ -73,7 +75,7 @@ def read_bundle(path: Path) -> Bundle:
             with archive.open(info) as file:
                 data = file.read(_MAX_MANIFEST + 1)
         manifest = json.loads(data) if len(data) <= _MAX_MANIFEST else None
-    except (OSError, zipfile.BadZipFile, KeyError, ValueError, NotImplementedError, RuntimeError) as error:
+    except (OSError, zipfile.BadZipFile, zlib.error, KeyError, ValueError, NotImplementedError, RuntimeError) as error:
         raise ConfigError(f"this is no bundle of an MCP server: {system_reason(error)}", path=str(path)) from None
     server = manifest.get("server") if isinstance(manifest, dict) else None
     if not isinstance(manifest, dict) or not isinstance(server, dict) or not isinstance(manifest.get("name"), str):
@@ -111,7 +113,7 @@ def unpack_bundle(bundle: Bundle, target: Path) -> None:
             part.replace(target)
         finally:
             shutil.rmtree(part, ignore_errors=True)
-    except (OSError, zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
+    except (OSError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError) as error:
         raise ConfigError(f"cannot be unpacked: {system_reason(error)}", path=str(bundle.path)) from None
 
 
@@ -187,7 +189,10 @@ def _names(bundle: Bundle, folder: Path, values: Mapping[str, Value]) -> Iterato
         value = values.get(option.key, option.default)
         if value is None and option.is_secret:
             value = f"${{{secret_variable(bundle, option)}}}" if option.is_required else ""
-        yield f"user_config.{option.key}", _with_places("" if value is None else value, places)
+        placed = _with_places("" if value is None else value, places)
+        if option.key not in values and not option.is_secret and "${" in str(placed).replace("${userHome}", ""):
+            raise ConfigError(f"a default of its manifest.json reads a variable of this machine: {option.key}")
+        yield f"user_config.{option.key}", placed
 
 
 def _with_places(value: Value, places: Mapping[str, str]) -> Value:
@@ -204,7 +209,9 @@ _REFERENCE = re.compile(r"\$\{([^{}]+)\}")
 def _filled(text: str, names: Mapping[str, Value]) -> str:
     def replaced(found: re.Match[str]) -> str:
         value = names.get(found[1])
-        return found[0] if value is None else ",".join(value) if isinstance(value, list) else value
+        if value is None:  # else it would be a variable of this machine
+            raise ConfigError(f"its manifest.json names an unknown variable: {one_line(found[0], 100)}")
+        return ",".join(value) if isinstance(value, list) else value
 
     return _REFERENCE.sub(replaced, text)
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dial_client.errors import ConfigError
+from dial_client.text.safe_text import one_line
 
 Entry = dict[str, Any]
 
@@ -158,7 +159,7 @@ def _value(item: Mapping[str, Any], name: str, notes: list[str]) -> str | None:
     if isinstance(item.get("value"), str):
         return _filled(item["value"], item.get("variables"), notes)
     if isinstance(item.get("default"), str):
-        return str(item["default"])
+        return _literal(item["default"])
     if item.get("isRequired") or item.get("isSecret"):
         return _asked(name, about, notes)
     notes.append(f"{name} is optional, and is not set{f': {about}' if about else ''}")
@@ -174,9 +175,20 @@ def _filled(text: str, variables: Any, notes: list[str]) -> str:
         if not isinstance(variable, dict):
             return found[0]
         given = variable.get("value") or variable.get("default")
-        return str(given) if given else _asked(found[1], str(variable.get("description") or ""), notes)
+        return _literal(str(given)) if given else _asked(found[1], str(variable.get("description") or ""), notes)
 
-    return re.sub(r"\{([^{}]+)\}", replaced, text)
+    return re.sub(r"\{([^{}]+)\}", replaced, _literal(text))
+
+
+def _literal(text: str) -> str:
+    """Return a text of the publisher; a reference in it would insert, and send, a variable of this machine.
+
+    Raises:
+        ConfigError: there is one.
+    """
+    if "${" in text:
+        raise ConfigError(f"a value of it reads a variable of this machine: {one_line(text, 100)}")
+    return text
 
 
 def _asked(name: str, about: str, notes: list[str]) -> str:
