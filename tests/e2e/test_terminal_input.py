@@ -45,7 +45,7 @@ def test_what_is_typed_pasted_attached_edited_and_run_reaches_the_model(tmp_path
         screen.type("Look at @pic.png, (@notes.txt)\r")
         screen.until("Understood.")
         screen.type("see @./nothing\r")
-        screen.until("not sent: there is no file ./nothing")
+        screen.until("not sent: there is no file ./nothing", "see @./nothing")
         screen.type("\x03!echo out-$((40+2)); tty; exit 3\r")
         shown = screen.until("out-42", "/dev/", "exit code 3, 2 lines; !! shows it to the model")
         assert "not a tty" not in shown
