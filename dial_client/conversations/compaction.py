@@ -135,7 +135,7 @@ _FURTHER = (
 
 async def _ask(model: ClientModel, transcript: str) -> tuple[str, Usage]:
     request = ModelRequest(
-        (Message.user(f"<transcript>\n{transcript}\n</transcript>\n\nSummarize the transcript."),),
+        (Message.user(f"<transcript>\n{_enclosed(transcript)}\n</transcript>\n\nSummarize the transcript."),),
         instructions=(Instruction(InstructionSource.HOST, PROMPT),),
         stream=False,
         max_tokens=MAX_TOKENS,
@@ -150,6 +150,11 @@ async def _ask(model: ClientModel, transcript: str) -> tuple[str, Usage]:
     if not summary:
         raise ProviderError("the model wrote no summary")
     return summary, reply.usage
+
+
+def _enclosed(transcript: str) -> str:
+    """Return a transcript in which no text, such as the result of a tool, ends the transcript."""
+    return transcript.replace("</transcript", "<\\/transcript")
 
 
 def _max_chars(model: ClientModel) -> int:

@@ -178,6 +178,9 @@ async def test_results_answers_and_code_are_taken_out(tmp_path: Path) -> None:
         await person.shows(f"/export {tmp_path / 'talk.json'}")
         assert json.loads((tmp_path / "talk.json").read_text())["format"] == "dial-conversation"
         assert "is a directory" in (await person.shows(f"/save {tmp_path}", "y")).lower()
+        assert "cannot be written" in await person.shows("/save ~no-such-user-here/x")
+        assert "cannot be written" in await person.shows(f"/export {'b' * 300}")
+        assert "there is no answer" in await person.shows(f"/copy {'1' * 5_000}")
         assert "there is no answer '3'" in await person.shows("/copy 3")
         assert "2 questions, 2 tool calls" in await person.shows("/usage")
 

@@ -198,6 +198,7 @@ def test_the_keys_are_those_of_readline(tmp_path: Path, inputrc: str, mode: Edit
 
 def test_the_editor_is_visual_before_editor() -> None:
     assert find_editor({"VISUAL": "code --wait", "EDITOR": "nano"}) == ["code", "--wait"]
+    assert find_editor({"EDITOR": "vim 'x"}) == ["vim 'x"]
     assert find_editor({"VISUAL": " ", "EDITOR": "'my editor' -x"}) == ["my editor", "-x"]
 
 

@@ -232,6 +232,7 @@ def test_the_host_of_a_link_is_visible() -> None:
         "[file](../notes.md)": "file (../notes.md)",
         "[x](javascript:alert(1))": "[x](javascript:alert(1))",
         "![chart](https://a.example/c.png)": "[image: chart] (a.example)",
+        "[![b](https://b.example/y.png)](https://a.example/)": "[image: b] (b.example) (a.example)",
         "[a](https://xn--80ak6aa92e.com)": "a (xn--80ak6aa92e.com)",
     }.items():
         assert shown(text) == [expected]

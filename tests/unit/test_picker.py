@@ -81,6 +81,7 @@ async def test_the_list_fits_into_every_terminal() -> None:
 def test_the_pager_is_that_of_the_person_and_gets_what_is_longer_than_the_screen() -> None:
     assert find_pager({"PAGER": "less -S"}) == ["less", "-S"]
     assert find_pager({"PAGER": ""}) == []
+    assert find_pager({"PAGER": "less -P'x"}) == ["less -P'x"]
     assert is_longer("line\n" * 23, 80, 24)
     assert not is_longer("line\n" * 22, 80, 24)
     assert is_longer("日本" * 1_000, 80, 24)

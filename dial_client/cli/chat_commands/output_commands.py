@@ -44,12 +44,16 @@ async def _find_text(session: ChatSession, arguments: str) -> str:
             raise ConfigError("no answer has a block of code")
         return code
     number = arguments or "1"
-    if not number.isdecimal() or not 0 < int(number) <= len(answers):
+    if not _is_position(number, len(answers)):
         raise ConfigError(
             f"there is no answer {one_line(number, 20)!r}",
             hint=f"1 is the latest, {len(answers)} the first; or /copy code",
         )
     return answers[-int(number)]
+
+
+def _is_position(number: str, count: int) -> bool:
+    return number.isdecimal() and len(number) <= len(str(count)) and 0 < int(number) <= count
 
 
 def find_code(text: str) -> list[str]:
@@ -73,8 +77,13 @@ async def export(session: ChatSession, arguments: str) -> None:
 
 
 async def _write(session: ChatSession, name: str, text: str) -> None:
-    path = await anyio.Path(name).expanduser()
-    if await path.exists():
+    try:
+        path = await anyio.Path(name).expanduser()
+        is_there = await path.exists()
+    except (OSError, RuntimeError, ValueError) as error:  # a name that is too long, a user who does not exist
+        why = system_reason(error) if isinstance(error, OSError) else str(error)
+        raise ConfigError(f"cannot be written: {why}", path=one_line(name, 200)) from None
+    if is_there:
         keys = {"y": "replace it", "n": "leave it"}
         if await session.screen.ask_key((), f"{one_line(name, 200)} is there already. Replace it? [y/n]", keys) != "y":
             session.print("Not written.")
@@ -104,7 +113,7 @@ async def show_last(session: ChatSession, arguments: str) -> None:
     """Show the whole result of a tool call of the latest turn: the last one, or the n-th."""
     records = _find_records(session)
     number = arguments or str(len(records))
-    if not number.isdecimal() or not 0 < int(number) <= len(records):
+    if not _is_position(number, len(records)):
         raise ConfigError(f"there is no call {one_line(number, 20)!r}", hint=f"1 to {len(records)}; /calls lists them")
     record = records[int(number) - 1]
     name = one_line(f"{record.server}.{record.tool}" if record.server else record.call.name, 120)

@@ -23,7 +23,10 @@ def find_editor(environment: Mapping[str, str] = os.environ) -> list[str]:
         command = environment.get(name, "").strip()
         if command:
             # On Windows a backslash separates folders.
-            words = shlex.split(command, posix=sys.platform != "win32")
+            try:
+                words = shlex.split(command, posix=sys.platform != "win32")
+            except ValueError:  # a quote is not closed: no program has such a name, and that is said when it is started
+                return [command]
             return [word.strip('"') for word in words]
     return [path for path in map(shutil.which, _USUAL) if path][:1]
 

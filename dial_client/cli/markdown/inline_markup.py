@@ -91,10 +91,12 @@ class _SpanWriter:
         yield self._span(text[at:])
 
     def _image(self, token: Token) -> Iterator[Span]:
+        link, label = self._address, self._label  # an image may stand in the text of a link
         self._address, self._label = str(token.attrs.get("src", "")), ""
         self._styles.append(self._theme.link)
         yield self._span(f"[image: {token.content}]" if token.content else "[image]")
         yield from self._end_link()
+        self._address, self._label = link, label
 
     def _end_link(self) -> Iterator[Span]:
         """End a link, and say where it leads unless its text does."""

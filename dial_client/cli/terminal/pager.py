@@ -22,7 +22,10 @@ def find_pager(environment: Mapping[str, str] = os.environ) -> list[str]:
     """Return the command of the pager; empty where there is none, and where ``PAGER`` is empty."""
     command = environment.get("PAGER")
     if command is not None:
-        return [word.strip('"') for word in shlex.split(command, posix=sys.platform != "win32")]
+        try:
+            return [word.strip('"') for word in shlex.split(command, posix=sys.platform != "win32")]
+        except ValueError:  # a quote is not closed: no program has such a name, and that is said when it is started
+            return [command]
     return [path for path in [shutil.which("less")] if path]
 
 

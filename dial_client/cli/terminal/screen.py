@@ -56,7 +56,7 @@ class Screen:
         self._input_line: Any = None
         self._has_input, self._colour = has_input, colour
         self._on_interrupt: Callable[[], None] = process_runner.interrupts.interrupt
-        self._printed: list[str] = []
+        self._printed: deque[str] = deque()
         self._sent: deque[UserInput | None] = deque()
         self._has_sent = anyio.Event()
         self._lock = anyio.Lock()
@@ -253,7 +253,7 @@ class Screen:
         )
 
         def paint(_: Any) -> None:
-            printed, self._printed = "".join(self._printed), []
+            printed = self._take_printed()
             rows = max(1, self.rows // 2)
             self._live_text = "\n".join(live_area.render(self.live, self.columns, rows, time.monotonic()))
             paint_above(application, printed)
@@ -281,11 +281,15 @@ class Screen:
                 self._application.exit()
 
     def _print_rest(self) -> None:
-        rest, self._printed = "".join(self._printed), []
+        rest = self._take_printed()
         output = self._application.output
         with suppress(OSError):
             output.write_raw(rest)
             output.flush()
+
+    def _take_printed(self) -> str:
+        """Return what was printed so far; other threads may print at the same time, and lose nothing."""
+        return "".join(self._printed.popleft() for _ in range(len(self._printed)))
 
     def _show_progress(self, line: str) -> None:
         self.live.progress = line
