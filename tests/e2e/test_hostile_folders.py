@@ -106,7 +106,7 @@ def test_without_a_terminal_nothing_of_it_counts(folder: HostileFolder, words: l
 def test_with_a_no_nothing_of_it_counts(folder: HostileFolder, words: list[str]) -> None:
     shown = answered(folder, words, "n\r")
     folder.assert_untouched()
-    if reads_a_configuration(words) and words[0] not in INSPECTORS:
+    if reads_a_configuration(words) and not INSPECTORS.keys() & {*words}:
         assert "is not known" not in shown
         assert "continuing without the servers.json of this folder" in shown
     if words == ["Hello"]:  # the user's own model is asked, with their own key
