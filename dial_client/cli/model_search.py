@@ -10,13 +10,15 @@ from typing import Any
 
 import anyio
 
+from dial_client.doctor.model_checks import fetch_models
+from dial_client.errors import ProviderError
+from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.presets import MODELS_OF_KEYS, PRESETS
 
 SECONDS = 1.0
 """For all local servers together, which are asked side by side."""
 _MAX_LISTED = 5
 """Models of one server that are proposed."""
-_MAX_BYTES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +65,6 @@ async def find_models(
         environ: the environment.
         seconds: the limit for all local servers together.
     """
-    import httpx2
-
     by_key = [
         ModelProposal(model, f"{variable} is set")
         for variable, model in MODELS_OF_KEYS.items()
@@ -73,29 +73,25 @@ async def find_models(
     answers: dict[int, list[ModelProposal]] = {}
     asked = local_servers(environ) if servers is None else servers
 
-    async def ask(client: Any, number: int, server: LocalServer) -> None:
-        answers[number] = await _models_of(client, server)
+    async def ask(number: int, server: LocalServer) -> None:
+        answers[number] = await _models_of(server)
 
-    async with httpx2.AsyncClient(trust_env=False, timeout=seconds) as client:
-        with anyio.move_on_after(seconds):
-            async with anyio.create_task_group() as group:
-                for number, server in enumerate(asked):
-                    group.start_soon(ask, client, number, server)
+    with anyio.move_on_after(seconds):
+        async with anyio.create_task_group() as group:
+            for number, server in enumerate(asked):
+                group.start_soon(ask, number, server)
     served = [proposal for number in sorted(answers) for proposal in answers[number]]
     embedded = [ModelProposal("local", "the embedded model")] if importlib.util.find_spec("xllamacpp") else []
     return [*by_key, *served, *embedded]
 
 
-async def _models_of(client: Any, server: LocalServer) -> list[ModelProposal]:
+async def _models_of(server: LocalServer) -> list[ModelProposal]:
     """Return the models that a local server lists; none where there is no such server."""
-    import httpx2
-
     try:
-        response = await client.get(f"{server.url}/models")
-        listed = response.json()["data"] if response.is_success and len(response.content) <= _MAX_BYTES else []
-        names = [model["id"] for model in listed if isinstance(model["id"], str) and model["id"].isprintable()]
-    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, KeyError, TypeError):
+        listing = await fetch_models(Endpoint(server.url))
+    except ProviderError:
         return []
+    names = [name for name in listing.ids if name.isprintable()]
     return [_proposal(server, name) for name in names[:_MAX_LISTED] if "embed" not in name]
 
 

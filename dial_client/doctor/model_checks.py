@@ -60,7 +60,7 @@ async def fetch_models(endpoint: Endpoint) -> ModelListing:
                 answer = await client.get(url, headers=dict(endpoint.headers), params=query, timeout=SECONDS)
         except TimeoutError:
             raise ProviderError(f"{endpoint.host}: no whole answer in {SECONDS:g} s", code="connection") from None
-        except httpx2.HTTPError as error:
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             problem = one_line(str(error) or type(error).__name__, 200)
             code = "certificate" if "certificate" in problem.lower() else "connection"
             raise ProviderError(f"{endpoint.host}: {problem}", code=code) from None
