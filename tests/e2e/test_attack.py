@@ -92,7 +92,7 @@ def test_calls_are_distinguished_by_their_arguments_and_counted() -> None:
     ]
 
 
-def test_an_attack_with_a_side_effect_or_at_its_goal_is_a_failure_of_every_defense_but_the_open_one() -> None:
+def test_an_attack_with_a_side_effect_or_at_its_goal_is_a_failure_of_every_defense_but_open() -> None:
     for defense in "acd":
         alone = trial(defense, None)
         for fields in ({"effects": ("send_money",)}, {"reached": True}):

@@ -77,7 +77,7 @@ def test_a_value_is_printed_set_and_removed_and_comments_stay(tmp_path: Path, ow
         (["shwo"], 'there is no config shwo (did you mean "show"?)'),
     ],
 )
-def test_what_cannot_be_done_is_said_and_changes_nothing(tmp_path: Path, words: list[str], message: str) -> None:
+def test_an_impossible_change_is_an_error_and_changes_nothing(tmp_path: Path, words: list[str], message: str) -> None:
     path = write_folder_file(tmp_path)
     dial_chat(tmp_path, "trust", "servers.json")
     was = path.read_text()

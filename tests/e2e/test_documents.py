@@ -58,13 +58,13 @@ EXAMPLES = [block for name in EXAMPLES_IN for block in blocks(ROOT / "docs" / na
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
-def test_the_examples_of_parts_of_ones_own_run_as_they_stand(example: str, tmp_path: Path) -> None:
+def test_the_examples_of_custom_parts_run_as_they_stand(example: str, tmp_path: Path) -> None:
     ran = run_example(tmp_path, example)
     assert (ran.returncode, ran.stdout.splitlines()) == (0, re.findall("# prints: (.*)", example)), ran.stderr
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
-def test_every_configuration_that_is_shown_is_one(path: Path) -> None:
+def test_every_configuration_in_the_documents_is_valid(path: Path) -> None:
     shown = [text for text in blocks(path, "json") if "mcpServers" in text]
     for text in shown:
         settings = configuration.parse(text, environ={"DOCS_TOKEN": "t"})

@@ -366,7 +366,7 @@ HOUR = 3600.0
 
 
 @virtual_time
-async def test_by_default_a_tool_has_a_minute_and_a_server_has_one_to_start() -> None:
+async def test_by_default_a_tool_has_a_minute_and_a_server_a_minute_to_start() -> None:
     @asynccontextmanager
     async def boots(server: MCPServer) -> AsyncIterator[None]:
         await anyio.sleep(HOUR)
@@ -392,7 +392,7 @@ async def test_by_default_a_tool_has_a_minute_and_a_server_has_one_to_start() ->
     assert turn.notes == ("server 'mute' is not available: not ready within 60 seconds",)
 
 
-def test_the_readme_tells_these_rows_and_no_others() -> None:
+def test_the_readme_has_exactly_these_rows() -> None:
     section = (ROOT / "README.md").read_text("utf-8").partition("## What happens when")[2].partition("\n## ")[0]
     told = re.findall(r"^\| (?!-)(.+?) \|", section, re.MULTILINE)[1:]
     assert sorted(told) == sorted({row.told for row in ROWS.values()} | {"Ctrl-C is pressed while a tool runs"})

@@ -40,7 +40,7 @@ def browser(tmp_path: Path) -> str:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows opens its own browser, whatever BROWSER says")
-def test_one_logs_in_in_the_browser_and_out_again(server: Guarded, tmp_path: Path, browser: str) -> None:
+def test_a_login_in_the_browser_is_followed_by_a_logout(server: Guarded, tmp_path: Path, browser: str) -> None:
     write_config(tmp_path, {"docs": {"url": server.url}})
     ran = dial_chat(tmp_path, "servers", "login", "docs", BROWSER=browser)
     assert (ran.returncode, ran.stdout) == (0, "docs: ready, 3 tools\n"), ran.stderr
@@ -52,7 +52,7 @@ def test_one_logs_in_in_the_browser_and_out_again(server: Guarded, tmp_path: Pat
     assert "it needs a login: run `dial-chat servers login docs`" in dial_chat(tmp_path, "servers").stdout
 
 
-def test_one_logs_in_in_a_browser_that_one_opens_oneself(server: Guarded, tmp_path: Path) -> None:
+def test_a_login_works_in_a_browser_that_the_user_opens(server: Guarded, tmp_path: Path) -> None:
     write_config(tmp_path, {"docs": {"url": server.url}})
     with started(tmp_path, "servers", "login", "docs", "--no-browser") as login:
         assert login.stderr is not None
@@ -168,7 +168,7 @@ class Keyring:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("is_locked", [False, True])
-async def test_a_keyring_is_used_where_there_is_one_that_opens(
+async def test_a_keyring_is_used_if_it_can_be_opened(
     is_locked: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at_home(tmp_path, monkeypatch)

@@ -250,7 +250,7 @@ def test_a_failure_is_reported_in_words(chromium: Browser, tmp_path: Path) -> No
         assert_harmless(tab, address)
 
 
-def test_the_panel_says_what_is_wrong_with_a_server_and_restarts_one(chromium: Browser, tmp_path: Path) -> None:
+def test_the_panel_names_the_fault_of_a_server_and_restarts_the_server(chromium: Browser, tmp_path: Path) -> None:
     servers = two_servers() | {"broken": {"command": "no-such-program"}}
     with serve_page(tmp_path, ["Hello."], servers) as address:
         tab = open_page(chromium, address)

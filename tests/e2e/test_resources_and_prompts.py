@@ -56,7 +56,7 @@ def test_a_resource_named_in_the_question_goes_along(folder: Path) -> None:
     assert "The first book." in text["text"]
 
 
-def test_one_that_is_not_there_is_left_as_it_is_with_a_warning(folder: Path) -> None:
+def test_a_mention_of_a_missing_resource_stays_as_it_is_with_a_warning(folder: Path) -> None:
     ran = dial_chat(folder, "What is @books:book://none, ada@books:book://1?")
     assert ran.returncode == 0
     assert "dial-chat: @books:book://none is not attached: " in ran.stderr

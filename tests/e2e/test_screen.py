@@ -42,7 +42,7 @@ def test_a_conversation_is_drawn_at_every_width(tmp_path: Path) -> None:
         assert "Ctrl-C stops" not in person.text, "nothing of the live area stays"
 
 
-def test_one_types_while_an_answer_streams_and_stops_it(tmp_path: Path) -> None:
+def test_a_person_types_while_an_answer_streams_and_stops_it(tmp_path: Path) -> None:
     write_config(tmp_path, {}, [HANGS, "Second.", "Third."])
     with screen(tmp_path, "--no-save") as person:
         person.until("no servers, no tools")

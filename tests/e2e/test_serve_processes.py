@@ -78,7 +78,7 @@ async def allow_and_stop_elsewhere(proxy: Proxy, where: str) -> None:
 
 
 @needs_postgres
-async def test_whichever_process_a_request_comes_to_the_service_is_one(tmp_path: Path) -> None:
+async def test_the_service_is_the_same_in_whichever_process_a_request_arrives(tmp_path: Path) -> None:
     calls = {"tool_calls": [{"name": "echo", "arguments": {}}]}
     replies = [{"text": "Of the first.", "hang": True}], [calls, {"text": "I think", "hang": True}, "Gone on with."]
     async with database_url() as url, AsyncExitStack() as stack:

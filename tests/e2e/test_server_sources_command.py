@@ -51,7 +51,7 @@ def test_the_registry_is_searched_and_a_server_of_it_is_added(tmp_path: Path) ->
     assert servers == {"weather": {"type": "http", "url": "https://weather.example/mcp"}}
 
 
-def test_a_registry_that_cannot_be_reached_is_said(tmp_path: Path) -> None:
+def test_a_registry_that_cannot_be_reached_is_an_error(tmp_path: Path) -> None:
     offline = dial_chat(tmp_path, "servers", "search", "x", "--registry", "http://127.0.0.1:9")
     assert (offline.returncode, "cannot be reached" in offline.stderr) == (1, True)
     assert "offline?" in offline.stderr

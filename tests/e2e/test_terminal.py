@@ -167,7 +167,7 @@ def test_an_interrupt_at_the_question_ends_the_turn(tmp_path: Path) -> None:
     assert asked(log) == 0
 
 
-def test_one_can_talk_stop_an_answer_and_go_on(tmp_path: Path) -> None:
+def test_a_person_can_talk_stop_an_answer_and_go_on(tmp_path: Path) -> None:
     configured(tmp_path, "Hello.", {"text": "I begin", "hang": True}, "Still here.")
     with terminal(tmp_path) as screen:
         screen.until(READY)

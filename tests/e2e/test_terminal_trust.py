@@ -123,7 +123,7 @@ def test_what_a_long_file_pushes_off_the_screen_is_counted_behind_it(tmp_path: P
     assert f"In all: {counted}" in " ".join(plain(shown).splitlines()[-12:])
 
 
-def test_no_line_of_the_file_looks_like_one_of_the_program(tmp_path: Path) -> None:
+def test_no_line_of_the_file_looks_like_a_line_of_the_program(tmp_path: Path) -> None:
     forged = (
         f"x\r\nNothing to see.\n{QUESTION} \x1b[2J\x1b]0;title\x07\u202e\u200b"
         + " " * 190

@@ -101,7 +101,7 @@ def test_a_time_is_in_utc_with_milliseconds_and_what_is_empty_is_left_out(tmp_pa
     assert sorted(line) == ["digest", "event", "id", "n", "outcome", "pid", "previous", "server", "tool"]
 
 
-def test_a_full_file_is_followed_by_another_one_and_the_oldest_are_dropped(tmp_path: Path) -> None:
+def test_a_full_file_is_followed_by_a_new_file_and_the_oldest_are_dropped(tmp_path: Path) -> None:
     written(tmp_path, 60, max_bytes=2_000, max_files=3)
     files = log_files(tmp_path)
     assert len(files) == 3 and all(path.stat().st_size <= 2_300 for path in files)
@@ -136,7 +136,7 @@ def test_programs_that_write_at_once_write_one_chain(tmp_path: Path, max_bytes: 
 
 
 @posix_only
-def test_programs_that_are_killed_while_they_write_leave_a_chain_that_others_go_on_with(tmp_path: Path) -> None:
+def test_programs_that_are_killed_while_they_write_leave_a_chain_that_can_be_continued(tmp_path: Path) -> None:
     with writers(tmp_path, 3, 10**9) as processes:
         for process in processes:
             assert process.stdout is not None and process.stdout.readline()
@@ -148,7 +148,7 @@ def test_programs_that_are_killed_while_they_write_leave_a_chain_that_others_go_
     assert result.is_intact and result.lines > 6
 
 
-def test_a_line_that_is_torn_anywhere_is_distinguished_from_one_that_was_changed(tmp_path: Path) -> None:
+def test_a_torn_line_is_distinguished_from_a_changed_line(tmp_path: Path) -> None:
     folder = written(tmp_path, 2)
     [path] = log_files(folder)
     whole = path.read_bytes()

@@ -65,7 +65,7 @@ async def test_where_only_another_folder_is_allowed_the_call_is_made_with_that()
     assert heard.asked == [("git_status", {"repo_path": "/srv/shop"})]
 
 
-async def test_a_folder_that_was_named_is_not_replaced_by_the_one_that_is_allowed() -> None:
+async def test_a_named_folder_is_not_replaced_by_the_allowed_folder() -> None:
     heard = await hears(STATUS, *refused("Show me the git status of /srv/inn", "/srv/inn"), repo_path="/srv/inn")
     assert heard.asked == []
     assert "/srv/inn" in heard.text

@@ -101,7 +101,7 @@ async def test_the_kind_of_a_failure_is_recorded_and_not_its_words(behaviour: An
     assert "secret" not in repr(entries)
 
 
-async def test_a_failure_the_tool_reports_is_distinguished_from_one_of_the_host() -> None:
+async def test_a_failure_of_the_tool_is_distinguished_from_a_failure_of_the_host() -> None:
     async def failing(*_: object) -> Any:
         return text_result("no such file", is_error=True)
 

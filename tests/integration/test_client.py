@@ -209,7 +209,7 @@ async def test_fifty_turns_at_once_keep_apart() -> None:
     assert said == {number: f"It is {number}." for number in range(50)}
 
 
-async def test_a_broken_server_is_named_and_the_others_answer() -> None:
+async def test_a_broken_server_is_named_and_working_servers_answer() -> None:
     model = ScriptedProvider([ADD, "It is 42."])
     servers: dict[str, Any] = {"calc": calculator(), "gone": {"command": "no-such-program-anywhere"}}
     async with DialClient(servers, model) as dial:

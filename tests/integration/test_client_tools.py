@@ -86,7 +86,7 @@ async def test_a_turn_that_calls_none_is_as_ever() -> None:
     assert (turn.text, turn.stop_reason) == ("It is 3.", StopReason.ANSWERED)
 
 
-async def test_calls_of_an_earlier_turn_end_no_later_one() -> None:
+async def test_calls_of_an_earlier_turn_end_no_later_turn() -> None:
     call = {"id": "old", "name": "mine", "arguments": {}}
     history = [*HI, Message.from_dict({"role": "assistant", "tool_calls": [call]})]
     history.append(Message(Role.TOOL, "42", tool_call_id="old", name="mine"))
@@ -103,7 +103,7 @@ async def test_it_hides_a_servers_tool_of_the_same_name_and_says_so() -> None:
     assert turn.notes == ("the tool 'add' is not offered: the caller has one of this name",)
 
 
-async def test_calls_that_are_handed_back_take_no_level_and_those_with_others_do() -> None:
+async def test_client_tool_calls_take_no_level_and_mixed_replies_take_a_level() -> None:
     none = Limits(max_depth=1)
     alone = await answered(ScriptedProvider([{"tool_calls": [ADD]}, {"tool_calls": [CALL]}]), limits=none)
     assert (alone.stop_reason, len(alone.client_tool_calls)) == (StopReason.CLIENT_TOOL_CALLS, 1)

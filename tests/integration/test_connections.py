@@ -151,7 +151,7 @@ async def test_a_disabled_server_is_never_started() -> None:
     ("protocol", "era"),
     [(Protocol.AUTO, "2026-07-28"), (Protocol.MODERN, "2026-07-28"), (Protocol.LEGACY, "2025-11-25")],
 )
-async def test_the_era_is_the_newest_unless_one_is_asked_for(protocol: Protocol, era: str) -> None:
+async def test_the_protocol_version_is_the_newest_unless_a_version_is_requested(protocol: Protocol, era: str) -> None:
     async with connection(python_script("sdk.py", "stdio", protocol=protocol)) as server:
         assert server.status.protocol_version == era
         assert await said(server, text="hello") == "hello"
@@ -189,7 +189,7 @@ async def test_the_sdks_own_logs_stay_quiet(caplog: pytest.LogCaptureFixture) ->
 # Stopping
 
 
-async def test_servers_are_left_from_another_task_than_the_one_they_were_started_in() -> None:
+async def test_servers_can_be_closed_in_a_different_task_than_they_were_started_in() -> None:
     nursery = await BackgroundTasks.open()
     servers = ServerManager({"child": raw(), "here": in_process()})
     async with anyio.create_task_group() as group:

@@ -159,7 +159,7 @@ def test_a_script_gets_typed_answers() -> None:
 
 
 @pytest.mark.anyio
-async def test_many_prompts_get_typed_answers_and_one_that_is_none_is_an_error_among_them() -> None:
+async def test_many_prompts_get_typed_answers_with_an_error_for_each_invalid_answer() -> None:
     dial, _ = client("17", "many", "many", "many", "25")
     async with dial:
         results = await dial.map(["a", "b", "c"], concurrency=1, output_type=int)
@@ -206,7 +206,7 @@ async def _ask_in_a_foreign_thread(dial: DialClient) -> None:
         await asyncio.get_running_loop().run_in_executor(None, dial.run_sync, "hello")
 
 
-def test_a_thread_of_another_loop_is_told_how_to_ask_an_open_client() -> None:
+def test_a_thread_of_another_loop_gets_an_error_with_the_way_to_an_open_client() -> None:
     dial, _ = client("Hello.")
     with pytest.raises(RuntimeError, match="run_coroutine_threadsafe"):
         asyncio.run(_ask_in_a_foreign_thread(dial))

@@ -30,7 +30,7 @@ def anyio_backend(kept: tuple[str, str]) -> str:
     return kept[0]
 
 
-async def test_turns_of_one_conversation_take_place_one_after_the_other(store: ConversationStore) -> None:
+async def test_turns_of_one_conversation_take_place_in_sequence(store: ConversationStore) -> None:
     model = Echo()
     async with managed(store, model) as manager:
         made = await manager.create()
@@ -157,7 +157,7 @@ async def test_a_request_does_not_wait_for_ever(store: ConversationStore) -> Non
         assert (await store.get(made.id)).messages == dialogue("a", "You said: a")
 
 
-def test_what_is_done_when_busy_is_one_of_two() -> None:
+def test_the_option_for_busy_conversations_has_two_values() -> None:
     with pytest.raises(ConfigError, match="sometimes"):
         ConversationManager(DialClient({}, ScriptedProvider([])), MemoryStore(), when_busy="sometimes")  # type: ignore[arg-type]  # on purpose
 
@@ -228,7 +228,7 @@ async def test_deleting_by_another_program_stops_the_turn(store: ConversationSto
         assert await store.list() == ()
 
 
-async def test_a_request_that_cannot_begin_leaves_the_conversation_to_others(store: ConversationStore) -> None:
+async def test_a_request_that_cannot_begin_leaves_the_conversation_free(store: ConversationStore) -> None:
     closed = ConversationManager(DialClient({}, ScriptedProvider([])), store)
     made = await closed.create()
     with pytest.raises(RuntimeError, match="not open"):

@@ -176,7 +176,7 @@ async def test_the_example_in_the_documentation_runs(tmp_path: Path) -> None:
 
 
 @new_enough
-async def test_a_program_that_ends_leaves_its_turns_to_the_next_one(tmp_path: Path) -> None:
+async def test_a_program_that_ends_leaves_its_turns_to_the_next_program(tmp_path: Path) -> None:
     async with durable(tmp_path, {"hang": True}) as (manager, turns):
         conversation = await manager.create()
         turn = await turns.submit(conversation.id, "Hi!")
@@ -245,7 +245,7 @@ async def test_a_store_that_fails_for_a_moment_does_not_keep_a_turn_from_being_g
 
 
 @new_enough
-async def test_a_newer_version_goes_on_with_the_turns_of_an_older_one(
+async def test_a_newer_version_goes_on_with_the_turns_of_an_older_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with durable(tmp_path, {"hang": True}) as (manager, turns):
@@ -371,7 +371,7 @@ async def test_a_sqlite_that_is_too_old_is_reported_at_once(tmp_path: Path) -> N
 
 
 @new_enough
-async def test_a_turn_that_was_left_is_answered_before_another_one_begins(tmp_path: Path) -> None:
+async def test_an_abandoned_turn_is_answered_before_a_new_turn_begins(tmp_path: Path) -> None:
     async with durable(tmp_path, {"hang": True}) as (manager, turns):
         conversation = await manager.create()
         await turns.submit(conversation.id, "One?")

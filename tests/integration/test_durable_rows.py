@@ -261,7 +261,7 @@ def test_what_is_written_is_read_back(value: Any) -> None:
         (OSError("x"), DialError),
     ],
 )
-def test_an_error_is_read_back_as_one_of_ours(error: Exception, kind: type[DialError]) -> None:
+def test_an_error_is_read_back_as_an_error_of_the_package(error: Exception, kind: type[DialError]) -> None:
     read = from_json(to_json(error))
     assert type(read) is kind
     assert str(error) in str(read)

@@ -131,7 +131,7 @@ async def test_a_message_that_cannot_be_read_is_left_out_and_its_conversation_go
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_row_that_is_wrong_does_not_hide_the_others(kind: str, tmp_path: Path) -> None:
+async def test_a_wrong_row_does_not_hide_the_correct_rows(kind: str, tmp_path: Path) -> None:
     columns = COLUMNS if kind == "postgres" else {**COLUMNS, **SQLITE_COLUMNS}
     columns = {name: column for name, column in columns.items() if kind == "postgres" or "CAST('Inf" not in column[1]}
     async with place(kind, tmp_path) as url, serve(["Hello."] * 99, store=(store := SQLStore(url))) as server:

@@ -221,7 +221,7 @@ async def test_a_number_from_nowhere_is_found_out_first() -> None:
     assert heard.completion.echo == {"then": "convert"}
 
 
-async def test_what_was_put_off_is_called_behind_the_other_one() -> None:
+async def test_a_postponed_tool_is_called_after_its_dependency() -> None:
     model = Model(said("convert", value=21, to="F"), tools=(CONVERT, MEASURE))
     messages = asked("How warm is the office in Fahrenheit?", ("measure", {"room": "office"}, "21 °C"), then="convert")
     heard = await model.hears(*messages)
@@ -244,7 +244,7 @@ async def test_a_call_put_off_is_asked_about_where_nothing_better_is_found() -> 
     assert heard.completion.echo is None
 
 
-async def test_behind_a_failure_another_tool_is_tried_and_then_the_failed_one() -> None:
+async def test_behind_a_failure_another_tool_is_tried_and_then_the_failed_tool() -> None:
     tools = (PARCEL, ORDER)
     failure = ("track_parcel", {"number": "1042"}, Failure.TOOL)
     model = Model(said("order_status", order="1042"), tools=tools)

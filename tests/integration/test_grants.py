@@ -61,7 +61,7 @@ async def test_always_holds_in_a_later_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("answer", ["once", "session", "deny"])
-async def test_other_answers_do_not(tmp_path: Path, answer: str) -> None:
+async def test_answers_for_less_than_always_make_no_grant(tmp_path: Path, answer: str) -> None:
     await approvals(tmp_path, Person(answer)).ask(CALL, spec())
     assert approvals(tmp_path, Person()).decide(spec()) is None
 
@@ -128,7 +128,7 @@ async def test_no_secret_of_an_entry_is_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no modes")
-async def test_grants_are_the_owners_and_files_that_others_may_write_grant_nothing(tmp_path: Path) -> None:
+async def test_grants_are_the_owners_and_files_that_everyone_may_write_grant_nothing(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         await granted(tmp_path / "new")

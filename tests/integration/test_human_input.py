@@ -141,7 +141,7 @@ async def test_calls_side_by_side_are_asked_about_side_by_side_and_the_session_a
     assert len(outcomes) == 3
 
 
-async def test_one_conversation_that_waits_for_a_person_holds_up_no_other() -> None:
+async def test_a_conversation_that_waits_for_a_person_delays_no_conversation_beside_it() -> None:
     pen = Pen()
     async with serve([CALL, CALL, "Done."], {"pen": pen.server}) as server:
         first, second = await server.conversation(), await server.conversation()

@@ -88,7 +88,7 @@ def test_the_page_has_the_same_table(name: str) -> None:
 
 
 @pytest.mark.skipif(NODE is None, reason="node is not installed")
-def test_the_page_writes_out_the_same_characters_one_by_one_and_in_sequences(tmp_path: Path) -> None:
+def test_the_page_writes_out_the_same_characters_singly_and_in_sequences(tmp_path: Path) -> None:
     assert NODE is not None
     shutil.copy(FOLDER / "invisible_characters.js", tmp_path / "invisible_characters.mjs")
     script = (

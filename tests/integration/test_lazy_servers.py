@@ -51,7 +51,7 @@ async def test_a_lazy_server_that_was_never_met_is_started_to_learn_its_tools(se
     assert server.asked()[0] == "start"
 
 
-async def test_one_that_is_known_sleeps_with_its_tools_on_offer(server: Changing) -> None:
+async def test_a_known_lazy_server_sleeps_with_its_tools_on_offer(server: Changing) -> None:
     async with client(server) as before:
         tools = before.tools
     server.asked()
@@ -115,7 +115,7 @@ async def test_arguments_are_checked_against_the_schema_it_has_when_it_wakes(ser
     assert server.asked().count("tools/call") == 1
 
 
-async def test_a_tool_that_is_another_one_when_it_wakes_is_asked_about_again(server: Changing) -> None:
+async def test_a_tool_that_changed_while_its_server_slept_is_asked_about_again(server: Changing) -> None:
     await met(server)
     server.be(tools=[tool(about="Says it to everybody.")])
     shown: list[ToolSpec] = []
@@ -144,7 +144,7 @@ async def test_a_tool_that_is_gone_when_it_wakes_says_so_and_the_rest_are_on_off
             assert [spec.name for spec in dial.tools] == ["new"]
 
 
-async def test_one_that_cannot_be_started_any_more_fails_the_call_in_words(server: Changing) -> None:
+async def test_a_lazy_server_that_cannot_be_started_any_more_fails_the_call_in_words(server: Changing) -> None:
     await met(server)
     server.be(dies=True)
     with anyio.fail_after(LONG):
@@ -165,7 +165,7 @@ async def test_a_sleeping_server_is_left_without_a_trace(server: Changing) -> No
     assert server.asked() == []
 
 
-async def test_without_a_memory_a_lazy_server_is_started_like_others(server: Changing) -> None:
+async def test_without_a_cache_a_lazy_server_is_started_like_an_eager_server(server: Changing) -> None:
     await met(server)
     async with DialClient({"it": server.entry(lazy=True)}) as dial:
         assert dial.servers["it"].state is ServerState.READY

@@ -176,7 +176,7 @@ async def test_a_question_is_answered_by_a_call_and_a_sentence_about_its_result(
 
 @with_weights
 @asyncio_only
-async def test_two_programs_use_the_model_at_once_and_one_that_died_is_started_anew() -> None:
+async def test_two_programs_use_the_model_at_once_and_a_dead_model_is_started_anew() -> None:
     async with local() as one, local() as other:
         answers: dict[str, str] = {}
 

@@ -34,7 +34,7 @@ async def boards(kept: tuple[str, str], tmp_path: Path) -> AsyncIterator[tuple[M
             await store.aclose()
 
 
-async def test_what_one_pins_the_other_reads_by_topic_and_in_order(boards: tuple[Mailbox, Mailbox]) -> None:
+async def test_messages_of_a_store_are_read_by_its_peer_by_topic_and_in_order(boards: tuple[Mailbox, Mailbox]) -> None:
     ours, theirs = boards
     first, second, third = await ours.send([("a", "1"), ("b", "2"), ("a", "3")], LONG)
     assert first < second < third
@@ -65,7 +65,7 @@ async def test_renewing_gives_a_note_its_time_from_now(boards: tuple[Mailbox, Ma
     await ours.renew([], LONG)
 
 
-async def test_of_many_that_take_a_note_one_has_it(boards: tuple[Mailbox, Mailbox]) -> None:
+async def test_of_concurrent_deletions_of_a_message_exactly_one_succeeds(boards: tuple[Mailbox, Mailbox]) -> None:
     ids = await boards[0].send([("a", str(n)) for n in range(5)], LONG)
     had: list[int] = []
 
@@ -79,7 +79,7 @@ async def test_of_many_that_take_a_note_one_has_it(boards: tuple[Mailbox, Mailbo
     assert await boards[1].read({"a": 0}) == ()
 
 
-async def test_of_many_that_swap_a_note_one_leaves_another(boards: tuple[Mailbox, Mailbox]) -> None:
+async def test_of_concurrent_replacements_of_a_message_exactly_one_succeeds(boards: tuple[Mailbox, Mailbox]) -> None:
     (note,) = await boards[0].send([("a", "?")], LONG)
     swapped: list[str] = []
 

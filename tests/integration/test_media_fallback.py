@@ -149,7 +149,7 @@ def encoded(content: bytes) -> str:
         (FilePart("JVBERi0x" + "A" * MAX_TOTAL, "application/pdf", "a.pdf"), False),
     ],
 )
-def test_only_a_document_that_is_one_is_sent(document: FilePart, shown: bool) -> None:
+def test_only_a_valid_document_is_sent(document: FilePart, shown: bool) -> None:
     assert on_the_wire(document)["type"] == ("document" if shown else "text")
 
 

@@ -196,7 +196,7 @@ VERSION_REFUSED = refuse(400, 'anthropic-version: "2026-10-21" is not a valid ve
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_an_endpoint_that_does_not_know_the_newest_version_is_asked_in_the_one_before(stream: bool) -> None:
+async def test_an_endpoint_without_the_newest_version_is_asked_in_the_version_before(stream: bool) -> None:
     with model_endpoint([VERSION_REFUSED, Say("Hi")]) as endpoint:
         provider = provider_of(endpoint, Wire.MESSAGES)
         first, second = await hear(provider, stream=stream), await hear(provider, stream=stream)

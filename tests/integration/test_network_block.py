@@ -85,7 +85,7 @@ def test_afterwards_everything_is_as_it_was() -> None:
     assert (dict(vars(socket.socket)), socket.getaddrinfo) == before
 
 
-def test_a_model_on_this_machine_answers_and_another_one_is_named_at_once() -> None:
+def test_a_model_on_this_machine_answers_and_a_remote_model_is_named_at_once() -> None:
     with model_endpoint([Say("Here.")]) as endpoint, block_network():
         assert DialClient({}, "chat:m", base_url=f"{endpoint.url}/v1").ask_sync("Where?") == "Here."
         dial = DialClient({}, "chat:m", base_url="http://models.example.test/v1")

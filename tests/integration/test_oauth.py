@@ -41,7 +41,7 @@ def client(server: Guarded, login: Login | None = None, limits: Limits | None = 
     return DialClient({"docs": entry}, callbacks=Callbacks(login=login), limits=limits)
 
 
-async def test_a_server_that_wants_a_login_says_how_and_harms_no_other(server: Guarded) -> None:
+async def test_a_server_that_needs_a_login_explains_it_and_leaves_its_neighbors_running(server: Guarded) -> None:
     async with DialClient({"my docs": {"url": server.url}, "good": raw("Server")}) as dial:
         status = dial.servers["my docs"]
         assert status.state is ServerState.FAILED
@@ -199,7 +199,7 @@ async def test_a_client_with_a_secret_needs_no_person(server: Guarded) -> None:
     assert "/register" not in server.paths()
 
 
-async def test_a_client_of_ones_own_is_not_registered(server: Guarded) -> None:
+async def test_a_configured_client_is_not_registered(server: Guarded) -> None:
     async with client(server, Person(), clientId="me", clientSecret="my-secret") as dial:
         assert (await dial.call("echo", {})).success
     assert "/register" not in server.paths()

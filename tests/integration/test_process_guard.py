@@ -83,7 +83,7 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
-def test_a_guard_that_was_killed_is_followed_by_one_that_knows_all_servers() -> None:
+def test_a_guard_that_was_killed_is_followed_by_a_guard_that_knows_all_servers() -> None:
     own = ProcessGuard()
     with sleeper() as first, sleeper() as second:
         own.watch(first.pid)

@@ -49,7 +49,7 @@ async def test_a_prompt_gives_messages(way: str) -> None:
 
 
 @every_way
-async def test_arguments_of_a_prompt_are_completed_with_regard_to_the_others(way: str) -> None:
+async def test_arguments_of_a_prompt_are_completed_with_regard_to_given_arguments(way: str) -> None:
     async with books(way) as dial:
         assert await dial.prompts.complete("books", "greet", "name", "A") == ("Ada", "Alan")
         assert await dial.prompts.complete("books", "greet", "how", "", {"name": "Ada"}) == ("like Ada",)

@@ -228,7 +228,7 @@ async def test_the_flags_a_dial_deployment_is_read_by_go_into_the_recording(tmp_
     assert lines_of(tmp_path / "r.json")[0]["flags"] == quirks
 
 
-async def test_calls_are_answered_in_their_order_and_others_say_that_they_were_never_recorded(tmp_path: Path) -> None:
+async def test_calls_are_answered_in_their_order_and_unknown_calls_are_named_as_never_recorded(tmp_path: Path) -> None:
     file = tmp_path / "r.json"
     tool = {"name": "roll", "inputSchema": {"type": "object", "properties": {"n": {"type": "integer"}}}}
     called = {"server": "dice", "tool": "roll", "arguments": {"n": 6}}
@@ -269,7 +269,7 @@ async def test_no_server_of_the_configuration_is_started_beside_a_recording(tmp_
     assert not log.exists()
 
 
-async def test_a_server_given_in_python_stands_before_the_recorded_one_of_its_name(tmp_path: Path) -> None:
+async def test_a_server_given_in_python_replaces_the_recorded_server_of_its_name(tmp_path: Path) -> None:
     file = tmp_path / "r.json"
     call = ToolCallRequest("c", "echo", {})
     two = {"one": entry("Server"), "two": entry("Server")}

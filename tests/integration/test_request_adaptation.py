@@ -157,7 +157,7 @@ async def test_an_endpoint_that_takes_a_part_of_json_schema_gets_schemas_in_it(m
     assert has_parameters == [True, dialect != "gemini", dialect != "gemini"]
 
 
-async def test_the_tool_gemini_names_is_the_one_that_is_left_out() -> None:
+async def test_the_tool_that_gemini_names_is_left_out() -> None:
     message = "GenerateContentRequest.tools[0].function_declarations[1].name: Invalid function name"
     with model_endpoint([refuse(400, message), Say("Hi")]) as endpoint:
         provider = provider_of(endpoint, quirks={"schema_dialect": "gemini"})

@@ -219,7 +219,7 @@ async def test_a_server_that_does_not_complete_completes_nothing() -> None:
 
 
 @every_way
-async def test_a_subscription_tells_of_changes_and_of_no_others(way: str) -> None:
+async def test_a_subscription_reports_changes_of_its_own_resource_only(way: str) -> None:
     async with books(way) as dial:
         with anyio.fail_after(PATIENCE):
             async with dial.resources.subscribe("books", "book://1") as changes:
@@ -245,7 +245,7 @@ async def test_a_change_below_a_subscribed_address_is_reported_with_its_own_addr
 # The SDK leaves the stream of an answer with a session to the garbage collector, of which trio warns (mcp 2.3).
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.parametrize("protocol", [Protocol.AUTO, Protocol.LEGACY])
-async def test_an_argument_that_a_tool_wants_as_a_header_too_is_sent_as_one(protocol: Protocol) -> None:
+async def test_an_argument_that_a_tool_expects_as_a_header_too_is_sent_as_a_header(protocol: Protocol) -> None:
     with web_server("library.py", "http") as url:
         async with DialClient({"books": web(f"{url}/mcp", protocol=protocol)}) as dial:
             said = await dial.call("region", {"region": "us-west1"})

@@ -199,7 +199,7 @@ def test_references_that_would_grow_without_end_are_cut_short() -> None:
         ({"type": "integer", "not": {"const": 0}}, {"type": "integer"}, '{"not":{"const":0}}'),
     ],
 )
-def test_openais_part_of_json_schema_has_no_combinators_but_one(schema: Any, expected: Any, lost: str) -> None:
+def test_openais_part_of_json_schema_has_anyof_as_its_only_combinator(schema: Any, expected: Any, lost: str) -> None:
     told = said(schema, "openai", defs={"A": {"type": "boolean"}})
     words = told.pop("description", "")
 

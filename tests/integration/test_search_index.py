@@ -82,7 +82,7 @@ def test_a_tool_is_named_by_its_servers_name_for_it_as_well() -> None:
     assert found([*OFFERED, *offered], "call pages.read")[:2] == ["a__pages_read", "b__pages_read"]
 
 
-def test_a_name_of_one_plain_word_is_a_word_like_others() -> None:
+def test_a_name_of_one_plain_word_weighs_like_every_word() -> None:
     query = spec("query", "Run a statement.")
     logs = spec("search_logs", "Search logs by a query.")
     assert found([query, logs], "search the logs by a query")[0] == "search_logs"

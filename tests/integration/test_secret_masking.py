@@ -118,7 +118,7 @@ def masked(text: str, *secrets: str) -> str:
     return SecretMask("it", *secrets).text(text)
 
 
-def test_short_secrets_are_masked_where_they_stand_alone_and_shorter_ones_never() -> None:
+def test_short_secrets_are_masked_where_they_stand_alone_and_very_short_secrets_never() -> None:
     assert masked("pin 4711, 47110, x4711", "4711") == "pin [secret of it], 47110, x4711"
     assert masked("abc", "abc") == "abc"
 

@@ -79,7 +79,7 @@ def notes(folder: Path) -> list[str]:
     return [row[0] for row in query(folder / "both.db", "SELECT topic FROM notes")]
 
 
-async def test_a_turn_is_read_at_one_server_while_it_runs_at_the_other(tmp_path: Path) -> None:
+async def test_a_turn_is_read_at_a_server_while_it_runs_at_its_peer(tmp_path: Path) -> None:
     maths = Maths()
     async with two(tmp_path, [WAITS, "Done."], servers={"maths": maths.server}, allow=["*"]) as (here, there):
         where = await here.conversation()
@@ -169,7 +169,7 @@ async def test_who_comes_at_the_very_end_of_a_turn_reads_it_all_the_same(
     assert [event.id for event in remote_events] == [event.id for event in local_events]
 
 
-async def test_a_turn_is_stopped_at_the_other_server(tmp_path: Path) -> None:
+async def test_a_turn_is_stopped_from_a_peer(tmp_path: Path) -> None:
     maths = Maths()
     async with two(tmp_path, [WAITS], ["Well?"], {"maths": maths.server}, allow=["*"]) as (here, there):
         where = await here.conversation()
@@ -212,7 +212,7 @@ async def test_the_first_answer_decides_a_call_of_another_server(tmp_path: Path)
     assert (late["error"]["code"], left) == ("not_found", [[], []])
 
 
-async def test_why_a_call_is_denied_at_the_other_server_is_what_the_model_reads(tmp_path: Path) -> None:
+async def test_the_reason_for_which_a_peer_denies_a_call_reaches_the_model(tmp_path: Path) -> None:
     denied = {"decision": "deny", "reason": "not on a Sunday"}
     async with (
         two(tmp_path, [CALL, "Done."], servers={"pen": Pen().server}) as (here, there),
@@ -223,7 +223,7 @@ async def test_why_a_call_is_denied_at_the_other_server_is_what_the_model_reads(
         assert await results(events) == ["The user did not allow this call: not on a Sunday."]
 
 
-async def test_a_question_is_answered_at_the_other_server_which_looks_at_the_form(tmp_path: Path) -> None:
+async def test_a_question_is_answered_at_a_peer_which_checks_the_form(tmp_path: Path) -> None:
     async with (
         two(tmp_path, [ASKS, "Done."], servers={"pen": Pen().server}, allow=["*"]) as (here, there),
         stream_chat(here, await here.conversation()) as (events, _),
@@ -251,7 +251,7 @@ async def test_an_expired_request_is_pending_on_no_server(tmp_path: Path) -> Non
         assert await results(events) == ["The user did not allow this call: nobody answered the request for approval."]
 
 
-async def test_a_stopped_turn_asks_no_more_at_the_other_server_either(tmp_path: Path) -> None:
+async def test_a_stopped_turn_has_no_open_requests_at_a_peer_either(tmp_path: Path) -> None:
     async with two(tmp_path, [CALL], servers={"pen": Pen().server}) as (here, there):
         where = await here.conversation()
         async with stream_chat(here, where) as (events, _):
@@ -326,7 +326,7 @@ async def test_a_grant_does_not_hold_for_a_server_that_is_started_in_another_fol
     assert len(asked) == 2
 
 
-async def test_what_a_turn_did_before_it_handed_calls_back_is_known_at_the_other_server(tmp_path: Path) -> None:
+async def test_the_steps_of_a_turn_before_its_client_tool_calls_are_known_at_a_peer(tmp_path: Path) -> None:
     adds = {"tool_calls": [{"name": "add", "arguments": {"a": 1, "b": 2}}]}
     mine = {"tool_calls": [{"name": "mine", "arguments": {}}], "text": "A moment."}
     model = ScriptedProvider(["Both."])

@@ -35,7 +35,7 @@ def anyio_backend() -> str:
 
 @new_enough
 @pytest.mark.anyio
-async def test_a_durable_conversation_is_talked_in_as_any_other(tmp_path: Path) -> None:
+async def test_a_durable_conversation_takes_messages_like_every_conversation(tmp_path: Path) -> None:
     maths, store = Maths(), SQLStore(tmp_path / "kept.db")
     async with serve(
         ["Hello you.", WAITS, "Done."], {"maths": maths.server}, allow=["*"], store=store, durable=True

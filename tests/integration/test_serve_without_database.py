@@ -68,7 +68,7 @@ async def test_what_another_version_has_pinned_is_not_listed_and_hides_nothing(t
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("body", ['{"form": 2}', '{"messages": []}'])
-async def test_a_turn_that_another_version_handed_back_is_gone_on_with_as_one_that_is_forgotten(
+async def test_a_turn_with_client_tool_calls_of_another_version_goes_on_like_a_forgotten_turn(
     tmp_path: Path, body: str
 ) -> None:
     call = f"call_{'0' * 32}"
@@ -160,7 +160,7 @@ async def test_what_cannot_be_renewed_is_tried_again_after_a_pause(
 
 
 @pytest.mark.anyio
-async def test_an_event_that_cannot_be_written_ends_its_own_stream_elsewhere_and_no_other(tmp_path: Path) -> None:
+async def test_an_event_that_cannot_be_written_ends_the_streams_of_its_own_turn_only(tmp_path: Path) -> None:
     deep: list[Any] = []
     for _ in range(100_000):
         deep = [deep]
@@ -184,7 +184,7 @@ async def test_an_event_that_cannot_be_written_ends_its_own_stream_elsewhere_and
 
 
 @pytest.mark.anyio
-async def test_a_turn_that_was_being_started_when_the_others_were_ended_is_ended_too() -> None:
+async def test_a_turn_that_starts_while_all_turns_are_ended_is_ended_too() -> None:
     turns = TurnRegistry()
     with anyio.fail_after(LONG):
         async with DialClient({}, ScriptedProvider([{"hang": True}])) as dial:

@@ -56,7 +56,7 @@ SAME = {
 
 
 @pytest.mark.parametrize("other", OTHERS.values(), ids=list(OTHERS))
-def test_a_server_is_another_one_where_it_is_reached_otherwise(other: ServerSettings) -> None:
+def test_a_server_with_a_different_address_is_a_different_server(other: ServerSettings) -> None:
     assert identity(other) != identity(CLOCK)
 
 
@@ -123,7 +123,7 @@ def test_what_is_odd_in_a_file_is_not_believed(tmp_path: Path, said: dict[str, A
     assert known.is_legacy()
 
 
-def test_a_tool_that_cannot_be_read_costs_no_other(tmp_path: Path) -> None:
+def test_a_tool_that_cannot_be_read_leaves_valid_tools_on_offer(tmp_path: Path) -> None:
     JsonCache(tmp_path).write(CLOCK, {"tools": [7, {"name": "bad"}, tool("good")]})
     known = memory(tmp_path).tools()
     assert known is not None

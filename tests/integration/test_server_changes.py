@@ -111,7 +111,7 @@ async def test_a_turn_goes_on_without_servers_that_still_start_and_they_join_whe
     assert "server 'slow' is still starting: the turn goes on without it" in result.notes
 
 
-async def test_one_that_does_not_start_says_why_and_stays_to_be_restarted(tmp_path: Path) -> None:
+async def test_an_added_server_that_does_not_start_says_why_and_can_be_restarted(tmp_path: Path) -> None:
     server = changing(tmp_path, dies=True)
     with anyio.fail_after(LONG):
         async with DialClient({}) as dial:
@@ -149,7 +149,7 @@ async def test_being_cancelled_takes_the_new_server_back() -> None:
         assert dict(dial.servers) == {}
 
 
-async def test_the_client_can_be_closed_while_one_is_being_added() -> None:
+async def test_the_client_can_be_closed_while_a_server_is_being_added() -> None:
     dial = DialClient({})
     await dial.open()
     with anyio.fail_after(LONG):

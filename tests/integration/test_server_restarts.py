@@ -81,7 +81,7 @@ async def pid_of(server: Connection) -> int:
 
 
 @kill_9
-async def test_a_death_costs_the_call_it_came_in_and_no_other(tmp_path: Path) -> None:
+async def test_a_death_fails_the_running_call_and_no_later_call(tmp_path: Path) -> None:
     told = Told()
     async with connections({"mortal": raw("DiesOnce", "--folder", tmp_path), "other": raw()}, told) as servers:
         mortal = servers["mortal"]
@@ -156,7 +156,7 @@ async def test_a_tool_that_is_gone_after_the_restart_is_not_called(tmp_path: Pat
 
 
 @kill_9
-async def test_a_server_that_knew_only_the_older_era_is_not_asked_for_the_newer_one_again(tmp_path: Path) -> None:
+async def test_a_server_of_the_older_protocol_version_is_not_asked_for_the_newer_version_again(tmp_path: Path) -> None:
     (tmp_path / "lives").mkdir()
     async with connection(raw("DiesOnce", "--folder", tmp_path / "lives", "--log", tmp_path / "log")) as server:
         with pytest.raises(ServerGone):
@@ -188,7 +188,7 @@ async def test_what_a_server_comes_back_with_is_on_offer_in_the_next_round(
 # Giving up
 
 
-async def test_a_server_that_always_dies_is_given_up_while_the_others_answer(hurried: None, tmp_path: Path) -> None:
+async def test_a_server_that_always_dies_is_given_up_and_working_servers_answer(hurried: None, tmp_path: Path) -> None:
     told = Told()
     async with connections({"bad": raw("DiesWhenReady", "--folder", tmp_path), "good": raw()}, told) as servers:
         while state(servers["bad"]) is not ServerState.FAILED:

@@ -123,7 +123,7 @@ async def test_deleting_leaves_no_message_in_the_file(sql: SQLStore, file: Path)
     assert query(file, "SELECT count(*) FROM messages") == [(0,)]
 
 
-async def test_what_one_of_many_writers_does_wrong_harms_no_other(sql: SQLStore, file: Path) -> None:
+async def test_an_error_of_a_writer_affects_no_concurrent_writer(sql: SQLStore, file: Path) -> None:
     wrong, fine = await sql.create(), [await sql.create() for _ in range(5)]
     await sql.append(wrong.id, MESSAGES[:1])
     query(file, "INSERT INTO messages SELECT conversation_id, 1, created_at, message, words FROM messages")
@@ -156,7 +156,7 @@ async def test_an_append_that_waits_for_another_program_is_finished_though_cance
     await store.aclose()
 
 
-async def test_a_writer_that_is_cancelled_affects_no_other(file: Path) -> None:
+async def test_a_writer_that_is_cancelled_affects_no_concurrent_writer(file: Path) -> None:
     store = SQLStore.sqlite(file)
     made = [await store.create() for _ in range(3)]
     with closing(sqlite3.connect(file, isolation_level=None)) as other:
@@ -260,7 +260,7 @@ async def test_files_and_folders_are_for_their_owner_whatever_the_umask(tmp_path
 
 
 @posix_only
-async def test_a_file_that_others_could_read_is_shut_and_its_folder_left_alone(tmp_path: Path) -> None:
+async def test_a_file_that_is_readable_for_everyone_is_made_private_and_its_folder_left_alone(tmp_path: Path) -> None:
     folder = tmp_path / "open"
     folder.mkdir()
     folder.chmod(0o755)
@@ -304,7 +304,7 @@ async def test_a_file_that_is_no_store_is_reported(tmp_path: Path, name: str, pr
     await store.aclose()
 
 
-async def test_a_damaged_file_is_reported_and_others_can_still_be_used(tmp_path: Path) -> None:
+async def test_a_damaged_file_is_reported_and_intact_files_can_still_be_used(tmp_path: Path) -> None:
     store, fine = SQLStore.sqlite(tmp_path / "damaged.db"), SQLStore.sqlite(tmp_path / "fine.db")
     made = await store.create()
     await store.append(made.id, [Message.user("x" * 100_000)])

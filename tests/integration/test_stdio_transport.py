@@ -111,7 +111,7 @@ def test_a_program_is_found_in_path_then_beside_the_interpreter(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("path", [".", "", "bin", f".{os.pathsep}bin"])
-def test_a_program_that_lies_in_the_working_folder_is_not_taken_for_an_installed_one(
+def test_a_program_in_the_working_folder_is_not_taken_for_an_installed_program(
     path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "bin").mkdir()
@@ -248,7 +248,7 @@ async def test_a_flood_on_standard_error_neither_blocks_nor_reaches_ours(capfd: 
     assert capfd.readouterr().err == ""
 
 
-def test_the_tail_keeps_the_last_lines_and_cuts_long_ones() -> None:
+def test_the_tail_keeps_the_last_lines_and_cuts_long_lines() -> None:
     tail = StderrTail()
     for chunk in (b"one\ntw", b"o\n\n", b"x" * 3_000, b"y\n", *(b"%d\n" % number for number in range(48)), b"un"):
         tail.feed(chunk)

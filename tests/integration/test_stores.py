@@ -137,7 +137,7 @@ async def test_another_title_changes_no_order(store: ConversationStore) -> None:
         await store.rename("nobody", "x")
 
 
-async def test_pages_give_every_conversation_once_though_others_change_meanwhile(store: ConversationStore) -> None:
+async def test_pages_list_every_conversation_once_despite_concurrent_changes(store: ConversationStore) -> None:
     made = [(await store.create(str(n))).id for n in range(7)]
     seen: list[str] = []
     cursor: str | None = None

@@ -91,7 +91,7 @@ async def test_a_network_fault_in_a_call_harms_that_call_alone(raw_http: str, to
         assert await said(servers["local"], a=2) == '{"a": 2}'
 
 
-async def test_a_server_that_is_killed_in_a_call_leaves_the_others_and_us_alone() -> None:
+async def test_a_server_that_is_killed_in_a_call_affects_no_server_and_no_host() -> None:
     with web_server("sdk.py", "http") as address:
         async with connections({"web": web(f"{address}/mcp"), "local": raw()}) as servers:
             with pytest.raises(ServerGone):
@@ -101,7 +101,7 @@ async def test_a_server_that_is_killed_in_a_call_leaves_the_others_and_us_alone(
             assert await said(servers["local"], a=2) == '{"a": 2}'
 
 
-async def test_a_call_no_session_is_good_enough_for_opens_one_more_and_fails(raw_http: str) -> None:
+async def test_a_call_that_every_session_refuses_opens_a_second_session_and_fails(raw_http: str) -> None:
     async with connection(web(raw_http)) as server:
         with pytest.raises(ServerError, match="HTTP 404"):
             await said(server, "forget")

@@ -233,7 +233,7 @@ async def test_tools_and_the_form_of_the_answer_go_together(wire: Wire) -> None:
         assert len(request.json["tools"]) == 1
 
 
-async def test_an_endpoint_that_has_one_or_the_other_is_offered_a_tool_for_the_answer() -> None:
+async def test_an_endpoint_with_either_tools_or_schemas_is_offered_a_tool_for_the_answer() -> None:
     flags = {"structured_output": "without_tools"}
     turn, requests, _ = await ask(
         [Say(calls=(Call("final_answer", {"result": 3}),))], Wire.CHAT, int, tools=[add], quirks=flags

@@ -145,7 +145,7 @@ def test_a_large_schema_counts_as_a_large_description_does() -> None:
     assert names(offering(menu, limits=Limits(max_tool_bytes=100_000)).tools()) == ["large"]
 
 
-def test_large_tools_that_were_called_long_ago_make_room_for_later_ones() -> None:
+def test_large_tools_that_were_called_long_ago_make_room_for_later_tools() -> None:
     calls = [called(f"large_{number:02}") for number in range(20)]
     on_offer = offering(large_menu(40, 5_000), *ASK, *calls)
     assert names(on_offer.tools()) == ["search_tools", *(f"large_{number:02}" for number in range(9, 20))]

@@ -287,7 +287,7 @@ def test_a_login_shows_its_addresses_and_hides_its_secrets() -> None:
     assert "hidden" not in said
 
 
-def test_keys_of_other_spellings_and_unknown_ones_are_shown_too() -> None:
+def test_keys_of_other_spellings_and_unknown_keys_are_shown_too() -> None:
     said = said_of({"httpUrl": "https://far.example", "always_allow": ["*"], "whatever": {"a": [1]}})
     assert 'connects to            "https://far.example"' in said
     assert 'runs without asking    "*"' in said

@@ -229,7 +229,7 @@ async def test_an_approver_that_breaks_is_a_no(answer: Any) -> None:
 
 
 @pytest.mark.anyio
-async def test_questions_come_one_after_the_other_and_one_answer_can_settle_the_rest() -> None:
+async def test_questions_come_in_sequence_and_one_answer_can_settle_the_rest() -> None:
     asking = 0
     asked = 0
 

@@ -80,7 +80,7 @@ def test_a_folder_without_a_name_is_the_current_folder() -> None:
     assert corrected("path", "/docs/plan.txt", {"description": "The file's path"}, "Read it.") == "/docs/plan.txt"
 
 
-def test_a_folder_that_was_miscopied_is_not_replaced_by_another_one() -> None:
+def test_a_miscopied_folder_is_not_replaced_by_a_different_folder() -> None:
     assert corrected("repo_path", "/srv/shap", {}, "Which branch is /srv/shop on?") != "."
 
 

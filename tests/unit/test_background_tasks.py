@@ -74,7 +74,7 @@ async def test_a_child_has_the_context_of_the_starting_task() -> None:
     assert seen == ["caller"]
 
 
-async def test_a_child_that_raises_is_logged_and_affects_no_other(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_child_that_raises_is_logged_and_leaves_its_siblings_running(caplog: pytest.LogCaptureFixture) -> None:
     nursery = await BackgroundTasks.open()
     done = anyio.Event()
 

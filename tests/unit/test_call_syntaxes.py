@@ -96,7 +96,7 @@ def test_sanitizing_takes_out_calls_of_any_tool() -> None:
     assert NativeFormatHandler().parse_response(ROWS["hermes"].text) == ((), "I'll look. ")
 
 
-def test_the_end_of_a_thought_without_its_beginning_makes_all_before_it_one() -> None:
+def test_the_end_of_a_thought_without_its_beginning_makes_the_text_before_it_a_thought() -> None:
     whole = heard(native(), ["Let me think.</think>\n\nIt rains."])
     assert (whole.shown, whole.reasoning) == ("It rains.", "Let me think.")
     streamed = heard(native(), ["Let me", " think</think>It rains."])
@@ -132,7 +132,7 @@ def test_where_a_schema_cannot_be_checked_what_is_required_decides(broken: dict[
     assert calls("[f(b=1)]") == []
 
 
-def test_the_schema_of_the_server_decides_where_the_offered_one_was_made_fit() -> None:
+def test_the_schema_of_the_server_decides_where_the_offered_schema_was_adapted() -> None:
     original = {"type": "object", "properties": {"a": {"type": "integer"}}, "additionalProperties": False}
     tool = ToolSpec("f", "", {"type": "object", "properties": {}}, original_schema=original)
     reader = NativeFormatHandler().reader([tool])

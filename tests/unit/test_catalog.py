@@ -32,7 +32,7 @@ def offered(*connections: Connection) -> list[str]:
 
 @unhurried
 @given(KEYS)
-def test_an_offered_name_is_one_every_provider_takes(keys: set[Key]) -> None:
+def test_an_offered_name_is_valid_at_every_provider(keys: set[Key]) -> None:
     assert all(re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name) for name in assign_names(keys).values())
 
 
@@ -236,7 +236,7 @@ def test_a_pattern_that_no_provider_takes_is_noted_and_arguments_are_checked_all
     assert [problem.partition(":")[0] for problem in check.problems({"a": 1, "b": "äö"})] == ["a", "b"]
 
 
-def test_arguments_are_checked_against_the_schema_of_the_server_and_not_the_adapted_one() -> None:
+def test_arguments_are_checked_against_the_schema_of_the_server_and_not_the_adapted_schema() -> None:
     catalog = build_catalog([server("s", tool_named("a", input_schema={"type": "object", "not": {"required": ["x"]}}))])
     check = catalog.routes["a"].check
     assert len(check.problems({"x": 1})) == 1

@@ -52,7 +52,7 @@ def test_a_span_that_is_none_of_any_text_is_left_out() -> None:
     assert [WEB.at(*span).start for span in spans] == [None] * len(spans)
 
 
-def test_openai_annotations_are_read_in_both_forms_and_written_in_the_nested_one() -> None:
+def test_openai_annotations_are_read_in_both_forms_and_written_in_the_nested_form() -> None:
     flat = {"type": "url_citation", "url": WEB.url, "title": "A page", "start_index": 0, "end_index": 5}
     file = {"type": "file_citation", "file_id": "file-1", "filename": "report.pdf", "index": 12}
     assert parse_annotation(flat) == parse_annotation({"type": "url_citation", "url_citation": flat}) == WEB

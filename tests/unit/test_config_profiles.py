@@ -135,7 +135,7 @@ def test_two_files_with_a_profile_of_one_name_make_one_profile_and_lose_no_rule(
         ("work", {"model": 3}, r"profiles\.work\.model: expected a string"),
     ],
 )
-def test_what_is_wrong_with_a_profile_is_said_with_its_place(name: str, profile: dict[str, Any], message: str) -> None:
+def test_errors_of_a_profile_name_the_place(name: str, profile: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         read({"mcpServers": {"time": TIME}, "profiles": {"work": profile}}, name)
 

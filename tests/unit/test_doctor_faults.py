@@ -77,7 +77,7 @@ async def test_a_fix_removes_its_finding(tmp_path: Path, programs: str) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no such permissions")
-async def test_a_file_with_secrets_that_others_can_read_is_a_finding(tmp_path: Path) -> None:
+async def test_a_file_with_secrets_that_everyone_can_read_is_a_finding(tmp_path: Path) -> None:
     file = tmp_path / "servers.json"
     text = '{"mcpServers": {"it": {"command": "x", "env": {"API_KEY": "sk-live-4f9a8b7c6d5e4f3a2b1c"}}}}'
     file.write_text(text)

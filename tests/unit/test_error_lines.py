@@ -227,5 +227,5 @@ def test_the_reason_is_the_line_that_names_the_error(text: str, reason: str) -> 
         ("", ""),
     ],
 )
-def test_a_tools_error_is_told_in_the_line_that_says_something(text: str, reason: str) -> None:
+def test_the_error_of_a_tool_is_the_line_with_content(text: str, reason: str) -> None:
     assert summarize_error(text) == reason

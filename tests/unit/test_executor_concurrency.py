@@ -70,19 +70,19 @@ FAULTS: list[tuple[str, Exception, Failure, str]] = [
 
 
 @pytest.mark.parametrize(("error", "failure", "words"), [c[1:] for c in FAULTS], ids=[c[0] for c in FAULTS])
-async def test_a_call_that_fails_does_not_take_the_others_with_it(
+async def test_a_call_that_fails_leaves_concurrent_calls_running(
     error: Exception, failure: Failure, words: str
 ) -> None:
     others = anyio.Event()
     one = Round(server("good", "slow", call=runs(others.wait)), server("bad", "broken", call=fails(error)))
 
-    async def let_the_other_go_on() -> None:
+    async def release_second_call() -> None:
         await anyio.wait_all_tasks_blocked()
         others.set()
 
     with anyio.fail_after(20):
         async with anyio.create_task_group() as group:
-            group.start_soon(let_the_other_go_on)
+            group.start_soon(release_second_call)
             slow, broken = await one.run(call("slow", id_="1"), call("broken", id_="2"))
     assert slow.content == "done"
     assert (broken.success, broken.failure) == (False, failure)

@@ -94,7 +94,7 @@ async def test_a_call_has_the_time_of_its_server_or_else_of_all(slow: Connection
 
 
 @virtual_time
-async def test_a_call_that_takes_too_long_is_cancelled_at_its_server_and_the_others_go_on() -> None:
+async def test_a_call_that_takes_too_long_is_cancelled_at_its_server_and_concurrent_calls_go_on() -> None:
     ended: list[float] = []
 
     async def hang() -> None:
@@ -119,7 +119,7 @@ async def test_progress_starts_the_time_of_a_call_anew() -> None:
 
 
 @virtual_time
-async def test_progress_without_end_has_one() -> None:
+async def test_endless_progress_is_ended() -> None:
     began = anyio.current_time()
     endless = reports(*[(1, None, None)] * 1000, pause=9)
     [result] = await Round(server("s", "work", call=endless), tool_timeout=10, tool_timeout_max=100).run(call("work"))

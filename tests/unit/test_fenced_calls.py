@@ -126,7 +126,7 @@ def test_it_makes_no_difference_where_the_pieces_of_a_reply_end(reply: str, cuts
 # --- which endpoints -------------------------------------------------------------------------------
 
 
-def test_the_presets_of_local_servers_and_no_others_have_fenced_calls() -> None:
+def test_only_the_presets_of_local_servers_have_fenced_calls() -> None:
     having = {name for name, preset in PRESETS.items() if any(preset.get_profile(wire).fenced_calls for wire in Wire)}
     assert having == {"ollama", "vllm", "llama.cpp", "lmstudio"}
 

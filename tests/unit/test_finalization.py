@@ -232,7 +232,7 @@ async def test_too_deep_words_that_were_cut_are_kept_and_the_reason_stands_behin
     assert landing.shown == turn.text
 
 
-async def test_a_second_answer_that_breaks_off_is_kept_as_one_that_was_cut() -> None:
+async def test_a_second_answer_that_breaks_off_is_kept_as_a_truncated_answer() -> None:
     turn = await Landing([TextChunk("It is about"), ProviderError("gone")]).land(ended("", StopReason.ANSWERED))
     assert (turn.text, turn.stop_reason) == ("It is about", StopReason.TRUNCATED)
 

@@ -34,7 +34,7 @@ def shown(conversation: Conversation) -> list[str]:
     return [message.text.splitlines()[-1] for message in apply_edits(conversation).messages]
 
 
-def test_an_exchange_is_taken_back_and_the_next_one_after_it() -> None:
+def test_an_exchange_is_taken_back_and_then_the_exchange_before_it() -> None:
     messages = dialogue("q1", "a1", "q2", "a2")
     for expected in (["q1", "a1"], [], []):
         exchange = find_last_exchange(stored(*messages))

@@ -243,7 +243,7 @@ def installed(host: HostName, home: Path) -> Path:
 
 
 @pytest.mark.parametrize("host", CASES)
-def test_a_configuration_is_imported_without_loss_and_the_rest_is_said(tmp_path: Path, host: HostName) -> None:
+def test_a_configuration_is_imported_without_loss_and_its_rest_is_listed(tmp_path: Path, host: HostName) -> None:
     _, entries, losses = CASES[host]
     found = read_host_file(installed(host, tmp_path), host, tmp_path)
     assert {server.name: server.entry for server in found} == entries
@@ -305,7 +305,7 @@ def test_a_file_that_is_not_in_order_is_one_error(tmp_path: Path, name: str, tex
         read_host_file(tmp_path / name, None, tmp_path)
 
 
-def test_without_a_parser_for_yaml_it_is_said_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_parser_for_yaml_the_error_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "yaml", None)
     with pytest.raises(ConfigError, match="pip install pyyaml"):
         read_host_file(FILES / "goose_config.yaml", HostName.GOOSE, tmp_path)

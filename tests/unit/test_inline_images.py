@@ -40,7 +40,7 @@ def test_a_png_is_drawn_within_its_columns_and_rows() -> None:
     assert "height=15;" in (draw(png(100, 400), ITERM, 81) or "")
 
 
-def test_a_large_one_is_sent_in_chunks_that_are_whole_again() -> None:
+def test_a_large_image_is_sent_in_chunks_that_add_up_to_it() -> None:
     image = png(400, 100, 20_000)
     drawn = draw(image, KITTY, 81) or ""
     chunks = re.findall(r"\x1b_G([^;]*);([A-Za-z0-9+/=]*)\x1b\\", drawn)

@@ -243,7 +243,7 @@ def test_two_names_of_one_key_have_to_agree() -> None:
         Node({"type": "http", "transport": "sse"}).known(("type",), {"transport": "type"})
 
 
-def test_a_word_is_one_of_those_that_are_known() -> None:
+def test_a_word_must_be_a_known_value() -> None:
     word = one_of({"streamable-http": 1, "sse": 2, "false": 3})
     assert [word(Node(said)) for said in ("streamableHttp", "STREAMABLE_HTTP", "sse", False)] == [1, 1, 2, 3]
     with pytest.raises(ConfigError) as caught:

@@ -82,7 +82,7 @@ def test_the_preview_of_json_leaves_out_brackets_that_stand_alone() -> None:
     assert preview("[\n[\n]\n]") == ["  │ ["]
 
 
-def test_an_error_shows_its_first_line_and_an_image_that_there_is_one() -> None:
+def test_an_error_shows_its_first_line_and_an_image_a_placeholder() -> None:
     failed = ToolCallResult.failed("1", Failure.TOOL, f"no such city{EVIL}")
     lines = [plain(line) for line in finished_lines("weather.get", "", failed, 1, 60, MONO)]
     assert lines[0] == "✗ weather.get() 1.00 s"

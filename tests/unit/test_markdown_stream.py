@@ -256,7 +256,7 @@ def test_formulas_are_readable() -> None:
     assert to_unicode("{" * 1000 + "\\frac" * 1000)
 
 
-def test_a_comment_over_several_lines_is_coloured_as_one() -> None:
+def test_a_comment_over_several_lines_has_the_colour_of_a_comment() -> None:
     comment = f"\x1b[{DARK.tokens['Comment']}m"
     printed = render("```js\nlet a = 1; /* one\ntwo */ let b = '/*';\nlet c\n```\n", theme=DARK).splitlines()
     assert f"{comment}/* one" in printed[1]

@@ -269,7 +269,7 @@ async def test_a_middleware_may_give_the_typed_answer() -> None:
     assert (turn.output, turn.text, model.requests) == (8, "8", [])
 
 
-async def test_a_turn_can_be_answered_from_an_earlier_one() -> None:
+async def test_a_turn_can_be_answered_from_an_earlier_turn() -> None:
     class Answers(Middleware):
         def __init__(self) -> None:
             self.turns: dict[str, Turn] = {}

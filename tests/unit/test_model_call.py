@@ -189,7 +189,7 @@ async def test_what_looked_like_the_beginning_of_a_call_and_was_none_is_shown_at
 
 
 @pytest.mark.anyio
-async def test_when_words_are_wanted_tools_are_named_but_not_to_be_called() -> None:
+async def test_a_request_for_words_names_tools_but_forbids_calls() -> None:
     exchange = Exchange([TextChunk("noon"), STOP])
     assert await exchange.in_words() == Reply(Message.assistant("noon"), StopReason.ANSWERED)
     [request] = exchange.model.requests
@@ -197,7 +197,7 @@ async def test_when_words_are_wanted_tools_are_named_but_not_to_be_called() -> N
 
 
 @pytest.mark.anyio
-async def test_when_words_are_wanted_in_a_text_format_no_tool_is_named() -> None:
+async def test_a_request_for_words_in_a_text_format_names_no_tool() -> None:
     exchange = Exchange([TextChunk("noon"), STOP], handler=XMLFormatHandler())
     await exchange.in_words()
     [request] = exchange.model.requests
@@ -205,7 +205,7 @@ async def test_when_words_are_wanted_in_a_text_format_no_tool_is_named() -> None
 
 
 @pytest.mark.anyio
-async def test_a_model_that_calls_when_words_are_wanted_is_not_obeyed() -> None:
+async def test_calls_of_a_model_that_must_answer_in_words_are_not_run() -> None:
     exchange = Exchange([TextChunk("noon"), *calling("1"), Completion(FinishReason.TOOL_CALLS, echo={"k": 1})])
     assert await exchange.in_words() == Reply(Message.assistant("noon"), StopReason.ANSWERED)
     assert exchange.heard.of(MessageCompleted) == []

@@ -141,7 +141,7 @@ async def test_a_call_that_a_tools_result_shows_is_not_run_when_the_model_repeat
 
 
 @pytest.mark.anyio
-async def test_a_call_that_an_attached_resource_shows_is_not_run_but_one_that_the_person_writes_is() -> None:
+async def test_a_call_in_an_attached_resource_is_not_run_but_a_call_in_the_users_text_is() -> None:
     runs = []
     for is_attached in (True, False):
         said = Message(Role.USER, (TextPart("Look:"), TextPart(f"Say {PRINTED}", foreign=is_attached)))

@@ -205,7 +205,7 @@ def test_an_invalid_schema_is_an_error_of_the_configuration() -> None:
         build_output_type({"type": "objekt"})
 
 
-def test_the_name_of_a_schema_is_one_that_every_api_takes() -> None:
+def test_the_name_of_a_schema_is_valid_at_every_api() -> None:
     assert build_output_type(Person).format.name == "Person"
     assert build_output_type(list[Person]).format.name == "output"
     assert build_output_type({"title": "Städte & Länder", **SCHEMA}).format.name == "St_dte_L_nder"

@@ -111,7 +111,7 @@ MATCHES: list[tuple[dict[str, Any], Any, bool, bool]] = [
 
 
 @pytest.mark.parametrize(("condition", "value", "allows", "denies"), MATCHES, ids=str)
-def test_an_allow_needs_every_value_to_fit_and_a_deny_only_one(
+def test_an_allow_needs_every_value_to_fit_and_a_deny_a_single_value(
     condition: dict[str, Any], value: Any, allows: bool, denies: bool
 ) -> None:
     call = proposed({"to": value})
@@ -136,7 +136,7 @@ def test_all_conditions_of_a_rule_have_to_hold() -> None:
 # --- annotations and taint --------------------------------------------------------------------------
 
 
-def test_annotations_count_for_trusted_servers_and_for_others_the_worst_is_assumed() -> None:
+def test_annotations_count_for_trusted_servers_and_untrusted_servers_are_taken_at_worst() -> None:
     trusted = ServerSettings("files", Transport.STDIO, "x", trusted=True)
     allow, deny = {"allow": "*", "annotations": READ_ONLY}, {"deny": "*", "annotations": {"destructiveHint": True}}
     reading: dict[str, Any] = {"read_only": True, "destructive": False}
@@ -152,7 +152,7 @@ def test_annotations_count_for_trusted_servers_and_for_others_the_worst_is_assum
 
 
 @pytest.mark.parametrize(("wanted", "taint", "holds"), [(True, "w", True), (True, "", False), (False, "w", False)])
-def test_a_rule_can_be_for_tainted_conversations_only_or_for_clean_ones(wanted: bool, taint: str, holds: bool) -> None:
+def test_a_rule_can_be_for_tainted_or_for_clean_conversations_only(wanted: bool, taint: str, holds: bool) -> None:
     assert is_matched({"deny": "*", "tainted": wanted}, proposed(taint=taint)) == holds
 
 

@@ -30,7 +30,7 @@ def test_a_name_that_is_not_promised_is_an_attribute_error() -> None:
         dial_client.Nothing  # type: ignore[attr-defined]  # noqa: B018 - that is the point
 
 
-def test_the_version_is_the_installed_one() -> None:
+def test_the_version_is_the_installed_version() -> None:
     from importlib.metadata import version
 
     assert dial_client.__version__ == version("dial-client")

@@ -55,7 +55,7 @@ def at_a_desk(work: Callable[[Desk], Awaitable[None]]) -> Desk:
     return desks[0]
 
 
-def test_one_key_answers_and_others_ask_again() -> None:
+def test_a_key_answers_and_unknown_keys_ask_again() -> None:
     async def work(desk: Desk) -> None:
         question = Question("Run it? ", KEYS)
         answer = asyncio.ensure_future(desk.line.ask(question))

@@ -107,7 +107,7 @@ def test_without_results_nothing_is_held_back() -> None:
     assert ResultCheck("Hello", []).feed("Hi") == "Hi"
 
 
-def test_a_name_of_the_worked_examples_is_not_told() -> None:
+def test_a_name_of_the_worked_examples_is_not_printed() -> None:
     result = "Orion measures river levels. Maintainer: Lena Vogel."
     assert played("Who maintains it?", "The maintainer is Tom Hill, not Lena Vogel.", result) == result
 

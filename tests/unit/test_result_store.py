@@ -25,7 +25,7 @@ def test_page_by_page_the_whole_text_comes_back(text: str, length: int) -> None:
     assert "".join(page.partition("\n")[2] for page in pages) == text
 
 
-def test_a_page_says_where_it_is_and_where_the_next_one_begins() -> None:
+def test_a_page_says_where_it_is_and_where_the_next_page_begins() -> None:
     shelf, key = kept("abcdefghij")
     assert shelf.page(key, 2, 4) == "[characters 2 to 6 of 10; the next page begins at offset 6]\ncdef"
     assert shelf.page(key, 8, 4) == "[characters 8 to 10 of 10; this is the end]\nij"

@@ -137,7 +137,7 @@ async def test_a_file_is_a_list_or_an_object(script: Any, tmp_path: Path) -> Non
 
 
 @pytest.mark.anyio
-async def test_the_pieces_of_a_stream_may_be_given_one_by_one() -> None:
+async def test_the_chunks_of_a_stream_may_be_listed() -> None:
     provider = ScriptedProvider([{"chunks": ["He", "", "llo"]}], after="repeat")
     deltas = [delta async for delta in provider.generate(ModelRequest(()))]
 
@@ -175,7 +175,7 @@ _END = {"choices": [{"finish_reason": "stop"}]}
         pytest.param({"body": {"choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}]}}, id="JSON"),
     ],
 )
-async def test_an_answer_of_an_endpoint_is_read_as_a_real_one(reply: dict[str, Any]) -> None:
+async def test_a_scripted_response_body_is_read_like_the_response_of_an_endpoint(reply: dict[str, Any]) -> None:
     heard = await hear(ScriptedProvider([{"wire": "chat", "notes": ["busy at first"], **reply}]))
 
     assert (heard.text, heard.completion.finish) == ("Hi", FinishReason.STOP)

@@ -273,7 +273,7 @@ def test_no_member_of_a_bundle_leaves_its_folder(tmp_path: Path, name: str) -> N
     assert not (tmp_path / "evil").exists()
 
 
-def test_a_link_in_a_bundle_and_one_that_is_too_large_are_refused(
+def test_a_link_in_a_bundle_and_a_bundle_that_is_too_large_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     link = zipfile.ZipInfo("link")

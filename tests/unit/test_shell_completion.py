@@ -134,7 +134,7 @@ def test_installing_writes_a_script_and_a_line_once(tmp_path: Path) -> None:
     assert (tmp_path / "c/fish/completions/dial-chat.fish").read_text() == SCRIPTS["fish"]
 
 
-def test_the_shell_is_the_persons_unless_one_is_named() -> None:
+def test_the_shell_is_the_users_unless_a_shell_is_named() -> None:
     assert choose_shell(None, {"SHELL": "/usr/bin/fish"}) == "fish"
     assert choose_shell("pwsh", {}) == "powershell"
     with pytest.raises(ConfigError, match="no completion for 'tcsh'"):

@@ -245,7 +245,7 @@ async def test_a_cancelled_turn_ends_its_spans(recorded: Recorded) -> None:
     assert attributes_of(recorded.spans["invoke_agent"])["error.type"] == "cancelled"
 
 
-async def test_a_fallback_model_is_the_one_that_answered(recorded: Recorded) -> None:
+async def test_a_fallback_model_is_recorded_as_the_model_that_answered(recorded: Recorded) -> None:
     class Spare(Model):
         info = ModelInfo("chat:spare@spare.example", "spare", "https://api.groq.com:8443/v1")
 

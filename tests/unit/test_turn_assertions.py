@@ -29,7 +29,7 @@ def test_a_call_is_found_by_both_names_and_by_some_of_its_arguments(name: str) -
     assert assert_called(TWO_CALLS, name, a=3, b=None) is RECORD
 
 
-def test_a_call_that_is_not_there_is_told_with_those_that_are() -> None:
+def test_a_missing_call_is_reported_with_the_calls_that_were_made() -> None:
     with pytest.raises(AssertionError) as failure:
         assert_called(TWO_CALLS, "add", a=2)
     assert str(failure.value).splitlines() == [
@@ -39,12 +39,12 @@ def test_a_call_that_is_not_there_is_told_with_those_that_are() -> None:
     ]
 
 
-def test_an_argument_that_is_missing_is_not_one_that_is_none() -> None:
+def test_a_missing_argument_differs_from_an_argument_of_the_value_none() -> None:
     with pytest.raises(AssertionError, match="was not called"):
         assert_called(TWO_CALLS, "add", c=None)
 
 
-def test_a_call_that_must_not_be_there_is_told() -> None:
+def test_an_unexpected_call_is_reported() -> None:
     assert_not_called(TWO_CALLS, "delete")
     with pytest.raises(AssertionError, match="add was called"):
         assert_not_called(TWO_CALLS, "add")

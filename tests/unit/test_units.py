@@ -55,7 +55,7 @@ def test_a_result_in_another_unit_is_to_be_converted(
         ("How warm is it in Celsius?", ["order 12 came to 3 m"]),
     ],
 )
-def test_other_results_are_not(question: str, results: list[str]) -> None:
+def test_results_of_any_other_kind_are_not(question: str, results: list[str]) -> None:
     assert find_conversion(question, results) is None
 
 

@@ -104,7 +104,7 @@ def test_a_conversation_has_the_form_of_the_messages_api_and_comes_back() -> Non
     assert notes == []
 
 
-def test_a_conversation_goes_from_one_vendor_to_the_other() -> None:
+def test_a_conversation_is_converted_between_vendors() -> None:
     assert to_anthropic(Message.from_openai(OPENAI)) == ANTHROPIC
     assert to_openai(Message.from_anthropic(ANTHROPIC)) == OPENAI
 
@@ -157,14 +157,14 @@ def test_thinking_comes_back_in_its_place_and_goes_to_the_provider_that_is_named
     assert message.to_anthropic() == THINKING
 
 
-def test_the_thinking_of_one_vendor_is_left_out_for_the_other_with_a_word() -> None:
+def test_the_thinking_of_a_vendor_is_left_out_for_a_different_vendor_with_a_warning() -> None:
     notes: list[str] = []
     assert "thinking" not in json.dumps(Message.from_anthropic(THINKING).to_openai(notes))
     assert "reasoning" not in json.dumps(Message.from_openai(REASONING).to_anthropic(notes))
     assert notes == ["left out: the reasoning of anthropic", "left out: the reasoning of openai"]
 
 
-def test_what_has_no_place_is_said() -> None:
+def test_content_without_a_place_is_warned_about() -> None:
     notes: list[str] = []
     result = Message(Role.TOOL, (ImagePart(PNG, "image/png"),), tool_call_id="c", is_error=True, taint="web")
     assert result.to_openai(notes) == {

@@ -265,7 +265,7 @@ def test_a_conversation_is_put_in_order(conversation: list[Message], expected: l
     assert [(message["role"], message["content"]) for message in sent] == expected
 
 
-def test_ids_an_endpoint_takes_stay_and_others_are_replaced_alike_in_call_and_result() -> None:
+def test_valid_ids_stay_and_invalid_ids_are_replaced_alike_in_call_and_result() -> None:
     calls = [ToolCallRequest(call_id, "f", {}) for call_id in ("functions.f:0", "x" * 46, "", "ok")]
     conversation = [Message.assistant("", calls), *(result(call.id, call.id or "empty") for call in calls)]
 
