@@ -103,6 +103,7 @@ _HOMES = {
     ),
     "model": (
         "AnswerConstraining",
+        "ArgumentsChunk",
         "CallChunk",
         "Completion",
         "Delta",

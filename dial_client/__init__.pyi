@@ -72,6 +72,7 @@ from dial_client.middleware import ToolCall as ToolCall
 from dial_client.middleware import TurnRequest as TurnRequest
 from dial_client.middleware import refuse as refuse
 from dial_client.model import AnswerConstraining as AnswerConstraining
+from dial_client.model import ArgumentsChunk as ArgumentsChunk
 from dial_client.model import CallChunk as CallChunk
 from dial_client.model import Completion as Completion
 from dial_client.model import Delta as Delta
@@ -134,6 +135,7 @@ __all__ = [
     "ApprovalContext",
     "ApprovalPolicy",
     "Approver",
+    "ArgumentsChunk",
     "Attached",
     "AuditEntry",
     "AuditLog",

@@ -108,6 +108,8 @@ class ModelRequest:
     """Tokens of the reply; None for the model's own limit."""
     endpoint_tools: bool = True
     """The model may use the tools that its endpoint runs itself, where the endpoint's profile switches any on."""
+    streams_arguments: bool = False
+    """True if the arguments of calls are wanted while they are written, as `ArgumentsChunk`s."""
     on_wait: OnWait | None = field(default=None, repr=False, compare=False)
     """Called while a request waits for its retry; not sent."""
 
@@ -166,6 +168,21 @@ class CallChunk:
 
 
 @dataclass(frozen=True, slots=True)
+class ArgumentsChunk:
+    """More of the arguments of a call, as the endpoint sent it, where `ModelRequest.streams_arguments` asks for that.
+
+    The whole call follows as a `CallChunk`; a provider may leave these pieces out.
+    """
+
+    index: int
+    """The position of the call in the reply; it tells the calls of a reply apart."""
+    name: str
+    """The tool's name."""
+    text: str
+    """JSON text."""
+
+
+@dataclass(frozen=True, slots=True)
 class CommentaryChunk:
     """More of what the model tells the user about its work, where the API keeps that apart from the answer."""
 
@@ -206,7 +223,16 @@ class Completion:
     """The model that answered; None for the one of `Provider.info`."""
 
 
-Delta = TextChunk | ReasoningChunk | CommentaryChunk | MediaChunk | CallChunk | EndpointCallChunk | Completion
+Delta = (
+    TextChunk
+    | ReasoningChunk
+    | CommentaryChunk
+    | MediaChunk
+    | ArgumentsChunk
+    | CallChunk
+    | EndpointCallChunk
+    | Completion
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from typing import Any
 import jiter
 
 from dial_client.messages import ToolCallRequest
-from dial_client.model import CallChunk, Completion, Delta, FinishReason, ReasoningChunk, TextChunk
+from dial_client.model import ArgumentsChunk, CallChunk, Completion, Delta, FinishReason, ReasoningChunk, TextChunk
 from dial_client.providers.chat_content import ChatContent
 from dial_client.providers.endpoint_profile import EndpointProfile
 from dial_client.providers.error_codes import CALL_UNREADABLE
@@ -68,14 +68,16 @@ class _PartialCall:
     def is_repeated(self, call_id: str, arguments: str) -> bool:
         return call_id != "" and call_id == self.id and arguments == "".join(self.arguments)
 
-    def add(self, call_id: str, name: str, arguments: str) -> None:
+    def add(self, call_id: str, name: str, arguments: str) -> str:
+        """Add a piece, and return what it adds to the arguments."""
         if name and self.arguments and self.is_repeated(call_id, arguments):
-            return
+            return ""
         self.id = self.id or call_id
         if name and name != self.name and not self.arguments:
             self.name += name
         if arguments:
             self.arguments.append(arguments)
+        return arguments
 
 
 class CallAssembler:
@@ -84,10 +86,10 @@ class CallAssembler:
     def __init__(self) -> None:
         self._calls: list[_PartialCall] = []
 
-    def add(self, piece: Any) -> None:
-        """Add an item of ``tool_calls``."""
+    def add(self, piece: Any) -> ArgumentsChunk | None:
+        """Add an item of ``tool_calls``, and return what it adds to the arguments of a call."""
         if not isinstance(piece, Mapping):
-            return
+            return None
         function = piece.get("function")
         function = function if isinstance(function, Mapping) else {}
         call_id, name = to_text(piece.get("id")), to_text(function.get("name"))
@@ -96,11 +98,12 @@ class CallAssembler:
             arguments = to_json_text(arguments)
         extra = {key: value for key, value in piece.items() if key not in _CALL_FIELDS}
         if not (call_id or name or arguments or extra):
-            return
+            return None
         index = piece.get("index")
         call = self._find(index if isinstance(index, int | str) else None, call_id, name, arguments)
-        call.add(call_id, name, arguments)
+        added = call.add(call_id, name, arguments)
         call.extra |= extra
+        return ArgumentsChunk(self._calls.index(call), call.name.strip(), added) if added else None
 
     def calls(self) -> list[tuple[ToolCallRequest, dict[str, Any]]]:
         """Return the calls with different ids, each with the further fields that the endpoint sent."""
@@ -142,6 +145,7 @@ class ChatStreamParser:
     def __init__(self, profile: EndpointProfile) -> None:
         self.ended = False
         self.paused = False
+        self.streams_arguments = False
         self._reasoning_in = profile.reasoning_in
         self._assembler = CallAssembler()
         self._finish: str | None = None
@@ -270,16 +274,20 @@ class ChatStreamParser:
             deltas.extend(self._content.parse_media(delta))
         if not CITATION_FIELDS.isdisjoint(delta):
             self._citations.add(delta)
+        deltas.extend(self._add_calls(delta))
         self._parse_rare_fields(delta)
         return deltas
 
-    def _parse_rare_fields(self, delta: Mapping[str, Any]) -> None:
-        """Parse the rarer fields: tool calls, and fields that have to be sent back as they came."""
-        if calls := delta.get("tool_calls"):
-            for piece in calls if isinstance(calls, list) else [calls]:
-                self._assembler.add(piece)
+    def _add_calls(self, delta: Mapping[str, Any]) -> list[ArgumentsChunk]:
+        calls = delta.get("tool_calls") or []
+        pieces = list(calls) if isinstance(calls, list) else [calls]
         if legacy := delta.get("function_call"):
-            self._assembler.add({"index": 0, "function": legacy})
+            pieces.append({"index": 0, "function": legacy})
+        added = [chunk for piece in pieces if (chunk := self._assembler.add(piece)) is not None]
+        return added if self.streams_arguments else []
+
+    def _parse_rare_fields(self, delta: Mapping[str, Any]) -> None:
+        """Parse fields that have to be sent back as they came, and attachments."""
         if isinstance(details := delta.get("reasoning_details"), list):
             merge_reasoning_details(self._details, details)
         if isinstance(custom := delta.get("custom_content"), dict):

@@ -9,6 +9,7 @@ from typing import Any
 from dial_client.citations import Citation, parse_block_citation
 from dial_client.messages import ToolCallRequest
 from dial_client.model import (
+    ArgumentsChunk,
     CallChunk,
     Completion,
     Delta,
@@ -75,6 +76,7 @@ class MessagesStreamParser:
     def __init__(self) -> None:
         self.ended = False
         self.paused = False
+        self.streams_arguments = False
         self.blocks: list[dict[str, Any]] = []
         """The blocks before the last pause, as they have to be sent back."""
         self._message_id: str | None = None
@@ -208,7 +210,8 @@ class MessagesStreamParser:
         return [EndpointCallChunk(call)]
 
     def _add_delta(self, index: Any, delta: Any) -> list[Delta]:
-        block = self._current.get(index if isinstance(index, int) else len(self._current) - 1)
+        index = index if isinstance(index, int) else len(self._current) - 1
+        block = self._current.get(index)
         if block is None or not isinstance(delta, dict):
             return []
         kind = delta.get("type")
@@ -217,6 +220,8 @@ class MessagesStreamParser:
             return self._to_deltas(block, key, delta.get(key))
         if kind == "input_json_delta":
             block.json.append(to_text(delta.get("partial_json")))
+            if self.streams_arguments and block.start.get("type") == "tool_use":
+                return [ArgumentsChunk(index, to_text(block.start.get("name")), block.json[-1])]
         elif kind == "citations_delta":
             citations = block.start.get("citations")
             block.start["citations"] = [*(citations if isinstance(citations, list) else ()), delta.get("citation")]

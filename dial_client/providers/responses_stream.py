@@ -9,6 +9,7 @@ from typing import Any
 from dial_client.citations import Citation
 from dial_client.messages import ImagePart, ToolCallRequest
 from dial_client.model import (
+    ArgumentsChunk,
     CallChunk,
     CommentaryChunk,
     Completion,
@@ -37,9 +38,11 @@ class ResponsesStreamParser:
     def __init__(self) -> None:
         self.ended = False
         self.paused = False
+        self.streams_arguments = False
         self._items: dict[int, dict[str, Any]] = {}
         self._response: dict[str, Any] | None = None
-        self._call_begun = False
+        self._begun_calls: dict[int, str] = {}
+        """The names of the calls that have begun, by their positions."""
         self._text = _ReplyText()
         self._streamed_reasoning = False
         self._commentary: set[int] = set()
@@ -55,7 +58,9 @@ class ResponsesStreamParser:
     @property
     def has_calls(self) -> bool:
         """True if at least one tool call has begun."""
-        return self._call_begun or any(item.get("type") == "function_call" for item in self._complete_items().values())
+        return bool(self._begun_calls) or any(
+            item.get("type") == "function_call" for item in self._complete_items().values()
+        )
 
     def feed(self, value: Any) -> Sequence[Delta]:
         """Parse an event, or a whole ``response``."""
@@ -73,6 +78,9 @@ class ResponsesStreamParser:
                 return (ReasoningChunk(text),) if (text := to_text(event.get("delta"))) else ()
             case "response.reasoning_summary_part.added" if self._streamed_reasoning:
                 return (ReasoningChunk("\n\n"),)
+            case "response.function_call_arguments.delta" if self.streams_arguments:
+                at = _to_index(event.get("output_index"))
+                return (ArgumentsChunk(at, self._begun_calls.get(at, ""), to_text(event.get("delta"))),)
             case "response.output_item.added" | "response.output_item.done" as kind:
                 return self._add_item(event, is_whole=kind.endswith("done"))
             case "response.output_text.annotation.added":
@@ -124,7 +132,8 @@ class ResponsesStreamParser:
         item, at = event.get("item"), _to_index(event.get("output_index"))
         if not isinstance(item, dict):
             return []
-        self._call_begun = self._call_begun or item.get("type") == "function_call"
+        if item.get("type") == "function_call":
+            self._begun_calls[at] = to_text(item.get("name"))
         if item.get("phase") == _COMMENTARY:
             self._commentary.add(at)
         deltas: list[Delta] = []

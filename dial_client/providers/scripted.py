@@ -24,9 +24,9 @@ Reasoning comes first, then the text, then the calls. ``arguments`` may be a str
 invalid JSON. A call without an id gets ``call_1``, ``call_2`` and so on; calls may also share an id, have an empty id,
 name an unknown tool, or come although none is allowed. The default of ``finish`` follows from the calls; as with every
 provider only a complete reply has calls. ``chunk_size`` is the number of characters of a piece of a stream, the default
-is the whole text; ``chunks``, in place of ``text``, are the pieces themselves. With ``"completion": false`` the reply
-ends without a completion. With ``error`` it ends in a `ProviderError` after its text; with ``hang`` it is silent there
-until it is cancelled.
+is the whole text, and the whole arguments of a call; ``chunks``, in place of ``text``, are the pieces themselves. With
+``"completion": false`` the reply ends without a completion. With ``error`` it ends in a `ProviderError` after its text;
+with ``hang`` it is silent there until it is cancelled.
 
 A REPLY with ``wire`` is the response of an endpoint, parsed by the code that parses real ones, streamed or not::
 
@@ -58,6 +58,7 @@ from anyio.lowlevel import checkpoint
 
 from dial_client.errors import ProviderError
 from dial_client.model import (
+    ArgumentsChunk,
     CallChunk,
     Completion,
     Delta,
@@ -73,6 +74,7 @@ from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.http.response_stream import RawBody, ResponseStream, StreamBroken, StreamParser
 from dial_client.providers.script import RecordedServer, Script, ScriptedReply, WireReply
 from dial_client.providers.script_format import read_file, read_replies
+from dial_client.providers.tool_call_codec import to_json_text
 from dial_client.providers.tool_name_mapping import ToolNameMapping
 from dial_client.settings.config_types import Wire
 
@@ -146,7 +148,7 @@ class ScriptedProvider:
         await checkpoint()
         if isinstance(reply, WireReply):
             self._names.to_endpoint(request)
-            deltas = self._names.restore_calls(self._parse(reply, bodies))
+            deltas = self._names.restore_calls(self._parse(reply, request, bodies))
         else:
             deltas = _play_reply(reply, request)
         async with aclosing(deltas) as stream:
@@ -164,7 +166,9 @@ class ScriptedProvider:
             raise ProviderError(f"the script ends after {len(replies)} replies", code="script_ended")
         return replies[min(index, len(replies) - 1)]
 
-    def _parse(self, first: WireReply, bodies: list[RawBody] | None) -> AsyncGenerator[Delta, None]:
+    def _parse(
+        self, first: WireReply, request: ModelRequest, bodies: list[RawBody] | None
+    ) -> AsyncGenerator[Delta, None]:
         reply: WireReply | None = first
         notes: list[str] = []
 
@@ -179,6 +183,7 @@ class ScriptedProvider:
             return self._play_body(response)
 
         parser = _make_parser(first.wire, self._profile)
+        parser.streams_arguments = request.streams_arguments
         return ResponseStream(first.wire.value, parser, self._endpoint, notes, bodies).deltas(send)
 
     async def _play_body(self, response: WireReply) -> AsyncGenerator[bytes, None]:
@@ -214,6 +219,9 @@ def _split_content(reply: ScriptedReply, request: ModelRequest) -> Iterator[Delt
     yield from (ReasoningChunk(piece) for piece in _split(reply.reasoning, size))
     yield from (TextChunk(piece) for piece in _split(reply.text, size))
     yield from (TextChunk(piece) for piece in chunks if piece or (request.stream and reply.chunks))
+    for index, call in enumerate(reply.tool_calls if request.streams_arguments else ()):
+        arguments = to_json_text(call.arguments) if call.unreadable is None else call.unreadable
+        yield from (ArgumentsChunk(index, call.name, piece) for piece in _split(arguments, size))
 
 
 def _split(text: str, size: int) -> Iterator[str]:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from itertools import count
 
 from dial_client.messages import Message, ToolCallRequest, ToolSpec
-from dial_client.model import CallChunk, Delta, ModelRequest
+from dial_client.model import ArgumentsChunk, CallChunk, Delta, ModelRequest
 
 _HASH_LENGTH = 8
 _LETTERS = str.maketrans("0123456789abcdef", "ghijklmnopabcdef")
@@ -71,7 +71,13 @@ class ToolNameMapping:
         """Yield the deltas of a reply, with the tools' own names in its calls."""
         async with aclosing(deltas) as stream:
             async for delta in stream:
-                yield CallChunk(self.from_endpoint(delta.call)) if isinstance(delta, CallChunk) else delta
+                match delta:
+                    case CallChunk(call):
+                        yield CallChunk(self.from_endpoint(call))
+                    case ArgumentsChunk(index, name, text):
+                        yield ArgumentsChunk(index, self._own_name.get(name, name), text)
+                    case _:
+                        yield delta
 
     def _map_tools(self, tools: tuple[ToolSpec, ...]) -> None:
         self._tools = tools

@@ -7,7 +7,7 @@ has tools of its own; where tools are text, the answer is text, and a grammar wh
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from enum import Enum, auto
 from itertools import count
@@ -17,6 +17,7 @@ from dial_client.events import Emit, Event, MessageCompleted, OutputDelta, TextD
 from dial_client.messages import Failure, Message, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.model import (
     AnswerConstraining,
+    ArgumentsChunk,
     Instruction,
     InstructionSource,
     ModelInfo,
@@ -136,7 +137,9 @@ class AnswerFormat:
         """Return the request with the form of its answer."""
         if self._way is _Way.NATIVE:
             return replace(request, output_format=self.output.format)
-        if self._way is _Way.TEXT and isinstance(handler, AnswerConstraining):
+        if self._way is _Way.TOOL:
+            return replace(request, streams_arguments=request.stream)
+        if isinstance(handler, AnswerConstraining):
             return handler.constrain_answer(request, tools, self.output.format.schema)
         return request
 
@@ -195,22 +198,37 @@ class AnswerStream:
         self._answer = answer
         answer.latest = None
         self._emit = emit
-        self._held: list[str] = []
-        self._length = self._next_length = 0
+        self._text = _GrowingText()
 
     async def receive(self, event: Event) -> None:
         """Take the next event."""
-        if not isinstance(event, TextDelta):
+        if isinstance(event, TextDelta):
+            await self._read(self._text, event.text)
+        else:
             await self._emit(event)
+
+    def begin_arguments(self) -> Callable[[ArgumentsChunk], Awaitable[None]]:
+        """Return what receives the arguments of the calls of one reply: an answer may be among them.
+
+        A call beside the answer ends that: the answer will not be taken.
+        """
+        arguments = _GrowingText()
+        index: int | None = None
+
+        async def receive(chunk: ArgumentsChunk) -> None:
+            nonlocal index
+            index = chunk.index if index is None else index
+            if chunk.index == index and chunk.name == self._answer.tool_name:
+                await self._read(arguments, chunk.text)
+
+        return receive
+
+    async def _read(self, text: _GrowingText, piece: str) -> None:
+        """Add a piece of the answer, and emit what the answer is so far."""
+        if not text.add(piece):
             return
-        self._held.append(event.text)
-        self._length += len(event.text)
-        if self._length < self._next_length:
-            return
-        # Each attempt reads the whole text: it has to grow by a part of itself, or a long answer costs its square.
-        self._next_length = self._length + self._length // 16
         try:
-            value = self._answer.output.parse_partial("".join(self._held))
+            value = self._answer.output.parse_partial(text.join())
         except InvalidOutput:
             return
         if value != self._answer.latest:
@@ -219,9 +237,33 @@ class AnswerStream:
 
     async def release(self) -> None:
         """Emit the text that was held back: it is no answer of the type."""
-        text, self._held = "".join(self._held), []
+        text, self._text = self._text.join(), _GrowingText()
         if text:
             await self._emit(TextDelta(text))
+
+
+class _GrowingText:
+    """A text that comes in pieces, and is read now and then."""
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self._length = self._next_length = 0
+
+    def add(self, piece: str) -> bool:
+        """Add a piece; return whether the text is to be read.
+
+        It is read whole each time: it has to grow by a part of itself, or a long text costs its square.
+        """
+        self._pieces.append(piece)
+        self._length += len(piece)
+        if self._length < self._next_length:
+            return False
+        self._next_length = self._length + self._length // 16
+        return True
+
+    def join(self) -> str:
+        """Return the text so far."""
+        return "".join(self._pieces)
 
 
 class _JsonReader:

@@ -116,7 +116,7 @@ class ModelCaller:
             attempt = self._prepare(context, choice, on_wait)
             stream = AnswerStream(self.answer, emit) if self.answer is not None else None
             try:
-                reply = await self._send(attempt, emit if stream is None else stream.receive, context.depth)
+                reply = await self._send(attempt, emit, context.depth, stream)
                 if stream is not None and reply.stop_reason is not StopReason.ANSWERED:
                     await stream.release()
             except ProviderError as error:
@@ -186,12 +186,15 @@ class ModelCaller:
             return self.answer.record_refusal()
         return error.code == CONTEXT_LENGTH_EXCEEDED and attempt.shrink_window()
 
-    async def _send(self, attempt: _Attempt, emit: Emit, depth: int) -> Reply:
+    async def _send(self, attempt: _Attempt, emit: Emit, depth: int, stream: AnswerStream | None) -> Reply:
         """Send the request of an attempt, and return what the reply means for the turn."""
+        emit = emit if stream is None else stream.receive
 
         async def receive(request: ModelRequest) -> ModelReply:
-            attempt.listener = ReplyListener(attempt.make_reader(), emit, depth, self._endpoint)
-            return await self._receive(request, attempt, attempt.listener)
+            receive_arguments = stream.begin_arguments() if stream is not None else None
+            listener = ReplyListener(attempt.make_reader(), emit, depth, self._endpoint, receive_arguments)
+            attempt.listener = listener
+            return await self._receive(request, attempt, listener)
 
         if self.middleware.wraps_model_calls:
             reply = await self._send_through_middleware(attempt, receive, emit)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
 from dial_client.events import Emit, ReasoningDelta, StatusChanged, TextDelta, ToolCallFinished, ToolCallStarted
 from dial_client.messages import Failure, FilePart, ImagePart, ToolCallRequest, ToolCallResult
 from dial_client.model import (
+    ArgumentsChunk,
     CallChunk,
     CommentaryChunk,
     Completion,
@@ -69,12 +71,14 @@ class ReplyListener:
         emit: receives the events.
         depth: rounds of tool calls before this reply.
         endpoint: the server of calls that the endpoint runs itself.
+        receive_arguments: receives the arguments of calls while they are written; None to leave them alone.
     """
 
     reader: ReplyReader
     emit: Emit
     depth: int
     endpoint: str = ""
+    receive_arguments: Callable[[ArgumentsChunk], Awaitable[None]] | None = None
     text: list[str] = field(default_factory=list)
     received: list[str] = field(default_factory=list)
     """The text as the endpoint sent it: the spans of citations are in that."""
@@ -110,6 +114,9 @@ class ReplyListener:
                 await self._add_remark(text, is_end=is_end)
             case MediaChunk(part):
                 self.media.append(part)
+            case ArgumentsChunk():
+                if self.receive_arguments is not None:
+                    await self.receive_arguments(delta)
             case CallChunk(call):
                 self.calls.append(call)
             case EndpointCallChunk(call, result):

@@ -6,7 +6,7 @@ import datetime
 import enum
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -335,3 +335,36 @@ async def test_a_long_stream_gives_lists_that_grow() -> None:
     assert lengths == sorted(lengths)
     assert len(set(lengths)) > 10
     assert outputs[-1] == value["result"]
+
+
+@pytest.mark.parametrize("wire", list(Wire))
+async def test_an_answer_by_a_tool_is_seen_while_it_is_written(wire: Wire) -> None:
+    value = {"result": list(range(300))}
+    reply = Say(calls=(Call("final_answer", value),), pieces=300)
+    turn, _, outputs = await ask([reply], wire, list[int], stream=True)
+    lengths = [len(output) for output in outputs]
+    assert lengths == sorted(lengths)
+    assert len(set(lengths)) > 10
+    assert outputs[-1] == turn.output == value["result"]
+
+
+async def test_an_answer_by_a_tool_is_seen_where_the_endpoint_renames_the_tool() -> None:
+    reply = Say(calls=(Call("fa", {"result": [1, 2, 3]}),), pieces=20)
+    with model_endpoint([reply]) as endpoint:
+        provider = provider_of(endpoint, quirks={"tool_name_re": "[a-z]{1,20}"})
+        async with DialClient({}, provider) as dial:
+            endpoint.answer_to = lambda request: replace(
+                reply, calls=(Call(request.json["tools"][0]["function"]["name"], {"result": [1, 2, 3]}),)
+            )
+            events = [event async for event in dial.stream("Which?", output_type=list[int])]
+    assert [event.output for event in events if isinstance(event, OutputDelta)] == [[], [1], [1, 2], [1, 2, 3]]
+    assert endpoint.requests[0].json["tools"][0]["function"]["name"] != "final_answer"
+
+
+async def test_arguments_of_tools_are_no_answer() -> None:
+    replies: list[Answer] = [
+        Say(calls=(Call("add", {"a": 1, "b": 2}, "c1"), Call("final_answer", {"result": 1}, "c2")), pieces=5),
+        Say(calls=(Call("final_answer", {"result": 3}),)),
+    ]
+    turn, _, outputs = await ask(replies, Wire.CHAT, int, stream=True, tools=[add])
+    assert (turn.output, outputs) == (3, [3])

@@ -345,7 +345,7 @@ def _responses(say: Say, *, stream: bool) -> Raw:
         return one_json(whole)
     said: list[Any] = [{"type": "response.created", "response": response | {"status": "in_progress"}}]
     for at, item in enumerate(items):
-        said.append({"type": "response.output_item.added", "output_index": at, "item": {"type": item["type"]}})
+        said.append({"type": "response.output_item.added", "output_index": at, "item": item | {"content": []}})
         if item["type"] == "reasoning":
             kind, text = "response.reasoning_summary_text.delta", say.reasoning
         elif item["type"] == "message":

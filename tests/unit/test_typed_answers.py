@@ -9,6 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from dial_client import (
+    CallNext,
     ConversationManager,
     DialClient,
     Finished,
@@ -17,6 +18,8 @@ from dial_client import (
     MemoryStore,
     Message,
     MessageCompleted,
+    Middleware,
+    ModelReply,
     ModelRequest,
     OutputDelta,
     OutputError,
@@ -218,6 +221,29 @@ async def test_a_stream_has_partial_answers_and_no_text_but_the_answer() -> None
     assert not [event for event in events if isinstance(event, ToolCallStarted)]
     assert isinstance(events[-1], Finished)
     assert events[-1].turn.output == ROME
+
+
+async def test_an_answer_by_a_tool_is_seen_as_it_grows() -> None:
+    model = Model([{**answer_call({"result": [1, 2, 3]}), "chunk_size": 2}])
+    async with DialClient({}, model) as dial:
+        events = [event async for event in dial.stream("Which numbers?", output_type=list[int])]
+    assert [event.output for event in events if isinstance(event, OutputDelta)] == [[1], [1, 2], [1, 2, 3]]
+    assert [event.text for event in events if isinstance(event, TextDelta)] == ["[1, 2, 3]"]
+
+
+async def test_a_middleware_that_asks_twice_sees_the_answer_of_its_second_request_grow() -> None:
+    class Twice(Middleware):
+        async def around_model_call(
+            self, request: ModelRequest, call_next: CallNext[ModelRequest, ModelReply]
+        ) -> ModelReply:
+            await call_next(request)
+            return await call_next(request)
+
+    replies = [{**answer_call({"result": numbers}), "chunk_size": 2} for numbers in ([7], [1, 2])]
+    async with DialClient({}, Model(replies), middleware=[Twice()]) as dial:
+        events = [event async for event in dial.stream("Which numbers?", output_type=list[int])]
+    outputs = [event.output for event in events if isinstance(event, OutputDelta)]
+    assert outputs[-2:] == [[1], [1, 2]]
 
 
 async def test_what_the_model_says_beside_its_calls_is_shown() -> None:

@@ -147,7 +147,9 @@ class HttpProvider(ABC):
             self._pending_notes += self._names.notes
             self._names.notes.clear()
         notes, self._pending_notes = self._pending_notes, []
-        stream = ResponseStream(self.wire, self._new_parser(), self.endpoint, notes, bodies)
+        parser = self._new_parser()
+        parser.streams_arguments = request.streams_arguments
+        stream = ResponseStream(self.wire, parser, self.endpoint, notes, bodies)
 
         async def send() -> AsyncGenerator[bytes, None]:
             nonlocal request

@@ -34,6 +34,8 @@ class StreamParser(Protocol):
     """True after the last event of the reply."""
     paused: bool
     """True if the endpoint waits for a request with the reply so far, in order to continue it."""
+    streams_arguments: bool
+    """Return the arguments of calls while they are written: `ModelRequest.streams_arguments`."""
 
     @property
     def has_calls(self) -> bool:
