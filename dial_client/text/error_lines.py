@@ -23,6 +23,7 @@ _BOX = re.compile(r"^[╭╰]─.*|^│\s*|\s*│$")
 """The frame that Typer draws around an error."""
 _ERROR = re.compile(
     r"\s*(?:Caused by: .+|panic: .+|thread '.*' panicked .*|Exception in thread .+|docker: .+|\u00d7 .+"
+    r"|\*\* \([\w.]+\) .+"
     r"|(?:[\w.-]+: )?(?:[Ee]rror|[Ff]atal(?: error)?)(?:\[\w+\])?: .+"
     r"|\[\w+\]: (?!\[|undefined|null).+"
     r"|(?:Uncaught )?[\w.$]*(?:Error|Exception|ExceptionGroup|Rejection)(?: \[\w+\])?(?::.*| \{)?"

@@ -153,6 +153,10 @@ JAVA = """Exception in thread "main" java.lang.IllegalStateException: cannot sta
 Caused by: java.net.ConnectException: Connection refused
 \t... 5 more
 """
+ELIXIR = """** (RuntimeError) there is no API token
+    server.exs:4: Server.start/0
+    (elixir 1.17.2) src/elixir_compiler.erl:77: :elixir_compiler.dispatch/4
+"""
 ARGPARSE = """usage: server [-h] --directory DIRECTORY
 server: error: the following arguments are required: --directory
 """
@@ -204,6 +208,7 @@ server: error: the following arguments are required: --directory
         (GO, "panic: no token"),
         (RUST, "thread 'main' panicked at src/main.rs:2:5: the key is missing"),
         (JAVA, "Caused by: java.net.ConnectException: Connection refused"),
+        (ELIXIR, "** (RuntimeError) there is no API token"),
         (ARGPARSE, "server: error: the following arguments are required: --directory"),
         ("Listening on standard input\nwaiting for the network\n", "waiting for the network"),
         ("}\n", "}"),
