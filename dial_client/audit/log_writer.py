@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -145,7 +146,7 @@ class AuditLog:
 
     def _make_folder(self) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if os.name == "posix" and self._folder.stat().st_mode & 0o077:
+        if sys.platform != "win32" and self._folder.stat().st_mode & 0o077:
             self._folder.chmod(0o700)
 
     def _find_end(self) -> None:
@@ -227,7 +228,7 @@ class AuditLog:
         self._release()
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | NO_FOLLOW | BINARY
         self._handle = os.open(path, flags, 0o600)
-        if os.name == "posix" and os.fstat(self._handle).st_mode & 0o077:
+        if sys.platform != "win32" and os.fstat(self._handle).st_mode & 0o077:
             path.chmod(0o600)
 
     def _release(self) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -69,7 +70,7 @@ class Variables:
 
     def _home(self, node: Node) -> str:
         try:
-            return self.environ.get("USERPROFILE" if os.name == "nt" else "HOME") or str(Path.home())
+            return self.environ.get("USERPROFILE" if sys.platform == "win32" else "HOME") or str(Path.home())
         except RuntimeError:
             raise node.error("the user's home folder is not known") from None
 

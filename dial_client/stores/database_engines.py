@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 import time
 from contextlib import closing, suppress
 from pathlib import Path
@@ -165,7 +166,7 @@ def private_file(path: Path) -> Path:
 
 
 def _restrict(path: Path, mode: int) -> None:
-    if os.name != "posix":
+    if sys.platform == "win32":
         return
     # The file may not exist, and on some file systems, or if it is another user's, its mode cannot be changed.
     with suppress(FileNotFoundError, PermissionError):

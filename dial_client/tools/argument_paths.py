@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -155,7 +156,7 @@ def _find_variants(folder: str) -> set[str]:
 
 def _normalize(path: str) -> str:
     """Return a path in the form for comparisons: on POSIX systems ``//etc`` is ``/etc``."""
-    return re.sub(r"^//+", "/", path) if os.name == "posix" else os.path.normcase(path)
+    return re.sub(r"^//+", "/", path) if sys.platform != "win32" else os.path.normcase(path)
 
 
 def _is_in(path: str, folder: str) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -133,7 +134,7 @@ def _with_folder(entry: ServerSettings) -> ServerSettings:
 
 def _is_ours(path: Path) -> bool:
     """Return True if a file or folder belongs to this user, and nobody else may write it; on POSIX systems only."""
-    if os.name != "posix":
+    if sys.platform == "win32":
         return True
     try:
         found = path.stat()

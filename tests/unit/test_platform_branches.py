@@ -1,0 +1,215 @@
+"""The branches for other systems, taken on this one; docs/platforms.md lists the modules that have them."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import sys
+import zipfile
+from pathlib import Path
+
+import anyio
+import pytest
+from prompt_toolkit import Application
+from prompt_toolkit.input import DummyInput, create_pipe_input
+from prompt_toolkit.input.posix_pipe import PosixPipeInput
+from prompt_toolkit.output import DummyOutput
+
+from dial_client.cli import oauth_login, process_runner, tty
+from dial_client.cli.chat_commands import clipboard
+from dial_client.cli.completion import shell_script
+from dial_client.cli.input import dropped_paths, editor, file_attachments, file_completion, shell_command
+from dial_client.cli.input.keyboard import with_decoded_keys
+from dial_client.cli.terminal import ability, pager
+from dial_client.cli.terminal.screen_application import resume_drawing
+from dial_client.doctor.config_checks import check_permissions
+from dial_client.doctor.subject import DoctorTarget, Subject
+from dial_client.errors import ConfigError
+from dial_client.servers.transports.transport_factory import WindowsStdioTransportFactory, transports_for
+from dial_client.settings.config_types import ServerSettings, Transport
+from dial_client.settings.configuration import ConfigFile, parse
+from dial_client.settings.server_sources import bundles
+from dial_client.stores.database_engines import private_file
+from dial_client.tools import grants
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.once,
+    pytest.mark.skipif(sys.platform == "win32", reason="the branches for Windows are the usual ones there"),
+]
+
+
+@pytest.fixture
+def windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+
+
+@pytest.fixture
+def macos(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+
+
+def test_every_module_that_asks_for_the_system_is_in_the_table_of_platforms() -> None:
+    question = re.compile(r"sys\.platform|os\.name\b|platform\.system\(")
+    asking = {
+        path.relative_to(ROOT / "dial_client").as_posix()
+        for path in (ROOT / "dial_client").rglob("*.py")
+        if question.search(path.read_text(encoding="utf-8"))
+    }
+    table = re.findall(
+        r"^\| `([\w/]+\.py)` \|", (ROOT / "docs" / "platforms.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert table == sorted(asking)
+
+
+@pytest.mark.usefixtures("windows")
+def test_a_command_of_the_shell_runs_in_the_shell_of_windows() -> None:
+    assert shell_command.shell_arguments("dir", {"COMSPEC": r"C:\Windows\cmd.exe"}) == [
+        r"C:\Windows\cmd.exe", "/d", "/c", "dir",
+    ]  # fmt: skip
+
+
+@pytest.mark.usefixtures("windows")
+def test_a_backslash_in_the_commands_of_editor_and_pager_separates_folders() -> None:
+    command = r'"C:\Program Files\vim\vim.exe" -n'
+    assert editor.find_editor({"EDITOR": command}) == [r"C:\Program Files\vim\vim.exe", "-n"]
+    assert pager.find_pager({"PAGER": command}) == [r"C:\Program Files\vim\vim.exe", "-n"]
+
+
+@pytest.mark.usefixtures("windows")
+def test_a_backslash_in_a_path_is_no_escape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.txt").touch()
+    assert [proposal.text for proposal in file_completion.file_proposals("a")] == ["a.txt"]
+    assert file_completion.file_proposals(r"a\ b") == []
+
+
+@pytest.mark.usefixtures("windows")
+def test_a_dropped_file_is_mentioned_by_its_path(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.touch()
+    assert dropped_paths.mentions_of_paths(f'"{path}"') == f"@{path} "
+    assert dropped_paths.mentions_of_paths(path.as_uri()) == f"@{path} "
+
+
+@pytest.mark.usefixtures("windows")
+def test_an_attached_file_is_read_as_usual(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("noon")
+    assert file_attachments._read(tmp_path / "notes.txt") == b"noon"
+
+
+@pytest.mark.usefixtures("windows")
+def test_the_console_moves_the_cursor_without_the_variable_term(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TERM", raising=False)
+    assert ability.moves_cursor()
+
+
+@pytest.mark.usefixtures("windows")
+def test_enter_is_not_awaited_beside_other_work() -> None:
+    assert not tty.can_wait_for_enter()
+
+
+@pytest.mark.usefixtures("windows")
+def test_powershell_is_the_shell_where_none_is_named() -> None:
+    assert shell_script.choose_shell(None, {}) == "powershell"
+
+
+async def test_no_signal_is_awaited_where_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    with anyio.move_on_after(60) as scope:
+        await process_runner.Interrupts().listen()
+    assert not scope.cancelled_caught
+
+
+@pytest.mark.usefixtures("windows")
+def test_the_clipboard_of_windows_is_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: name)
+    assert clipboard.find_programs({}) == [["clip.exe"]]
+
+
+@pytest.mark.usefixtures("macos")
+def test_the_clipboard_of_macos_is_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: name)
+    assert clipboard.find_programs({}) == [["pbcopy"]]
+
+
+@pytest.mark.parametrize("system", ["win32", "darwin"])
+def test_a_browser_is_expected_without_the_variable_display(system: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY", "SSH_CONNECTION"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(sys, "platform", "linux")
+    assert not oauth_login._has_browser()
+    monkeypatch.setattr(sys, "platform", system)
+    assert oauth_login._has_browser()
+
+
+@pytest.mark.usefixtures("windows")
+def test_files_of_the_user_keep_the_modes_that_the_system_gives(tmp_path: Path) -> None:
+    path = tmp_path / "kept.db"
+    path.touch(0o644)
+    assert private_file(path).stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.usefixtures("windows")
+def test_a_file_without_owner_and_modes_counts_as_the_users(tmp_path: Path) -> None:
+    assert grants._is_ours(tmp_path / "missing.json")
+
+
+@pytest.mark.usefixtures("windows")
+def test_the_home_folder_has_the_variable_of_windows() -> None:
+    text = '{"mcpServers": {"it": {"command": "${userHome}/run"}}}'
+    file = parse(text, environ={"USERPROFILE": "C:/Users/ada", "HOME": "/home/ada"})
+    assert file.servers["it"].command == "C:/Users/ada/run"
+
+
+async def test_the_modes_of_files_with_secrets_are_not_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    file = tmp_path / "servers.json"
+    text = '{"mcpServers": {"it": {"command": "x", "env": {"API_KEY": "sk-live-4f9a8b7c6d5e4f3a2b1c"}}}}'
+    file.write_text(text)
+    file.chmod(0o644)
+    subject = Subject(DoctorTarget((ConfigFile(text, str(file)),)), {})
+    assert [finding async for finding in check_permissions(subject)] == []
+
+
+@pytest.mark.usefixtures("windows")
+def test_a_process_of_a_server_is_run_by_the_sdk() -> None:
+    (transport,) = transports_for(ServerSettings("it", Transport.STDIO, command="run"))
+    assert type(transport) is WindowsStdioTransportFactory
+
+
+async def test_a_stopped_program_needs_no_care(monkeypatch: pytest.MonkeyPatch) -> None:
+    application: Application[None] = Application(input=DummyInput(), output=DummyOutput())
+    monkeypatch.setattr(sys, "platform", "win32")
+    before = signal.getsignal(signal.SIGCONT)
+    with resume_drawing(application):
+        assert signal.getsignal(signal.SIGCONT) is before
+
+
+@pytest.mark.parametrize("system", ["win32", "darwin"])
+def test_a_bundle_is_for_the_systems_it_names(system: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = {"command": "server/tool", "platform_overrides": {system: {"args": ["--here"]}}}
+    manifest = {"name": "it", "server": {"mcp_config": config}, "compatibility": {"platforms": [system]}}
+    path = tmp_path / "it.mcpb"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("manifest.json", json.dumps(manifest))
+        archive.writestr("server/tool.exe", "x")
+    monkeypatch.setattr(sys, "platform", "freebsd")
+    with pytest.raises(ConfigError, match=f"it runs on {system}, not on freebsd"):
+        bundles.read_bundle(path)
+    monkeypatch.setattr(sys, "platform", system)
+    entry = bundles.bundle_entry(bundles.read_bundle(path), tmp_path, {})
+    assert entry["args"] == ["--here"]
+    assert entry["command"] == (str(tmp_path / "server" / "tool.exe") if system == "win32" else "server/tool")
+
+
+def test_the_console_decodes_keys_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    with create_pipe_input() as keyboard:
+        assert isinstance(keyboard, PosixPipeInput)
+        parser = keyboard.vt100_parser
+        monkeypatch.setattr(sys, "platform", "win32")
+        with_decoded_keys(keyboard)
+        assert keyboard.vt100_parser is parser
