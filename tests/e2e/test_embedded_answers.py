@@ -22,6 +22,7 @@ from evals.servers import sample_repository
 
 pytestmark = [
     pytest.mark.anyio,
+    pytest.mark.timeout(900),  # the weights compute: beside other work each answer takes a multiple of its time
     pytest.mark.skipif(
         not os.environ.get("DIAL_TEST_ANSWERS"), reason="DIAL_TEST_ANSWERS is not set: it takes a minute"
     ),
