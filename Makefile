@@ -24,7 +24,7 @@ QUESTION ?= What time is it in Tokyo?
 .PHONY: help demo test quick conformance lint types man bench soak attack eval eval-quick eval-speed lock clean
 
 help:  ## list the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1	/'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1	/'
 
 demo: $(DEMO)  ## ask the embedded model a question that needs a tool
 	$(BIN)/dial-chat --config servers.json --model local --no-save "$(QUESTION)"
