@@ -42,17 +42,17 @@ def node() -> str | None:
 def major(program: str) -> int:
     """Give the first number of a Node's version; 0 where it does not run."""
     try:
-        said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+        version_text = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):
         return 0
-    found = re.match(r"v(\d+)", said)
+    found = re.match(r"v(\d+)", version_text)
     return int(found[1]) if found else 0
 
 
-def required(said: str) -> list[str]:
+def required(version_text: str) -> list[str]:
     """Give the client's scenarios in what ``conformance list --client --requirements …`` prints."""
-    scenarios = said.partition("Client scenarios")[2].partition("\n\n")[0]
-    unscored = said.partition("never scored")[2]
+    scenarios = version_text.partition("Client scenarios")[2].partition("\n\n")[0]
+    unscored = version_text.partition("never scored")[2]
     return re.findall(r"^  - (\S+)$", scenarios, re.MULTILINE) + re.findall(r"- (\S+) \[client\]", unscored)
 
 
@@ -92,10 +92,10 @@ def check(program: str, revision: str, may_fail: set[str]) -> bool:
     passed = {scenario for scenario, (is_good, _) in outcomes.items() if is_good}
     failed = set(scenarios) - passed - may_fail
     for scenario in sorted(failed):
-        said = [
+        failures = [
             line for line in outcomes[scenario][1].splitlines() if line and not re.search(r"\] (SUCCESS|INFO)", line)
         ]
-        print(f"--- {scenario} failed:", *said[-LAST_LINES:], sep="\n    ")
+        print(f"--- {scenario} failed:", *failures[-LAST_LINES:], sep="\n    ")
     for scenario in sorted(passed & may_fail):
         print(f"--- {scenario} passed: take it off {HERE.name}/expected-failures.txt")
     known = ", ".join(sorted(may_fail & set(scenarios) - passed)) or "none"

@@ -169,8 +169,8 @@ def test_audit_names_the_line_that_was_changed(kept: Path, tmp_path: Path) -> No
     ran = dial_chat(kept, "audit", "verify", "--folder", str(tmp_path))
     assert ran.returncode == 1
     assert f"BROKEN: {path.name}, line 2: this line was edited" in ran.stdout
-    told = json.loads(dial_chat(kept, "audit", "verify", "--folder", str(tmp_path), "--json").stdout)
-    assert (told["intact"], told["problem_line"]) == (False, 2)
+    report = json.loads(dial_chat(kept, "audit", "verify", "--folder", str(tmp_path), "--json").stdout)
+    assert (report["intact"], report["problem_line"]) == (False, 2)
 
 
 def test_what_a_log_has_from_servers_does_nothing_to_the_terminal(tmp_path: Path) -> None:
@@ -180,10 +180,10 @@ def test_what_a_log_has_from_servers_does_nothing_to_the_terminal(tmp_path: Path
     assert ran.stdout.splitlines() == ["  call     ok          a b/t"]
 
 
-@pytest.mark.parametrize(("words", "said"), [(["nothing"], "unknown action"), (["--since", "soon"], "is not a time")])
-def test_audit_says_what_it_does_not_understand(tmp_path: Path, words: list[str], said: str) -> None:
+@pytest.mark.parametrize(("words", "error"), [(["nothing"], "unknown action"), (["--since", "soon"], "is not a time")])
+def test_audit_says_what_it_does_not_understand(tmp_path: Path, words: list[str], error: str) -> None:
     ran = dial_chat(tmp_path, "audit", *words)
-    assert (ran.returncode, said in ran.stderr) == (2, True)
+    assert (ran.returncode, error in ran.stderr) == (2, True)
 
 
 def test_audit_says_where_there_is_no_log(tmp_path: Path) -> None:

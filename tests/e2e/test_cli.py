@@ -89,8 +89,8 @@ def test_a_conversation_is_continued(folder: Path) -> None:
     assert conversation["title"] == "First"
     dial_chat(folder, "--resume", conversation["id"], "Third")
     shown = json.loads(dial_chat(folder, "conversations", "show", conversation["id"], "--json").stdout)
-    said = [message["content"] for message in shown["messages"] if message["role"] == "user"]
-    assert said == ["First", "Second", "Third"]
+    texts = [message["content"] for message in shown["messages"] if message["role"] == "user"]
+    assert texts == ["First", "Second", "Third"]
     assert dial_chat(folder, "conversations", "delete", conversation["id"]).returncode == 0
     assert json.loads(dial_chat(folder, "conversations", "--json").stdout) == []
 
@@ -218,13 +218,13 @@ BAD_USAGE: list[tuple[list[str], str]] = [
 
 
 @pytest.mark.parametrize(
-    ("words", "said"), BAD_USAGE, ids=lambda value: " ".join(value) if isinstance(value, list) else ""
+    ("words", "error"), BAD_USAGE, ids=lambda value: " ".join(value) if isinstance(value, list) else ""
 )
-def test_bad_usage_is_one_clear_line_and_exit_code_2(folder: Path, words: list[str], said: str) -> None:
+def test_bad_usage_is_one_clear_line_and_exit_code_2(folder: Path, words: list[str], error: str) -> None:
     _files(folder)
     ran = dial_chat(folder, *words)
     assert ran.returncode == 2
-    assert said in ran.stderr
+    assert error in ran.stderr
     assert ran.stdout == ""
     assert len(ran.stderr.strip().splitlines()) == 1
     assert "Traceback" not in ran.stderr

@@ -35,20 +35,20 @@ def folder(tmp_path: Path) -> Path:
 
 
 def listed(folder: Path, *words: str) -> list[dict[str, Any]]:
-    told = dial_chat(folder, "conversations", "list", "--json", *words)
-    assert told.returncode == 0, told.stderr
-    found: list[dict[str, Any]] = json.loads(told.stdout)
+    process = dial_chat(folder, "conversations", "list", "--json", *words)
+    assert process.returncode == 0, process.stderr
+    found: list[dict[str, Any]] = json.loads(process.stdout)
     return found
 
 
 def test_the_list_is_searched_and_has_pages(folder: Path) -> None:
     everything = listed(folder)
-    assert [one["title"] for one in everything] == ["Broken", "Time in Tokyo", "Weather in Köln"]
-    assert [(one["messages"], one["running"]) for one in everything] == [(1, False), (4, False), (4, False)]
-    assert all(datetime.fromisoformat(one["created_at"]).tzinfo for one in everything)
+    assert [row["title"] for row in everything] == ["Broken", "Time in Tokyo", "Weather in Köln"]
+    assert [(row["messages"], row["running"]) for row in everything] == [(1, False), (4, False), (4, False)]
+    assert all(datetime.fromisoformat(row["created_at"]).tzinfo for row in everything)
     assert listed(folder, "--search", "köln NOON") == everything[2:]
     first = dial_chat(folder, "conversations", "--limit", "2")
-    assert [line.split("  ")[0] for line in first.stdout.splitlines()] == [one["id"] for one in everything[:2]]
+    assert [line.split("  ")[0] for line in first.stdout.splitlines()] == [row["id"] for row in everything[:2]]
     cursor = first.stderr.partition("--cursor ")[2].strip()
     assert listed(folder, "--limit", "2", "--cursor", cursor) == everything[2:]
 
@@ -89,7 +89,7 @@ def test_what_is_exported_can_be_imported(folder: Path) -> None:
     (folder / "taken.json").write_text(exported.stdout)
     made = dial_chat(folder, "conversations", "import", "taken.json").stdout.strip()
     piped = dial_chat(folder, "conversations", "import", "-", "--json", stdin=exported.stdout)
-    assert [one["id"] for one in listed(folder)[:2]] == [json.loads(piped.stdout)["id"], made]
+    assert [row["id"] for row in listed(folder)[:2]] == [json.loads(piped.stdout)["id"], made]
     again = json.loads(dial_chat(folder, "conversations", "export", made, "--json").stdout)
     assert again["messages"] == [message.to_dict() for message in MESSAGES]
 
@@ -113,6 +113,6 @@ def test_an_export_is_markdown_by_default(folder: Path) -> None:
     ],
 )
 def test_what_cannot_be_done_is_a_usage_error(tmp_path: Path, words: list[str], problem: str) -> None:
-    told = dial_chat(tmp_path, "conversations", *words)
-    assert (told.returncode, told.stdout) == (2, "")
-    assert problem in told.stderr
+    process = dial_chat(tmp_path, "conversations", *words)
+    assert (process.returncode, process.stdout) == (2, "")
+    assert problem in process.stderr

@@ -116,7 +116,7 @@ def test_the_repositorys_own_servers_are_a_configuration() -> None:
 
 def test_every_option_of_the_program_is_in_its_help_and_every_command_in_the_readme(tmp_path: Path) -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    told = dial_chat(tmp_path, "--help").stdout
+    help_text = dial_chat(tmp_path, "--help").stdout
     for command in ("tools", "servers", "call", "conversations"):
         assert f"dial-chat {command}" in readme
-        assert command in told
+        assert command in help_text

@@ -27,7 +27,7 @@ def result(folder: Path, *words: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("tool", "told"),
+    ("tool", "outcome"),
     [
         ("returns", "dial-chat: shop asks: Sure?; declined, because there is no terminal to ask at\n"),
         ("pushes", "dial-chat: shop asks: What shall it be?; declined, because there is no terminal to ask at\n"),
@@ -35,12 +35,12 @@ def result(folder: Path, *words: str) -> tuple[str, str]:
     ],
 )
 def test_without_a_terminal_a_question_is_declined_and_standard_error_says_who_asked_what(
-    tmp_path: Path, tool: str, told: str
+    tmp_path: Path, tool: str, outcome: str
 ) -> None:
     configured(tmp_path, tool)
     content, errors = result(tmp_path)
     assert "decline" in content
-    assert told in errors
+    assert outcome in errors
 
 
 def test_without_a_terminal_no_server_may_ask_the_model_unless_that_is_allowed(tmp_path: Path) -> None:

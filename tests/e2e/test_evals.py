@@ -46,11 +46,11 @@ def played(task: Task) -> list[Any]:
 
 def examples(call: Expected) -> dict[str, Any]:
     found = {}
-    for name, wanted in call.arguments.items():
-        if not isinstance(wanted, Mapping):
-            found[name.removesuffix("?")] = wanted
-        elif "example" in wanted:
-            found[name] = wanted["example"]
+    for name, value in call.arguments.items():
+        if not isinstance(value, Mapping):
+            found[name.removesuffix("?")] = value
+        elif "example" in value:
+            found[name] = value["example"]
     return found
 
 
@@ -98,11 +98,11 @@ async def test_every_task_can_be_solved_with_the_tools_there_are(name: str, repo
         model = ScriptedProvider([reply for task in offer.tasks for reply in played(task)])
         await run_offer(offer, model, "native", servers, outcomes.append)
     by_id = {task.id: task for task in tasks}
-    assert {one.task for one in outcomes} == by_id.keys()
-    for one in outcomes:
-        results = [result for _, _, result in one.calls]
-        assert (one.tools, one.well_formed, one.right_call, one.needless) == (20, True, True, 0), one
-        assert not results or says(by_id[one.task].answer, " ".join(results), results), one
+    assert {scored.task for scored in outcomes} == by_id.keys()
+    for scored in outcomes:
+        results = [result for _, _, result in scored.calls]
+        assert (scored.tools, scored.well_formed, scored.right_call, scored.needless) == (20, True, True, 0), scored
+        assert not results or says(by_id[scored.task].answer, " ".join(results), results), scored
 
 
 @pytest.mark.once
@@ -246,6 +246,6 @@ def test_the_program_prints_a_table_and_keeps_the_answers(tmp_path: Path) -> Non
     )
     assert ended.returncode == 0, ended.stderr
     assert "| native | 3     | 1/1" in ended.stdout
-    said = json.loads(kept.read_text(encoding="utf-8"))
-    assert said["rows"][0]["right call"] == [1, 1]
-    assert said["outcomes"][0]["calls"] == [["calculate", {"expression": "348 + 577"}, "925"]]
+    report = json.loads(kept.read_text(encoding="utf-8"))
+    assert report["rows"][0]["right call"] == [1, 1]
+    assert report["outcomes"][0]["calls"] == [["calculate", {"expression": "348 + 577"}, "925"]]

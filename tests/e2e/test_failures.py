@@ -117,7 +117,7 @@ def has(*results: str) -> Check:
     """The calls came to these results, or to results that begin like them."""
 
     def check(seen: Seen) -> None:
-        assert [said[: len(most)] for said, most in zip_longest(seen.results, results, fillvalue="")] == list(results)
+        assert [text[: len(most)] for text, most in zip_longest(seen.results, results, fillvalue="")] == list(results)
 
     return check
 
@@ -394,6 +394,6 @@ async def test_by_default_a_tool_has_a_minute_and_a_server_a_minute_to_start() -
 
 def test_the_readme_has_exactly_these_rows() -> None:
     section = (ROOT / "README.md").read_text("utf-8").partition("## What happens when")[2].partition("\n## ")[0]
-    told = re.findall(r"^\| (?!-)(.+?) \|", section, re.MULTILINE)[1:]
-    assert sorted(told) == sorted({row.told for row in ROWS.values()} | {"Ctrl-C is pressed while a tool runs"})
-    assert len(told) <= 20
+    rows = re.findall(r"^\| (?!-)(.+?) \|", section, re.MULTILINE)[1:]
+    assert sorted(rows) == sorted({row.told for row in ROWS.values()} | {"Ctrl-C is pressed while a tool runs"})
+    assert len(rows) <= 20

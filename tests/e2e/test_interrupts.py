@@ -129,7 +129,7 @@ def test_a_reader_that_has_enough_is_no_traceback(tmp_path: Path) -> None:
         assert process.stderr is not None
         process.stdout.read(10)
         process.stdout.close()
-        said = process.stderr.read()
+        errors = process.stderr.read()
         process.wait(LONG)
-    assert "Traceback" not in said
-    assert "Exception ignored" not in said
+    assert "Traceback" not in errors
+    assert "Exception ignored" not in errors

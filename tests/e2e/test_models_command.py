@@ -53,9 +53,9 @@ def test_the_command_prints_a_line_for_each_model_or_json() -> None:
     lines = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.splitlines()
     assert lines[0].startswith("local ")
     assert "0.5 GB" in lines[0]
-    said = json.loads(subprocess.run([*command, "--json"], capture_output=True, check=True, timeout=60).stdout)
-    assert said["models"][0]["name"] == "local"
-    assert set(said["models"][0]) == {"name", "size", "installed", "about", "fits"}
+    report = json.loads(subprocess.run([*command, "--json"], capture_output=True, check=True, timeout=60).stdout)
+    assert report["models"][0]["name"] == "local"
+    assert set(report["models"][0]) == {"name", "size", "installed", "about", "fits"}
 
 
 ABLE = [

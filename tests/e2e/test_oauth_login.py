@@ -56,11 +56,11 @@ def test_a_login_works_in_a_browser_that_the_user_opens(server: Guarded, tmp_pat
     write_config(tmp_path, {"docs": {"url": server.url}})
     with started(tmp_path, "servers", "login", "docs", "--no-browser") as login:
         assert login.stderr is not None
-        said = ""
-        while not (address := ADDRESS.search(said)):
+        output = ""
+        while not (address := ADDRESS.search(output)):
             line = login.stderr.readline()
-            assert line, said
-            said += line
+            assert line, output
+            output += line
         with httpx2.Client(trust_env=False, follow_redirects=True) as client:
             page = client.get(address[0])
         assert "you can close this page" in page.text
@@ -68,7 +68,7 @@ def test_a_login_works_in_a_browser_that_the_user_opens(server: Guarded, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "error"),
     [
         (("login", "dosc"), 'did you mean "docs"?'),
         (("login", "program"), "only servers behind a URL have a login"),
@@ -77,11 +77,11 @@ def test_a_login_works_in_a_browser_that_the_user_opens(server: Guarded, tmp_pat
     ],
 )
 def test_a_server_without_a_login_is_an_error_with_the_reason(
-    tmp_path: Path, words: tuple[str, ...], said: str
+    tmp_path: Path, words: tuple[str, ...], error: str
 ) -> None:
     write_config(tmp_path, {"docs": {"url": "http://127.0.0.1:9/mcp"}, "program": {"command": "x"}})
     ran = dial_chat(tmp_path, "servers", *words)
-    assert (ran.returncode, said in ran.stderr) == (2, True), ran.stderr
+    assert (ran.returncode, error in ran.stderr) == (2, True), ran.stderr
 
 
 @pytest.mark.anyio
@@ -134,8 +134,8 @@ async def test_a_file_that_cannot_be_read_is_no_login(tmp_path: Path) -> None:
 async def test_a_record_belongs_to_one_name_and_one_url(tmp_path: Path) -> None:
     kept_for = web("https://a.example/mcp")
     await TokenStorage(kept_for, tmp_path).save(TokenRecord(tokens={"access_token": "x"}))
-    for other in (web("https://a.example/other"), web("https://a.example/mcp", name="other")):
-        assert await TokenStorage(other, tmp_path).load() == TokenRecord()
+    for changed in (web("https://a.example/other"), web("https://a.example/mcp", name="other")):
+        assert await TokenStorage(changed, tmp_path).load() == TokenRecord()
     assert await TokenStorage(kept_for, tmp_path).forget()
     assert not await TokenStorage(kept_for, tmp_path).forget()
 

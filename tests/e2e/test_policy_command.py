@@ -40,14 +40,14 @@ TESTED: list[tuple[list[str], int, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("words", "code", "said"), TESTED, ids=[" ".join(words) for words, _, _ in TESTED])
+@pytest.mark.parametrize(("words", "code", "output"), TESTED, ids=[" ".join(words) for words, _, _ in TESTED])
 def test_the_program_says_which_rule_decides_and_its_exit_code_says_it_too(
-    folder: Path, words: list[str], code: int, said: str
+    folder: Path, words: list[str], code: int, output: str
 ) -> None:
     ran = dial_chat(folder, "policy", "test", *words)
-    assert (ran.returncode, ran.stdout.splitlines()[0][: len(said)]) == (code, said)
+    assert (ran.returncode, ran.stdout.splitlines()[0][: len(output)]) == (code, output)
     as_json = dial_chat(folder, "policy", "test", *words, "--json")
-    assert json.loads(as_json.stdout)["decision"] == said.split(maxsplit=1)[0]
+    assert json.loads(as_json.stdout)["decision"] == output.split(maxsplit=1)[0]
 
 
 def test_an_offered_name_is_known_once_the_servers_were_there(folder: Path) -> None:

@@ -30,15 +30,19 @@ def test_resources_are_listed_as_they_are_attached(folder: Path) -> None:
     lines = dial_chat(folder, "resources").stdout.splitlines()
     assert lines[0].split() == ["@books:book://1", "A", "book,", "text/plain,", "15", "bytes"]
     assert lines[-1].startswith("@books:book://{shelf}/{number} ")
-    said = json.loads(dial_chat(folder, "resources", "--json").stdout)
-    assert (said[0]["server"], said[0]["uri"], said[-1]["variables"]) == ("books", "book://1", ["shelf", "number"])
+    listing = json.loads(dial_chat(folder, "resources", "--json").stdout)
+    assert (listing[0]["server"], listing[0]["uri"], listing[-1]["variables"]) == (
+        "books",
+        "book://1",
+        ["shelf", "number"],
+    )
 
 
 def test_prompts_are_listed_as_they_are_typed(folder: Path) -> None:
     lines = dial_chat(folder, "prompts").stdout.splitlines()
     assert lines[0].split(maxsplit=3) == ["/books:greet", "name=…", "[how=…]", "Greet: To greet."]
-    said = json.loads(dial_chat(folder, "prompts", "--json").stdout)
-    assert [argument["required"] for argument in said[0]["arguments"]] == [True, False]
+    listing = json.loads(dial_chat(folder, "prompts", "--json").stdout)
+    assert [argument["required"] for argument in listing[0]["arguments"]] == [True, False]
 
 
 def test_what_servers_say_of_their_tools_is_shown(folder: Path) -> None:

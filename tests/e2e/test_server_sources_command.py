@@ -27,8 +27,8 @@ LIST = {"servers": [ANSWER, {"odd": 1}], "metadata": {"count": 2}}
 
 
 def test_the_registry_is_searched_and_a_server_of_it_is_added(tmp_path: Path) -> None:
-    one = "/v0/servers/io.github.user%2Fweather/versions/latest"
-    with json_service({"/v0/servers": LIST, one: ANSWER}) as registry:
+    path = "/v0/servers/io.github.user%2Fweather/versions/latest"
+    with json_service({"/v0/servers": LIST, path: ANSWER}) as registry:
         found = dial_chat(tmp_path, "servers", "search", "wea ther", "--registry", registry.url)
         assert (found.returncode, found.stderr) == (0, "")
         assert found.stdout.splitlines()[:2] == [

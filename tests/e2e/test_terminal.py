@@ -36,12 +36,12 @@ class Terminal:
         self._descriptor = descriptor
         self._read_from = 0
 
-    def until(self, *wanted: str) -> str:
+    def until(self, *texts: str) -> str:
         """Read until the texts have appeared one behind the other since the last call; give what was shown."""
         end = time.monotonic() + LONG
         while time.monotonic() < end:
             shown = plain(self.raw[self._read_from :])
-            if re.search(".*".join(map(re.escape, wanted)), shown, re.DOTALL):
+            if re.search(".*".join(map(re.escape, texts)), shown, re.DOTALL):
                 self._read_from = len(self.raw)
                 return shown
             if select.select([self._descriptor], [], [], 0.1)[0]:
@@ -50,7 +50,7 @@ class Terminal:
                 except OSError:
                     break
                 self.raw += data
-        raise AssertionError(f"{wanted} did not appear: {plain(self.raw)!r}")
+        raise AssertionError(f"{texts} did not appear: {plain(self.raw)!r}")
 
     def type(self, keys: str) -> None:
         os.write(self._descriptor, keys.encode())

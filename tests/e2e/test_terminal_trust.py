@@ -88,7 +88,7 @@ def test_all_that_the_file_would_do_is_shown_and_no_value_of_a_variable(tmp_path
         shown = joined(screen.until(QUESTION))
         screen.type("n\r")
         listed(screen)
-    for wanted in (
+    for text in (
         *(json.dumps(word) for word in settings["mcpServers"]["raw"]["args"]),
         json.dumps(settings["mcpServers"]["raw"]["command"]),
         *('"https://stranger.example/v1"', "your key ${ANTHROPIC_API_KEY}", 'unless -m is given "trap"'),
@@ -96,7 +96,7 @@ def test_all_that_the_file_would_do_is_shown_and_no_value_of_a_variable(tmp_path
         *('"GREETING" = ***', '"COPIED" = *** with ${THE_VARIABLE}', '"LD_PRELOAD" = ***  (!)'),
         *('runs without asking    "e*"', "reads the variable     THE_VARIABLE"),
     ):
-        assert wanted in shown
+        assert text in shown
     assert "hidden" not in shown
 
 

@@ -87,10 +87,10 @@ def test_another_log_goes_on_with_the_chain(tmp_path: Path) -> None:
 
 
 def test_two_logs_that_take_turns_write_one_chain(tmp_path: Path) -> None:
-    with AuditLog(tmp_path, max_bytes=2_000) as one, AuditLog(tmp_path, max_bytes=2_000) as other:
+    with AuditLog(tmp_path, max_bytes=2_000) as first, AuditLog(tmp_path, max_bytes=2_000) as second:
         for number in range(10):
-            one.record(entry(number))
-            other.record(entry(number))
+            first.record(entry(number))
+            second.record(entry(number))
     assert len(calls_of(tmp_path)) == 20
     assert verify(tmp_path).is_intact
 

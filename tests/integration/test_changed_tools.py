@@ -91,6 +91,6 @@ async def test_the_model_reads_which_tool_of_which_server_has_changed(tmp_path: 
             await dial.call("echo", {})
             server.be(tools=[EVIL])
             await dial.restart_server("it")
-            said = text_of((await dial.call("echo", {})).content)
-    assert "'it'" in said
-    assert "'echo'" in said
+            text = text_of((await dial.call("echo", {})).content)
+    assert "'it'" in text
+    assert "'echo'" in text

@@ -56,9 +56,9 @@ async def test_what_the_endpoint_adds_to_a_call_goes_back_with_it_to_this_endpoi
     signed = {"extra_content": {"google": {"thought_signature": "abc"}}}
     with model_endpoint([calls(piece("add", A1 + A2, index=0, **signed)), Say("Done")]) as endpoint:
         provider = ChatProvider("m", Endpoint(endpoint.url), CHAT)
-        other = ChatProvider("n", Endpoint(endpoint.url), CHAT)
+        second = ChatProvider("n", Endpoint(endpoint.url), CHAT)
         heard = await hear(provider)
-        for asked in (provider, other):
+        for asked in (provider, second):
             await hear(asked, Message.user("Hello?"), heard.message(provider))
             await asked.aclose()
 
@@ -105,9 +105,9 @@ async def test_pieces_of_reasoning_details_are_put_together() -> None:
         {"type": "reasoning.text", "text": "think", "index": 0, "signature": "s"},
         {"type": "reasoning.encrypted", "data": "e", "index": 1},
     ]
-    said = [delta({"reasoning_details": [one]}) for one in pieces]
+    chunks = [delta({"reasoning_details": [detail]}) for detail in pieces]
 
-    heard = await ask(events(*said, delta({"tool_calls": [CALL]}, "stop")))
+    heard = await ask(events(*chunks, delta({"tool_calls": [CALL]}, "stop")))
 
     assert heard.completion.echo["reasoning"]["reasoning_details"] == [
         {"type": "reasoning.text", "text": "I think", "index": 0, "signature": "s"},

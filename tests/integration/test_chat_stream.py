@@ -29,13 +29,15 @@ def delta(value: Any = None, finish: Any = None, **more: Any) -> dict[str, Any]:
 def piece(name: Any = None, arguments: Any = None, **more: Any) -> dict[str, Any]:
     """A piece of a call; what is not given is not sent, `...` is sent as null."""
     function = {"name": name, "arguments": arguments}
-    said = {"function": {key: value for key, value in function.items() if value is not None}} | more
-    return json.loads(json.dumps(said, default=lambda _: None))  # type: ignore[no-any-return]
+    call = {"function": {key: value for key, value in function.items() if value is not None}} | more
+    return json.loads(json.dumps(call, default=lambda _: None))  # type: ignore[no-any-return]
 
 
 def calls(*pieces: dict[str, Any], finish: Any = "tool_calls", together: bool = False) -> Raw:
-    said = [delta({"tool_calls": list(pieces)})] if together else [delta({"tool_calls": [one]}) for one in pieces]
-    return events(*said, delta({}, finish))
+    chunks = (
+        [delta({"tool_calls": list(pieces)})] if together else [delta({"tool_calls": [single]}) for single in pieces]
+    )
+    return events(*chunks, delta({}, finish))
 
 
 async def ask(answer: Any, *messages: Message, profile: EndpointProfile = CHAT, **request: Any) -> Heard:
@@ -306,9 +308,9 @@ async def test_why_the_model_stopped_is_distinguished(answer: Raw, finish: Finis
     ],
 )
 async def test_no_call_comes_out_of_a_reply_that_is_not_whole(end: list[Any]) -> None:
-    said = delta({"tool_calls": [piece("add", A1 + A2, index=0, id="a")]})
+    chunk = delta({"tool_calls": [piece("add", A1 + A2, index=0, id="a")]})
 
-    heard = await ask(events(said, *end, done=False))
+    heard = await ask(events(chunk, *end, done=False))
 
     assert heard.calls == []
     assert "the reply is not whole: its tool calls are not run" in heard.completion.notes

@@ -78,10 +78,10 @@ async def test_streaming_and_not_streaming_come_to_the_same_turn() -> None:
 
 
 def _without_times(turn: Turn) -> dict[str, Any]:
-    said = turn.to_dict()
-    for record in said["tool_calls"]:
+    data = turn.to_dict()
+    for record in data["tool_calls"]:
         del record["duration_s"]
-    return json.loads(json.dumps(said))  # type: ignore[no-any-return]  # JSON has no types
+    return json.loads(json.dumps(data))  # type: ignore[no-any-return]  # JSON has no types
 
 
 async def test_events_come_in_pairs_and_in_order() -> None:
@@ -103,19 +103,19 @@ async def test_events_come_in_pairs_and_in_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("asked", "error"),
     [
         (call("ad", a=1, b=2), "There is no tool 'ad'. Did you mean 'add'?"),
         (call("add", a=1), "The arguments do not fit"),
         ({"tool_calls": [{"name": "add", "arguments": '{"a": 1,'}]}, "The arguments are not a JSON object."),
     ],
 )
-async def test_a_wrong_call_is_answered_to_the_model(asked: Any, told: str) -> None:
+async def test_a_wrong_call_is_answered_to_the_model(asked: Any, error: str) -> None:
     dial, model = client(asked, "I see.")
     async with dial:
         turn = await dial.run(ASK)
     assert (turn.stop_reason, turn.text) == (StopReason.ANSWERED, "I see.")
-    assert told in model.requests[1].messages[-1].text
+    assert error in model.requests[1].messages[-1].text
     assert model.requests[1].messages[-1].is_error
 
 
@@ -192,21 +192,21 @@ async def test_fifty_turns_at_once_keep_apart() -> None:
     class Echo(ScriptedProvider):
         async def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
             last = request.messages[-1]
-            number = next(int(one.text) for one in request.messages if one.role is Role.USER)
+            number = next(int(message.text) for message in request.messages if message.role is Role.USER)
             base = call("add", a=number, b=0) if last.role is Role.USER else f"It is {last.text}."
             async with aclosing(ScriptedProvider([base]).generate(request)) as deltas:
                 async for delta in deltas:
                     yield delta
 
-    said: dict[int, str] = {}
+    answers: dict[int, str] = {}
     async with DialClient({"calc": calculator()}, Echo([])) as dial, anyio.create_task_group() as group:
 
         async def one(number: int) -> None:
-            said[number] = (await dial.run([Message.user(str(number))])).text
+            answers[number] = (await dial.run([Message.user(str(number))])).text
 
         for number in range(50):
             group.start_soon(one, number)
-    assert said == {number: f"It is {number}." for number in range(50)}
+    assert answers == {number: f"It is {number}." for number in range(50)}
 
 
 async def test_a_broken_server_is_named_and_working_servers_answer() -> None:

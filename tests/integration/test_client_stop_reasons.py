@@ -36,9 +36,9 @@ async def test_a_model_that_never_stops_calling_ends_at_max_depth_in_words() -> 
     class Caller(ScriptedProvider):
         async def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
             base = "What I have: 42." if request.tool_choice is ToolChoice.NONE else ADD
-            other = ScriptedProvider([base])
+            fallback = ScriptedProvider([base])
             self.requests.append(request)
-            async with aclosing(other.generate(request)) as deltas:
+            async with aclosing(fallback.generate(request)) as deltas:
                 async for delta in deltas:
                     yield delta
 

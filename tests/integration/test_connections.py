@@ -117,13 +117,13 @@ async def test_a_server_that_does_not_start_says_why_and_the_rest_goes_on(entry:
 
 
 async def test_a_server_that_will_not_leave_does_not_hold_up_the_news_that_it_failed() -> None:
-    told: list[ServerState] = []
+    states: list[ServerState] = []
     nursery = await BackgroundTasks.open()
-    server = Connection("it", raw("Refuses"), ClientCapabilities(lambda _, status: told.append(status.state)))
+    server = Connection("it", raw("Refuses"), ClientCapabilities(lambda _, status: states.append(status.state)))
     server.start(nursery)
     with anyio.fail_after(LONG):
         await server.wait_settled()
-    assert told == [ServerState.FAILED]
+    assert states == [ServerState.FAILED]
     assert not server._supervisor.has_ended
     server.stop()
     await server.wait_ended()
@@ -171,10 +171,10 @@ async def test_a_server_in_this_process_needs_no_settings() -> None:
 
 
 async def test_every_change_is_reported() -> None:
-    told: list[tuple[str, ServerState]] = []
-    async with connections({"a": raw(), "b": raw("ExitsAtOnce")}, lambda name, s: told.append((name, s.state))):
+    changes: list[tuple[str, ServerState]] = []
+    async with connections({"a": raw(), "b": raw("ExitsAtOnce")}, lambda name, s: changes.append((name, s.state))):
         pass
-    assert sorted(told) == [("a", ServerState.READY), ("a", ServerState.STOPPED), ("b", ServerState.FAILED)]
+    assert sorted(changes) == [("a", ServerState.READY), ("a", ServerState.STOPPED), ("b", ServerState.FAILED)]
 
 
 async def test_the_sdks_own_logs_stay_quiet(caplog: pytest.LogCaptureFixture) -> None:

@@ -28,7 +28,7 @@ async def test_a_conversation_is_renamed_and_keeps_the_name(store: ConversationS
         await manager.chat(made.id, "I am Ann.")
         await manager.rename(made.id, "Ann")
         await manager.chat(made.id, "Who am I?")
-        assert [one.title for one in await manager.list()] == ["Ann"]
+        assert [conversation.title for conversation in await manager.list()] == ["Ann"]
         with pytest.raises(ConversationNotFound):
             await manager.rename("nobody", "x")
 
@@ -39,7 +39,7 @@ async def test_conversations_are_found_page_by_page(store: ConversationStore) ->
             await manager.chat((await manager.create(f"Talk {n}")).id, "About Köln." if n else "About Paris.")
         first = await manager.list(1, search="köln certainly")
         second = await manager.list(1, search="köln certainly", cursor=first.cursor)
-        assert [one.title for one in (*first, *second)] == ["Talk 2", "Talk 1"]
+        assert [conversation.title for conversation in (*first, *second)] == ["Talk 2", "Talk 1"]
         assert second.cursor is None
         with pytest.raises(ConfigError, match="at least one"):
             await manager.list(0)
@@ -134,10 +134,10 @@ async def test_what_is_no_conversation_is_not_imported(store: ConversationStore,
 
 async def test_markdown_is_for_people(store: ConversationStore) -> None:
     fenced = Message.tool(CALL, ToolCallResult(CALL.id, success=False, content="```\nescape \x1b[31m\n```"))
-    said = Message(Role.USER, (TextPart("Look:"), ImagePart("aGk=" * 1000, "image/png")))
+    message = Message(Role.USER, (TextPart("Look:"), ImagePart("aGk=" * 1000, "image/png")))
     async with managed(store, []) as manager:
         made = await store.create(
-            "Two\nlines", [said, Message.assistant("Hm.", [CALL]), fenced, Message.assistant("Done.")]
+            "Two\nlines", [message, Message.assistant("Hm.", [CALL]), fenced, Message.assistant("Done.")]
         )
         written = await manager.export(made.id, "markdown")
         with pytest.raises(ConfigError, match="unknown form"):

@@ -53,7 +53,7 @@ async def test_a_title_that_was_given_stays(store: ConversationStore) -> None:
     async with managed(store, ["Hello."]) as manager:
         made = await manager.create("Introductions")
         await manager.chat(made.id, "I am Ann.")
-        assert [one.title for one in await manager.list()] == ["Introductions"]
+        assert [conversation.title for conversation in await manager.list()] == ["Introductions"]
 
 
 async def test_what_a_turn_adds_is_stored_before_its_event_is_handed_on(store: ConversationStore) -> None:
@@ -175,10 +175,10 @@ async def test_nothing_is_lost_when_the_reader_is_slow_and_the_turn_is_stopped(s
             await anyio.wait_all_tasks_blocked()
             rest = [event async for event in events]
         assert isinstance(rest[-1], Finished)
-        said = rest[-1].turn.messages
-        assert len(said) == 1
-        assert len(said[0].text) > MAX_UNREAD // 2
-        assert (await store.get(made.id)).messages == (Message.user("Talk!"), *said)
+        messages = rest[-1].turn.messages
+        assert len(messages) == 1
+        assert len(messages[0].text) > MAX_UNREAD // 2
+        assert (await store.get(made.id)).messages == (Message.user("Talk!"), *messages)
 
 
 async def test_a_model_that_breaks_off_leaves_the_text_so_far(store: ConversationStore) -> None:
@@ -216,10 +216,10 @@ async def test_a_store_that_fails_in_a_turn_stops_it(tmp_path: Path) -> None:
 
 
 async def test_a_person_says_more_than_text(store: ConversationStore) -> None:
-    said = Message(Role.USER, (TextPart("What is this?"), ImagePart("aGk=", "image/png")))
+    message = Message(Role.USER, (TextPart("What is this?"), ImagePart("aGk=", "image/png")))
     async with managed(store, ["A picture."]) as manager:
         made = await manager.create()
-        await manager.chat(made.id, said)
+        await manager.chat(made.id, message)
         read_back = await manager.get(made.id)
-    assert read_back.messages == (said, Message.assistant("A picture."))
+    assert read_back.messages == (message, Message.assistant("A picture."))
     assert read_back.title == "What is this?"

@@ -153,17 +153,17 @@ EITHER_WAY: dict[str, Row] = {
 
 
 def in_a_stream(wire: Wire) -> dict[str, Row]:
-    said, called = HALF_A_SENTENCE[wire], HALF_A_CALL[wire]
+    sentence, called = HALF_A_SENTENCE[wire], HALF_A_CALL[wire]
     return {
-        "cut in a sentence": ([events(*said, done=False, cut=True)], Cut("Half a")),
-        "ended in a sentence": ([events(*said, done=False)], Cut("Half a")),
-        "cut in a chunk": ([half_a_chunk(said)], Cut("Half a")),
+        "cut in a sentence": ([events(*sentence, done=False, cut=True)], Cut("Half a")),
+        "ended in a sentence": ([events(*sentence, done=False)], Cut("Half a")),
+        "cut in a chunk": ([half_a_chunk(sentence)], Cut("Half a")),
         "cut in a call": ([events(*called, done=False, cut=True)], Cut("[Unable to complete task")),
         "ended in a call": ([events(*called, done=False)], Cut("[Unable to complete task")),
-        "garbage behind a sentence": ([events(*said, "\x00{", "}", done=False)], Cut("Half a")),
+        "garbage behind a sentence": ([events(*sentence, "\x00{", "}", done=False)], Cut("Half a")),
         "overloaded": ([events(*TOLD[wire], done=False)], Error("Overloaded", code="overloaded_error")),
         "overloaded in a sentence": (
-            [events(*said, *TOLD[wire], done=False)],
+            [events(*sentence, *TOLD[wire], done=False)],
             Error("Overloaded", code="overloaded_error", stored="Half a"),
         ),
         "overloaded in a call": (
@@ -173,8 +173,8 @@ def in_a_stream(wire: Wire) -> dict[str, Row]:
     }
 
 
-def half_a_chunk(said: Sequence[Any]) -> Bytes:
-    body = b"".join(events(*said, done=False).chunks)
+def half_a_chunk(chunks: Sequence[Any]) -> Bytes:
+    body = b"".join(events(*chunks, done=False).chunks)
     head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
     return Bytes(head + b"%x\r\n%s" % (len(body) + 100, body))
 

@@ -114,7 +114,7 @@ async def test_deleting_a_conversation_stops_its_turn_and_those_that_wait(store:
             await manager.delete(gone.id)
         assert isinstance(finished[0], Finished)
         assert finished[0].turn.stop_reason is StopReason.CANCELLED
-        assert [one.id for one in await manager.list()] == [kept.id]
+        assert [conversation.id for conversation in await manager.list()] == [kept.id]
         assert len(model.requests) == 1
 
 
@@ -132,14 +132,14 @@ async def test_deleting_from_inside_the_stream_ends_it(store: ConversationStore)
 async def test_a_second_request_is_refused_where_that_was_chosen(store: ConversationStore) -> None:
     model = Echo()
     async with managed(store, model, when_busy="refuse") as manager:
-        made, other = await manager.create(), await manager.create()
+        made, second = await manager.create(), await manager.create()
         async with anyio.create_task_group() as group:
             group.start_soon(manager.chat, made.id, "a")
             await model.until_asked()
             with pytest.raises(ConversationBusy, match=made.id):
                 await manager.chat(made.id, "b")
             model.may_answer.set()
-            await manager.chat(other.id, "c")
+            await manager.chat(second.id, "c")
         await manager.chat(made.id, "d")
         assert (await store.get(made.id)).messages == dialogue("a", "You said: a", "d", "You said: d")
 
@@ -243,12 +243,12 @@ class Adder:
     info = ModelInfo("adder")
 
     async def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-        said = [message.text for message in request.messages if message.role in (Role.USER, Role.TOOL)]
+        texts = [message.text for message in request.messages if message.role in (Role.USER, Role.TOOL)]
         await checkpoint()
-        if len(said) <= 3:
-            yield CallChunk(ToolCallRequest("call", "add", {"a": int(said[-1]), "b": 1}))
+        if len(texts) <= 3:
+            yield CallChunk(ToolCallRequest("call", "add", {"a": int(texts[-1]), "b": 1}))
         else:
-            yield TextChunk(said[-1])
+            yield TextChunk(texts[-1])
         yield Completion(FinishReason.STOP)
 
     async def aclose(self) -> None:
@@ -263,6 +263,6 @@ async def test_of_many_conversations_at_once_none_is_lost_or_mixed_up(store: Con
                 group.start_soon(manager.chat, conversation, str(100 * at))
         for at, conversation in enumerate(made):
             stored = (await manager.get(conversation)).messages
-            said = [message.text for message in stored if message.role is not Role.ASSISTANT or not message.tool_calls]
-            assert said == [str(100 * at + n) for n in (0, 1, 2, 3, 3)]
+            texts = [message.text for message in stored if message.role is not Role.ASSISTANT or not message.tool_calls]
+            assert texts == [str(100 * at + n) for n in (0, 1, 2, 3, 3)]
             assert_valid(stored)

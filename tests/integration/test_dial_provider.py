@@ -37,7 +37,7 @@ def described(*interfaces: str, **features: Any) -> Raw:
 
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize(
-    ("said", "path"),
+    ("features", "path"),
     [
         pytest.param(described(*ALL), RESPONSES, id="all three: Responses, as OpenAI's have it"),
         pytest.param(described("openaiChatCompletions", "anthropicMessages"), MESSAGES, id="Claude: Messages"),
@@ -51,8 +51,8 @@ def described(*interfaces: str, **features: Any) -> Raw:
         pytest.param(Raw((b"<html>Hello",)), CHAT, id="a web page"),
     ],
 )
-async def test_a_deployment_is_asked_over_the_wire_it_speaks_best(said: Raw, path: str, stream: bool) -> None:
-    with model_endpoint([Say("", (Call("now", {"tz": "UTC"}),)), Say("Noon.")], said) as endpoint:
+async def test_a_deployment_is_asked_over_the_wire_it_speaks_best(features: Raw, path: str, stream: bool) -> None:
+    with model_endpoint([Say("", (Call("now", {"tz": "UTC"}),)), Say("Noon.")], features) as endpoint:
         provider = dial(endpoint)
         await provider.prepare()
         first = await hear(provider, tools=TOOLS, stream=stream)
@@ -105,7 +105,7 @@ async def test_the_wire_of_a_profile_wins(wire: Wire, path: str) -> None:
 
 
 async def test_what_a_deployment_does_not_take_is_not_sent() -> None:
-    said = described(
+    description = described(
         "openaiChatCompletions",
         custom_temperature_supported=False,
         max_completion_tokens_supported=True,
@@ -115,7 +115,7 @@ async def test_what_a_deployment_does_not_take_is_not_sent() -> None:
         tools=True,
     )
     look = Message(Role.USER, (TextPart("Look"), ImagePart("aGVsbG8=", "image/png")))
-    with model_endpoint([Say("Hi")], said) as endpoint:
+    with model_endpoint([Say("Hi")], description) as endpoint:
         provider = dial(endpoint, temperature=0.5, max_tokens=9)
         heard = await hear(provider, Message.system("Be kind"), look, tools=TOOLS)
         await provider.aclose()
@@ -131,8 +131,8 @@ async def test_what_a_deployment_does_not_take_is_not_sent() -> None:
 
 
 async def test_a_deployment_that_takes_no_limit_is_sent_none() -> None:
-    said = described(max_tokens_supported=False, max_completion_tokens_supported=False)
-    with model_endpoint([Say("Hi")], said) as endpoint:
+    description = described(max_tokens_supported=False, max_completion_tokens_supported=False)
+    with model_endpoint([Say("Hi")], description) as endpoint:
         provider = dial(endpoint, max_tokens=9)
         await hear(provider)
         await provider.aclose()
@@ -141,8 +141,8 @@ async def test_a_deployment_that_takes_no_limit_is_sent_none() -> None:
 
 
 async def test_flags_of_a_profile_are_put_over_what_the_deployment_says() -> None:
-    said = described(custom_temperature_supported=False, max_completion_tokens_supported=True)
-    with model_endpoint([Say("Hi")], said) as endpoint:
+    description = described(custom_temperature_supported=False, max_completion_tokens_supported=True)
+    with model_endpoint([Say("Hi")], description) as endpoint:
         quirks = {"sampling": True, "max_tokens_field": "max_tokens"}
         provider = dial(endpoint, temperature=0.5, max_tokens=9, quirks=quirks)
         await hear(provider)
@@ -180,16 +180,16 @@ async def test_an_echo_goes_back_over_its_own_wire_only_and_the_name_stays() -> 
         provider = dial(endpoint)
         name = provider.info.name
         first = await hear(provider, tools=TOOLS)
-        said = first.message(provider)
+        message = first.message(provider)
         result = Message.tool(first.calls[0], ToolCallResult("call_1", success=True, content="12:00"))
-        conversation = [Message.user("?"), said, result]
+        conversation = [Message.user("?"), message, result]
         await hear(provider, *conversation, tools=TOOLS)
         await provider.aclose()
         for wire in (Wire.CHAT, Wire.RESPONSES):
-            other = dial(endpoint, wire=wire)
-            assert other.info.name == provider.info.name == name
-            await hear(other, *conversation, tools=TOOLS)
-            await other.aclose()
+            second = dial(endpoint, wire=wire)
+            assert second.info.name == provider.info.name == name
+            await hear(second, *conversation, tools=TOOLS)
+            await second.aclose()
 
     own, chat, responses = endpoint.requests[1:]
     assert own.json["messages"][1]["content"][0]["thinking"] == "SECRET-THOUGHT"

@@ -50,8 +50,8 @@ SOON = DurableTimings(recovery_interval=0.1)
 
 @contextmanager
 def worker(folder: Path, url: str, name: str, conversations: list[str]) -> Iterator[subprocess.Popen[str]]:
-    wanted = {"store": url, "database": url, "log": str(folder / "log"), "name": name, "conversations": conversations}
-    arguments = ["-m", "tests.support.durable_worker", json.dumps(wanted)]
+    job = {"store": url, "database": url, "log": str(folder / "log"), "name": name, "conversations": conversations}
+    arguments = ["-m", "tests.support.durable_worker", json.dumps(job)]
     pipe = subprocess.PIPE
     with start_python(folder, arguments, stdin=pipe, stdout=pipe, text=True) as process:
         try:

@@ -26,16 +26,18 @@ async def test_every_resource_and_template_can_be_read() -> None:
     with anyio.fail_after(100):
         async with DialClient(IT) as dial:
             listed = await dial.resources.list()
-            documents = [(await dial.resources.read("it", one.uri))[0] for one in listed]
+            documents = [(await dial.resources.read("it", resource.uri))[0] for resource in listed]
             templates = await dial.resources.templates()
             [text] = await dial.resources.read("it", templates[0].expand({"resourceId": "7"}))
             [blob] = await dial.resources.read("it", templates[1].expand({"resourceId": "7"}))
-            completed = [await dial.resources.complete("it", one, "resourceId", "7") for one in (TEXTS, BLOBS)]
+            completed = [
+                await dial.resources.complete("it", resource, "resourceId", "7") for resource in (TEXTS, BLOBS)
+            ]
             attached = await dial.attach(f"@it:{text.uri} @it:{blob.uri}")
     assert len(listed) == 7
-    assert all(one.name.endswith(".md") and one.mime_type == "text/markdown" for one in listed)
-    assert all((one.text or "").startswith("# Everything Server") for one in documents)
-    assert [(one.uri_template, one.variables) for one in templates] == [
+    assert all(resource.name.endswith(".md") and resource.mime_type == "text/markdown" for resource in listed)
+    assert all((resource.text or "").startswith("# Everything Server") for resource in documents)
+    assert [(resource.uri_template, resource.variables) for resource in templates] == [
         (TEXTS, ("resourceId",)),
         (BLOBS, ("resourceId",)),
     ]
@@ -61,20 +63,23 @@ async def test_every_prompt_can_be_completed_and_sent() -> None:
                 "completable-prompt": {"department": "Sales", "name": people[0]},
                 "resource-prompt": {"resourceType": "Text", "resourceId": "3"},
             }
-            said = {
+            texts = {
                 name: " ".join(message.text for message in await dial.prompts.get("it", name, arguments))
                 for name, arguments in given.items()
             }
     assert prompts.keys() == given.keys()
-    assert [(one.name, one.required) for one in prompts["args-prompt"].arguments] == [("city", True), ("state", False)]
+    assert [(argument.name, argument.required) for argument in prompts["args-prompt"].arguments] == [
+        ("city", True),
+        ("state", False),
+    ]
     assert departments == ("Sales", "Support")
     assert people
     assert kinds == ("Text", "Blob")
     assert numbers == ("3",)
-    assert said["simple-prompt"] == "This is a simple prompt without arguments."
-    assert said["args-prompt"] == "What's weather in Tokyo?"
-    assert said["completable-prompt"] == f"Please promote {people[0]} to the head of the Sales team."
-    assert "[resource demo://resource/dynamic/text/3]\nResource 3:" in said["resource-prompt"]
+    assert texts["simple-prompt"] == "This is a simple prompt without arguments."
+    assert texts["args-prompt"] == "What's weather in Tokyo?"
+    assert texts["completable-prompt"] == f"Please promote {people[0]} to the head of the Sales team."
+    assert "[resource demo://resource/dynamic/text/3]\nResource 3:" in texts["resource-prompt"]
 
 
 async def test_it_tells_of_changes_to_what_is_subscribed_to() -> None:

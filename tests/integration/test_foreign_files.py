@@ -172,8 +172,8 @@ def test_no_module_can_make_code_of_data() -> None:
 
 @pytest.mark.parametrize("memo", ["", "{", "[]", "null", nested(100_000), '{"sha256": NaN}'], ids=len)
 def test_weights_are_not_taken_for_checked_by_a_note_that_is_none(memo: str, tmp_path: Path) -> None:
-    wanted = Weights("model.gguf", 5, hashlib.sha256(b"right").hexdigest(), "", "", ())
-    file = tmp_path / wanted.file
+    downloaded = Weights("model.gguf", 5, hashlib.sha256(b"right").hexdigest(), "", "", ())
+    file = tmp_path / downloaded.file
     file.write_bytes(b"wrong")
     weights._memo(file).write_text(memo)
-    assert not weights._is_known(file, wanted)
+    assert not weights._is_known(file, downloaded)

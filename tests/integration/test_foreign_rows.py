@@ -249,7 +249,7 @@ async def test_answers_that_are_none_are_left_and_those_behind_them_are_heard(tm
             with (
                 anyio.fail_after(30),
                 elsewhere.subscribe("nothing"),
-                elsewhere.receive_answers("right", lambda said: heard.append(said["id"])),
+                elsewhere.receive_answers("right", lambda data: heard.append(data["id"])),
             ):
                 while "right" not in heard:  # noqa: ASYNC110 - another task's list
                     await anyio.sleep(0.02)
@@ -265,6 +265,6 @@ async def test_events_of_other_processes_that_are_none_end_the_stream_in_words(b
         await store.mailbox.send([(turn_events_topic(id_, "turn"), body)], 60.0)
         lines = await RemoteTurns(store, elsewhere).events(id_, "turn", 0)
         assert lines is not None
-        told = "".join([line async for line in lines])
-    assert TurnLost.__name__ in told
-    assert told.endswith("data: [DONE]\n\n")
+        streamed = "".join([line async for line in lines])
+    assert TurnLost.__name__ in streamed
+    assert streamed.endswith("data: [DONE]\n\n")

@@ -327,8 +327,8 @@ async def test_tokens_of_all_that_was_asked_are_counted() -> None:
 
 async def test_an_earlier_turn_is_shown_in_the_same_form() -> None:
     earlier = asked("How warm is the office?", ("measure", {"room": "office"}, "21"))
-    told = conversation([*earlier, Message.assistant("It is 21.")])
-    assert [(message.role.value, message.text) for message in told] == [
+    history = conversation([*earlier, Message.assistant("It is 21.")])
+    assert [(message.role.value, message.text) for message in history] == [
         ("user", "How warm is the office?"),
         ("assistant", '{"tool": "measure", "arguments": {"room": "office"}}'),
         ("user", "Result: 21"),

@@ -76,10 +76,10 @@ OTHERS: dict[str, ServerSettings] = {
 }
 
 
-@pytest.mark.parametrize("other", OTHERS.values(), ids=list(OTHERS))
-async def test_another_server_of_the_same_name_has_none_of_it(tmp_path: Path, other: ServerSettings) -> None:
+@pytest.mark.parametrize("changed", OTHERS.values(), ids=list(OTHERS))
+async def test_another_server_of_the_same_name_has_none_of_it(tmp_path: Path, changed: ServerSettings) -> None:
     await granted(tmp_path)
-    assert approvals(tmp_path, Person(), other).decide(spec()) is None
+    assert approvals(tmp_path, Person(), changed).decide(spec()) is None
 
 
 async def test_a_server_keeps_its_grants_under_another_name_and_another_tool_has_none(tmp_path: Path) -> None:
@@ -159,15 +159,15 @@ async def test_garbage_among_the_grants_grants_nothing_and_breaks_nothing(tmp_pa
 
 async def test_a_grant_that_cannot_be_written_holds_for_the_session(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    one = approvals(tmp_path / "file" / "below", Person("always"))
-    await one.ask(CALL, spec())
-    assert one.decide(spec()) is not None
+    below = approvals(tmp_path / "file" / "below", Person("always"))
+    await below.ask(CALL, spec())
+    assert below.decide(spec()) is not None
 
 
 async def test_an_always_for_a_call_with_untrusted_content_is_not_kept(tmp_path: Path) -> None:
-    one = approvals(tmp_path, Person("always"))
-    await one.ask(CALL, spec(), ("web/fetch",))
-    assert one.decide(spec()) is not None
+    above = approvals(tmp_path, Person("always"))
+    await above.ask(CALL, spec(), ("web/fetch",))
+    assert above.decide(spec()) is not None
     assert approvals(tmp_path, Person()).decide(spec()) is None
 
 

@@ -72,7 +72,7 @@ async def harms_nobody_and_is_named(row: Row, bad: Mapping[str, Any]) -> None:
 
 @on_posix
 @pytest.mark.parametrize(
-    ("does", "said"),
+    ("does", "error"),
     [
         (
             "exits_at_once",
@@ -84,7 +84,7 @@ async def harms_nobody_and_is_named(row: Row, bad: Mapping[str, Any]) -> None:
         ("floods_with_pings", "server 'bad': it sends a flood of pings"),
     ],
 )
-def test_the_program_names_the_culprit_on_standard_error(tmp_path: Path, does: str, said: str) -> None:
+def test_the_program_names_the_culprit_on_standard_error(tmp_path: Path, does: str, error: str) -> None:
     bad = entry(does, "old", autoApprove=["*"], toolTimeout=LONG if "flood" in does else 0.3)
     hurt = {"name": "hurt_old", "arguments": {}}
     write_config(
@@ -95,7 +95,7 @@ def test_the_program_names_the_culprit_on_standard_error(tmp_path: Path, does: s
     ran = dial_chat(tmp_path, "--no-save", "Go on.")
     assert (ran.returncode, ran.stdout) == (0, "Done.\n")
     assert "✓" in ran.stderr, "the good server's sum"
-    assert said in ran.stderr
+    assert error in ran.stderr
 
 
 HUGE = """

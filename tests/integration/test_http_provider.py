@@ -115,20 +115,20 @@ async def test_a_refusal_that_never_ends_is_not_waited_for(monkeypatch: pytest.M
 async def test_a_connection_reset_in_a_sentence_keeps_what_came() -> None:
     body = b"".join(events(HALF, done=False).chunks)
     head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 9999\r\n\r\n"
-    said = []
+    texts = []
     with model_endpoint([Bytes(head + body, reset=True), Say("Fine")]) as endpoint:
         provider = provider_of(endpoint)
         async with aclosing(provider.generate(ModelRequest((Message.user("?"),)))) as deltas:
             async for delta in deltas:
-                said.append(delta)
+                texts.append(delta)
                 endpoint.heard.set()
         assert (await hear(provider)).text == "Fine"
         await provider.aclose()
 
-    assert said[0] == TextChunk("Half a")
-    assert isinstance(said[-1], Completion)
-    assert said[-1].finish is FinishReason.CUT
-    assert "the reply broke off" in str(said[-1].notes)
+    assert texts[0] == TextChunk("Half a")
+    assert isinstance(texts[-1], Completion)
+    assert texts[-1].finish is FinishReason.CUT
+    assert "the reply broke off" in str(texts[-1].notes)
 
 
 async def test_an_endpoint_that_never_says_why_it_stops_but_ends_has_answered() -> None:

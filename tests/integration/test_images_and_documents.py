@@ -94,11 +94,11 @@ async def test_where_documents_are_not_taken_the_model_reads_a_line_and_the_user
     with model_endpoint(ANSWERS) as endpoint:
         turn = await previewed(endpoint, Wire.CHAT)
 
-    said = "report.pdf, application/pdf, about 1 kB: it cannot be shown to the model"
+    placeholder = "report.pdf, application/pdf, about 1 kB: it cannot be shown to the model"
     tool, shown = endpoint.requests[1].json["messages"][-2:]
-    assert tool["content"] == f"Page one:\n[{said}]\n[1 image(s): shown below]"
+    assert tool["content"] == f"Page one:\n[{placeholder}]\n[1 image(s): shown below]"
     assert len(shown["content"]) == 2
-    assert turn.notes == (said,)
+    assert turn.notes == (placeholder,)
 
 
 async def test_the_turn_has_them_whole() -> None:

@@ -26,9 +26,9 @@ def lines(text: str, size: int = 0) -> str:
 
 
 def test_an_object_is_its_lines() -> None:
-    said = {"Thought": 'I "see"\nthis', "Action": "add", "Action Input": {"a": [1, "}"], "b": "é\\"}}
+    values = {"Thought": 'I "see"\nthis', "Action": "add", "Action Input": {"a": [1, "}"], "b": "é\\"}}
     expected = 'Thought: I "see"\nthis\nAction: add\nAction Input: {"a": [1, "}"], "b": "é\\\\"}'
-    assert lines(json.dumps(said, ensure_ascii=False)) == expected
+    assert lines(json.dumps(values, ensure_ascii=False)) == expected
 
 
 @pytest.mark.parametrize(
@@ -47,11 +47,11 @@ OBJECTS = st.dictionaries(st.text("abc Input", min_size=1, max_size=9), VALUES, 
 
 @unhurried
 @given(OBJECTS, st.booleans(), st.integers(1, 9))
-def test_it_makes_no_difference_where_the_pieces_end(said: dict[str, Any], is_ascii: bool, size: int) -> None:
-    text = json.dumps(said, ensure_ascii=is_ascii)
+def test_it_makes_no_difference_where_the_pieces_end(values: dict[str, Any], is_ascii: bool, size: int) -> None:
+    text = json.dumps(values, ensure_ascii=is_ascii)
     assert lines(text, size) == lines(text)
-    if all(isinstance(value, str) for value in said.values()):
-        assert lines(text) == "\n".join(f"{key}: {value}" for key, value in said.items())
+    if all(isinstance(value, str) for value in values.values()):
+        assert lines(text) == "\n".join(f"{key}: {value}" for key, value in values.items())
 
 
 def test_what_is_cut_off_has_its_lines_until_there() -> None:
@@ -72,7 +72,7 @@ def test_react_says_what_its_replies_are_in_json_schema() -> None:
     handler = ReActFormatHandler()
     request = handler.request([Message.user("?")], (COUNT, NESTED))
     assert request.schema is not None
-    count, nested, answer = (one["properties"] for one in request.schema["anyOf"])
+    count, nested, answer = (branch["properties"] for branch in request.schema["anyOf"])
     assert list(count) == ["Thought", "Action", "Action Input"]
     assert (count["Action"], count["Action Input"]) == ({"enum": ["count"]}, COUNT.input_schema)
     assert nested["Action Input"] == {"type": "object"}

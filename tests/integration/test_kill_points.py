@@ -76,12 +76,12 @@ async def test_a_killed_program_leaves_a_valid_conversation(tmp_path: Path, line
     )
     with anyio.fail_after(60):
         printed = await anyio.to_thread.run_sync(first_lines, program, lines)
-    told = [Message.from_dict(said) for said in map(json.loads, printed) if said]
+    messages = [Message.from_dict(data) for data in map(json.loads, printed) if data]
     with anyio.fail_after(30):
         while (read := await store.get(made.id)).running:  # noqa: ASYNC110 - until the dead program's time is over
             await anyio.sleep(0.02)
     stored = read.messages
-    assert [message for message in stored if message.role is not Role.USER][: len(told)] == told
+    assert [message for message in stored if message.role is not Role.USER][: len(messages)] == messages
     history = repair_conversation(read).messages
     assert_valid(history)
     model = ScriptedProvider(["Where were we?"])

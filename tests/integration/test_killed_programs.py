@@ -59,7 +59,7 @@ class Scene:
     @asynccontextmanager
     async def talker(self, *replies: Any, reads: int = EVERYTHING) -> AsyncIterator[subprocess.Popen[str]]:
         """Run the program, and kill it at the end."""
-        wanted = {
+        job = {
             "store": self.where,
             "conversation": self.conversation,
             "replies": replies,
@@ -67,7 +67,7 @@ class Scene:
             "lease": LEASE,
             "reads": reads,
         }
-        arguments = ["-m", "tests.support.conversation_program", json.dumps(wanted)]
+        arguments = ["-m", "tests.support.conversation_program", json.dumps(job)]
         with anyio.fail_after(90), start_python(self.folder, arguments, stdout=subprocess.PIPE, text=True) as process:
             try:
                 yield process
@@ -93,12 +93,12 @@ class Scene:
                 manager = ConversationManager(dial, self.store, lease=LEASE)
                 assert (await manager.chat(self.conversation, "Are you there?")).text == "Where were we?"
         [request] = model.requests
-        said = request.messages
+        messages = request.messages
         stored = await self.store.get(self.conversation)
-        assert stored.messages == (*said, Message.assistant("Where were we?"))
+        assert stored.messages == (*messages, Message.assistant("Where were we?"))
         assert repair_history(stored.messages) == stored.messages
         assert (stored.turn, stored.unfinished) == ("", ())
-        return said
+        return messages
 
 
 @pytest.fixture(params=DATABASES)
@@ -135,12 +135,12 @@ async def test_while_the_model_writes(scene: Scene) -> None:
         await scene.until(lambda stored: bool(stored.unfinished))
         running = await scene.read()
         assert (running.running, texts(running.messages)) == (True, ["Do it!"])
-    said = ["Do it!", f"One, two, three\n\n{CUT_OFF}"]
+    expected = ["Do it!", f"One, two, three\n\n{CUT_OFF}"]
     await scene.until(lambda stored: not stored.running)
     read = await scene.read()
-    assert texts(read.messages) == said
+    assert texts(read.messages) == expected
     assert read.notes == ("the last turn was interrupted: its program ended in the middle of it",)
-    assert texts(await scene.go_on()) == [*said, "Are you there?"]
+    assert texts(await scene.go_on()) == [*expected, "Are you there?"]
     assert (await scene.read()).notes == ()
 
 
@@ -148,9 +148,9 @@ async def test_while_a_tool_runs(scene: Scene) -> None:
     async with scene.talker(BOTH):
         await scene.until(lambda stored: bool(stored.unfinished) and sorted(scene.ran) == ["echo", "stall"])
     await scene.until(lambda stored: not stored.running)
-    said = ["Do it!", "Let me see.", "echoed", INTERRUPTED]
-    assert texts((await scene.read()).messages) == said
-    assert texts(await scene.go_on()) == [*said, "Are you there?"]
+    expected = ["Do it!", "Let me see.", "echoed", INTERRUPTED]
+    assert texts((await scene.read()).messages) == expected
+    assert texts(await scene.go_on()) == [*expected, "Are you there?"]
     assert sorted(scene.ran) == ["echo", "stall"]
 
 
@@ -169,10 +169,10 @@ async def test_as_soon_as_a_tool_has_begun(scene: Scene) -> None:
 async def test_between_two_rounds(scene: Scene) -> None:
     async with scene.talker(ECHO, HANG) as process:
         await printed(process, "message_completed", "tool")
-    said = ["Do it!", "", "echoed"]
+    expected = ["Do it!", "", "echoed"]
     await scene.until(lambda stored: not stored.running)
-    assert texts((await scene.read()).messages) == said
-    assert texts(await scene.go_on()) == [*said, "Are you there?"]
+    assert texts((await scene.read()).messages) == expected
+    assert texts(await scene.go_on()) == [*expected, "Are you there?"]
     assert scene.ran == ["echo"]
 
 

@@ -177,20 +177,20 @@ async def test_a_question_is_answered_by_a_call_and_a_sentence_about_its_result(
 @with_weights
 @asyncio_only
 async def test_two_programs_use_the_model_at_once_and_a_dead_model_is_started_anew() -> None:
-    async with local() as one, local() as other:
+    async with local() as first, local() as second:
         answers: dict[str, str] = {}
 
         async def capital(provider: LocalProvider, country: str) -> None:
             answers[country], *_ = await ask(provider, Message.user(f"What is the capital of {country}?"))
 
         async with anyio.create_task_group() as group:
-            group.start_soon(capital, one, "France")
-            group.start_soon(capital, other, "Italy")
+            group.start_soon(capital, first, "France")
+            group.start_soon(capital, second, "Italy")
         assert "Paris" in answers["France"]
         assert "Rome" in answers["Italy"]
-        assert one._process is not None
-        os.kill(one._process.pid, signal.SIGTERM)
-        await capital(one, "Spain")
+        assert first._process is not None
+        os.kill(first._process.pid, signal.SIGTERM)
+        await capital(first, "Spain")
         assert "Madrid" in answers["Spain"]
 
 

@@ -226,10 +226,10 @@ def test_descriptions_in_place_of_images_change_seldom_and_never_back(sizes: lis
     old = [count_expired(sizes[:end]) for end in range(len(sizes) + 1)]
 
     assert old == sorted(old)
-    changes = [at for at, (one, two) in enumerate(pairwise(old)) if one != two]
+    changes = [at for at, (before, two) in enumerate(pairwise(old)) if before != two]
     added = [0, *accumulate(sizes)]
-    for one, two in pairwise(changes):
-        assert two - one > MAX_PARTS // 2 or added[two + 1] - added[one] > MAX_TOTAL // 2
+    for before, two in pairwise(changes):
+        assert two - before > MAX_PARTS // 2 or added[two + 1] - added[before] > MAX_TOTAL // 2
 
 
 @pytest.mark.parametrize("wire", [chat_api, responses_api, messages_api])

@@ -103,7 +103,7 @@ async def test_a_mention_that_cannot_be_attached_stays_in_the_text_with_a_note(t
     async with DialClient({"books": library(), "gone": raw("ExitsAtOnce")}) as dial:
         attached = await dial.attach(f"See {text} now")
     assert attached.message == Message.user(f"See {text} now")
-    assert [one[: len(note)] for one in attached.notes] == [note]
+    assert [attached_note[: len(note)] for attached_note in attached.notes] == [note]
 
 
 async def test_there_is_an_end_to_what_goes_along() -> None:

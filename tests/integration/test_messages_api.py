@@ -41,13 +41,13 @@ Block = tuple[dict[str, Any], list[dict[str, Any]]]
 
 
 def message_events(*blocks: Block, stop: str | None) -> list[dict[str, Any]]:
-    said: list[dict[str, Any]] = [{"type": "message_start", "message": {"usage": {"input_tokens": 3}}}]
+    stream: list[dict[str, Any]] = [{"type": "message_start", "message": {"usage": {"input_tokens": 3}}}]
     for at, (start, deltas) in enumerate(blocks):
-        said.append({"type": "content_block_start", "index": at, "content_block": start})
-        said.extend({"type": "content_block_delta", "index": at, "delta": delta} for delta in deltas)
-        said.append({"type": "content_block_stop", "index": at})
+        stream.append({"type": "content_block_start", "index": at, "content_block": start})
+        stream.extend({"type": "content_block_delta", "index": at, "delta": delta} for delta in deltas)
+        stream.append({"type": "content_block_stop", "index": at})
     end = {"type": "message_delta", "delta": {"stop_reason": stop}, "usage": {"output_tokens": 2}}
-    return [*said, end, {"type": "message_stop"}]
+    return [*stream, end, {"type": "message_stop"}]
 
 
 TEXT: Block = ({"type": "text", "text": ""}, [{"type": "text_delta", "text": "Hi"}])
@@ -252,9 +252,9 @@ async def test_requests_at_once_all_fall_back_to_the_older_version() -> None:
 
 
 async def test_why_a_message_was_refused_is_noted() -> None:
-    said = message_events(TEXT, stop="refusal")
-    said[-2]["delta"]["stop_details"] = {"type": "refusal", "explanation": "Not that."}
+    refusal = message_events(TEXT, stop="refusal")
+    refusal[-2]["delta"]["stop_details"] = {"type": "refusal", "explanation": "Not that."}
 
-    heard = await ask(events(*said, done=False))
+    heard = await ask(events(*refusal, done=False))
 
     assert heard.completion.notes == ("the model refused: Not that.",)

@@ -165,9 +165,9 @@ def mistral(request: Recorded) -> None:
     assert set(request.json) <= {"model", "messages", "stream", "tools", "max_tokens", "temperature", "tool_choice"}
     for message in request.json["messages"]:
         assert set(message) <= {"role", "content", "tool_calls", "tool_call_id"}
-        for one in message.get("tool_calls", ()):
-            assert set(one) == {"id", "type", "function"}
-            assert re.fullmatch("[a-zA-Z0-9]{9}", one["id"])
+        for tool_call in message.get("tool_calls", ()):
+            assert set(tool_call) == {"id", "type", "function"}
+            assert re.fullmatch("[a-zA-Z0-9]{9}", tool_call["id"])
 
 
 def deepseek(request: Recorded) -> None:
@@ -349,7 +349,10 @@ async def test_a_turn_goes_through_with_what_this_endpoint_makes_of_the_wire(pre
         question = [Message.system("Be kind"), *ELSEWHERE, Message.user("What time is it?")]
         first = await hear(provider, *question, tools=TOOLS, stream=stream)
         shown = (TextPart("12:00"), ImagePart("aGVsbG8=", "image/png"))
-        results = [Message.tool(one, ToolCallResult(one.id, success=True, content=shown)) for one in first.calls]
+        results = [
+            Message.tool(tool_call, ToolCallResult(tool_call.id, success=True, content=shown))
+            for tool_call in first.calls
+        ]
         conversation = [*question, first.message(provider), *results, Message.user("And?")]
         second = await hear(provider, *conversation, tools=TOOLS, stream=stream)
         last = await hear(provider, *conversation, tools=TOOLS, tool_choice=ToolChoice.NONE, stream=stream)

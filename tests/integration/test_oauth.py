@@ -207,15 +207,15 @@ async def test_a_configured_client_is_not_registered(server: Guarded) -> None:
 
 
 async def test_a_secret_stays_with_the_authorization_server_it_was_first_used_at(server: Guarded) -> None:
-    with guarded() as other:
+    with guarded() as second:
         async with client(server, Person(), clientId="me", clientSecret="my-secret"):
             pass
         server.tokens.clear()
         server.refreshable.clear()
-        server.resource = {"authorization_servers": [other.base]}
+        server.resource = {"authorization_servers": [second.base]}
         async with client(server, Person(), clientId="me", clientSecret="my-secret") as dial:
             assert "its clientId belongs to" in (dial.servers["docs"].error or "")
-        assert "/token" not in other.paths()
+        assert "/token" not in second.paths()
 
 
 async def test_a_document_about_this_host_stands_for_a_registration(server: Guarded) -> None:
@@ -296,5 +296,5 @@ async def test_no_secret_is_in_anything_that_is_shown_or_written(
         server.tokens.clear()
         server.refreshable.clear()
         result = await dial.call("echo", {})
-        said: Sequence[object] = (dial.servers["docs"], dial.notes, result, [told(r) for r in caplog.records])
-    assert "-secret" not in f"{said}{recording.read_text()}"
+        outputs: Sequence[object] = (dial.servers["docs"], dial.notes, result, [told(r) for r in caplog.records])
+    assert "-secret" not in f"{outputs}{recording.read_text()}"

@@ -21,88 +21,88 @@ pytestmark = pytest.mark.anyio
 Odd = Callable[[Guarded, Guarded], None]
 
 
-def elsewhere(server: Guarded, other: Guarded) -> None:
-    server.metadata = {"token_endpoint": f"{other.base}/token"}
+def elsewhere(server: Guarded, attacker: Guarded) -> None:
+    server.metadata = {"token_endpoint": f"{attacker.base}/token"}
 
 
-def without_pkce(server: Guarded, other: Guarded) -> None:
+def without_pkce(server: Guarded, attacker: Guarded) -> None:
     server.metadata = {"code_challenge_methods_supported": None}
 
 
-def plain_pkce(server: Guarded, other: Guarded) -> None:
+def plain_pkce(server: Guarded, attacker: Guarded) -> None:
     server.metadata = {"code_challenge_methods_supported": ["plain"]}
 
 
-def other_issuer(server: Guarded, other: Guarded) -> None:
-    server.metadata = {"issuer": other.base}
+def other_issuer(server: Guarded, attacker: Guarded) -> None:
+    server.metadata = {"issuer": attacker.base}
 
 
-def without_issuer(server: Guarded, other: Guarded) -> None:
+def without_issuer(server: Guarded, attacker: Guarded) -> None:
     server.metadata = {"authorization_response_iss_parameter_supported": True}
     server.redirected = {"iss": ""}
 
 
-def without_metadata(server: Guarded, other: Guarded) -> None:
+def without_metadata(server: Guarded, attacker: Guarded) -> None:
     server.answers = {WELL_KNOWN: (404, ""), RESOURCE: (404, "")}
 
 
-def mixed_up(server: Guarded, other: Guarded) -> None:
-    server.redirected = {"iss": other.base}
+def mixed_up(server: Guarded, attacker: Guarded) -> None:
+    server.redirected = {"iss": attacker.base}
 
 
-def other_state(server: Guarded, other: Guarded) -> None:
+def other_state(server: Guarded, attacker: Guarded) -> None:
     server.redirected = {"state": "forged"}
 
 
-def denies(server: Guarded, other: Guarded) -> None:
+def denies(server: Guarded, attacker: Guarded) -> None:
     server.redirected = {"error": "access_denied", "error_description": "\x1b[2Jgo away"}
 
 
-def other_resource(server: Guarded, other: Guarded) -> None:
-    server.resource = {"resource": other.url}
+def other_resource(server: Guarded, attacker: Guarded) -> None:
+    server.resource = {"resource": attacker.url}
 
 
-def cloud_metadata(server: Guarded, other: Guarded) -> None:
+def cloud_metadata(server: Guarded, attacker: Guarded) -> None:
     server.challenge = 'resource_metadata="http://169.254.169.254/latest/meta-data/"'
 
 
-def broken_address(server: Guarded, other: Guarded) -> None:
+def broken_address(server: Guarded, attacker: Guarded) -> None:
     server.challenge = 'resource_metadata="http://[::1/"'
 
 
-def a_file(server: Guarded, other: Guarded) -> None:
+def a_file(server: Guarded, attacker: Guarded) -> None:
     server.challenge = 'resource_metadata="file:///etc/passwd"'
 
 
-def script(server: Guarded, other: Guarded) -> None:
+def script(server: Guarded, attacker: Guarded) -> None:
     server.metadata = {"authorization_endpoint": "javascript:alert(1)"}
 
 
-def redirects(server: Guarded, other: Guarded) -> None:
-    server.answers[RESOURCE] = (307, f"{other.base}{RESOURCE}")
-    server.answers[WELL_KNOWN] = (307, f"{other.base}{WELL_KNOWN}")
+def redirects(server: Guarded, attacker: Guarded) -> None:
+    server.answers[RESOURCE] = (307, f"{attacker.base}{RESOURCE}")
+    server.answers[WELL_KNOWN] = (307, f"{attacker.base}{WELL_KNOWN}")
 
 
-def huge(server: Guarded, other: Guarded) -> None:
+def huge(server: Guarded, attacker: Guarded) -> None:
     server.answers[WELL_KNOWN] = (200, " " * 2_000_000)
 
 
-def babbles(server: Guarded, other: Guarded) -> None:
+def babbles(server: Guarded, attacker: Guarded) -> None:
     server.answers["/token"] = (
         400,
         json.dumps({"error": "no", "error_description": "{body}" + "\x1b[31m" + "x" * 9000}),
     )
 
 
-def gives_nothing(server: Guarded, other: Guarded) -> None:
+def gives_nothing(server: Guarded, attacker: Guarded) -> None:
     server.answers["/token"] = (200, '{"refresh_token": "refresh-secret"}')
 
 
-def gives_a_header(server: Guarded, other: Guarded) -> None:
+def gives_a_header(server: Guarded, attacker: Guarded) -> None:
     server.answers["/token"] = (200, json.dumps({"access_token": "a\r\nX-Evil: 1", "token_type": "Bearer"}))
 
 
-def never_content(server: Guarded, other: Guarded) -> None:
+def never_content(server: Guarded, attacker: Guarded) -> None:
     server.answers["/token"] = (200, json.dumps({"access_token": "unknown", "token_type": "Bearer"}))
 
 
@@ -145,14 +145,14 @@ def server() -> Iterator[Guarded]:
 )
 async def test_a_login_that_is_led_astray_ends_in_words(server: Guarded, odd: Odd, words: str) -> None:
     person = Person()
-    with guarded() as other:
-        odd(server, other)
+    with guarded() as attacker:
+        odd(server, attacker)
         async with DialClient(
             {"docs": {"url": server.url}, "good": raw("Server")}, callbacks=Callbacks(login=person)
         ) as dial:
             status = dial.servers["docs"]
             assert (await dial.call("echo", {"text": "hi"})).success
-        assert other.seen == []
+        assert attacker.seen == []
     assert status.state is ServerState.FAILED
     assert words in (status.error or "")
     assert "secret" not in (status.error or "")
@@ -171,10 +171,10 @@ async def test_a_server_that_always_wants_more_rights_gets_an_end(server: Guarde
 
 
 async def test_the_user_can_vouch_for_another_origin(server: Guarded) -> None:
-    with guarded() as other:
-        server.metadata = {"token_endpoint": f"{other.base}/token"}
-        other.codes, other.tokens = server.codes, server.tokens
-        entry = {"url": server.url, "oauth": {"trustedOrigins": [other.base]}}
+    with guarded() as attacker:
+        server.metadata = {"token_endpoint": f"{attacker.base}/token"}
+        attacker.codes, attacker.tokens = server.codes, server.tokens
+        entry = {"url": server.url, "oauth": {"trustedOrigins": [attacker.base]}}
         async with DialClient({"docs": entry}, callbacks=Callbacks(login=Person())) as dial:
             assert dial.servers["docs"].state is ServerState.READY, dial.servers["docs"].error
 

@@ -38,8 +38,8 @@ def test_a_pattern_that_matches_nothing_is_a_note(options: dict[str, Any], expec
 
 
 def test_once_all_tools_are_known_so_is_a_name_that_none_has() -> None:
-    said = list(notes(PolicyRules(deny=("time__now",)), {"time": ("now",)}, {}))
-    assert said == ["--deny 'time__now' matches no tool: a pattern is SERVER/TOOL, or a tool's own name"]
+    warnings = list(notes(PolicyRules(deny=("time__now",)), {"time": ("now",)}, {}))
+    assert warnings == ["--deny 'time__now' matches no tool: a pattern is SERVER/TOOL, or a tool's own name"]
 
 
 def test_an_entrys_own_patterns_are_held_against_its_tools() -> None:
@@ -54,8 +54,8 @@ def test_an_entrys_own_patterns_are_held_against_its_tools() -> None:
 @pytest.mark.anyio
 async def test_a_client_says_so_among_its_notes() -> None:
     async with DialClient({"it": raw()}, approval=ApprovalPolicy(allow=["echo"], deny=["it__echo"])) as dial:
-        said = dial.notes
-    assert said == (
+        warnings = dial.notes
+    assert warnings == (
         "--allow 'echo' allows nothing: a pattern is SERVER/TOOL, such as 'it/echo'",
         "--deny 'it__echo' matches no tool: a pattern is SERVER/TOOL, or a tool's own name",
     )

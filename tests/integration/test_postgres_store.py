@@ -82,8 +82,8 @@ async def test_a_connection_that_broke_is_replaced(where: str) -> None:
     store = SQLStore(where)
     made = await store.create()
     server = await asyncpg.connect(where)
-    others = "datname = current_database() AND pid <> pg_backend_pid()"
-    await server.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}")
+    condition = "datname = current_database() AND pid <> pg_backend_pid()"
+    await server.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {condition}")
     await server.close()
     await store.append(made.id, MESSAGES)
     assert (await store.get(made.id)).messages == MESSAGES
@@ -96,13 +96,13 @@ async def test_a_row_that_stays_locked_is_reported_and_can_be_tried_again(where:
 
     store = SQLStore(where, patience=0.05)
     made = await store.create()
-    other = await asyncpg.connect(where)
-    async with other.transaction():
-        await other.execute("SELECT * FROM conversations FOR UPDATE")
+    second = await asyncpg.connect(where)
+    async with second.transaction():
+        await second.execute("SELECT * FROM conversations FOR UPDATE")
         with pytest.raises(DialError, match="another program keeps the database locked"):
             await store.append(made.id, MESSAGES)
         assert (await store.get(made.id)).messages == ()
-    await other.close()
+    await second.close()
     await store.append(made.id, MESSAGES)
     assert (await store.get(made.id)).messages == MESSAGES
     await store.aclose()

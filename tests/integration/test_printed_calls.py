@@ -45,8 +45,8 @@ async def turn_of(
 ) -> tuple[Turn, list[str], list[str], ScriptedProvider]:
     """Run a turn; give it, what was shown piece by piece, what was deleted, and the model."""
     deleted: list[str] = []
-    said = [{"text": reply, "chunk_size": size or 0} for reply in replies]
-    model = ScriptedProvider(said)
+    steps = [{"text": reply, "chunk_size": size or 0} for reply in replies]
+    model = ScriptedProvider(steps)
     shown: list[str] = []
     async with DialClient({"users": attributes(deleted)}, model, tool_format=format_) as dial:
         if size is None:

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 @every_way
 async def test_prompts_are_listed_with_their_arguments(way: str) -> None:
     async with books(way) as dial:
-        greet, *others = await dial.prompts.list()
+        greet, *rest = await dial.prompts.list()
     assert greet == Prompt(
         "books",
         "greet",
@@ -31,7 +31,7 @@ async def test_prompts_are_listed_with_their_arguments(way: str) -> None:
         "To greet.",
         (PromptArgument("name", description="Who.", required=True), PromptArgument("how")),
     )
-    assert [prompt.name for prompt in others] == ["show", "talk"]
+    assert [prompt.name for prompt in rest] == ["show", "talk"]
     assert json.loads(json.dumps(greet.to_dict()))["arguments"][0]["required"] is True
 
 

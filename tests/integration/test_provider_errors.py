@@ -210,9 +210,9 @@ def test_the_wait_an_endpoint_asks_for_is_read_in_all_its_forms(value: str, expe
     ],
 )
 def test_a_failure_is_reported_in_one_line(error: Exception, says: str, code: str) -> None:
-    told = provider_errors.build_connection_error(Endpoint("https://model.test/v1"), error)
+    reported = provider_errors.build_connection_error(Endpoint("https://model.test/v1"), error)
 
-    assert (str(told), told.code, told.status) == (says, code, None)
+    assert (str(reported), reported.code, reported.status) == (says, code, None)
 
 
 @WIRES
@@ -254,8 +254,8 @@ async def test_silence_has_an_end(stream: bool, monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_silence_in_the_middle_keeps_what_came() -> None:
-    said = events({"choices": [{"delta": {"content": "Half an"}}]}, done=False, hang=True)
-    with model_endpoint([said]) as endpoint:
+    body = events({"choices": [{"delta": {"content": "Half an"}}]}, done=False, hang=True)
+    with model_endpoint([body]) as endpoint:
         provider = provider_of(endpoint, quirks={"idle_timeout": 0.5})
         heard = await hear(provider)
         await provider.aclose()

@@ -42,8 +42,8 @@ def places(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 async def read(provider: HttpProvider, values: list[Any], *, stream: bool) -> None:
-    said = [json.dumps(value) for value in values]
-    body = "".join(f"data: {text}\n\n" for text in said) if stream else said[0]
+    texts = [json.dumps(value) for value in values]
+    body = "".join(f"data: {text}\n\n" for text in texts) if stream else texts[0]
 
     async def pieces() -> AsyncGenerator[bytes, None]:
         yield body.encode()

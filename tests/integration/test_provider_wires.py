@@ -130,10 +130,10 @@ async def test_an_answer_without_anything_is_an_error(wire: Wire) -> None:
 
 @WIRES
 async def test_an_error_in_the_stream_is_an_error(wire: Wire) -> None:
-    said = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
+    failure = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
 
     with pytest.raises(ProviderError, match="Overloaded") as caught:
-        await ask(wire, events(said, done=False))
+        await ask(wire, events(failure, done=False))
 
     assert caught.value.code == "overloaded_error"
 
@@ -171,11 +171,11 @@ async def test_the_last_word_is_asked_for_without_calls(wire: Wire) -> None:
 @WIRES
 async def test_another_providers_echo_is_not_sent(wire: Wire) -> None:
     with model_endpoint([Say("I look.", (Call("time__now"),), reasoning="SECRET"), Say("Fine")]) as endpoint:
-        one, other = provider_of(endpoint, wire), provider_of(endpoint, wire, model="another")
-        heard = await hear(one)
-        await hear(other, Message.user("Hello?"), heard.message(one))
-        await one.aclose()
-        await other.aclose()
+        first, second = provider_of(endpoint, wire), provider_of(endpoint, wire, model="another")
+        heard = await hear(first)
+        await hear(second, Message.user("Hello?"), heard.message(first))
+        await first.aclose()
+        await second.aclose()
 
     assert heard.completion.echo is not None
     assert b"SECRET" not in endpoint.requests[1].body
@@ -268,22 +268,22 @@ async def test_a_failed_response_is_an_error_that_says_why(stream: bool) -> None
 
 
 async def test_a_response_is_whole_when_its_last_event_has_come() -> None:
-    said = {"type": "response.completed", "response": {"status": "completed", "output": []}}
+    completed = {"type": "response.completed", "response": {"status": "completed", "output": []}}
 
-    heard = await ask(Wire.RESPONSES, events(said, done=False, hang=True))
+    heard = await ask(Wire.RESPONSES, events(completed, done=False, hang=True))
 
     assert heard.completion.finish is FinishReason.STOP
 
 
 async def test_two_messages_of_one_response_do_not_run_into_each_other() -> None:
-    said = [{"type": "response.output_text.delta", "output_index": at, "delta": text} for at, text in enumerate("ab")]
+    deltas = [{"type": "response.output_text.delta", "output_index": at, "delta": text} for at, text in enumerate("ab")]
     last = {"type": "response.completed", "response": {"status": "completed"}}
 
-    assert (await ask(Wire.RESPONSES, events(*said, last, done=False))).text == "a\n\nb"
+    assert (await ask(Wire.RESPONSES, events(*deltas, last, done=False))).text == "a\n\nb"
 
 
 @pytest.mark.parametrize("value", ["1e999", "-1", "NaN", "true", "9" * 400, '"7"', "null", "[]"])
 def test_tokens_that_are_no_number_count_as_none(value: str) -> None:
-    said = jiter.from_json(f'{{"prompt_tokens": {value}, "completion_tokens": 7.0}}'.encode())
+    usage = jiter.from_json(f'{{"prompt_tokens": {value}, "completion_tokens": 7.0}}'.encode())
 
-    assert parse_usage(said) == Usage(0, 7)
+    assert parse_usage(usage) == Usage(0, 7)

@@ -72,8 +72,8 @@ async def test_what_is_too_long_is_cut_with_a_mark(tmp_path: Path) -> None:
         async with DialClient({}, "m", models={"m": profile}, record=tmp_path / "long.json") as dial:
             await dial.start(QUESTION, stream_events=False).result()
 
-    [said] = [line for line in lines_of(file) if "called" in line]
-    assert "more characters are not recorded" in said["result"]["content"][0]["text"]
+    [call_line] = [line for line in lines_of(file) if "called" in line]
+    assert "more characters are not recorded" in call_line["result"]["content"][0]["text"]
     assert len((tmp_path / "long.json").read_bytes()) < 5_000_000
     assert "is not recorded" in "".join((await played(tmp_path / "long.json")).notes)
 
@@ -103,10 +103,10 @@ async def test_a_killed_program_leaves_a_readable_recording(tmp_path: Path) -> N
     write_config(tmp_path, {"raw": entry("Server", autoApprove=["*"])}, say)
     with started(tmp_path, "--no-save", "--record", "r.json", "Hello?") as process:
         assert process.stdout is not None
-        said = ""
-        while not said.endswith("Half") and (char := process.stdout.read(1)):
-            said += char
-        assert said.endswith("Half")
+        text = ""
+        while not text.endswith("Half") and (char := process.stdout.read(1)):
+            text += char
+        assert text.endswith("Half")
         process.send_signal(signal.SIGKILL)
         process.wait()
     file = tmp_path / "r.json"
@@ -127,27 +127,27 @@ async def test_a_turn_goes_on_when_its_recording_cannot(tmp_path: Path) -> None:
         echo = [echo]
     model = Model([TextChunk("Hi"), Completion(FinishReason.STOP, echo=echo)], saying("Hello"))
     async with DialClient({}, model, record=file) as dial:
-        said = [(await dial.run(QUESTION)).text for _ in range(2)]
+        texts = [(await dial.run(QUESTION)).text for _ in range(2)]
 
-    assert said == ["Hi", "Hello"]
+    assert texts == ["Hi", "Hello"]
     assert len(lines_of(file)) == 1, "what comes behind a gap would be played wrong"
 
 
 async def test_only_a_recording_is_replaced(tmp_path: Path) -> None:
-    file, other = tmp_path / "r.json", tmp_path / "servers.json"
-    other.write_text("{}")
+    file, config = tmp_path / "r.json", tmp_path / "servers.json"
+    config.write_text("{}")
     for _ in range(2):
         async with DialClient({}, Model(saying("Hi")), record=file) as dial:
             await dial.run(QUESTION)
     with pytest.raises(ConfigError, match="is there already, and is no recording"):
-        await DialClient({}, Model(), record=other).open()
+        await DialClient({}, Model(), record=config).open()
     with pytest.raises(ConfigError, match="cannot be written"):
         await DialClient({}, Model(), record=tmp_path / "nowhere" / "r.json").open()
     with pytest.raises(ConfigError, match="is not recorded"):
         DialClient({}, f"scripted:{file}", record=tmp_path / "again.json")
 
     assert len(lines_of(file)) == 2
-    assert other.read_text() == "{}"
+    assert config.read_text() == "{}"
 
 
 @pytest.mark.parametrize(

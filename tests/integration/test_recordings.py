@@ -35,9 +35,9 @@ pytestmark = pytest.mark.anyio
 
 
 def without_times(turn: Turn | Mapping[str, Any]) -> dict[str, Any]:
-    said = dict(turn.to_dict() if isinstance(turn, Turn) else turn)
-    said["tool_calls"] = [{**call, "duration_s": 0.0} for call in said["tool_calls"]]
-    return said
+    data = dict(turn.to_dict() if isinstance(turn, Turn) else turn)
+    data["tool_calls"] = [{**call, "duration_s": 0.0} for call in data["tool_calls"]]
+    return data
 
 
 def lines_of(path: Path) -> list[dict[str, Any]]:
@@ -238,12 +238,12 @@ async def test_calls_are_answered_in_their_order_and_unknown_calls_are_named_as_
         "\n".join(json.dumps(line) for line in [*head, *({"called": called, "result": r} for r in results)])
     )
     async with DialClient({}, f"scripted:{file}") as dial:
-        said = [await dial.call("roll", {"n": n}) for n in (6, 6, 6, 7)]
+        answers = [await dial.call("roll", {"n": n}) for n in (6, 6, 6, 7)]
 
-    assert [result.content for result in said[:2]] == ["one", "two"]
-    assert [result.success for result in said] == [True, True, False, False]
-    assert "not recorded as often" in str(said[2].content)
-    assert "never recorded" in str(said[3].content)
+    assert [result.content for result in answers[:2]] == ["one", "two"]
+    assert [result.success for result in answers] == [True, True, False, False]
+    assert "not recorded as often" in str(answers[2].content)
+    assert "never recorded" in str(answers[3].content)
 
 
 async def test_tools_are_offered_as_the_servers_listed_them(tmp_path: Path) -> None:

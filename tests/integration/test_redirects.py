@@ -32,10 +32,10 @@ async def test_a_server_that_has_moved_within_its_origin_works(status: int, answ
 @pytest.mark.parametrize("status", [307, 308])
 async def test_a_redirect_to_another_origin_is_refused_and_no_token_goes_there(status: int, tmp_path: Path) -> None:
     with (
-        web_server("raw_http.py", "Moves", "0", str(tmp_path / "seen")) as other,
+        web_server("raw_http.py", "Moves", "0", str(tmp_path / "seen")) as target,
         web_server("raw_http.py", "Moves") as address,
     ):
-        async with connection(web(f"{address}/{status}?to={quote(f'{other}/json')}", headers=TOKEN)) as server:
+        async with connection(web(f"{address}/{status}?to={quote(f'{target}/json')}", headers=TOKEN)) as server:
             assert state(server) is ServerState.FAILED
             assert "not followed" in (server.status.error or "")
     assert not (tmp_path / "seen").exists()

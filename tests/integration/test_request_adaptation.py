@@ -150,8 +150,8 @@ async def test_an_endpoint_that_takes_a_part_of_json_schema_gets_schemas_in_it(m
         await hear(provider, tools=TOOLS)
         await provider.aclose()
 
-    told = f"the endpoint takes only a part of JSON Schema: tools are described in that ({dialect})"
-    assert heard.completion.notes == (told,)
+    note = f"the endpoint takes only a part of JSON Schema: tools are described in that ({dialect})"
+    assert heard.completion.notes == (note,)
     assert [len(request.json["tools"]) for request in endpoint.requests] == [3, 3, 3]
     has_parameters = ["parameters" in request.json["tools"][0]["function"] for request in endpoint.requests]
     assert has_parameters == [True, dialect != "gemini", dialect != "gemini"]

@@ -50,18 +50,18 @@ async def test_the_model_lists_and_reads_what_is_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "failure", "said"),
+    ("arguments", "failure", "error"),
     [
         ({"server": "books", "uri": "book://none"}, Failure.SERVER, "there is no book book://none"),
         ({"server": "private", "uri": "book://1"}, Failure.BAD_ARGUMENTS, "books"),
         ({"uri": "book://1"}, Failure.BAD_ARGUMENTS, "server"),
     ],
 )
-async def test_the_model_reads_why_a_resource_cannot_be_read(arguments: Any, failure: Failure, said: str) -> None:
+async def test_the_model_reads_why_a_resource_cannot_be_read(arguments: Any, failure: Failure, error: str) -> None:
     turn, _ = await turn_of(calls("read_resource", **arguments))
     [record] = turn.tool_calls
     assert record.result.failure is failure
-    assert said in str(record.result.content)
+    assert error in str(record.result.content)
 
 
 async def test_only_servers_whose_entry_says_so_are_looked_into() -> None:

@@ -28,11 +28,11 @@ LISTED = ["book://1", "book://2", "book://long", "book://cover", "book://paper",
 
 
 @asynccontextmanager
-async def books(way: str = "modern", **others: Any) -> AsyncIterator[DialClient]:
+async def books(way: str = "modern", **options: Any) -> AsyncIterator[DialClient]:
     """Give a client with the server of books, reached in a way of `EVERY_WAY`, and with other servers."""
     protocol = {"legacy": Protocol.LEGACY, "pinned": Protocol.MODERN}.get(way, Protocol.AUTO)
     target = library() if way == "here" else python_script("library.py", "stdio", protocol=protocol)
-    async with DialClient({"books": target, **others}) as dial:
+    async with DialClient({"books": target, **options}) as dial:
         yield dial
 
 
@@ -86,10 +86,10 @@ async def test_a_server_without_resources_or_prompts_has_empty_lists(bare: Calla
 async def test_of_a_list_only_what_is_malformed_is_left_out(era: str, version: str) -> None:
     async with DialClient({"odd": script("odd_lists.py", era)}) as dial:
         assert dial.servers["odd"].protocol_version == version
-        assert [one.name for one in await dial.resources.list("odd")] == ["good"]
-        assert [one.name for one in await dial.resources.templates("odd")] == ["good"]
-        assert [one.name for one in await dial.prompts.list("odd")] == ["good"]
-        assert [one.text for one in await dial.resources.read("odd", "a://b")] == ["Read."]
+        assert [resource.name for resource in await dial.resources.list("odd")] == ["good"]
+        assert [resource.name for resource in await dial.resources.templates("odd")] == ["good"]
+        assert [resource.name for resource in await dial.prompts.list("odd")] == ["good"]
+        assert [resource.text for resource in await dial.resources.read("odd", "a://b")] == ["Read."]
         notes = "\n".join(dial.servers["odd"].notes)
     assert "malformed resources are left out\nmalformed resourceTemplates" in notes
 
@@ -169,7 +169,7 @@ async def test_texts_and_bytes_are_read_listed_or_not(way: str) -> None:
         assert await dial.resources.read("books", "book://1") == (
             ResourceContent("book://1", "text/plain", "The first book."),
         )
-        assert [one.text for one in await dial.resources.read("books", "book://all")] == [
+        assert [part.text for part in await dial.resources.read("books", "book://all")] == [
             "The first book.",
             "The second book.",
         ]
@@ -248,8 +248,8 @@ async def test_a_change_below_a_subscribed_address_is_reported_with_its_own_addr
 async def test_an_argument_that_a_tool_expects_as_a_header_too_is_sent_as_a_header(protocol: Protocol) -> None:
     with web_server("library.py", "http") as url:
         async with DialClient({"books": web(f"{url}/mcp", protocol=protocol)}) as dial:
-            said = await dial.call("region", {"region": "us-west1"})
-    assert said.content == f"us-west1, {'us-west1' if protocol is Protocol.AUTO else None}"
+            result = await dial.call("region", {"region": "us-west1"})
+    assert result.content == f"us-west1, {'us-west1' if protocol is Protocol.AUTO else None}"
 
 
 # The SDK leaves the stream of an answer with a session to the garbage collector, of which trio warns (mcp 2.3).
@@ -269,12 +269,12 @@ async def test_over_http_it_is_the_same(protocol: Protocol) -> None:
 async def test_two_may_hear_of_the_same_resource_and_the_server_is_asked_once() -> None:
     async with books("legacy") as dial:
         with anyio.fail_after(PATIENCE):
-            async with dial.resources.subscribe("books", "book://1") as one:
-                async with dial.resources.subscribe("books", "book://1") as other:
+            async with dial.resources.subscribe("books", "book://1") as first:
+                async with dial.resources.subscribe("books", "book://1") as second:
                     await write(dial, "book://1")
-                    assert await anext(one) == await anext(other) == "book://1"
+                    assert await anext(first) == await anext(second) == "book://1"
                 await write(dial, "book://1")
-                assert await anext(one) == "book://1"
+                assert await anext(first) == "book://1"
             while "unsubscribe book://1" not in (log := await asked(dial)):  # noqa: ASYNC110
                 await anyio.sleep(0.01)
     assert [line for line in log if "subscribe" in line] == ["subscribe book://1", "unsubscribe book://1"]

@@ -109,13 +109,13 @@ def test_a_url_without_an_answer_is_tried_a_few_times_more_and_anew_once_it_was_
 
 @virtual_time
 async def test_an_owner_waits_as_long_as_it_should_and_no_longer() -> None:
-    told: list[ServerState] = []
+    states: list[ServerState] = []
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{taken.getsockname()[1]}/mcp"
-        server = Connection("it", web(address), ClientCapabilities(lambda _, status: told.append(status.state)))
+        server = Connection("it", web(address), ClientCapabilities(lambda _, status: states.append(status.state)))
         began = anyio.current_time()
         await server.run()
     assert 0.75 * sum(LATER) <= anyio.current_time() - began <= sum(LATER) + 1
-    assert told == [ServerState.FAILED]
+    assert states == [ServerState.FAILED]
     assert server.status.restarts == len(LATER)

@@ -98,8 +98,8 @@ def test_a_model_that_is_loading_is_waited_for_longer_but_not_for_ever() -> None
 
 def refusal(status: int, headers: dict[str, str] | None = None, **error: Any) -> RetryClass:
     endpoint = Endpoint("http://127.0.0.1:1")
-    told = provider_errors.build_reported_error(endpoint, {"error": error}, status=status)
-    return classify_refusal(told, headers or {}, json.dumps({"error": error}).encode())
+    reported = provider_errors.build_reported_error(endpoint, {"error": error}, status=status)
+    return classify_refusal(reported, headers or {}, json.dumps({"error": error}).encode())
 
 
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 504, 529])
@@ -218,9 +218,9 @@ async def test_a_wait_for_a_busy_endpoint_is_shown_as_the_status() -> None:
             DialClient({}, provider_of(endpoint)) as dial,
             aclosing(dial.stream([Message.user("Hi")])) as events,
         ):
-            said = [await anext(events) for _ in range(3)]
+            received = [await anext(events) for _ in range(3)]
 
-    assert said == [
+    assert received == [
         RoundStarted(0),
         StatusChanged(status_text.ANALYZING),
         StatusChanged("The model's endpoint was busy; trying again in 30 s…"),
@@ -229,16 +229,16 @@ async def test_a_wait_for_a_busy_endpoint_is_shown_as_the_status() -> None:
 
 @pytest.mark.anyio
 async def test_a_long_wait_is_reported_and_so_is_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = []
+    delays = []
     for least in (retry_policy.MIN_REPORTED_WAIT, 0.0):
         monkeypatch.setattr(retry_policy, "MIN_REPORTED_WAIT", least)
         with model_endpoint([refuse(429, headers=SOON), Say("Hi")]) as endpoint:
             async with DialClient({}, provider_of(endpoint)) as dial:
                 events = [event async for event in dial.stream([Message.user("Hi")])]
-        told.append([event.text for event in events if isinstance(event, StatusChanged)])
+        delays.append([event.text for event in events if isinstance(event, StatusChanged)])
 
     again = "The model's endpoint was busy; trying again in 1 s…"
-    assert told == [
+    assert delays == [
         [status_text.ANALYZING, status_text.FORMULATING],
         [status_text.ANALYZING, again, status_text.ANALYZING, status_text.FORMULATING],
     ]

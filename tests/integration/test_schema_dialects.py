@@ -132,10 +132,10 @@ def test_schemas_for_gemini_use_its_own_keywords(schema: Any, expected: Any) -> 
     ],
 )
 def test_keywords_gemini_lacks_are_described_in_words(schema: Any, lost: str) -> None:
-    told = said(schema)["description"]
+    description = said(schema)["description"]
 
-    assert lost in told
-    assert told.startswith(schema.get("description", ""))
+    assert lost in description
+    assert description.startswith(schema.get("description", ""))
 
 
 def test_keywords_lost_at_the_top_are_described_at_the_tool() -> None:
@@ -157,11 +157,11 @@ def test_a_tool_without_parameters_has_none_for_gemini() -> None:
 def test_a_cycle_is_expanded_once_and_described() -> None:
     node = {"type": "object", "properties": {"name": {"type": "string"}, "next": {"$ref": "#/$defs/Node"}}}
 
-    told = said({"$ref": "#/$defs/Node"}, defs={"Node": node})
+    converted = said({"$ref": "#/$defs/Node"}, defs={"Node": node})
 
-    assert told["properties"]["name"] == {"type": "string"}
-    assert "recursive" in told["properties"]["next"]["description"]
-    assert "$ref" not in json.dumps(told)
+    assert converted["properties"]["name"] == {"type": "string"}
+    assert "recursive" in converted["properties"]["next"]["description"]
+    assert "$ref" not in json.dumps(converted)
 
 
 def test_references_that_would_grow_without_end_are_cut_short() -> None:
@@ -200,10 +200,10 @@ def test_references_that_would_grow_without_end_are_cut_short() -> None:
     ],
 )
 def test_openais_part_of_json_schema_has_anyof_as_its_only_combinator(schema: Any, expected: Any, lost: str) -> None:
-    told = said(schema, "openai", defs={"A": {"type": "boolean"}})
-    words = told.pop("description", "")
+    converted = said(schema, "openai", defs={"A": {"type": "boolean"}})
+    words = converted.pop("description", "")
 
-    assert told == expected
+    assert converted == expected
     assert lost in words
 
 
@@ -232,11 +232,11 @@ def test_in_strict_mode_what_may_be_left_out_may_be_null(schema: Any, expected: 
     whole = {"type": "object", "properties": {"p": schema, "q": {"type": "string"}}, "required": ["q"]}
     tool = tool_of(whole | {"$defs": {"A": {"type": "boolean"}}})
 
-    told = to_dialect(tool, "full", strict=True).input_schema
+    converted = to_dialect(tool, "full", strict=True).input_schema
 
-    assert told["properties"] == {"p": expected, "q": {"type": "string"}}
-    assert told["required"] == ["p", "q"]
-    assert told["additionalProperties"] is False
+    assert converted["properties"] == {"p": expected, "q": {"type": "string"}}
+    assert converted["required"] == ["p", "q"]
+    assert converted["additionalProperties"] is False
     given = {"p": None, "q": "x"}
     if expected and "const" not in schema and "null" not in schema.get("type", ()):
         assert coerce(given, tool.original_schema) == {"q": "x"}

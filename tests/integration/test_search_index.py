@@ -219,8 +219,8 @@ def test_equals_are_ordered_by_name_however_they_came() -> None:
 
 
 def test_of_two_tools_with_one_name_the_first_counts() -> None:
-    one, two = spec("same", "Water the plants."), spec("same", "Feed the plants.")
-    assert SearchIndex([one, two]).search("plants") == (one,)
+    first, second = spec("same", "Water the plants."), spec("same", "Feed the plants.")
+    assert SearchIndex([first, second]).search("plants") == (first,)
 
 
 def test_the_order_is_the_same_in_every_process() -> None:
@@ -275,7 +275,7 @@ def test_any_query_finds_some_of_the_tools_each_once_and_always_the_same(
 ) -> None:
     results = SearchIndex(offered).search(query, limit)
     names = [tool.name for tool in results]
-    assert all(any(tool is one for one in offered) for tool in results)
+    assert all(any(tool is tool_offered for tool_offered in offered) for tool in results)
     assert len(set(names)) == len(names) <= max(limit, 0)
     assert SearchIndex(offered).search(query, limit) == results
 

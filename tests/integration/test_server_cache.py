@@ -55,9 +55,9 @@ SAME = {
 }
 
 
-@pytest.mark.parametrize("other", OTHERS.values(), ids=list(OTHERS))
-def test_a_server_with_a_different_address_is_a_different_server(other: ServerSettings) -> None:
-    assert identity(other) != identity(CLOCK)
+@pytest.mark.parametrize("changed", OTHERS.values(), ids=list(OTHERS))
+def test_a_server_with_a_different_address_is_a_different_server(changed: ServerSettings) -> None:
+    assert identity(changed) != identity(CLOCK)
 
 
 @pytest.mark.parametrize("same", SAME.values(), ids=list(SAME))
@@ -114,9 +114,9 @@ ODD: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("said", ODD, ids=str)
-def test_what_is_odd_in_a_file_is_not_believed(tmp_path: Path, said: dict[str, Any]) -> None:
-    JsonCache(tmp_path).write(CLOCK, said)
+@pytest.mark.parametrize("data", ODD, ids=str)
+def test_what_is_odd_in_a_file_is_not_believed(tmp_path: Path, data: dict[str, Any]) -> None:
+    JsonCache(tmp_path).write(CLOCK, data)
     known = memory(tmp_path)
     assert (known.is_legacy(), known.tools()) == (False, None)
     known.save(TOOLS, version="1", is_legacy=True)
@@ -127,7 +127,7 @@ def test_a_tool_that_cannot_be_read_leaves_valid_tools_on_offer(tmp_path: Path) 
     JsonCache(tmp_path).write(CLOCK, {"tools": [7, {"name": "bad"}, tool("good")]})
     known = memory(tmp_path).tools()
     assert known is not None
-    assert [one.name for one in known] == ["good"]
+    assert [known_tool.name for known_tool in known] == ["good"]
 
 
 def test_a_disk_that_cannot_be_written_harms_nothing(tmp_path: Path) -> None:

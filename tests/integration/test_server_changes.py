@@ -210,8 +210,8 @@ async def test_observers_get_servers_that_are_added_and_removed() -> None:
 
             model.replies = [meanwhile(come_and_go, ANSWER)]
             events = [event async for event in dial.stream([Message.user("Go")])]
-    told = [(event.name, event.status) for event in events if isinstance(event, ServerChanged)]
-    assert told == [("b", "ready"), ("b", "stopped")]
+    changes = [(event.name, event.status) for event in events if isinstance(event, ServerChanged)]
+    assert changes == [("b", "ready"), ("b", "stopped")]
 
 
 # --- names ------------------------------------------------------------------------------------------

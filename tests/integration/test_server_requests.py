@@ -73,9 +73,9 @@ async def test_the_embedding_program_answers_for_a_model(tool: str, answer: Any)
         return answer
 
     async with DialClient({"shop": questions.make()}, callbacks=Callbacks(sample=sample)) as dial:
-        said = await called(dial, tool)
+        result = await called(dial, tool)
         assert dial.servers["shop"].protocol_version == ("2025-11-25" if tool == "samples" else "2026-07-28")
-    assert "A word." in said
+    assert "A word." in result
     [request] = asked
     assert (request.server, request.max_tokens, request.tools) == ("shop", 50, (tool,))
     assert request.messages == (Message.user("A word?"),)
@@ -86,9 +86,9 @@ async def test_the_embedding_program_answers_for_a_model(tool: str, answer: Any)
 async def test_nothing_is_sampled_unless_it_is_switched_on(tool: str) -> None:
     model = Model()
     async with DialClient({"shop": questions.make()}, model) as dial:
-        said = await called(dial, tool)
+        answer = await called(dial, tool)
         assert await called(dial, "plain") == "plain"
-    assert said == "The call failed: it asks for a model's reply, and sampling is not enabled"
+    assert answer == "The call failed: it asks for a model's reply, and sampling is not enabled"
     assert model.requests == []
 
 
@@ -100,9 +100,9 @@ async def test_a_refusal_and_a_failure_are_errors_for_that_server_only(answer: A
         return answer
 
     async with DialClient({"shop": questions.make()}, callbacks=Callbacks(sample=sample)) as dial:
-        said = await called(dial, "samples")
+        result = await called(dial, "samples")
         assert await called(dial, "plain") == "plain"
-    assert said == str([REFUSED if answer is None else "The host could not answer"])
+    assert result == str([REFUSED if answer is None else "The host could not answer"])
 
 
 async def test_the_clients_own_model_answers_and_the_turn_counts_its_tokens() -> None:
@@ -125,8 +125,8 @@ async def test_it_answers_within_a_budget_of_requests_and_tokens(limits: Limits,
     async with DialClient(
         {"shop": questions.make()}, model, callbacks=Callbacks(sample="model"), limits=limits
     ) as dial:
-        said = await called(dial, "samples", times=5)
-        assert said == str(["A word."] * answered + [REFUSED] * (5 - answered))
+        answer = await called(dial, "samples", times=5)
+        assert answer == str(["A word."] * answered + [REFUSED] * (5 - answered))
         assert len(model.requests) == answered
         again = await called(dial, "samples", times=1)
     assert again == str(["A word."] if answered else [REFUSED])
@@ -150,9 +150,9 @@ async def test_it_answers_with_the_users_consent_who_sees_all_of_it(decision: st
         approve=approve,
         approval=ApprovalPolicy(allow=["shop/samples"]),
     ) as dial:
-        said = await called(dial, "samples", times=2)
-    assert said == str(["A word." if decision != "deny" else REFUSED] * 2)
-    asked = [one for one in seen if one[1].tool == "sampling/createMessage"]
+        answer = await called(dial, "samples", times=2)
+    assert answer == str(["A word." if decision != "deny" else REFUSED] * 2)
+    asked = [request for request in seen if request[1].tool == "sampling/createMessage"]
     assert len(asked) == asked_for
     call, tool, server = asked[0]
     assert (tool.tool, server) == ("sampling/createMessage", "shop")
@@ -171,14 +171,14 @@ async def test_a_server_gets_the_roots_it_may_use(tmp_path: Path) -> None:
     async with DialClient(
         {"shop": questions.make()}, callbacks=Callbacks(roots=[tmp_path, "file:///srv/data"])
     ) as dial:
-        said = await called(dial, "roots")
-    assert said == f"{tmp_path.name}={tmp_path.as_uri()} data=file:///srv/data"
+        answer = await called(dial, "roots")
+    assert answer == f"{tmp_path.name}={tmp_path.as_uri()} data=file:///srv/data"
 
 
 async def test_no_root_is_sent_without_a_request() -> None:
     async with DialClient({"shop": questions.make()}) as dial:
-        said = await called(dial, "roots")
-    assert said == "The call failed: it asks which folders it may use, and no roots are configured"
+        answer = await called(dial, "roots")
+    assert answer == "The call failed: it asks which folders it may use, and no roots are configured"
 
 
 @pytest.mark.parametrize("protocol", ["auto", "legacy"])
@@ -188,8 +188,8 @@ async def test_the_roots_of_an_entry_replace_those_of_the_client(tmp_path: Path,
         json.dumps({"mcpServers": {"shop": {**shop, "protocol": protocol}}}), folder=tmp_path
     )
     async with DialClient(settings.servers, callbacks=Callbacks(roots=["/elsewhere"])) as dial:
-        said = await called(dial, "roots")
-    assert said == f"here={(tmp_path / 'here').as_uri()}"
+        answer = await called(dial, "roots")
+    assert answer == f"here={(tmp_path / 'here').as_uri()}"
 
 
 # Logs

@@ -82,8 +82,8 @@ async def pid_of(server: Connection) -> int:
 
 @kill_9
 async def test_a_death_fails_the_running_call_and_no_later_call(tmp_path: Path) -> None:
-    told = Told()
-    async with connections({"mortal": raw("DiesOnce", "--folder", tmp_path), "other": raw()}, told) as servers:
+    statuses = Told()
+    async with connections({"mortal": raw("DiesOnce", "--folder", tmp_path), "other": raw()}, statuses) as servers:
         mortal = servers["mortal"]
         with pytest.raises(ServerGone, match=r"the call was lost, and may have had its effect: .* by SIGKILL"):
             await said(mortal, a=1)
@@ -91,21 +91,21 @@ async def test_a_death_fails_the_running_call_and_no_later_call(tmp_path: Path) 
         assert await said(servers["other"], a=3) == '{"a": 3}'
         assert (state(mortal), mortal.status.restarts) == (ServerState.READY, 1)
         assert mortal.status.error == "the server ended by SIGKILL; it last said: out of cheese"
-    mine = [status.state for status in told if status.name == "mortal"]
+    mine = [status.state for status in statuses if status.name == "mortal"]
     assert mine == [ServerState.READY, ServerState.RESTARTING, ServerState.READY, ServerState.STOPPED]
 
 
 @kill_9
 async def test_a_server_that_is_killed_between_calls_is_restarted_at_once() -> None:
-    told = Told()
-    async with connections({"it": raw("ShowsItself")}, told) as servers:
+    statuses = Told()
+    async with connections({"it": raw("ShowsItself")}, statuses) as servers:
         server, revision = servers["it"], servers["it"].revision
         pid = await pid_of(server)
         os.kill(pid, signal.SIGKILL)
-        await told.of(ServerState.RESTARTING)
+        await statuses.of(ServerState.RESTARTING)
         assert server.status.tools == ("echo",)
         assert await pid_of(server) != pid
-        assert {status.tools for status in told} == {("echo",)}
+        assert {status.tools for status in statuses} == {("echo",)}
         assert server.revision == revision, "the same tools are the same prompt"
 
 
@@ -146,8 +146,8 @@ async def test_a_call_that_kills_is_repeated_once(tmp_path: Path) -> None:
 
 @kill_9
 async def test_a_tool_that_is_gone_after_the_restart_is_not_called(tmp_path: Path) -> None:
-    told = Told()
-    async with connections({"it": raw("ComesBackOther", "--folder", tmp_path)}, told) as servers:
+    statuses = Told()
+    async with connections({"it": raw("ComesBackOther", "--folder", tmp_path)}, statuses) as servers:
         with pytest.raises(ServerGone):
             await said(servers["it"])
         with pytest.raises(ServerError, match="it has no tool 'echo' any more"):
@@ -189,8 +189,8 @@ async def test_what_a_server_comes_back_with_is_on_offer_in_the_next_round(
 
 
 async def test_a_server_that_always_dies_is_given_up_and_working_servers_answer(hurried: None, tmp_path: Path) -> None:
-    told = Told()
-    async with connections({"bad": raw("DiesWhenReady", "--folder", tmp_path), "good": raw()}, told) as servers:
+    statuses = Told()
+    async with connections({"bad": raw("DiesWhenReady", "--folder", tmp_path), "good": raw()}, statuses) as servers:
         while state(servers["bad"]) is not ServerState.FAILED:
             assert await said(servers["good"], a=1) == '{"a": 1}'
         error = servers["bad"].status.error or ""

@@ -135,9 +135,9 @@ def response_stream() -> list[dict[str, Any]]:
                     "type": "response.output_text.annotation.added",
                     **place,
                     "annotation_index": number,
-                    "annotation": one,
+                    "annotation": annotation,
                 }
-                for number, one in enumerate(part["annotations"])
+                for number, annotation in enumerate(part["annotations"])
             ]
         stream.append({"type": "response.output_item.done", "output_index": at, "item": item})
     return [*stream, {"type": "response.completed", "response": RESPONSE | {"output": []}}]
@@ -307,7 +307,7 @@ async def test_content_of_another_kind_becomes_text_a_part_or_a_note(
             turn = await dial.run([Message.user("Well?")])
     assert turn.message.content == content
     assert turn.stop_reason is StopReason.ANSWERED
-    assert [note for note in notes if not any(note in told for told in turn.notes)] == []
+    assert [note for note in notes if not any(note in turn_note for turn_note in turn.notes)] == []
     assert len(turn.notes) == len(notes)
 
 
@@ -347,9 +347,9 @@ def test_the_tools_are_of_the_types_that_the_sdks_have(wire: Wire, kind: Any, na
 
 
 def test_a_tool_that_the_api_does_not_have_is_an_error_that_names_the_nearest() -> None:
-    with pytest.raises(ConfigError, match="the messages API has no tool 'web_serch' of its own") as told:
+    with pytest.raises(ConfigError, match="the messages API has no tool 'web_serch' of its own") as raised:
         provider_of("http://127.0.0.1:1", Wire.MESSAGES, quirks={"server_tools": ["web_serch"]})
-    assert "did you mean 'web_search'?" in str(told.value)
+    assert "did you mean 'web_search'?" in str(raised.value)
 
 
 async def test_a_reply_that_a_middleware_builds_anew_stays_untrusted() -> None:

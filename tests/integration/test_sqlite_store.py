@@ -68,15 +68,15 @@ def file(tmp_path: Path) -> Path:
 
 
 async def test_another_store_on_the_same_file_reads_what_was_appended(file: Path) -> None:
-    one, other = SQLStore.sqlite(file), SQLStore.sqlite(str(file))
+    first, second = SQLStore.sqlite(file), SQLStore.sqlite(str(file))
     try:
-        made = await one.create()
-        await one.append(made.id, MESSAGES)
-        assert (await other.get(made.id)).messages == MESSAGES
-        assert await other.list() == await one.list()
+        made = await first.create()
+        await first.append(made.id, MESSAGES)
+        assert (await second.get(made.id)).messages == MESSAGES
+        assert await second.list() == await first.list()
     finally:
-        await one.aclose()
-        await other.aclose()
+        await first.aclose()
+        await second.aclose()
 
 
 async def test_a_closed_store_leaves_one_file_and_no_thread(sql: SQLStore, file: Path) -> None:
@@ -145,13 +145,13 @@ async def test_an_error_of_a_writer_affects_no_concurrent_writer(sql: SQLStore, 
 async def test_an_append_that_waits_for_another_program_is_finished_though_cancelled(file: Path) -> None:
     store = SQLStore.sqlite(file)
     made = await store.create()
-    with closing(sqlite3.connect(file, isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
+    with closing(sqlite3.connect(file, isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
         async with anyio.create_task_group() as group:
             group.start_soon(store.append, made.id, MESSAGES)
             await anyio.wait_all_tasks_blocked()
             group.cancel_scope.cancel()
-            other.execute("ROLLBACK")
+            writer.execute("ROLLBACK")
     assert (await store.get(made.id)).messages == MESSAGES
     await store.aclose()
 
@@ -159,17 +159,17 @@ async def test_an_append_that_waits_for_another_program_is_finished_though_cance
 async def test_a_writer_that_is_cancelled_affects_no_concurrent_writer(file: Path) -> None:
     store = SQLStore.sqlite(file)
     made = [await store.create() for _ in range(3)]
-    with closing(sqlite3.connect(file, isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
-        tasks = [asyncio.create_task(store.append(one.id, MESSAGES)) for one in made]
+    with closing(sqlite3.connect(file, isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        tasks = [asyncio.create_task(store.append(conversation.id, MESSAGES)) for conversation in made]
         await anyio.wait_all_tasks_blocked()
         tasks[0].cancel()
         await asyncio.wait(tasks[:1])
         assert tasks[0].cancelled()
-        other.execute("ROLLBACK")
+        writer.execute("ROLLBACK")
         await asyncio.gather(*tasks[1:])
     await store.aclose()
-    assert [len((await store.get(one.id)).messages) for one in made] == [4, 4, 4]
+    assert [len((await store.get(conversation.id)).messages) for conversation in made] == [4, 4, 4]
     await store.aclose()
 
 
@@ -194,11 +194,11 @@ async def test_two_programs_write_at_once_and_lose_nothing(sql: SQLStore, file: 
         await BufferedByteReceiveStream(process.stdout).receive_until(b"ready", 10_000)
         for n in range(40):
             for conversation in (ours, both):
-                said = [Message.user(f"ours {n}"), Message.assistant(f"ours {n}")]
-                await sql.append(conversation.id, said)
+                messages = [Message.user(f"ours {n}"), Message.assistant(f"ours {n}")]
+                await sql.append(conversation.id, messages)
         with anyio.fail_after(60):
             assert await process.wait() == 0
-    assert {one.title: one.message_count for one in await sql.list()} == {"ours": 80, "theirs": 80, "both": 160}
+    assert {entry.title: entry.message_count for entry in await sql.list()} == {"ours": 80, "theirs": 80, "both": 160}
     texts = [message.text for message in (await sql.get(both.id)).messages]
     assert texts[::2] == texts[1::2]
     for who in ("ours", "theirs"):
@@ -219,13 +219,13 @@ async def test_programs_that_make_the_file_at_the_same_moment_do_not_get_in_each
 async def test_a_file_that_another_program_is_just_making_is_waited_for(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with closing(sqlite3.connect(file, isolation_level=None, check_same_thread=False)) as other:
-        other.execute("BEGIN IMMEDIATE")
-        monkeypatch.setattr(time, "sleep", lambda _seconds: other.execute("ROLLBACK"))
+    with closing(sqlite3.connect(file, isolation_level=None, check_same_thread=False)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        monkeypatch.setattr(time, "sleep", lambda _seconds: writer.execute("ROLLBACK"))
         store = SQLStore.sqlite(file)
         await store.create()
         await store.aclose()
-        assert not other.in_transaction
+        assert not writer.in_transaction
 
 
 async def test_errors_do_not_contain_the_messages(sql: SQLStore, file: Path) -> None:
@@ -346,18 +346,18 @@ async def test_a_database_under_trio_is_refused_in_words(file: Path) -> None:
 async def test_a_database_of_the_first_version_is_brought_up_to_date_and_keeps_what_it_holds(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said = '{"role": "user", "content": [{"type": "text", "text": "Where is Köln?"}]}'
+    body = '{"role": "user", "content": [{"type": "text", "text": "Where is Köln?"}]}'
     for statement in migrations.MIGRATIONS[0]:
         assert isinstance(statement, str)
         query(file, statement)
     query(file, "UPDATE schema_version SET version = 1")
     time_text = "2026-01-01T00:00:00.000000+00:00"
     query(file, "INSERT INTO conversations VALUES ('a', 'Città', ?, ?, 2)", time_text, time_text)
-    for position, message in enumerate((said, "{damaged")):
+    for position, message in enumerate((body, "{damaged")):
         query(file, "INSERT INTO messages VALUES ('a', ?, ?, ?)", position, time_text, message)
     store = SQLStore.sqlite(file)
     for search in ("KÖLN", "CITTÀ"):
-        assert [one.id for one in await store.list(search=search)] == ["a"]
+        assert [conversation.id for conversation in await store.list(search=search)] == ["a"]
     assert [message.text for message in (await store.get("a")).messages] == ["Where is Köln?"]
     assert await store.begin("a", "one", MESSAGES, expected_count=2, lease=10.0, title="")
     await store.aclose()

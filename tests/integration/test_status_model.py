@@ -72,11 +72,11 @@ async def test_a_slow_status_model_is_not_waited_for() -> None:
 
 @virtual_time
 @pytest.mark.parametrize(
-    "said", ["", "  \n ", '{"sentence": "x"}', "<think>The user", "word " * 50, "a\x1b[31mred"], ids=repr
+    "text", ["", "  \n ", '{"sentence": "x"}', "<think>The user", "word " * 50, "a\x1b[31mred"], ids=repr
 )
-async def test_what_is_no_sentence_is_not_shown(said: str) -> None:
+async def test_what_is_no_sentence_is_not_shown(text: str) -> None:
     heard = Heard()
-    model = Model([TextChunk(said), END])
+    model = Model([TextChunk(text), END])
     await StatusModel(model, lambda _: None).narrate(running(lambda: anyio.sleep(5)), heard.emit)
     assert heard == [STARTED, FINISHED]
 
@@ -94,13 +94,13 @@ class Billed(ScriptedProvider):
 
 
 async def test_in_a_turn_the_template_stands_until_the_model_has_found_its_words() -> None:
-    said = anyio.Event()
+    is_shown = anyio.Event()
     server = MCPServer("weather")
 
     @server.tool()
     async def look_up(city: str) -> str:
         """Look up the weather."""
-        await said.wait()
+        await is_shown.wait()
         return f"sun in {city}"
 
     used = {"usage": {"input_tokens": 100}}
@@ -114,7 +114,7 @@ async def test_in_a_turn_the_template_stands_until_the_model_has_found_its_words
             if isinstance(event, StatusChanged):
                 statuses.append(event.text)
                 if event.text.startswith("Looking"):
-                    said.set()
+                    is_shown.set()
             elif isinstance(event, Finished):
                 turn = event.turn
     assert statuses[2:4] == ["Using Look Up…", "Looking up the weather in Paris…"]

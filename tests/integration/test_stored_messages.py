@@ -88,12 +88,12 @@ def test_any_message_comes_back_equal(
 
 
 @pytest.mark.parametrize(
-    ("said", "stored"),
+    ("text", "stored"),
     [("a\0b", "a\0b"), ("\ud800", "\ud800"), ("\udc80 caf\udce9", "\udc80 caf\udce9"), ("\ud83d\ude00", "😀")],
 )
-async def test_text_that_no_text_column_takes_is_stored_all_the_same(sql: SQLStore, said: str, stored: str) -> None:
-    made = await sql.create(said)
-    await sql.append(made.id, [Message.user(said)])
+async def test_text_that_no_text_column_takes_is_stored_all_the_same(sql: SQLStore, text: str, stored: str) -> None:
+    made = await sql.create(text)
+    await sql.append(made.id, [Message.user(text)])
     assert (await sql.get(made.id)).messages == (Message.user(stored),)
 
 
@@ -139,6 +139,6 @@ async def test_an_unreadable_message_is_left_out_with_a_note(sql: SQLStore, file
     read = await sql.get(made.id)
     assert read.messages == MESSAGES[1:2]
     assert read.notes == tuple(f"message {n} cannot be read and is left out" for n in (1, 3, 4))
-    assert [one.message_count for one in await sql.list()] == [4]
+    assert [conversation.message_count for conversation in await sql.list()] == [4]
     await sql.append(made.id, MESSAGES[3:])
     assert (await sql.get(made.id)).messages == (MESSAGES[1], MESSAGES[3])

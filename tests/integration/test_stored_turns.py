@@ -33,20 +33,20 @@ async def test_a_turn_begins_with_its_question_and_ends_with_its_answer(store: C
     assert await begin(store, made.id, "one")
     held = await store.get(made.id)
     assert (held.messages, held.running, held.turn, held.title) == ((ASKED,), True, "one", "What time is it?")
-    assert [one.running for one in await store.list()] == [True]
+    assert [conversation.running for conversation in await store.list()] == [True]
     await store.append(made.id, [CALLS], turn="one")
     await store.append(made.id, [RESULT], turn="one")
     await store.end(made.id, "one", [SAID])
     over = await store.get(made.id)
     assert (over.messages, over.running, over.turn, over.message_count) == (MESSAGES, False, "", 4)
-    assert [one.running for one in await store.list()] == [False]
+    assert [conversation.running for conversation in await store.list()] == [False]
 
 
 async def test_only_one_turn_holds_a_conversation(store: ConversationStore) -> None:
-    made, other = await store.create(), await store.create()
+    made, second = await store.create(), await store.create()
     assert await begin(store, made.id, "one")
     assert not await begin(store, made.id, "two", behind=1)
-    assert await begin(store, other.id, "two")
+    assert await begin(store, second.id, "two")
     assert (await store.get(made.id)).messages == (ASKED,)
     await store.end(made.id, "one")
     assert await begin(store, made.id, "two", behind=1)

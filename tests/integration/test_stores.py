@@ -44,11 +44,11 @@ async def test_messages_come_back_in_the_order_in_which_they_were_appended(store
 
 
 async def test_conversations_do_not_see_each_others_messages(store: ConversationStore) -> None:
-    one, other = await store.create(), await store.create()
-    await store.append(one.id, [Message.user("one")])
-    await store.append(other.id, [Message.user("other")])
-    assert (await store.get(one.id)).messages == (Message.user("one"),)
-    assert (await store.get(other.id)).messages == (Message.user("other"),)
+    first, second = await store.create(), await store.create()
+    await store.append(first.id, [Message.user("one")])
+    await store.append(second.id, [Message.user("other")])
+    assert (await store.get(first.id)).messages == (Message.user("one"),)
+    assert (await store.get(second.id)).messages == (Message.user("other"),)
 
 
 async def test_the_title_is_given_once(store: ConversationStore) -> None:
@@ -66,12 +66,12 @@ async def test_the_list_begins_with_what_changed_last(store: ConversationStore) 
     await store.append(first.id, MESSAGES)
     listed = await store.list()
     assert listed.cursor is None
-    assert [one.title for one in listed] == ["first", "third", "second"]
-    assert [one.message_count for one in listed] == [4, 0, 0]
+    assert [conversation.title for conversation in listed] == ["first", "third", "second"]
+    assert [conversation.message_count for conversation in listed] == [4, 0, 0]
     assert listed[0].created_at == first.created_at
     assert listed[0].updated_at > first.updated_at
     assert listed[2].id == second.id
-    assert [one.id for one in await store.list(2)] == [first.id, third.id]
+    assert [conversation.id for conversation in await store.list(2)] == [first.id, third.id]
     assert await store.latest() == listed[0]
 
 
@@ -80,7 +80,7 @@ async def test_what_is_deleted_is_gone(store: ConversationStore) -> None:
     for made in (kept, gone):
         await store.append(made.id, MESSAGES)
     await store.delete(gone.id)
-    assert [one.id for one in await store.list()] == [kept.id]
+    assert [conversation.id for conversation in await store.list()] == [kept.id]
     assert (await store.get(kept.id)).messages == MESSAGES
     for attempt in (store.get(gone.id), store.append(gone.id, MESSAGES), store.delete(gone.id)):
         with pytest.raises(ConversationNotFound, match=gone.id):
@@ -132,7 +132,10 @@ async def test_a_conversation_can_begin_with_messages(store: ConversationStore) 
 async def test_another_title_changes_no_order(store: ConversationStore) -> None:
     first, second = await store.create("first"), await store.create("second")
     await store.rename(first.id, "  another\nname ")
-    assert [(one.id, one.title) for one in await store.list()] == [(second.id, "second"), (first.id, "another name")]
+    assert [(conversation.id, conversation.title) for conversation in await store.list()] == [
+        (second.id, "second"),
+        (first.id, "another name"),
+    ]
     with pytest.raises(ConversationNotFound):
         await store.rename("nobody", "x")
 
@@ -143,7 +146,7 @@ async def test_pages_list_every_conversation_once_despite_concurrent_changes(sto
     cursor: str | None = None
     while True:
         page = await store.list(3, cursor=cursor)
-        seen += [one.id for one in page]
+        seen += [conversation.id for conversation in page]
         cursor = page.cursor
         if cursor is None:
             break
@@ -182,17 +185,19 @@ async def test_a_search_finds_words_of_title_and_text(store: ConversationStore, 
     a = await store.create("About Tokyo")
     await store.append(a.id, [Message.user("What time is it?"), Message.assistant("It is noon.")])
     b = await store.create("Elsewhere")
-    said = Message.assistant("Tokyo it is.", [CALL])
-    await store.append(b.id, [said, Message.tool(CALL, ToolCallResult(CALL.id, success=True, content="the tool said"))])
+    message = Message.assistant("Tokyo it is.", [CALL])
+    await store.append(
+        b.id, [message, Message.tool(CALL, ToolCallResult(CALL.id, success=True, content="the tool said"))]
+    )
     c = await store.create("Sum")
     await store.append(c.id, [Message.user("Über die Straße: 100% sure! a\0b")])
     names = {a.id: "a", b.id: "b", c.id: "c"}
-    assert [names[one.id] for one in await store.list(search=search)] == found
+    assert [names[conversation.id] for conversation in await store.list(search=search)] == found
 
 
 async def test_a_search_has_pages(store: ConversationStore) -> None:
     made = [(await store.create(f"even {n}" if n % 2 == 0 else f"odd {n}")).id for n in range(6)]
     first = await store.list(2, search="even")
     second = await store.list(2, search="even", cursor=first.cursor)
-    assert [one.id for one in (*first, *second)] == [made[4], made[2], made[0]]
+    assert [conversation.id for conversation in (*first, *second)] == [made[4], made[2], made[0]]
     assert second.cursor is None

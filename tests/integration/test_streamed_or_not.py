@@ -52,8 +52,8 @@ async def outcome(case: Case, *, stream: bool) -> dict[str, Any]:
                     case Finished(turn):
                         came = turn.to_dict()
         except ProviderError as error:
-            said = [message.to_dict() for message in error.messages]
-            came = {"error": str(error), "status": error.status, "code": error.code, "messages": said}
+            messages = [message.to_dict() for message in error.messages]
+            came = {"error": str(error), "status": error.status, "code": error.code, "messages": messages}
     calls = [{**call, "duration_s": 0.0} for call in came.get("tool_calls", [])]
     # Parallel calls may reach the server in any order.
     return _with_ids_counted(came | {"tool_calls": calls, "shown": shown, "ran": sorted(map(repr, ran))})
@@ -64,8 +64,8 @@ def _with_ids_counted(came: dict[str, Any]) -> dict[str, Any]:
     text = json.dumps(came)
     for at, call in enumerate(came["tool_calls"]):
         text = text.replace(json.dumps(call["id"]), f'"id {at}"')
-    said: dict[str, Any] = json.loads(text)
-    return said
+    data: dict[str, Any] = json.loads(text)
+    return data
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
@@ -75,7 +75,7 @@ async def test_a_script_comes_to_the_same_turn_streamed_or_not(case: Case) -> No
     assert streamed == whole
     assert streamed["ran"] == sorted(map(repr, case.ran)), "a call runs once, whole, or not at all"
     assert streamed.get("stop_reason") == (case.stop.value if case.stop else None)
-    said = streamed["text"] if case.stop else streamed["error"]
-    assert said.startswith(case.text) if case.stop else case.text in said
-    assert [sign for sign in _NEVER_SHOWN if sign in streamed["shown"] + said] == []
+    text = streamed["text"] if case.stop else streamed["error"]
+    assert text.startswith(case.text) if case.stop else case.text in text
+    assert [sign for sign in _NEVER_SHOWN if sign in streamed["shown"] + text] == []
     assert "\n" not in streamed.get("error", "")

@@ -25,8 +25,8 @@ COUNT = {"type": "object", "properties": {"n": {"type": "integer"}}, "required":
 
 async def result_of(schema: Any, *, text: str = "three", structured: Any = None, fails: bool = False) -> ToolCallResult:
     async def call(tool: str, arguments: Any, on_progress: OnProgress) -> CallToolResult:
-        said = {"content": [{"type": "text", "text": text}] if text else [], "isError": fails}
-        return CallToolResult.model_validate(said | ({} if structured is None else {"structuredContent": structured}))
+        result = {"content": [{"type": "text", "text": text}] if text else [], "isError": fails}
+        return CallToolResult.model_validate(result | ({} if structured is None else {"structuredContent": structured}))
 
     catalog = build_catalog([server("maths", tool_named("count", output_schema=schema), call=call)])
     executor = ToolExecutor(lambda: catalog, ApprovalChecker(PolicyRules(), None), Limits())

@@ -17,7 +17,7 @@ COMMANDS = {"/tools": "", "/talk": "", "/help": ""}
 async def ways(dial: DialClient, text: str) -> list[str]:
     """Give the whole lines that the proposals make of a text."""
     found = await proposals(dial, text, COMMANDS)
-    return [text[: len(text) - one.replaced] + one.text for one in found]
+    return [text[: len(text) - completion.replaced] + completion.text for completion in found]
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ async def ways(dial: DialClient, text: str) -> list[str]:
         ("mail ada@b", []),
         ("@books:book://l", ["@books:book://long"]),
         ("@books:book://1", []),
-        ("@books:bo", [f"@books:book://{one}" for one in ("1", "2", "long", "cover", "paper", "sound", "")]),
+        ("@books:bo", [f"@books:book://{book}" for book in ("1", "2", "long", "cover", "paper", "sound", "")]),
         ("@books:book://s", ["@books:book://sound", "@books:book://shelf", "@books:book://sofa"]),
         ("@books:book://sofa/", ["@books:book://sofa/sofa-1", "@books:book://sofa/sofa-2"]),
         ("@books:book://sofa/sofa-2", []),

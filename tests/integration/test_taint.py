@@ -249,8 +249,8 @@ async def test_what_a_person_attaches_or_says_with_an_untrusted_servers_words_ta
     model = ScriptedProvider([calls("echo"), "Done.", calls("echo"), "Done."])
     async with DialClient({"books": books(), "mail": MAIL}, model) as dial:
         attached = await dial.attach("Look at @books:book://1 please")
-        said = await dial.prompts.get("books", "greet", {"name": "Ada"})
-        for messages in ([attached.message], said):
+        prompt = await dial.prompts.get("books", "greet", {"name": "Ada"})
+        for messages in ([attached.message], prompt):
             assert messages[0].taint == "books"
             assert outcomes(await dial.run(messages)) == [Failure.DENIED]
 

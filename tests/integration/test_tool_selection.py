@@ -66,8 +66,8 @@ async def test_of_more_only_the_way_to_find_them_and_what_it_found_is_on_offer()
     on_offer = offering(menu_of(100))
     assert names(on_offer.tools()) == ["search_tools"]
     assert "many (100)" in on_offer.tools()[0].description
-    said = await search(on_offer, "send mail")
-    assert "- send_mail: Sends a message by mail." in said
+    found = await search(on_offer, "send mail")
+    assert "- send_mail: Sends a message by mail." in found
     assert names(on_offer.tools())[:2] == ["search_tools", "send_mail"]
     assert len(on_offer.tools()) <= 6
 
@@ -191,9 +191,9 @@ def calling(name: str, **arguments: Any) -> dict[str, Any]:
 class Reader(ScriptedProvider):
     """Calls for a long text, then reads on in it under the id that the text came with."""
 
-    def __init__(self, replies: list[Any], wanted: dict[str, Any]) -> None:
+    def __init__(self, replies: list[Any], arguments: dict[str, Any]) -> None:
         super().__init__(replies)
-        self.wanted = wanted
+        self.wanted = arguments
 
     async def generate(self, request: Any) -> Any:
         if len(self.requests) == 1:
@@ -209,12 +209,12 @@ class Reader(ScriptedProvider):
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(
-    ("wanted", "expected"),
+    ("arguments", "expected"),
     [({"offset": 37_500}, LONG[37_500:37_600]), ({"search": "NEEDLE"}, "line 20000: the needle")],
     ids=["by offset", "by words"],
 )
-async def test_a_result_that_is_too_long_is_cut_and_can_be_read_on(wanted: dict[str, Any], expected: str) -> None:
-    model = Reader([calling("long_text"), "in its place it reads on", "Found it."], wanted)
+async def test_a_result_that_is_too_long_is_cut_and_can_be_read_on(arguments: dict[str, Any], expected: str) -> None:
+    model = Reader([calling("long_text"), "in its place it reads on", "Found it."], arguments)
     asked: list[str] = []
 
     async def approve(call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:
@@ -241,10 +241,10 @@ async def test_a_result_is_read_on_in_the_next_turn_too_and_is_gone_with_the_cli
         turn = await dial.run(ASK)
         await dial.run([*ASK, *turn.messages, Message.user("and now?")])
         assert names(model.requests[2].tools) == ["long_text", "read_result"]
-    other = ScriptedProvider(["Again."])
-    async with DialClient({"small": small()}, other) as dial:
+    second = ScriptedProvider(["Again."])
+    async with DialClient({"small": small()}, second) as dial:
         await dial.run([*ASK, *turn.messages, Message.user("and now?")])
-    assert names(other.requests[0].tools) == ["long_text"]
+    assert names(second.requests[0].tools) == ["long_text"]
 
 
 @pytest.mark.anyio
@@ -296,5 +296,5 @@ async def test_the_hosts_own_tools_are_called_as_they_are_described_or_not_at_al
     model = ScriptedProvider([calling("long_text"), *wrong, "Done."])
     async with DialClient({"library": library()}, model, limits=Limits(max_consecutive_errors=9)) as dial:
         turn = await dial.run(ASK)
-    said = [str(record.result.content) for record in turn.tool_calls[1:]]
-    assert all(text.startswith("The arguments do not fit") for text in said), said
+    results = [str(record.result.content) for record in turn.tool_calls[1:]]
+    assert all(text.startswith("The arguments do not fit") for text in results), results

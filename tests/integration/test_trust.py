@@ -217,7 +217,7 @@ def test_trust_is_given_listed_and_taken_back_without_a_terminal(tmp_path: Path)
     assert f"trusted, until it changes: {path}" in given.stdout
     assert dial_chat(tmp_path, "tools").returncode == 0
     listed = json.loads(dial_chat(tmp_path, "trust", "--list", "--json").stdout)
-    assert [(one["path"], one["state"]) for one in listed] == [(str(path), "unchanged")]
+    assert [(row["path"], row["state"]) for row in listed] == [(str(path), "unchanged")]
     written(tmp_path, command="another")
     assert "changed" in dial_chat(tmp_path, "trust", "--list").stdout
     changed = dial_chat(tmp_path, "tools")
@@ -240,7 +240,7 @@ def test_an_impossible_use_of_trust_is_an_error(tmp_path: Path, words: list[str]
 def test_the_file_in_use_is_named(tmp_path: Path) -> None:
     path = written(tmp_path, command="no-such-program-anywhere")
     done = dial_chat(tmp_path, "servers", "--trust", "--json")
-    assert [one["config"] for one in json.loads(done.stdout)] == [str(path)]
+    assert [row["config"] for row in json.loads(done.stdout)] == [str(path)]
     assert f"configuration: {path}" in dial_chat(tmp_path, "servers", "-c", "servers.json").stderr
     assert f"configuration: {path}" in dial_chat(tmp_path, "tools", "-v", "--trust").stderr
 
@@ -281,14 +281,14 @@ def test_a_variable_that_changes_what_programs_run_is_marked(name: str) -> None:
 
 def test_a_login_shows_its_addresses_and_hides_its_secrets() -> None:
     oauth = {"issuer": "https://stranger.example", "client_secret": "hidden", "privateKey": "${THE_KEY}"}
-    said = said_of({"url": "https://far.example", "oauth": oauth})
-    assert '"issuer" = "https://stranger.example"' in said
-    assert '"privateKey" = ${THE_KEY}' in said
-    assert "hidden" not in said
+    text = said_of({"url": "https://far.example", "oauth": oauth})
+    assert '"issuer" = "https://stranger.example"' in text
+    assert '"privateKey" = ${THE_KEY}' in text
+    assert "hidden" not in text
 
 
 def test_keys_of_other_spellings_and_unknown_keys_are_shown_too() -> None:
-    said = said_of({"httpUrl": "https://far.example", "always_allow": ["*"], "whatever": {"a": [1]}})
-    assert 'connects to            "https://far.example"' in said
-    assert 'runs without asking    "*"' in said
-    assert '"whatever"             {"a": [1]}' in said
+    text = said_of({"httpUrl": "https://far.example", "always_allow": ["*"], "whatever": {"a": [1]}})
+    assert 'connects to            "https://far.example"' in text
+    assert 'runs without asking    "*"' in text
+    assert '"whatever"             {"a": [1]}' in text

@@ -179,7 +179,7 @@ def check_is_whole(ending: Ending) -> None:
             continue
         assert not open_calls
         assert message.text.strip() or message.tool_calls, "nobody said nothing"
-        open_calls = [one.id for one in message.tool_calls]
+        open_calls = [request.id for request in message.tool_calls]
     assert not open_calls
 
     done = [event.result for event in ending.events if isinstance(event, ToolCallFinished)]
@@ -229,16 +229,16 @@ def check_says_what_was_interrupted(ending: Ending) -> None:
 def check_wires(history: Sequence[Message]) -> None:
     """Each wire sends a valid request, in which there is all of it, to the same provider and to another one."""
     results = sum(message.role is Role.TOOL for message in history)
-    _, said = separate_instructions((*history, NEXT))
+    _, messages = separate_instructions((*history, NEXT))
     for name in (ME, "somebody else"):
         for profile in (CHAT, OPENAI, MISTRAL):
-            sent = chat_api.to_wire(said, name, profile)
+            sent = chat_api.to_wire(messages, name, profile)
             check_chat(sent, profile)
             assert sum(message["role"] == "tool" for message in sent) == results
-        items = responses_api.to_wire(said, name, OPENAI)
+        items = responses_api.to_wire(messages, name, OPENAI)
         check_responses(("", items))
         assert sum(item.get("type") == "function_call_output" for item in items) == results
-        turns = messages_api.to_wire(said, name, ANTHROPIC)
+        turns = messages_api.to_wire(messages, name, ANTHROPIC)
         check_messages(("", turns))
         assert json.dumps(turns).count('"type": "tool_result"') == results
     for wire in (sent, items, turns):  # those of the other provider: an echo says it in its own way
@@ -334,7 +334,10 @@ CALLS = st.lists(
     st.one_of(
         st.builds(call, st.sampled_from(NAMES), st.integers(0, 2)),
         st.builds(lambda id_: call("works", id=id_), st.sampled_from(["", "same", "x" * 70, "a b"])),
-        st.builds(lambda said: {"name": "works", "arguments": said}, st.sampled_from(['{"at": ', "[1]", "{'at': 1}"])),
+        st.builds(
+            lambda arguments: {"name": "works", "arguments": arguments},
+            st.sampled_from(['{"at": ', "[1]", "{'at': 1}"]),
+        ),
         st.just({"name": "works", "arguments": {"at": "no"}}),
     ),
     max_size=4,
@@ -349,7 +352,9 @@ def replies(draw: st.DrawFn) -> dict[str, Any]:
         reply["tool_calls"] = made
         echo = draw(st.sampled_from([None, *ECHOES.values()]))
         if echo is not None:
-            requests = [ToolCallRequest(one.get("id", f"call_{at}"), one["name"], {}) for at, one in enumerate(made, 1)]
+            requests = [
+                ToolCallRequest(entry.get("id", f"call_{at}"), entry["name"], {}) for at, entry in enumerate(made, 1)
+            ]
             reply["echo"] = echo(requests)
     if error := draw(ERRORS):
         reply["error"] = error

@@ -74,7 +74,9 @@ def test_any_history_becomes_valid_and_stays_so(stored: list[Message], later: li
     history = repair_history(stored)
     assert_valid(history)
     assert repair_history(history) == history
-    assert [one for one in history if one.role is not Role.TOOL] == [one for one in stored if one.role is not Role.TOOL]
+    assert [message for message in history if message.role is not Role.TOOL] == [
+        message for message in stored if message.role is not Role.TOOL
+    ]
     assert_valid(repair_history([*stored, *later]))
 
 

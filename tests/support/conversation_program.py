@@ -25,16 +25,16 @@ def server(ran: str) -> dict[str, Any]:
     return {"command": sys.executable, "args": [str(Path(__file__).parent / "servers" / "call_counter.py"), ran]}
 
 
-async def main(wanted: dict[str, Any]) -> None:
-    store = SQLStore(wanted["store"])
-    async with DialClient({"counting": server(wanted["ran"])}, ScriptedProvider(wanted["replies"])) as dial:
-        manager = ConversationManager(dial, store, lease=wanted["lease"])
-        async with aclosing(manager.stream_chat(wanted["conversation"], "Do it!")) as events:
+async def main(job: dict[str, Any]) -> None:
+    store = SQLStore(job["store"])
+    async with DialClient({"counting": server(job["ran"])}, ScriptedProvider(job["replies"])) as dial:
+        manager = ConversationManager(dial, store, lease=job["lease"])
+        async with aclosing(manager.stream_chat(job["conversation"], "Do it!")) as events:
             read = 0
             async for event in events:
                 print(json.dumps(to_dict(event)), flush=True)
                 read += 1
-                if read >= wanted["reads"]:
+                if read >= job["reads"]:
                     break
             with anyio.move_on_after(LIFETIME):
                 await anyio.sleep_forever()

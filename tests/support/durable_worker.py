@@ -70,22 +70,22 @@ def steps(log: Path) -> MCPServer:
     return server
 
 
-async def main(wanted: dict[str, Any]) -> None:
-    log, store = Path(wanted["log"]), SQLStore(wanted["store"])
+async def main(job: dict[str, Any]) -> None:
+    log, store = Path(job["log"]), SQLStore(job["store"])
     limits = Limits(timeout=600, max_repeats=99)
     async with (
         DialClient({"steps": steps(log)}, Steps(log), limits=limits) as dial,
         DurableTurns(
             dial,
             store,
-            wanted["database"],
+            job["database"],
             timings=DurableTimings(recovery_interval=0.5, start_timeout=3.0),
             lease=LEASE,
         ) as turns,
     ):
         async with anyio.create_task_group() as group:
-            for number, conversation in enumerate(wanted["conversations"]):
-                group.start_soon(turns.submit, conversation, f"{wanted['name']}{number}")
+            for number, conversation in enumerate(job["conversations"]):
+                group.start_soon(turns.submit, conversation, f"{job['name']}{number}")
         print("started", flush=True)
         await to_thread.run_sync(sys.stdin.read, abandon_on_cancel=True)
     await store.aclose()

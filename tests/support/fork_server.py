@@ -46,14 +46,14 @@ class ForkedProcess(subprocess.Popen[AnyStr]):
     """A program that the fork server runs: ``[sys.executable, "-m", MODULE, …]``, or with ``-c CODE`` or a file."""
 
     def _execute_child(self, args: Sequence[str], *options: Any) -> None:
-        (_, _, _, _, cwd, env, _, _, _, p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite, *others) = options
+        (_, _, _, _, cwd, env, _, _, _, p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite, *rest) = options
         self._connection: socket.socket = socket.socket(socket.AF_UNIX)
         self._connection.connect(start_server())
         job = {
             "arguments": list(args[1:]),
             "folder": os.fspath(cwd or Path.cwd()),
             "environment": dict(os.environ if env is None else env),
-            "is_session": others[-2],
+            "is_session": rest[-2],
         }
         streams = [own if given == -1 else given for own, given in enumerate((p2cread, c2pwrite, errwrite))]
         data = json.dumps(job).encode() + b"\n"

@@ -52,14 +52,14 @@ class _Parser:
     def part(self) -> Match:
         token = self.tokens.pop(0)
         if token == "(":
-            one = self.choice()
+            item = self.choice()
             assert self.tokens.pop(0) == ")"
         elif token[0] in '"[':
-            one = _terminal(token)
+            item = _terminal(token)
         else:
-            one = self.rule(token)
+            item = self.rule(token)
         sign = self.tokens.pop(0) if self.tokens and self.tokens[0] in ("?", "*") else ""
-        return _repeated(one, sign) if sign else one
+        return _repeated(item, sign) if sign else item
 
 
 def _follow(parts: list[Match], text: str, at: int) -> Iterator[int]:
@@ -88,9 +88,9 @@ def _plain(escape: str) -> str:
     return chr(int(escape[1:], 16)) if escape[0] == "U" and len(escape) == 9 else known[escape]
 
 
-def _repeated(one: Match, sign: str) -> Match:
+def _repeated(item: Match, sign: str) -> Match:
     def match(text: str, at: int) -> Iterator[int]:
-        for end in one(text, at):
+        for end in item(text, at):
             if sign == "*" and end > at:
                 yield from match(text, end)
             else:

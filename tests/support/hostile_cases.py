@@ -46,14 +46,14 @@ def seen_of(server: ServerStatus, notes: Iterable[str], result: ToolCallResult) 
     return "\n".join([*of_it, str(result.content), result.error or ""])
 
 
-def works(does: str, said: str = "done") -> Row:
+def works(does: str, result: str = "done") -> Row:
     """Its tool gives its result all the same."""
-    return Row(does, said)
+    return Row(does, result)
 
 
-def fails(does: str, said: str, **settings: Any) -> Row:
+def fails(does: str, error: str, **settings: Any) -> Row:
     """Its tool is not there, or fails."""
-    return Row(does, said, works=False, settings=settings)
+    return Row(does, error, works=False, settings=settings)
 
 
 def starts(does: str, **settings: Any) -> Row:
@@ -61,9 +61,9 @@ def starts(does: str, **settings: Any) -> Row:
     return fails(does, "not ready within 1 seconds", startup_timeout=1.0, **settings)
 
 
-def hangs(does: str, said: str = "gave no result within 0.3 seconds") -> Row:
+def hangs(does: str, error: str = "gave no result within 0.3 seconds") -> Row:
     """Its tool never gives a result."""
-    return fails(does, said, tool_timeout=0.3)
+    return fails(does, error, tool_timeout=0.3)
 
 
 DIED = "ended by SIGTERM; it last said: out of cheese"

@@ -64,14 +64,14 @@ class Echo:
         self._asked = anyio.Event()
 
     async def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-        said = request.messages[-1].text
+        text = request.messages[-1].text
         self.requests.append(request)
-        self.asking.append(said)
+        self.asking.append(text)
         self._asked.set()
         yield TextChunk("You said: ")
         await self.may_answer.wait()
-        self.asking.remove(said)
-        yield TextChunk(said)
+        self.asking.remove(text)
+        yield TextChunk(text)
         yield Completion(FinishReason.STOP)
 
     async def until_asked(self, count: int = 1) -> None:
@@ -83,9 +83,9 @@ class Echo:
         pass
 
 
-def dialogue(*said: str) -> tuple[Message, ...]:
+def dialogue(*texts: str) -> tuple[Message, ...]:
     """Messages of the person and the model in turn."""
-    return tuple((Message.assistant if at % 2 else Message.user)(text) for at, text in enumerate(said))
+    return tuple((Message.assistant if at % 2 else Message.user)(text) for at, text in enumerate(texts))
 
 
 async def read(events: AsyncGenerator[Event, None]) -> list[Event]:

@@ -134,7 +134,7 @@ async def hear(provider: Provider, *messages: Message, **request: Any) -> Heard:
 
 def events(*payloads: Any, done: bool = True, **options: Any) -> Raw:
     """Give a stream of these events; strings go as they are."""
-    chunks = [b"data: %s\n\n" % (said if isinstance(said, str) else json.dumps(said)).encode() for said in payloads]
+    chunks = [b"data: %s\n\n" % (part if isinstance(part, str) else json.dumps(part)).encode() for part in payloads]
     return Raw((*chunks, b"data: [DONE]\n\n") if done else tuple(chunks), **options)
 
 
@@ -343,18 +343,18 @@ def _responses(say: Say, *, stream: bool) -> Raw:
     whole = response | {"output": items, "usage": usage}
     if not stream:
         return one_json(whole)
-    said: list[Any] = [{"type": "response.created", "response": response | {"status": "in_progress"}}]
+    body: list[Any] = [{"type": "response.created", "response": response | {"status": "in_progress"}}]
     for at, item in enumerate(items):
-        said.append({"type": "response.output_item.added", "output_index": at, "item": item | {"content": []}})
+        body.append({"type": "response.output_item.added", "output_index": at, "item": item | {"content": []}})
         if item["type"] == "reasoning":
             kind, text = "response.reasoning_summary_text.delta", say.reasoning
         elif item["type"] == "message":
             kind, text = "response.output_text.delta", say.text
         else:
             kind, text = "response.function_call_arguments.delta", str(item["arguments"])
-        said += [{"type": kind, "output_index": at, "delta": piece} for piece in _split(text, say.pieces)]
-        said.append({"type": "response.output_item.done", "output_index": at, "item": item})
-    return events(*said, {"type": f"response.{status}", "response": whole}, done=False)
+        body += [{"type": kind, "output_index": at, "delta": piece} for piece in _split(text, say.pieces)]
+        body.append({"type": "response.output_item.done", "output_index": at, "item": item})
+    return events(*body, {"type": f"response.{status}", "response": whole}, done=False)
 
 
 def _messages(say: Say, *, stream: bool) -> Raw:
@@ -376,14 +376,14 @@ def _messages(say: Say, *, stream: bool) -> Raw:
     if not stream:
         return one_json(message)
     begin = message | {"content": [], "stop_reason": None, "usage": usage | {"output_tokens": 1}}
-    said: list[Any] = [{"type": "message_start", "message": begin}, {"type": "ping"}]
+    body: list[Any] = [{"type": "message_start", "message": begin}, {"type": "ping"}]
     for at, block in enumerate(blocks):
         start, deltas = _block_events(block, say)
-        said.append({"type": "content_block_start", "index": at, "content_block": start})
-        said += [{"type": "content_block_delta", "index": at, "delta": delta} for delta in deltas]
-        said.append({"type": "content_block_stop", "index": at})
-    said.append({"type": "message_delta", "delta": {"stop_reason": finish}, "usage": {"output_tokens": say.usage[1]}})
-    return events(*said, {"type": "message_stop"}, done=False)
+        body.append({"type": "content_block_start", "index": at, "content_block": start})
+        body += [{"type": "content_block_delta", "index": at, "delta": delta} for delta in deltas]
+        body.append({"type": "content_block_stop", "index": at})
+    body.append({"type": "message_delta", "delta": {"stop_reason": finish}, "usage": {"output_tokens": say.usage[1]}})
+    return events(*body, {"type": "message_stop"}, done=False)
 
 
 def _block_events(block: dict[str, Any], say: Say) -> tuple[dict[str, Any], list[dict[str, Any]]]:

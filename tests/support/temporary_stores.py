@@ -95,10 +95,10 @@ def query(file: Path, statement: str, *parameters: Any) -> list[Any]:
 @contextmanager
 def locked(file: Path) -> Iterator[None]:
     """Be another program that writes to the file all the time."""
-    with closing(sqlite3.connect(file, isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
+    with closing(sqlite3.connect(file, isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
         yield
-        other.execute("ROLLBACK")
+        writer.execute("ROLLBACK")
 
 
 def join_threads(threads: Iterable[threading.Thread]) -> list[threading.Thread]:

@@ -43,12 +43,12 @@ def call(name: str, /, *, id_: str = "1", **arguments: Any) -> ToolCallRequest:
     return ToolCallRequest(id_, name, arguments)
 
 
-def runs(behaviour: Callable[[], Awaitable[object]], said: str = "done") -> Behaviour:
+def runs(behaviour: Callable[[], Awaitable[object]], result: str = "done") -> Behaviour:
     """Make a server's behaviour of something that takes neither a name nor arguments."""
 
     async def answer(tool: str, arguments: Mapping[str, Any], on_progress: OnProgress) -> CallToolResult:
         await behaviour()
-        return text_result(said)
+        return text_result(result)
 
     return answer
 

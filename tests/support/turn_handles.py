@@ -113,7 +113,9 @@ def check_history(messages: Sequence[Message]) -> None:
         message = left.pop(0)
         assert message.role is Role.ASSISTANT
         assert message.tool_calls or message.text.strip()
-        assert [one.tool_call_id for one in left[: len(message.tool_calls)]] == [call.id for call in message.tool_calls]
+        assert [message_left.tool_call_id for message_left in left[: len(message.tool_calls)]] == [
+            call.id for call in message.tool_calls
+        ]
         del left[: len(message.tool_calls)]
 
 

@@ -202,11 +202,11 @@ async def test_an_answer_holds_for_as_long_as_it_says(decision: str, questions: 
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("other", [spec("other", "now"), spec("clock", "set"), spec("other", "x", "now")], ids=str)
-async def test_what_was_granted_is_granted_to_that_tool_of_that_server_only(other: ToolSpec) -> None:
+@pytest.mark.parametrize("tool", [spec("tool", "now"), spec("clock", "set"), spec("tool", "x", "now")], ids=str)
+async def test_what_was_granted_is_granted_to_that_tool_of_that_server_only(tool: ToolSpec) -> None:
     approvals = ApprovalChecker(PolicyRules(), Person(Approval("session")))
     await approvals.ask(CALL, spec())
-    assert approvals.decide(other) is None
+    assert approvals.decide(tool) is None
     assert approvals.decide(spec(name="clock__now")) is not None, "the same tool, offered under another name"
 
 

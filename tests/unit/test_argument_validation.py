@@ -58,9 +58,9 @@ CHECKED: list[tuple[str, Any, dict[str, Any], list[str]]] = [
 def test_arguments_are_checked_against_the_original(
     schema: Any, arguments: dict[str, Any], problems: list[str]
 ) -> None:
-    said = ArgumentCheck(schema).problems(arguments)
-    assert len(said) == len(problems)
-    assert all(problem in heard for problem, heard in zip(problems, said, strict=True))
+    found = ArgumentCheck(schema).problems(arguments)
+    assert len(found) == len(problems)
+    assert all(problem in heard for problem, heard in zip(problems, found, strict=True))
 
 
 def test_arguments_need_not_be_a_dict() -> None:
@@ -76,9 +76,9 @@ def test_at_most_five_problems_are_reported() -> None:
 
 def test_mistakes_are_reported_without_repeating_it_all() -> None:
     check = ArgumentCheck({"properties": {"a": {"type": "integer"}}})
-    [said] = check.problems({"a": "x" * 100_000})
-    assert len(said) < 1000
-    assert 'is not of type "integer"' in said
+    [problem] = check.problems({"a": "x" * 100_000})
+    assert len(problem) < 1000
+    assert 'is not of type "integer"' in problem
 
 
 def test_a_pattern_that_takes_for_ever_has_an_end() -> None:

@@ -28,8 +28,8 @@ def heard(reader: ReplyReader, pieces: list[str]) -> Row:
         reasoning.append(reader.reasoning())
     rest, calls = reader.finish()
     assert all(call.unreadable is None for call in calls)
-    said = [(call.name, dict(call.arguments)) for call in calls]
-    return Row("".join(pieces), said, "".join(shown) + rest, "".join(reasoning) + reader.reasoning())
+    found = [(call.name, dict(call.arguments)) for call in calls]
+    return Row("".join(pieces), found, "".join(shown) + rest, "".join(reasoning) + reader.reasoning())
 
 
 def native() -> ReplyReader:

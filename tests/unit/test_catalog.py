@@ -47,8 +47,8 @@ def test_every_tool_has_a_name_of_its_own(keys: set[Key]) -> None:
 @unhurried
 @given(KEYS.flatmap(lambda keys: st.tuples(st.permutations(sorted(keys)), st.permutations(sorted(keys)))))
 def test_names_do_not_depend_on_the_order_in_which_servers_came_up(orders: tuple[list[Key], list[Key]]) -> None:
-    one, other = orders
-    assert assign_names(one) == assign_names(dict.fromkeys(other))
+    first, second = orders
+    assert assign_names(first) == assign_names(dict.fromkeys(second))
 
 
 NAMED: list[tuple[str, list[Key], list[str]]] = [
@@ -93,13 +93,13 @@ def test_tools_that_look_the_same_to_the_hash_are_distinguished() -> None:
 
 
 def settings(enabled: Iterable[str] | None = None, disabled: Iterable[str] = ()) -> ServerSettings:
-    wanted = None if enabled is None else tuple(enabled)
-    return ServerSettings("s", Transport.STDIO, "x", enabled_tools=wanted, disabled_tools=tuple(disabled))
+    chosen = None if enabled is None else tuple(enabled)
+    return ServerSettings("s", Transport.STDIO, "x", enabled_tools=chosen, disabled_tools=tuple(disabled))
 
 
 def test_tools_are_sorted_and_lead_back_to_their_servers() -> None:
-    one, other = server("one", "b", "c"), server("two", "a", "c")
-    catalog = build_catalog([one, other])
+    first, second = server("one", "b", "c"), server("two", "a", "c")
+    catalog = build_catalog([first, second])
     assert [tool.name for tool in catalog.tools] == ["a", "b", "one__c", "two__c"]
     assert list(catalog.routes) == [tool.name for tool in catalog.tools]
     assert {name: (route.connection.name, route.spec.tool) for name, route in catalog.routes.items()} == {
@@ -111,8 +111,8 @@ def test_tools_are_sorted_and_lead_back_to_their_servers() -> None:
 
 
 def test_the_catalogue_is_the_same_whichever_server_comes_first() -> None:
-    one, other = server("one", "b", "c"), server("two", "a", "c")
-    assert build_catalog([one, other]) == build_catalog([other, one])
+    first, second = server("one", "b", "c"), server("two", "a", "c")
+    assert build_catalog([first, second]) == build_catalog([second, first])
 
 
 def test_no_servers_no_tools() -> None:

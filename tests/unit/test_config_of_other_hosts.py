@@ -34,7 +34,7 @@ def test_what_other_hosts_mean_otherwise_is_warned_about() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         (CLAUDE_DESKTOP, {"filesystem": "stdio", "git": "stdio"}),
         (CLAUDE_CODE, {"api": "http", "local": "stdio", "old": "sse"}),
@@ -45,12 +45,12 @@ def test_what_other_hosts_mean_otherwise_is_warned_about() -> None:
     ],
     ids=["claude-desktop", "claude-code", "vs-code", "cursor", "cline", "gemini-cli"],
 )
-def test_configurations_of_other_hosts_work_as_they_are(tmp_path: Path, text: str, said: dict[str, str]) -> None:
+def test_configurations_of_other_hosts_work_as_they_are(tmp_path: Path, text: str, expected: dict[str, str]) -> None:
     (tmp_path / ".env").write_text("FROM_FILE=1\n")
     path = tmp_path / "mcp.json"
     path.write_text(text)
     read = load(path, {"API_KEY": "k", "DB_URL": "db", "HOME": "/home/me", "USERPROFILE": "/home/me"})
-    assert {name: entry.transport.value for name, entry in read.servers.items()} == said
+    assert {name: entry.transport.value for name, entry in read.servers.items()} == expected
     assert [warning.partition("mcpServers.")[2].partition(":")[0] for warning in read.warnings] == (
         ["weather.timeout"] if text is CLINE else []
     )

@@ -63,10 +63,10 @@ def test_no_secret_is_in_an_error_or_a_warning(data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(text)))
     text = text[:at] + data.draw(st.sampled_from(["", '"', "\\", "\n", ",", "}", "]", "#", "x"])) + text[at:]
     try:
-        said = "".join(parse(text, environ={"TOKEN": f"{SECRET}\n"}).warnings)
+        warnings = "".join(parse(text, environ={"TOKEN": f"{SECRET}\n"}).warnings)
     except ConfigError as error:
-        said = f"{error} {error!r} {error.args}"
-    assert SECRET not in said
+        warnings = f"{error} {error!r} {error.args}"
+    assert SECRET not in warnings
 
 
 def places(value: Any) -> list[tuple[Any, Any]]:

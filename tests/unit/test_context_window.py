@@ -91,7 +91,7 @@ ANY_TURN = st.builds(turn, st.integers(0, 99), st.integers(0, 3000))
 def test_what_is_sent_is_always_a_tail_of_whole_turns(
     turns: list[tuple[Message, ...]], tokens: int, instructed: bool
 ) -> None:
-    messages = tuple(message for one in turns for message in one)
+    messages = tuple(message for exchange in turns for message in exchange)
     rest = ContextWindow(tokens).fit(messages, (), BRIEF if instructed else ())
     assert rest
     assert rest[0].role is Role.USER

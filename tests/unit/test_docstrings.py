@@ -57,14 +57,25 @@ SPHINX = """Plan a trip.
 
 @pytest.mark.parametrize("text", [GOOGLE, NUMPY, SPHINX], ids=["google", "numpy", "sphinx"])
 def test_all_forms_tell_the_same(text: str) -> None:
-    told = parse_docstring(text)
-    assert dict(told.parameters) == {"place": "The place, and more on it: all of it.", "rest": "The rest."}
-    assert told.description.split() == ["Plan", "a", "trip.", "It", "may", "take", "long.", "Returns:", "The", "plan."]
+    docstring = parse_docstring(text)
+    assert dict(docstring.parameters) == {"place": "The place, and more on it: all of it.", "rest": "The rest."}
+    assert docstring.description.split() == [
+        "Plan",
+        "a",
+        "trip.",
+        "It",
+        "may",
+        "take",
+        "long.",
+        "Returns:",
+        "The",
+        "plan.",
+    ]
 
 
 def test_several_parameters_may_share_a_description() -> None:
-    told = parse_docstring("Add.\n\nParameters\n----------\na, b : int\n    A number.\n")
-    assert dict(told.parameters) == {"a": "A number.", "b": "A number."}
+    docstring = parse_docstring("Add.\n\nParameters\n----------\na, b : int\n    A number.\n")
+    assert dict(docstring.parameters) == {"a": "A number.", "b": "A number."}
 
 
 def test_a_docstring_in_no_form_is_a_description() -> None:
@@ -80,5 +91,5 @@ def test_a_docstring_in_no_form_is_a_description() -> None:
 
 
 def test_text_behind_a_section_belongs_to_the_description() -> None:
-    told = parse_docstring("Add.\n\nArgs:\n    a: A number.\n\nThat is all.")
-    assert told == Docstring("Add.\n\nThat is all.", {"a": "A number."})
+    docstring = parse_docstring("Add.\n\nArgs:\n    a: A number.\n\nThat is all.")
+    assert docstring == Docstring("Add.\n\nThat is all.", {"a": "A number."})

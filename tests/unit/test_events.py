@@ -96,10 +96,10 @@ SAID: list[tuple[Event, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("event", "said"), SAID, ids=[type_name(event) for event, _ in SAID])
-def test_an_event_is_its_name_and_its_fields(event: Event, said: dict[str, Any]) -> None:
-    assert to_dict(event) == said
-    assert json.loads(json.dumps(to_dict(event))) == said
+@pytest.mark.parametrize(("event", "data"), SAID, ids=[type_name(event) for event, _ in SAID])
+def test_an_event_is_its_name_and_its_fields(event: Event, data: dict[str, Any]) -> None:
+    assert to_dict(event) == data
+    assert json.loads(json.dumps(to_dict(event))) == data
 
 
 @pytest.mark.parametrize(
@@ -118,8 +118,8 @@ def test_every_event_has_a_case_here() -> None:
 
 
 def test_a_turn_in_json_has_all_that_the_command_line_promises() -> None:
-    said = json.loads(json.dumps(TURN.to_dict()))
-    assert said == {
+    data = json.loads(json.dumps(TURN.to_dict()))
+    assert data == {
         "text": "3",
         "stop_reason": "answered",
         "depth": 1,

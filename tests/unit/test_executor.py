@@ -51,13 +51,13 @@ async def test_a_call_reaches_its_server_under_the_tools_own_name() -> None:
         seen.extend((tool, arguments))
         return text_result("noon")
 
-    one = Round(server("clock", "time.now", call=answer))
+    calls = Round(server("clock", "time.now", call=answer))
     began = time.monotonic()
-    [result] = await one.run(call("time_now", zone="UTC"))
+    [result] = await calls.run(call("time_now", zone="UTC"))
     most = time.monotonic() - began
     assert seen == ["time.now", {"zone": "UTC"}]
     assert result == ToolCallResult("1", success=True, content="noon")
-    started, finished = one.heard
+    started, finished = calls.heard
     assert started == ToolCallStarted(call("time_now", zone="UTC"), "clock", "time.now")
     assert isinstance(finished, ToolCallFinished)
     assert (finished.result, finished.server) == (result, "clock")
@@ -65,8 +65,8 @@ async def test_a_call_reaches_its_server_under_the_tools_own_name() -> None:
 
 
 async def test_one_call_alone_can_be_run_too() -> None:
-    one = Round(server("clock", "now"))
-    result = await one.executor.execute(call("now"), one.heard.emit, Deadline(60))
+    calls = Round(server("clock", "now"))
+    result = await calls.executor.execute(call("now"), calls.heard.emit, Deadline(60))
     assert result.content == "now ran"
 
 
@@ -146,13 +146,13 @@ async def test_a_result_that_is_too_long_is_cut() -> None:
 
 async def test_an_error_that_is_too_long_is_cut_too_and_its_line_is_a_line() -> None:
     long = gives({"type": "text", "text": "a" * 100_000}, is_error=True)
-    one = Round(server("clock", "now", call=long), max_result_chars=1000)
-    [result] = await one.run(call("now"))
+    calls = Round(server("clock", "now", call=long), max_result_chars=1000)
+    [result] = await calls.run(call("now"))
     assert len(str(result.content)) < 1200
     assert result.error is not None
     assert len(result.error) <= 1000
     assert (result.failure, result.success) == (Failure.TOOL, False)
-    assert one.heard.of(ToolCallFinished)[0].result == result, "what is told is what the model reads"
+    assert calls.heard.of(ToolCallFinished)[0].result == result, "what is told is what the model reads"
 
 
 async def test_the_line_of_an_error_is_one_line() -> None:
@@ -174,11 +174,11 @@ UNKNOWN: list[tuple[str, list[str], str, list[str]]] = [
 
 @pytest.mark.parametrize(("tools", "name", "words"), [c[1:] for c in UNKNOWN], ids=[c[0] for c in UNKNOWN])
 async def test_an_unknown_tool_is_answered_with_what_there_is(tools: list[str], name: str, words: list[str]) -> None:
-    one = Round(server("clock", *tools))
-    [result] = await one.run(call(name))
+    calls = Round(server("clock", *tools))
+    [result] = await calls.run(call(name))
     assert (result.success, result.failure) == (False, Failure.UNKNOWN_TOOL)
     assert [word for word in words if word not in str(result.content)] == []
-    assert one.heard[0] == ToolCallStarted(call(name), "", "")
+    assert calls.heard[0] == ToolCallStarted(call(name), "", "")
 
 
 async def test_with_hundreds_of_tools_not_all_are_listed() -> None:
@@ -207,8 +207,8 @@ async def test_wrong_arguments_are_answered_with_what_was_expected(wrong: ToolCa
         asked.append(about)
         return Approval("once")
 
-    one = Round(server("maths", tool_named("add", input_schema=STRICT), call=refusal), approve=person)
-    [result] = await one.run(wrong)
+    calls = Round(server("maths", tool_named("add", input_schema=STRICT), call=refusal), approve=person)
+    [result] = await calls.run(wrong)
     assert (result.success, result.failure) == (False, Failure.BAD_ARGUMENTS)
     assert [word for word in words if word not in str(result.content)] == []
     assert (refusal.reached, asked) == (False, []), "nobody is asked about a call that cannot be made"
@@ -290,8 +290,8 @@ async def test_arguments_that_a_person_changed_go_to_the_tool_and_the_model_read
         finished = next(event for event in person.heard if isinstance(event, ToolCallFinished))
         assert finished.changed_arguments == ({"text": text, "count": count} if note else None)
         assert received.pop() == {"text": text, "count": count}
-        told = f"[The user changed the arguments before the call. It ran with: {note}\n" if note else ""
-        assert result.content == f"{told}done"
+        prefix = f"[The user changed the arguments before the call. It ran with: {note}\n" if note else ""
+        assert result.content == f"{prefix}done"
 
 
 async def test_changed_arguments_are_checked_like_those_of_the_model() -> None:

@@ -31,11 +31,11 @@ async def test_results_stand_in_the_order_of_the_calls_whichever_ended_first() -
             await last_done.wait()
         return text_result(tool)
 
-    one = Round(server("s", "first", "last", call=answer))
+    calls = Round(server("s", "first", "last", call=answer))
     with anyio.fail_after(20):
-        results = await one.run(call("first", id_="1"), call("last", id_="2"))
+        results = await calls.run(call("first", id_="1"), call("last", id_="2"))
     assert [(result.tool_call_id, result.content) for result in results] == [("1", "first"), ("2", "last")]
-    assert [event.result.tool_call_id for event in one.heard.of(ToolCallFinished)] == ["2", "1"]
+    assert [event.result.tool_call_id for event in calls.heard.of(ToolCallFinished)] == ["2", "1"]
 
 
 @pytest.mark.parametrize(("calls", "max_parallel"), [(8, 8), (7, 3), (5, 1)])
@@ -54,9 +54,9 @@ async def test_as_many_calls_as_may_be_run_at_once_and_never_more(calls: int, ma
         await anyio.lowlevel.checkpoint()
         inside, left = inside - 1, left - 1
 
-    one = Round(server("s", "meet", call=runs(meet)), max_parallel=max_parallel)
+    calls_round = Round(server("s", "meet", call=runs(meet)), max_parallel=max_parallel)
     with anyio.fail_after(20):
-        results = await one.run(*(call("meet", id_=str(at)) for at in range(calls)))
+        results = await calls_round.run(*(call("meet", id_=str(at)) for at in range(calls)))
     assert [result.tool_call_id for result in results] == [str(at) for at in range(calls)]
     assert most == min(calls, max_parallel)
 
@@ -73,17 +73,17 @@ FAULTS: list[tuple[str, Exception, Failure, str]] = [
 async def test_a_call_that_fails_leaves_concurrent_calls_running(
     error: Exception, failure: Failure, words: str
 ) -> None:
-    others = anyio.Event()
-    one = Round(server("good", "slow", call=runs(others.wait)), server("bad", "broken", call=fails(error)))
+    is_released = anyio.Event()
+    calls = Round(server("good", "slow", call=runs(is_released.wait)), server("bad", "broken", call=fails(error)))
 
     async def release_second_call() -> None:
         await anyio.wait_all_tasks_blocked()
-        others.set()
+        is_released.set()
 
     with anyio.fail_after(20):
         async with anyio.create_task_group() as group:
             group.start_soon(release_second_call)
-            slow, broken = await one.run(call("slow", id_="1"), call("broken", id_="2"))
+            slow, broken = await calls.run(call("slow", id_="1"), call("broken", id_="2"))
     assert slow.content == "done"
     assert (broken.success, broken.failure) == (False, failure)
     assert words in str(broken.content)
@@ -91,15 +91,15 @@ async def test_a_call_that_fails_leaves_concurrent_calls_running(
 
 
 async def test_every_call_has_events_of_its_beginning_and_its_end() -> None:
-    one = Round(
+    calls = Round(
         server("good", "now", tool_named("add", input_schema=STRICT)),
         server("bad", "broken", call=fails(ServerGone("bad", "it was killed"))),
         rules=PolicyRules(deny=("now",)),
     )
     names = ["now", "add", "broken", "nowhere"]
-    await one.run(*(call(name, id_=name) for name in names))
-    assert sorted(event.call.id for event in one.heard.of(ToolCallStarted)) == sorted(names)
-    assert sorted(event.result.tool_call_id for event in one.heard.of(ToolCallFinished)) == sorted(names)
+    await calls.run(*(call(name, id_=name) for name in names))
+    assert sorted(event.call.id for event in calls.heard.of(ToolCallStarted)) == sorted(names)
+    assert sorted(event.result.tool_call_id for event in calls.heard.of(ToolCallFinished)) == sorted(names)
 
 
 async def test_the_same_call_twice_has_two_results() -> None:
@@ -118,9 +118,9 @@ async def test_cancelling_the_round_cancels_its_calls_at_their_servers() -> None
         finally:
             ended.append(1)
 
-    one = Round(server("s", "hang", call=runs(hang)))
+    calls = Round(server("s", "hang", call=runs(hang)))
     async with anyio.create_task_group() as group:
-        group.start_soon(one.run, call("hang", id_="1"), call("hang", id_="2"))
+        group.start_soon(calls.run, call("hang", id_="1"), call("hang", id_="2"))
         await anyio.wait_all_tasks_blocked()
         group.cancel_scope.cancel()
     assert (running, ended) == ([1, 1], [1, 1])

@@ -37,18 +37,18 @@ def reports(*steps: tuple[float, float | None, str | None], pause: float = 0) ->
 
 
 async def test_progress_is_reported_between_beginning_and_end() -> None:
-    one = Round(server("s", "work", call=reports((1, 2, "half"), (2, 2, None))))
-    await one.run(call("work"))
-    assert one.heard[1:-1] == [ToolCallProgress("1", 1, 2, "half"), ToolCallProgress("1", 2, 2, None)]
+    calls = Round(server("s", "work", call=reports((1, 2, "half"), (2, 2, None))))
+    await calls.run(call("work"))
+    assert calls.heard[1:-1] == [ToolCallProgress("1", 1, 2, "half"), ToolCallProgress("1", 2, 2, None)]
 
 
 async def test_progress_that_is_no_number_is_not_reported_as_a_number() -> None:
-    one = Round(server("s", "work", call=reports((math.nan, math.inf, "half"), (1, math.nan, None))))
-    await one.run(call("work"))
-    told = one.heard.of(ToolCallProgress)
-    assert all(math.isfinite(event.progress) for event in told)
-    assert {event.total for event in told} == {None}
-    assert "half" in [event.message for event in told]
+    calls = Round(server("s", "work", call=reports((math.nan, math.inf, "half"), (1, math.nan, None))))
+    await calls.run(call("work"))
+    progress = calls.heard.of(ToolCallProgress)
+    assert all(math.isfinite(event.progress) for event in progress)
+    assert {event.total for event in progress} == {None}
+    assert "half" in [event.message for event in progress]
 
 
 async def test_progress_after_the_end_of_a_call_is_not_reported() -> None:
@@ -58,10 +58,10 @@ async def test_progress_after_the_end_of_a_call_is_not_reported() -> None:
         kept.append(on_progress)
         return text_result("done")
 
-    one = Round(server("s", "work", call=answer))
-    await one.run(call("work"))
+    calls = Round(server("s", "work", call=answer))
+    await calls.run(call("work"))
     await kept[0](1, 2, "late")
-    assert one.heard.of(ToolCallProgress) == []
+    assert calls.heard.of(ToolCallProgress) == []
 
 
 # --- time -----------------------------------------------------------------------------------------
@@ -104,8 +104,8 @@ async def test_a_call_that_takes_too_long_is_cancelled_at_its_server_and_concurr
             ended.append(anyio.current_time())
 
     began = anyio.current_time()
-    one = Round(server("s", "hang", call=runs(hang)), server("t", "work", call=sleeps(9)), tool_timeout=10)
-    late, good = await one.run(call("hang", id_="1"), call("work", id_="2"))
+    calls = Round(server("s", "hang", call=runs(hang)), server("t", "work", call=sleeps(9)), tool_timeout=10)
+    late, good = await calls.run(call("hang", id_="1"), call("work", id_="2"))
     assert (late.failure, late.content) == (Failure.TIMEOUT, "The tool gave no result within 10 seconds.")
     assert good.success
     assert ended == [pytest.approx(began + 10)]
@@ -113,8 +113,8 @@ async def test_a_call_that_takes_too_long_is_cancelled_at_its_server_and_concurr
 
 @virtual_time
 async def test_progress_starts_the_time_of_a_call_anew() -> None:
-    one = Round(server("s", "work", call=reports(*[(1, None, None)] * 20, pause=9)), tool_timeout=10)
-    [result] = await one.run(call("work"))
+    calls = Round(server("s", "work", call=reports(*[(1, None, None)] * 20, pause=9)), tool_timeout=10)
+    [result] = await calls.run(call("work"))
     assert result.success
 
 
@@ -146,12 +146,12 @@ async def test_when_the_turns_time_is_over_its_calls_are_stopped_and_what_was_do
             ended.append(anyio.current_time())
 
     began = anyio.current_time()
-    one = Round(server("s", "hang", call=runs(hang)), server("t", "work", call=sleeps(3)))
-    late, good = await one.run(call("hang", id_="1"), call("work", id_="2"), seconds=5)
+    calls = Round(server("s", "hang", call=runs(hang)), server("t", "work", call=sleeps(3)))
+    late, good = await calls.run(call("hang", id_="1"), call("work", id_="2"), seconds=5)
     assert (late.failure, late.content) == (Failure.TIMEOUT, "Stopped: the time for this turn is over.")
     assert good.content == "done"
     assert ended == [pytest.approx(began + 5)]
-    assert len(one.heard.of(ToolCallFinished)) == 2
+    assert len(calls.heard.of(ToolCallFinished)) == 2
 
 
 @virtual_time
@@ -162,8 +162,8 @@ async def test_no_call_is_begun_when_the_turns_time_is_over() -> None:
         begun.append(anyio.current_time())
         await anyio.sleep_forever()
 
-    one = Round(server("s", "hang", call=runs(hang)), max_parallel=2)
-    results = await one.run(*(call("hang", id_=str(at)) for at in range(5)), seconds=5)
+    calls = Round(server("s", "hang", call=runs(hang)), max_parallel=2)
+    results = await calls.run(*(call("hang", id_=str(at)) for at in range(5)), seconds=5)
     assert [result.failure for result in results] == [Failure.TIMEOUT] * 5
     assert len(begun) == 2
 
@@ -174,8 +174,8 @@ async def test_neither_the_turn_nor_the_tool_pays_for_the_time_a_person_takes() 
         await anyio.sleep(500)
         return Approval("once")
 
-    one = Round(server("s", "work", call=sleeps(4)), approve=thinks, tool_timeout=5)
-    results = await one.run(call("work", id_="1"), call("work", id_="2"), seconds=10)
+    calls = Round(server("s", "work", call=sleeps(4)), approve=thinks, tool_timeout=5)
+    results = await calls.run(call("work", id_="1"), call("work", id_="2"), seconds=10)
     assert [result.success for result in results] == [True, True]
 
 
@@ -186,8 +186,8 @@ async def test_behind_a_persons_answer_the_turns_time_goes_on() -> None:
         return Approval("once")
 
     began = anyio.current_time()
-    one = Round(server("s", "work", call=runs(anyio.sleep_forever)), approve=thinks, tool_timeout=900)
-    [result] = await one.run(call("work"), seconds=10)
+    calls = Round(server("s", "work", call=runs(anyio.sleep_forever)), approve=thinks, tool_timeout=900)
+    [result] = await calls.run(call("work"), seconds=10)
     assert result.failure is Failure.TIMEOUT
     assert anyio.current_time() - began == pytest.approx(510)
 
@@ -198,7 +198,7 @@ async def test_a_call_that_runs_while_a_person_thinks_about_another_has_its_own_
         await anyio.sleep(500)
         return Approval("deny")
 
-    one = Round(
+    calls = Round(
         server("s", "work", call=runs(anyio.sleep_forever)),
         server("t", "other"),
         approve=thinks,
@@ -206,8 +206,8 @@ async def test_a_call_that_runs_while_a_person_thinks_about_another_has_its_own_
         tool_timeout=5,
     )
     began = anyio.current_time()
-    late, denied = await one.run(call("work", id_="1"), call("other", id_="2"), seconds=10)
+    late, denied = await calls.run(call("work", id_="1"), call("other", id_="2"), seconds=10)
     assert (late.failure, denied.failure) == (Failure.TIMEOUT, Failure.DENIED)
-    finished = one.heard.of(ToolCallFinished)
+    finished = calls.heard.of(ToolCallFinished)
     assert [event.result.tool_call_id for event in finished] == ["1", "2"]
     assert anyio.current_time() - began == pytest.approx(500)

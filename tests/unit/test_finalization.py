@@ -172,7 +172,7 @@ async def test_too_deep_the_calls_are_refused_and_the_model_is_asked_for_words()
     assert (turn.text, turn.stop_reason, turn.depth) == ("About noon.", StopReason.MAX_DEPTH, 1)
     asked, first, second, answer = turn.messages
     assert asked.tool_calls == calls
-    assert [(one.tool_call_id, one.name, one.is_error) for one in (first, second)] == [
+    assert [(message.tool_call_id, message.name, message.is_error) for message in (first, second)] == [
         ("1", "now", True),
         ("2", "later", True),
     ]
@@ -193,14 +193,14 @@ FAILING: list[tuple[str, list[Step], str, StopReason]] = [
 
 
 @virtual_time
-@pytest.mark.parametrize("said", ["", "Let me look."], ids=["silent before", "spoke before"])
+@pytest.mark.parametrize("text", ["", "Let me look."], ids=["silent before", "spoke before"])
 @pytest.mark.parametrize(("reply", "why", "reason"), [c[1:] for c in FAILING], ids=[c[0] for c in FAILING])
 async def test_too_deep_and_without_words_the_reason_stands_behind_the_text_so_far(
-    reply: list[Step], why: str, reason: StopReason, said: str
+    reply: list[Step], why: str, reason: StopReason, text: str
 ) -> None:
     landing = Landing(reply)
-    turn = await landing.land(too_deep(said))
-    assert turn.text == (f"{said}\n\n{why}" if said else why)
+    turn = await landing.land(too_deep(text))
+    assert turn.text == (f"{text}\n\n{why}" if text else why)
     assert turn.stop_reason is reason
     assert landing.shown.endswith(why)
 

@@ -51,9 +51,9 @@ def test_an_undone_exchange_can_be_restored_until_the_next_message() -> None:
     again = [*messages, build_removal((edit,))]
     assert shown(stored(*again)) == ["q1", "a1", "q2", "a2"]
     assert find_edit(stored(*again), is_summary=False) is None, "there is nothing left to bring back"
-    said = [*messages, *dialogue("q3", "a3")]
-    assert shown(stored(*said)) == ["q1", "a1", "q3", "a3"]
-    assert find_edit(stored(*said), is_summary=False) is None
+    messages_after = [*messages, *dialogue("q3", "a3")]
+    assert shown(stored(*messages_after)) == ["q1", "a1", "q3", "a3"]
+    assert find_edit(stored(*messages_after), is_summary=False) is None
 
 
 def test_a_summary_stands_where_its_messages_stood_and_can_be_undone() -> None:

@@ -64,6 +64,6 @@ def test_an_image_is_saved_under_a_name_of_the_program(tmp_path: Path) -> None:
     assert path is not None
     assert re.fullmatch(r"[0-9a-f]{16}\.png", path.name)
     assert base64.b64encode(path.read_bytes()).decode() == image.data
-    other = save(ImagePart(image.data, "../../x"), tmp_path)
-    assert other is not None
-    assert other.suffix == ".bin"
+    escaped = save(ImagePart(image.data, "../../x"), tmp_path)
+    assert escaped is not None
+    assert escaped.suffix == ".bin"

@@ -59,5 +59,5 @@ def test_only_a_whole_call_is_a_call() -> None:
 
 
 def test_a_long_answer_of_an_earlier_turn_is_shown_by_its_beginning() -> None:
-    (told,) = conversation([Message.assistant("word " * 1000)])
-    assert len(told.text) < MAX_ANSWER_CHARS + 50
+    (history,) = conversation([Message.assistant("word " * 1000)])
+    assert len(history.text) < MAX_ANSWER_CHARS + 50

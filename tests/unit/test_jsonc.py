@@ -159,7 +159,7 @@ def test_a_value_made_in_python_has_no_place() -> None:
 
 
 @pytest.mark.parametrize(
-    ("keys", "said"),
+    ("keys", "error"),
     [
         (("a", "b-c", 0), "a.b-c[0]: wrong"),
         (("a b", "c"), "['a b'].c: wrong"),
@@ -168,8 +168,8 @@ def test_a_value_made_in_python_has_no_place() -> None:
         ((), "wrong"),
     ],
 )
-def test_an_error_shows_the_keys_and_no_control_characters(keys: tuple[str | int, ...], said: str) -> None:
-    assert Node(None, keys).error("wrong").problem == said
+def test_an_error_shows_the_keys_and_no_control_characters(keys: tuple[str | int, ...], error: str) -> None:
+    assert Node(None, keys).error("wrong").problem == error
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_two_names_of_one_key_have_to_agree() -> None:
 
 def test_a_word_must_be_a_known_value() -> None:
     word = one_of({"streamable-http": 1, "sse": 2, "false": 3})
-    assert [word(Node(said)) for said in ("streamableHttp", "STREAMABLE_HTTP", "sse", False)] == [1, 1, 2, 3]
+    assert [word(Node(value)) for value in ("streamableHttp", "STREAMABLE_HTTP", "sse", False)] == [1, 1, 2, 3]
     with pytest.raises(ConfigError) as caught:
         word(Node("see"))
     assert caught.value.problem == 'expected one of "streamable-http", "sse", "false"'

@@ -61,8 +61,8 @@ def length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     """Lines from ``def`` to the end, the docstring apart."""
     doc = function.body[0]
     is_doc = isinstance(doc, ast.Expr) and isinstance(doc.value, ast.Constant) and isinstance(doc.value.value, str)
-    said = (doc.end_lineno or 0) - doc.lineno + 1 if is_doc else 0
-    return (function.end_lineno or 0) - function.lineno + 1 - said
+    doc_lines = (doc.end_lineno or 0) - doc.lineno + 1 if is_doc else 0
+    return (function.end_lineno or 0) - function.lineno + 1 - doc_lines
 
 
 def test_every_file_keeps_to_its_budget() -> None:

@@ -76,8 +76,8 @@ def test_any_message_comes_back_from_json_as_it_was(message: Message) -> None:
 @unhurried
 @given(MESSAGES)
 def test_a_message_in_json_is_of_json_types_only(message: Message) -> None:
-    said = message.to_dict()
-    assert json.loads(json.dumps(said)) == said
+    data = message.to_dict()
+    assert json.loads(json.dumps(data)) == data
 
 
 @unhurried
@@ -141,7 +141,7 @@ def test_what_is_no_message_is_refused(data: Any) -> None:
 
 
 def test_openais_form_of_a_conversation_is_read_too() -> None:
-    said = {
+    data = {
         "role": "assistant",
         "content": None,
         "tool_calls": [
@@ -149,7 +149,7 @@ def test_openais_form_of_a_conversation_is_read_too() -> None:
             {"id": "call_2", "type": "function", "function": {"name": "now", "arguments": ""}},
         ],
     }
-    assert Message.from_dict(said) == Message.assistant(
+    assert Message.from_dict(data) == Message.assistant(
         "", [ToolCallRequest("call_1", "add", {"a": 1}), ToolCallRequest("call_2", "now", {})]
     )
 
@@ -221,7 +221,7 @@ def test_what_is_no_document_is_refused(wrong: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "meant"),
+    ("mime_type", "meant"),
     [
         ("image/png", "image/png"),
         (" Image/PNG ; charset=x; q=1", "image/png"),
@@ -231,12 +231,12 @@ def test_what_is_no_document_is_refused(wrong: dict[str, Any]) -> None:
         (";", ""),
     ],
 )
-def test_a_mime_type_is_read_whatever_its_case_and_parameters(said: str, meant: str) -> None:
-    assert media_type(said) == meant
+def test_a_mime_type_is_read_whatever_its_case_and_parameters(mime_type: str, meant: str) -> None:
+    assert media_type(mime_type) == meant
 
 
 @pytest.mark.parametrize(
-    ("part", "said"),
+    ("part", "description"),
     [
         (ImagePart("A" * 4000, "image/png"), "image/png, about 3 kB"),
         (ImagePart("AA==", " \n"), "an image, about 1 kB"),
@@ -244,8 +244,8 @@ def test_a_mime_type_is_read_whatever_its_case_and_parameters(said: str, meant: 
         (FilePart("", ""), "a file, about 1 kB"),
     ],
 )
-def test_an_image_or_a_document_is_described_in_one_line(part: ImagePart | FilePart, said: str) -> None:
-    assert describe(part) == said
+def test_an_image_or_a_document_is_described_in_one_line(part: ImagePart | FilePart, description: str) -> None:
+    assert describe(part) == description
 
 
 def test_a_description_is_short_whatever_a_server_sends() -> None:

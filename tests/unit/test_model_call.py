@@ -60,8 +60,8 @@ async def test_where_there_are_calls_behind_the_text_tools_are_being_selected_af
     exchange = Exchange([TextChunk("Let me see."), *calling("1"), STOP], [*calling("1"), STOP])
     await exchange.ask()
     await exchange.ask()
-    said = [event.text for event in exchange.heard.of(StatusChanged)]
-    assert said == [
+    texts = [event.text for event in exchange.heard.of(StatusChanged)]
+    assert texts == [
         status_text.ANALYZING, status_text.FORMULATING, status_text.SELECTING,
         status_text.ANALYZING, status_text.SELECTING,
     ]  # fmt: skip
@@ -114,9 +114,9 @@ async def test_only_a_reply_that_came_to_its_end_has_calls(
     reply: list[Step], reason: StopReason | None, text: str
 ) -> None:
     exchange = Exchange(reply)
-    said = await exchange.ask()
-    assert (said.stop_reason, said.message.text) == (reason, text)
-    assert bool(said.message.tool_calls) == (reason is None)
+    answered = await exchange.ask()
+    assert (answered.stop_reason, answered.message.text) == (reason, text)
+    assert bool(answered.message.tool_calls) == (reason is None)
     assert bool(exchange.heard.of(MessageCompleted)) == (reason is None)
 
 

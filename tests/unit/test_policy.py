@@ -151,9 +151,9 @@ def test_annotations_count_for_trusted_servers_and_untrusted_servers_are_taken_a
     assert not is_matched({"allow": "*", "annotations": {"readOnlyHint": False}}, proposed())
 
 
-@pytest.mark.parametrize(("wanted", "taint", "holds"), [(True, "w", True), (True, "", False), (False, "w", False)])
-def test_a_rule_can_be_for_tainted_or_for_clean_conversations_only(wanted: bool, taint: str, holds: bool) -> None:
-    assert is_matched({"deny": "*", "tainted": wanted}, proposed(taint=taint)) == holds
+@pytest.mark.parametrize(("condition", "taint", "holds"), [(True, "w", True), (True, "", False), (False, "w", False)])
+def test_a_rule_can_be_for_tainted_or_for_clean_conversations_only(condition: bool, taint: str, holds: bool) -> None:
+    assert is_matched({"deny": "*", "tainted": condition}, proposed(taint=taint)) == holds
 
 
 # --- how it is written ------------------------------------------------------------------------------

@@ -50,10 +50,10 @@ def test_a_text_with_numbers_the_conversation_does_not_contain_is_strange() -> N
 
 
 def test_a_description_of_a_value_is_none() -> None:
-    said = "How is the weather in the city where Mia lives?"
-    assert is_description("city", "Mia's city", said)
-    assert is_description("home_city", "the city of Mia", said)
-    assert not is_description("city", "Lisbon", said)
+    text = "How is the weather in the city where Mia lives?"
+    assert is_description("city", "Mia's city", text)
+    assert is_description("home_city", "the city of Mia", text)
+    assert not is_description("city", "Lisbon", text)
     assert not is_description("city", "Mia's city", "How is it in Mia's city?")
 
 
@@ -68,22 +68,22 @@ def test_numbers_as_words_let_any_number_pass() -> None:
 
 
 def test_a_value_may_stand_in_the_conversation_in_several_ways() -> None:
-    said = "What time is it in Tokyo, and what are 3 * 4?"
-    assert all(is_said(value, said) for value in ("tokyo", "Asia/Tokyo", 3, "3 * 4", True))
-    assert not any(is_said(value, said) for value in ("Kyoto", "Asia/Seoul", 5, "3 * 5"))
+    text = "What time is it in Tokyo, and what are 3 * 4?"
+    assert all(is_said(value, text) for value in ("tokyo", "Asia/Tokyo", 3, "3 * 4", True))
+    assert not any(is_said(value, text) for value in ("Kyoto", "Asia/Seoul", 5, "3 * 5"))
 
 
 def test_of_a_path_or_an_address_the_last_part_is_not_enough() -> None:
-    said = "Show me the git status of /srv/shop"
-    assert is_said("/srv/shop/", said)
-    assert not any(is_said(value, said) for value in ("/home/ada/git", "https://example.test/git", "~/git"))
+    text = "Show me the git status of /srv/shop"
+    assert is_said("/srv/shop/", text)
+    assert not any(is_said(value, text) for value in ("/home/ada/git", "https://example.test/git", "~/git"))
 
 
 def test_a_miscopied_word_is_spelt_as_in_the_conversation() -> None:
-    said = "What's the weather like in Lisbon? It is in notes.txt."
-    assert correct_spelling({"city": "Lisboa", "day": "today"}, said) == {"city": "Lisbon", "day": "today"}
-    others = {"file": "note", "n": 3, "city": "Madrid"}
-    assert correct_spelling(others, said) == others
+    text = "What's the weather like in Lisbon? It is in notes.txt."
+    assert correct_spelling({"city": "Lisboa", "day": "today"}, text) == {"city": "Lisbon", "day": "today"}
+    arguments = {"file": "note", "n": 3, "city": "Madrid"}
+    assert correct_spelling(arguments, text) == arguments
 
 
 def test_words_are_compared_by_their_stems() -> None:

@@ -54,7 +54,7 @@ def schemas_of(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     right |= {"required": st.lists(NAMES, max_size=3)}
     wrong = st.dictionaries(st.sampled_from(sorted(right.keys() | WORDS)), VALUES, max_size=2)
     sound = st.fixed_dictionaries({}, optional=right)
-    return st.builds(lambda one, other: {**one, **other}, sound, wrong) | st.booleans()
+    return st.builds(lambda sound_part, wrong_part: {**sound_part, **wrong_part}, sound, wrong) | st.booleans()
 
 
 JSONISH = st.recursive(VALUES, schemas_of, max_leaves=12)

@@ -12,13 +12,13 @@ import dial_client
 
 def test_the_stub_and_the_package_name_the_same() -> None:
     stub = ast.parse(Path(dial_client.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
-    told = {
+    described = {
         (alias.name, node.module.removeprefix("dial_client."))
         for node in stub.body
         if isinstance(node, ast.ImportFrom) and node.module
         for alias in node.names
     }
-    assert told == {(name, dial_client._HOME_OF[name]) for name in dial_client.__all__}  # type: ignore[attr-defined]  # private
+    assert described == {(name, dial_client._HOME_OF[name]) for name in dial_client.__all__}  # type: ignore[attr-defined]  # private
 
 
 def test_every_promised_name_is_there() -> None:

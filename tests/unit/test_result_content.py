@@ -16,8 +16,8 @@ from tests.support.fakes import unhurried
 PNG = {"type": "image", "data": "AAAA", "mimeType": "image/png"}
 
 
-def text(said: str) -> dict[str, Any]:
-    return {"type": "text", "text": said}
+def text(words: str) -> dict[str, Any]:
+    return {"type": "text", "text": words}
 
 
 def embedded(**resource: Any) -> dict[str, Any]:
@@ -125,16 +125,16 @@ PARTS = st.lists(
 
 @unhurried
 @given(st.text(max_size=300), st.integers(1, 100))
-def test_text_within_its_size_is_left_alone_and_longer_text_has_its_head_and_tail(said: str, most: int) -> None:
-    left = cut(said, most)
+def test_text_within_its_size_is_left_alone_and_longer_text_has_its_head_and_tail(content: str, most: int) -> None:
+    left = cut(content, most)
     assert isinstance(left, str)
-    if len(said) <= most:
-        assert left == said
+    if len(content) <= most:
+        assert left == content
     else:
         head, gap, tail = left[: most * 3 // 4], left[most * 3 // 4 :], left[len(left) - (most - most * 3 // 4) :]
-        assert said.startswith(head)
-        assert said.endswith(tail)
-        assert f"{len(said) - most:,} of {len(said):,} characters" in gap
+        assert content.startswith(head)
+        assert content.endswith(tail)
+        assert f"{len(content) - most:,} of {len(content):,} characters" in gap
         assert len(left) <= most + 100
 
 
@@ -153,10 +153,10 @@ def test_parts_are_cut_to_a_size_all_together_and_images_and_documents_stay(part
 
 def test_parts_that_are_left_out_are_mentioned() -> None:
     parts = (TextPart("a" * 10), ImagePart("AAAA", "image/png"), TextPart("b" * 1000), TextPart("c" * 500))
-    said = text_of(cut(parts, 20))
-    assert said.startswith("a" * 10)
-    assert "990 of 1,000 characters" in said
-    assert "500" in said
+    shortened = text_of(cut(parts, 20))
+    assert shortened.startswith("a" * 10)
+    assert "990 of 1,000 characters" in shortened
+    assert "500" in shortened
 
 
 @pytest.mark.parametrize("most", [1, 2, 3])

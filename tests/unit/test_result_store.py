@@ -36,10 +36,10 @@ def test_a_page_says_where_it_is_and_where_the_next_page_begins() -> None:
 def test_words_are_found_whatever_their_case_with_what_is_around_them() -> None:
     shelf, key = kept(f"{'x' * 1000} The Error is here. {'y' * 1000} another ERROR")
     found = shelf.matches(key, "error", 5000) or ""
-    first, one, two = found.splitlines()
+    first, middle, two = found.splitlines()
     assert first == "[2 places]"
-    assert one.startswith("[offset 1005] …xxx")
-    assert "The Error is here." in one
+    assert middle.startswith("[offset 1005] …xxx")
+    assert "The Error is here." in middle
     assert two.endswith("another ERROR…")
 
 
@@ -71,10 +71,10 @@ def test_ids_cannot_be_guessed(key: str) -> None:
 
 def test_what_was_not_read_for_longest_goes_first_and_what_is_too_long_is_not_kept() -> None:
     shelf = ResultStore(max_chars=10)
-    _, one = kept("aaaa", shelf)
+    _, second = kept("aaaa", shelf)
     _, two = kept("bbbb", shelf)
-    assert shelf.page(one, 0, 4) is not None
+    assert shelf.page(second, 0, 4) is not None
     _, three = kept("cccc", shelf)
-    assert (one in shelf, two in shelf, three in shelf, len(shelf)) == (True, False, True, 2)
+    assert (second in shelf, two in shelf, three in shelf, len(shelf)) == (True, False, True, 2)
     assert shelf.keep("d" * 11) is None
     assert len(shelf) == 2

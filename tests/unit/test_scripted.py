@@ -98,14 +98,14 @@ async def test_behind_the_last_reply_comes_an_error_or_the_last_again() -> None:
 async def test_an_error_comes_behind_the_text_so_far() -> None:
     error = {"message": "busy", "status": 503, "code": "overloaded", "retry_after": 2}
     provider = ScriptedProvider([{"text": "Half", "error": error}], after="repeat")
-    said = []
+    texts = []
 
     for _ in range(2):
         with pytest.raises(ProviderError, match="busy") as caught:
             async for delta in provider.generate(ModelRequest(())):
-                said.append(delta)  # noqa: PERF401 - what came before the error counts
+                texts.append(delta)  # noqa: PERF401 - what came before the error counts
         assert (caught.value.status, caught.value.code, caught.value.retry_after) == (503, "overloaded", 2)
-    assert said == [TextChunk("Half"), TextChunk("Half")]
+    assert texts == [TextChunk("Half"), TextChunk("Half")]
 
 
 @pytest.mark.anyio

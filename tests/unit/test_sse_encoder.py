@@ -53,10 +53,10 @@ async def turn(*steps: Event | BaseException) -> AsyncGenerator[Event, None]:
 
 async def encoded(*steps: Event | BaseException) -> list[str]:
     async with aclosing(encode(turn(*steps), model="m")) as lines:
-        said = [line async for line in lines]
-    assert all(re.fullmatch(r"(event: [a-z_]+\n)?data: [^\n]+\n\n", line) for line in said)
-    assert said[-1] == DONE
-    return said
+        lines_read = [line async for line in lines]
+    assert all(re.fullmatch(r"(event: [a-z_]+\n)?data: [^\n]+\n\n", line) for line in lines_read)
+    assert lines_read[-1] == DONE
+    return lines_read
 
 
 def data(line: str) -> Any:
@@ -164,12 +164,12 @@ async def test_the_finish_reason_says_whether_the_answer_is_whole(reason: StopRe
 
 async def test_whatever_text_there_is_the_stream_stays_ascii_and_its_lines_stay_lines() -> None:
     foreign = "é\n\ndata: [DONE]\n\n\ud800\u2028\0\x1b[31m"
-    said = await encoded(
+    chunks = await encoded(
         TextDelta(foreign), StatusChanged(foreign), ToolCallProgress("1", 1, None, foreign), ReasoningDelta(foreign)
     )
-    assert all(line.isascii() for line in said)
-    assert data(said[0])["choices"][0]["delta"]["content"] == foreign
-    assert data(said[1])["text"] == data(said[2])["message"] == data(said[3])["text"] == foreign
+    assert all(line.isascii() for line in chunks)
+    assert data(chunks[0])["choices"][0]["delta"]["content"] == foreign
+    assert data(chunks[1])["text"] == data(chunks[2])["message"] == data(chunks[3])["text"] == foreign
 
 
 async def test_numbers_json_does_not_have_do_not_break_it() -> None:
@@ -202,14 +202,14 @@ ERRORS: list[tuple[str, Exception, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize("before", [[], [TextDelta("Hel")]], ids=["at once", "behind some text"])
-@pytest.mark.parametrize(("error", "said"), [case[1:] for case in ERRORS], ids=[case[0] for case in ERRORS])
+@pytest.mark.parametrize(("error", "payload"), [case[1:] for case in ERRORS], ids=[case[0] for case in ERRORS])
 async def test_an_error_is_an_event_and_the_stream_ends_as_ever(
-    error: Exception, said: dict[str, Any], before: list[Event]
+    error: Exception, payload: dict[str, Any], before: list[Event]
 ) -> None:
     lines = await encoded(*before, error)
     assert len(lines) == len(before) + 2
     assert name(lines[-2]) == "error"
-    assert data(lines[-2]) == said
+    assert data(lines[-2]) == payload
 
 
 async def test_a_limit_that_was_to_be_raised_ends_the_stream_as_a_limit() -> None:

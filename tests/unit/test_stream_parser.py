@@ -112,8 +112,8 @@ def test_plain_text_passes_a_native_reader_untouched(text: str) -> None:
 @pytest.mark.parametrize("format_", [ToolFormat.REACT, ToolFormat.XML])
 def test_what_a_handler_writes_into_the_history_it_can_read(format_: ToolFormat, arguments: dict[str, Any]) -> None:
     handler = handler_for(format_)
-    said = handler.request([Message.assistant("", [ToolCallRequest("1", "list_all", arguments)])], TOOLS)
-    assert read(handler, said.messages[0].text) == ("", [("list_all", arguments, None)])
+    request = handler.request([Message.assistant("", [ToolCallRequest("1", "list_all", arguments)])], TOOLS)
+    assert read(handler, request.messages[0].text) == ("", [("list_all", arguments, None)])
 
 
 UNITS = [

@@ -149,15 +149,15 @@ LEFT: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("said", "meant"), HARMLESS, ids=str)
-def test_a_harmless_mismatch_is_put_right(said: dict[str, Any], meant: dict[str, Any]) -> None:
-    assert coerce(said, SCHEMA) == meant
+@pytest.mark.parametrize(("arguments", "meant"), HARMLESS, ids=str)
+def test_a_harmless_mismatch_is_put_right(arguments: dict[str, Any], meant: dict[str, Any]) -> None:
+    assert coerce(arguments, SCHEMA) == meant
     assert ArgumentCheck(SCHEMA).problems({"count": 1} | meant) == []
 
 
-@pytest.mark.parametrize("said", LEFT, ids=str)
-def test_everything_else_is_left_as_it_is(said: dict[str, Any]) -> None:
-    assert coerce(said, SCHEMA) == said
+@pytest.mark.parametrize("arguments", LEFT, ids=str)
+def test_everything_else_is_left_as_it_is(arguments: dict[str, Any]) -> None:
+    assert coerce(arguments, SCHEMA) == arguments
 
 
 KINDS = st.sampled_from(["string", "integer", "number", "boolean", "null"])
@@ -176,18 +176,18 @@ SAID = st.dictionaries(st.sampled_from("abc"), VALUES | TEXTS | st.lists(TEXTS, 
 
 @unhurried
 @given(st.dictionaries(st.sampled_from("abc"), PROPERTIES), SAID)
-def test_what_fits_is_never_changed(properties: dict[str, Any], said: dict[str, Any]) -> None:
+def test_what_fits_is_never_changed(properties: dict[str, Any], arguments: dict[str, Any]) -> None:
     schema = {"type": "object", "properties": properties}
-    if not ArgumentCheck(schema).problems(said):
-        assert coerce(said, schema) == said
+    if not ArgumentCheck(schema).problems(arguments):
+        assert coerce(arguments, schema) == arguments
 
 
 def test_a_schema_that_never_ends_does_no_harm() -> None:
     node: dict[str, Any] = {"type": "object", "properties": {"next": {"$ref": "#"}, "n": {"type": "integer"}}}
-    said: dict[str, Any] = {"n": "1"}
+    arguments: dict[str, Any] = {"n": "1"}
     for _ in range(60):
-        said = {"n": "1", "next": said}
-    right = coerce(said, node)
+        arguments = {"n": "1", "next": arguments}
+    right = coerce(arguments, node)
     assert right["next"]["next"]["n"] == 1
     both = {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}
     assert coerce({"a": "1"}, both) == {"a": "1"}

@@ -154,8 +154,8 @@ async def test_a_yes_to_one_call_pins_the_tool(tmp_path: Path) -> None:
 
 async def test_pins_belong_to_the_program_and_not_to_its_name(tmp_path: Path) -> None:
     ApprovalChecker(CONFIGURED, Person(), pins(tmp_path)).decide(BEFORE)
-    other = {"clock": replace(CLOCK, args=("--other",))}
-    assert ApprovalChecker(CONFIGURED, Person(), pins(tmp_path, other)).decide(AFTER) == Approval("once")
+    changed = {"clock": replace(CLOCK, args=("--other",))}
+    assert ApprovalChecker(CONFIGURED, Person(), pins(tmp_path, changed)).decide(AFTER) == Approval("once")
     renamed = {"watch": replace(CLOCK, name="watch")}
     allowed = PolicyRules(auto_approve={"watch": ("*",)})
     assert ApprovalChecker(allowed, Person(), pins(tmp_path, renamed)).decide(replace(AFTER, server="watch")) is None

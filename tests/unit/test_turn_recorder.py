@@ -110,9 +110,9 @@ def test_wherever_a_turn_is_stopped_its_history_is_valid(events: list[Event], da
 def test_no_text_and_no_call_is_lost(events: list[Event], data: st.DataObject) -> None:
     until = data.draw(st.integers(0, len(events)), label="stopped behind")
     _, turn = settled(recorded(*events[:until]))
-    said = "".join(event.text for event in events[:until] if isinstance(event, TextDelta))
+    text = "".join(event.text for event in events[:until] if isinstance(event, TextDelta))
     kept = "".join(message.text for message in turn.messages if message.role is Role.ASSISTANT)
-    assert "".join(kept.split()) == "".join(said.split())
+    assert "".join(kept.split()) == "".join(text.split())
     done = [event.result for event in events[:until] if isinstance(event, ToolCallFinished)]
     assert all(result in [record.result for record in turn.tool_calls] for result in done)
     answers = [message.content for message in turn.messages if message.role is Role.TOOL]

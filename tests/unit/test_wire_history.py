@@ -85,20 +85,20 @@ def chat_echo(calls: Sequence[ToolCallRequest]) -> Any:
 
 
 def responses_echo(calls: Sequence[ToolCallRequest]) -> Any:
-    said = [{"type": "reasoning", "id": "rs", "encrypted_content": "e", "summary": []}]
+    items = [{"type": "reasoning", "id": "rs", "encrypted_content": "e", "summary": []}]
     asked = [
         {"type": "function_call", "call_id": c.id, "name": c.name, "arguments": c.unreadable or "{}"} for c in calls
     ]
-    return [*said, *asked]
+    return [*items, *asked]
 
 
 def messages_echo(calls: Sequence[ToolCallRequest]) -> Any:
-    said = [
+    items = [
         {"type": "thinking", "thinking": "", "signature": "s"},
         {"type": "text", "text": " "},
         {"type": "text", "text": "Hm"},
     ]
-    return [*said, *({"type": "tool_use", "id": c.id, "name": c.name, "input": {}} for c in calls)]
+    return [*items, *({"type": "tool_use", "id": c.id, "name": c.name, "input": {}} for c in calls)]
 
 
 EchoOf = Callable[[Sequence[ToolCallRequest]], Any]
@@ -147,19 +147,21 @@ GIVEN: st.SearchStrategy[Content] = st.one_of(st.just("12:00"), st.tuples(IMAGES
 @st.composite
 def sane_turns(draw: st.DrawFn) -> list[list[Message]]:
     """Give the requests of a conversation in which every call is answered before the next request."""
-    said: list[Message] = []
+    messages: list[Message] = []
     requests: list[list[Message]] = []
     for text in draw(st.lists(st.sampled_from(["Hello", "And then?"]), min_size=1, max_size=3)):
-        said.append(Message.user(text))
-        requests.append(list(said))
+        messages.append(Message.user(text))
+        requests.append(list(messages))
         for calls in draw(st.lists(CALLS.filter(bool), max_size=2)):
             echo = draw(st.sampled_from([None, Echo(ME, messages_echo(calls)), Echo(ME, responses_echo(calls))]))
-            said.append(Message(Role.ASSISTANT, "Hm", calls, echo=echo))
+            messages.append(Message(Role.ASSISTANT, "Hm", calls, echo=echo))
             contents = draw(st.lists(GIVEN, min_size=len(calls), max_size=len(calls)))
             results = zip(calls, contents, strict=True)
-            said += [Message.tool(call, ToolCallResult(call.id, success=True, content=told)) for call, told in results]
-            requests.append(list(said))
-        said.append(Message.assistant("Fine."))
+            messages += [
+                Message.tool(call, ToolCallResult(call.id, success=True, content=content)) for call, content in results
+            ]
+            requests.append(list(messages))
+        messages.append(Message.assistant("Fine."))
     return requests
 
 

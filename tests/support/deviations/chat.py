@@ -38,7 +38,7 @@ _WHOLE = (piece(0, "a", "echo", args("a")), piece(1, "b", "echo", args("b")))
 
 def pieces(*sent: Any, finish: str | None = "tool_calls", whole: Sequence[Any] = _WHOLE, ran: Ran = BOTH) -> Case:
     """Give calls that come in these pieces, one a chunk, or several where they are in a list."""
-    deltas = (chunk({"tool_calls": one if isinstance(one, list) else [one]}) for one in sent)
+    deltas = (chunk({"tool_calls": text if isinstance(text, list) else [text]}) for text in sent)
     return Case([events(*deltas, chunk(finish=finish)), DONE], [message(None, finish, whole), DONE], ran)
 
 
@@ -56,7 +56,7 @@ _A1, _A2 = _split(args("a"))
 _B1, _B2 = _split(args("b"))
 _TEXT_CALL = '<tool_call>{"name": "echo", "arguments": {"text": "a"}}</tool_call>'
 _STREAM = "".join(
-    f"data: {json.dumps(said)}\n\n" for said in (chunk({"content": "Caf\u00e9 \U0001f600"}), chunk(finish="stop"))
+    f"data: {json.dumps(data)}\n\n" for data in (chunk({"content": "Caf\u00e9 \U0001f600"}), chunk(finish="stop"))
 )
 _TOLD = {"error": {"message": "out of memory", "code": "server_error"}}
 _ERROR_LINE = 'error: {"message": "out of memory", "type": "InternalServerError", "code": 500}\n\n'
@@ -193,7 +193,7 @@ CHAT: dict[str, Case] = {
         [{"wire": "chat", "body": message(DONE)["body"] | {"usage": {"prompt_tokens": 3, "completion_tokens": 2}}}],
     ),
     "a call printed as text": Case(
-        [events(*(chunk({"content": one}) for one in _TEXT_CALL), chunk(finish="stop")), DONE],
+        [events(*(chunk({"content": text}) for text in _TEXT_CALL), chunk(finish="stop")), DONE],
         [message(_TEXT_CALL), DONE],
         (A,),
     ),

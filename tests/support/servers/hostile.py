@@ -83,8 +83,8 @@ class Hostile:
 
     def acknowledge(self) -> None:
         self.subscription = {"_meta": {"io.modelcontextprotocol/subscriptionId": self.id}}
-        said = {"notifications": self.params["notifications"]} | self.subscription
-        self.send({"method": "notifications/subscriptions/acknowledged", "params": said})
+        params = {"notifications": self.params["notifications"]} | self.subscription
+        self.send({"method": "notifications/subscriptions/acknowledged", "params": params})
 
     def notification(self, method: str, params: dict[str, Any] | None = None) -> bytes:
         return line_of({"method": method, "params": params or getattr(self, "subscription", {})})
@@ -111,8 +111,8 @@ class Well(Hostile):
         return text(str(self.params["arguments"]["a"] + self.params["arguments"]["b"]))
 
 
-def text(said: str, **more: Any) -> dict[str, Any]:
-    return {"content": [{"type": "text", "text": said}]} | more
+def text(words: str, **more: Any) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": words}]} | more
 
 
 def line_of(message: dict[str, Any]) -> bytes:

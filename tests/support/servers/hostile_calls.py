@@ -100,9 +100,9 @@ def writes_a_line_beyond_the_limit(server: Hostile) -> None:
 
 @at("call")
 def writes_long_lines(server: Hostile) -> Any:
-    said = server.notification("notifications/message", {"level": "info", "data": "?"})
+    note = server.notification("notifications/message", {"level": "info", "data": "?"})
     for _ in range(40):
-        write(said.replace(b"?", BLOCK))
+        write(note.replace(b"?", BLOCK))
     return text("done")
 
 

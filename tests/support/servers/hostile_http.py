@@ -58,14 +58,14 @@ class Handler(BaseHTTPRequestHandler):
             return
         match self.message["method"], self.era:
             case ("server/discover", "new"):
-                said = {"supportedVersions": [VERSIONS["new"]], "capabilities": {"tools": {}}}
-                self.take("greet", lambda: self.result(said))
+                discovery = {"supportedVersions": [VERSIONS["new"]], "capabilities": {"tools": {}}}
+                self.take("greet", lambda: self.result(discovery))
             case "initialize", "new":
                 self.take("greet", lambda: self.error(-32601, "Method not found"))
             case ("initialize", "old"):
                 info = {"name": "hostile", "version": "1"}
-                said = {"protocolVersion": VERSIONS["old"], "capabilities": {"tools": {}}, "serverInfo": info}
-                self.take("greet", lambda: self.result(said))
+                discovery = {"protocolVersion": VERSIONS["old"], "capabilities": {"tools": {}}, "serverInfo": info}
+                self.take("greet", lambda: self.result(discovery))
             case "tools/list", _:
                 tool = {"name": f"hurt_{self.era}", "inputSchema": ANY}
                 self.take("list", lambda: self.result({"tools": [tool]}))
@@ -262,9 +262,9 @@ def answers_with_a_batch(handler: Handler) -> None:
 
 @at("greet")
 def names_an_impossible_session(handler: Handler) -> None:
-    said = {"capabilities": {"tools": {}}, "serverInfo": {"name": "hostile", "version": "1"}}
+    handshake = {"capabilities": {"tools": {}}, "serverInfo": {"name": "hostile", "version": "1"}}
     versions = {"protocolVersion": VERSIONS["old"], "supportedVersions": [VERSIONS["new"]]}
-    handler.answer(200, JSON, handler.body(versions | said), mcp_session_id="s\xe9\xff")
+    handler.answer(200, JSON, handler.body(versions | handshake), mcp_session_id="s\xe9\xff")
 
 
 @at("call")

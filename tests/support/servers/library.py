@@ -60,8 +60,8 @@ class Library:
         )
 
     async def call_tool(self, context: Any, params: wire.CallToolRequestParams) -> wire.CallToolResult:
-        said = await getattr(self, params.name)(context, **(params.arguments or {})) or "done"
-        return wire.CallToolResult(content=[wire.TextContent(type="text", text=said)])
+        result = await getattr(self, params.name)(context, **(params.arguments or {})) or "done"
+        return wire.CallToolResult(content=[wire.TextContent(type="text", text=result)])
 
     async def write(self, context: Any, uri: str, text: str) -> None:
         is_new = uri not in self.texts
@@ -70,7 +70,7 @@ class Library:
         if is_new:
             await self.bus.publish(ResourcesListChanged())
         if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
-            if any(uri.startswith(one) for one in self.subscribed):
+            if any(uri.startswith(prefix) for prefix in self.subscribed):
                 await context.session.send_resource_updated(uri)
             if is_new:
                 await context.session.send_resource_list_changed()
@@ -126,7 +126,9 @@ class Library:
         if uri in BLOBS:
             contents.append(wire.BlobResourceContents(uri=uri, mime_type=BLOBS[uri], blob=PNG))
         elif uri == "book://all":
-            contents += [wire.TextResourceContents(uri=one, text=self.texts[one]) for one in ("book://1", "book://2")]
+            contents += [
+                wire.TextResourceContents(uri=book, text=self.texts[book]) for book in ("book://1", "book://2")
+            ]
         elif uri in self.texts:
             contents.append(wire.TextResourceContents(uri=uri, mime_type="text/plain", text=self.texts[uri]))
         elif uri.startswith("book://shelf/"):
@@ -150,8 +152,8 @@ class Library:
         name = wire.PromptArgument(name="name", description="Who.", required=True)
         arguments = {"greet": [name, wire.PromptArgument(name="how")]}
         prompts = [
-            wire.Prompt(name=one, title=one.title(), description=f"To {one}.", arguments=arguments.get(one))
-            for one in self.prompts
+            wire.Prompt(name=prompt, title=prompt.title(), description=f"To {prompt}.", arguments=arguments.get(prompt))
+            for prompt in self.prompts
         ]
         items, following = paged(prompts, params)
         return wire.ListPromptsResult(prompts=items, next_cursor=following)
@@ -165,12 +167,14 @@ class Library:
         text = wire.TextContent(type="text", text=f"Greet {given.get('name')} {given.get('how', 'kindly')}.")
         image = wire.ImageContent(type="image", data=PNG, mime_type="image/png")
         answer = wire.TextContent(type="text", text="Which one?")
-        said: dict[str, list[tuple[Any, Any]]] = {
+        dialogues: dict[str, list[tuple[Any, Any]]] = {
             "show": [("user", image)],
             "talk": [("user", text), ("assistant", answer), ("assistant", image)],
         }
-        messages = said.get(params.name, [("user", text)])
-        return wire.GetPromptResult(messages=[wire.PromptMessage(role=role, content=one) for role, one in messages])
+        messages = dialogues.get(params.name, [("user", text)])
+        return wire.GetPromptResult(
+            messages=[wire.PromptMessage(role=role, content=content) for role, content in messages]
+        )
 
     async def complete(self, context: Any, params: wire.CompleteRequestParams) -> wire.CompleteResult:  # noqa: ARG002
         given = (params.context.arguments if params.context else None) or {}

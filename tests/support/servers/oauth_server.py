@@ -62,8 +62,8 @@ class Guarded(ThreadingHTTPServer):
         token, refresh = self.new("token"), self.new("refresh")
         self.tokens[token] = set(scope.split())
         self.refreshable.add(refresh)
-        said = {"access_token": token, "token_type": "Bearer", "refresh_token": refresh, "scope": scope}
-        return said | ({} if self.expires_in is None else {"expires_in": self.expires_in})
+        token_body = {"access_token": token, "token_type": "Bearer", "refresh_token": refresh, "scope": scope}
+        return token_body | ({} if self.expires_in is None else {"expires_in": self.expires_in})
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -101,8 +101,8 @@ class Handler(BaseHTTPRequestHandler):
             "registration_endpoint": f"{base}/register",
             "code_challenge_methods_supported": ["S256"],
         }
-        said = usual | self.server.metadata
-        return {name: value for name, value in said.items() if value is not None}
+        document = usual | self.server.metadata
+        return {name: value for name, value in document.items() if value is not None}
 
     def authorize(self, form: dict[str, str]) -> None:
         code = self.server.new("code")
@@ -151,13 +151,13 @@ class Handler(BaseHTTPRequestHandler):
     def mcp(self, message: dict[str, Any]) -> None:
         self.server.seen.append((f"mcp {message['method']}", dict(self.headers)))
         scopes = self.scopes()
-        wanted = self.wanted(message)
+        scope = self.wanted(message)
         if self.server.forgets and "mcp-session-id" in self.headers:
             self.reply(404, "")
         elif scopes is None:
             self.challenge()
-        elif not set(wanted.split()) <= scopes:
-            self.reply(403, "", **{"WWW-Authenticate": f'Bearer error="insufficient_scope", scope="{wanted}"'})
+        elif not set(scope.split()) <= scopes:
+            self.reply(403, "", **{"WWW-Authenticate": f'Bearer error="insufficient_scope", scope="{scope}"'})
         elif "id" not in message:
             self.reply(202, "")
         else:
@@ -184,8 +184,8 @@ class Handler(BaseHTTPRequestHandler):
             case "initialize":
                 info = {"name": "guarded", "version": "1"}
                 capabilities: dict[str, Any] = {"tools": {}}
-                said = {"protocolVersion": "2025-11-25", "serverInfo": info, "capabilities": capabilities}
-                return {"result": said}
+                result = {"protocolVersion": "2025-11-25", "serverInfo": info, "capabilities": capabilities}
+                return {"result": result}
             case "tools/list":
                 return {"result": {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in TOOLS]}}
             case "tools/call":

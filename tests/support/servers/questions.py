@@ -86,15 +86,15 @@ async def orders(answer: Annotated[ElicitationResult[Order], Resolve(order)]) ->
 
 async def many(context: Context, times: int) -> str:
     """Ask again and again."""
-    said: list[str] = []
+    answers: list[str] = []
     for _ in range(times):
         try:
-            said.append((await context.elicit("Again?", Sure)).action)
+            answers.append((await context.elicit("Again?", Sure)).action)
         except Exception as error:
             if "back-channel" in str(error):
                 raise
-            said.append(str(error))
-    return f"{len(said)} asked, at last: {said[-1]}"
+            answers.append(str(error))
+    return f"{len(answers)} asked, at last: {answers[-1]}"
 
 
 async def page(context: Context, url: str = PAGE) -> str:
@@ -104,18 +104,18 @@ async def page(context: Context, url: str = PAGE) -> str:
 
 async def samples(context: Context, times: int = 1, max_tokens: int = 50) -> str:
     """Ask a model, as servers of 2025 do."""
-    said: list[Any] = []
+    answers: list[Any] = []
     for _ in range(times):
         try:
             reply = await context.session.create_message(
                 prompt(), max_tokens=max_tokens, system_prompt="Be brief.", related_request_id=context.request_id
             )
-            said.append(getattr(reply.content, "text", None))
+            answers.append(getattr(reply.content, "text", None))
         except Exception as error:
             if "back-channel" in str(error):
                 raise
-            said.append(str(error))
-    return str(said)
+            answers.append(str(error))
+    return str(answers)
 
 
 async def samples_too(reply: Annotated[CreateMessageResult, Resolve(sample)]) -> str:

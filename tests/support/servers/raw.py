@@ -33,8 +33,8 @@ def notify(method: str, **params: Any) -> None:
     send({"method": method, "params": params})
 
 
-def text(said: str) -> dict[str, Any]:
-    return {"content": [{"type": "text", "text": said}]}
+def text(words: str) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": words}]}
 
 
 def die(last_words: str) -> None:
@@ -83,8 +83,8 @@ class Server:
 
     def initialize(self) -> dict[str, Any] | None:
         info = {"name": "raw", "version": "1"}
-        said = {"serverInfo": info, "instructions": "Hi."}
-        return {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}} | said
+        result = {"serverInfo": info, "instructions": "Hi."}
+        return {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}} | result
 
     def list(self) -> dict[str, Any] | None:
         return {"tools": self.tools}
@@ -153,8 +153,8 @@ class BadText(Server):
     """Sends bytes that are not UTF-8, and half of a surrogate pair."""
 
     def call(self) -> None:
-        said = b"caf\xe9 \\ud83d!"
-        write(b'{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"%s"}]}}\n' % (self.id, said))
+        line = b"caf\xe9 \\ud83d!"
+        write(b'{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"%s"}]}}\n' % (self.id, line))
 
 
 class BadAnswers(Server):

@@ -70,8 +70,8 @@ class Handler(BaseHTTPRequestHandler):
         self.answer(200, "application/json", json.dumps(body).encode())
 
     def echo(self) -> None:
-        said = json.dumps(self.message["params"].get("arguments"))
-        self.result({"content": [{"type": "text", "text": said}]})
+        arguments = json.dumps(self.message["params"].get("arguments"))
+        self.result({"content": [{"type": "text", "text": arguments}]})
 
     def token(self) -> None:
         self.result({"content": [{"type": "text", "text": self.headers.get("authorization", "none")}]})

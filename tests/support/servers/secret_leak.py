@@ -23,8 +23,8 @@ class Leaking(Server):  # type: ignore[misc]
         print(f"starting with {LEAK}", file=sys.stderr, flush=True)
         capabilities: dict[str, Any] = {"tools": {}, "resources": {}, "prompts": {}, "logging": {}}
         info = {"name": f"leaking {LEAK}", "version": "1"}
-        said = {"serverInfo": info, "instructions": f"My key is {LEAK}."}
-        return {"protocolVersion": "2025-11-25", "capabilities": capabilities} | said
+        result = {"serverInfo": info, "instructions": f"My key is {LEAK}."}
+        return {"protocolVersion": "2025-11-25", "capabilities": capabilities} | result
 
     def list(self) -> dict[str, Any]:
         schema = {"type": "object", "properties": {"how": {"type": "string", "description": f"not {LEAK}"}}}
