@@ -13,6 +13,7 @@ from typing import TypeVarTuple
 
 import anyio
 from anyio.abc import TaskGroup
+from anyio.lowlevel import current_token
 
 from dial_client.logs import get_logger
 
@@ -29,6 +30,8 @@ class BackgroundTasks:
         self._opened = anyio.Event()
         self._closed = anyio.Event()
         self._host: object = None
+        self.loop = current_token()
+        """The event loop that runs the tasks."""
 
     @classmethod
     async def open(cls) -> BackgroundTasks:

@@ -105,6 +105,9 @@ class ToolCallFinished:
     """As in `ToolCallStarted`."""
     changed_arguments: Mapping[str, Any] | None = None
     """The arguments the call ran with, if an approver or a middleware changed those of `ToolCallStarted`; else None."""
+    changed_tool: str | None = None
+    """The own name of the tool that ran, if a middleware changed the tool of `ToolCallStarted`; else None. `server` is
+    the server of that tool."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,13 +34,14 @@ class ToolCallRecord:
     server: str
     """The server's name in the configuration; empty for a tool that no server offers."""
     tool: str
-    """The tool's own name at that server."""
+    """The tool's own name at that server. Where a middleware changed the tool, `server` and `tool` are those that ran,
+    and `call` has the name that the model called."""
     duration: float
     """Seconds the call took, to the tenth of a millisecond; waiting for permission is not counted."""
     by_endpoint: bool = False
     """The model's endpoint ran the tool itself; `server` is its name."""
     changed_arguments: Mapping[str, Any] | None = None
-    """The arguments the call ran with, if an approver has changed those of `call`; else None."""
+    """The arguments the call ran with, if an approver or a middleware has changed those of `call`; else None."""
 
     @property
     def arguments(self) -> Mapping[str, Any]:
@@ -53,7 +54,8 @@ class ToolCallRecord:
         content = self.result.content
         parts = (TextPart(content),) if isinstance(content, str) else content
         text = " ".join(part.text if isinstance(part, TextPart) else f"[{describe(part)}]" for part in parts)
-        arguments = self.call.unreadable or json.dumps(dict(self.call.arguments), ensure_ascii=False, default=str)
+        text_of_model = self.call.unreadable if self.changed_arguments is None else None
+        arguments = text_of_model or json.dumps(dict(self.arguments), ensure_ascii=False, default=str)
         return name, arguments, text if self.result.success else f"failed: {text}", f"{self.duration:.2f}"
 
     @property

@@ -5,16 +5,19 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
+from threading import Lock
 from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 
 import anyio
 from anyio import from_thread
+from anyio.lowlevel import EventLoopToken, current_token
 
 from dial_client.background_tasks import BackgroundTasks
 from dial_client.client.turn_methods import OutputT, TurnInput, TurnMethods, to_messages
 from dial_client.limits import Limits
 from dial_client.messages import Message
+from dial_client.schema.output_type import build_output_type
 from dial_client.turn_result import Turn
 
 ResultT = TypeVar("ResultT")
@@ -25,6 +28,8 @@ class ConvenienceMethods(TurnMethods):
 
     _tasks: BackgroundTasks | None
     """None while the client is closed."""
+    _sync_lock: Lock
+    """Held while a call without ``async`` opens the client, runs, and closes it."""
 
     @abstractmethod
     async def __aenter__(self) -> Self: ...
@@ -100,7 +105,7 @@ class ConvenienceMethods(TurnMethods):
 
         Raises:
             RuntimeError: the client is not open.
-            TypeError: a prompt is no conversation; no turn has begun then.
+            TypeError: a prompt is no conversation, or `output_type` no type; no turn has begun then.
             ValueError: `concurrency` is less than 1.
         """
         if isinstance(prompts, str | Message):
@@ -109,6 +114,8 @@ class ConvenienceMethods(TurnMethods):
             raise ValueError("concurrency must be at least 1")
         if self._tasks is None:
             raise RuntimeError("the client is not open: use `async with DialClient(…) as dial`")
+        if output_type is not None:
+            build_output_type(output_type)
         conversations = [to_messages(prompt) for prompt in prompts]
         results: dict[int, Turn[Any] | Exception] = {}
         waiting = iter(enumerate(conversations))
@@ -154,8 +161,9 @@ class ConvenienceMethods(TurnMethods):
     ) -> Turn[Any]:
         """Run a turn from code without ``async``, and return it when it has ended.
 
-        A client that is not open is opened for this call, with all its servers, and closed after it. An open client
-        can be called so from a worker thread of its event loop: a function without ``async`` that is a tool.
+        A client that is not open is opened for this call, with all its servers, and closed after it. Calls of several
+        threads wait for each other then. An open client can be called so from a worker thread of its event loop: a
+        function without ``async`` that is a tool.
 
         Args:
             messages: the conversation; never changed.
@@ -185,16 +193,15 @@ class ConvenienceMethods(TurnMethods):
                 f"{name}_sync cannot wait while an event loop runs in this thread: use `await dial.{name}(…)`, which a"
                 " cell of a notebook takes too, within `async with DialClient(…) as dial`"
             )
-        if self._tasks is None:
-            return anyio.run(self._call_opened, call)
-        try:
-            from_thread.check_cancelled()
-        except RuntimeError:
-            raise RuntimeError(
-                f"the client is open in the event loop of another thread: use `await dial.{name}(…)` there, or"
-                f" `asyncio.run_coroutine_threadsafe(dial.{name}(…), loop).result()` here"
-            ) from None
-        return from_thread.run(call)
+        if self._tasks is not None and self._tasks.loop == _find_worker_loop():
+            return from_thread.run(call)
+        with self._sync_lock:
+            if self._tasks is None:
+                return anyio.run(self._call_opened, call)
+        raise RuntimeError(
+            f"the client is open in the event loop of another thread: use `await dial.{name}(…)` there, or"
+            f" `asyncio.run_coroutine_threadsafe(dial.{name}(…), loop).result()` here"
+        )
 
     async def _call_opened(self, call: Callable[[], Coroutine[Any, Any, ResultT]]) -> ResultT:
         async with self:
@@ -207,3 +214,12 @@ def _is_in_event_loop() -> bool:
     except RuntimeError:
         return False
     return True
+
+
+def _find_worker_loop() -> EventLoopToken | None:
+    """Return the event loop that this thread works for; None for a thread that is no worker of a loop."""
+    try:
+        from_thread.check_cancelled()
+        return from_thread.run_sync(current_token)
+    except RuntimeError:
+        return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from threading import Lock
 from types import MappingProxyType, TracebackType
 from typing import Any, Literal, Self, Unpack
 
@@ -137,6 +138,7 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         startup_patience: float = STARTUP_PATIENCE,
     ) -> None:
         approval, self._limits = approval or ApprovalPolicy(), limits or Limits()
+        self._sync_lock = Lock()
         self._on_limit = on_limit
         self.system = system
         """Instructions of the next turns, for conversations that do not begin with their own."""

@@ -19,7 +19,7 @@ from dial_client.conversations.history_edits import StoredMessage, find_shown
 from dial_client.errors import ProviderError
 from dial_client.messages import Message, Role, TextPart, describe
 from dial_client.middleware import ModelReply
-from dial_client.model import Instruction, InstructionSource, ModelRequest
+from dial_client.model import Instruction, InstructionSource, ModelInfo, ModelRequest
 from dial_client.stores.conversation_store import Conversation
 from dial_client.text.safe_text import safe
 from dial_client.token_usage import Usage
@@ -122,8 +122,8 @@ async def summarize(model: ClientModel, messages: Sequence[Message]) -> Compacti
     is_priced = True
     for transcript in _split(messages, _max_chars(model)):
         text = f"{_FURTHER.format(summary=summary)}{transcript}" if summary else transcript
-        summary, used = await _ask(model, text)
-        price = cost_usd(used, model.required().info)
+        summary, used, info = await _ask(model, text)
+        price = cost_usd(used, info)
         usage, cost, is_priced = usage + used, cost + (price or 0.0), is_priced and price is not None
     return Compaction(summary, len(messages), usage, cost if is_priced else None)
 
@@ -133,7 +133,8 @@ _FURTHER = (
 )
 
 
-async def _ask(model: ClientModel, transcript: str) -> tuple[str, Usage]:
+async def _ask(model: ClientModel, transcript: str) -> tuple[str, Usage, ModelInfo]:
+    """Return the summary, its usage, and the model that wrote it."""
     request = ModelRequest(
         (Message.user(f"<transcript>\n{_enclosed(transcript)}\n</transcript>\n\nSummarize the transcript."),),
         instructions=(Instruction(InstructionSource.HOST, PROMPT),),
@@ -149,7 +150,7 @@ async def _ask(model: ClientModel, transcript: str) -> tuple[str, Usage]:
     summary = safe(reader.feed(reply.message.text) + reader.finish()[0]).strip()
     if not summary:
         raise ProviderError("the model wrote no summary")
-    return summary, reply.usage
+    return summary, reply.usage, reply.info or model.required().info
 
 
 def _enclosed(transcript: str) -> str:

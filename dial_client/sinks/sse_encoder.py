@@ -90,7 +90,9 @@ def encode_event(event: Event, head: dict[str, Any]) -> list[str]:
             state = {"id": id_, "progress": progress, "total": total, "message": message}
             return [_named("tool_progress", state)]
         case ToolCallFinished(result, server, duration):
-            return [_named("tool_result", result.to_dict() | {"server": server, "duration_s": round(duration, 4)})]
+            changed = {} if event.changed_tool is None else {"changed_tool": event.changed_tool}
+            state = {"server": server, "duration_s": round(duration, 4), **changed}
+            return [_named("tool_result", result.to_dict() | state)]
         case InputRequested(id_, kind, details):
             return [_named(kind, {"id": id_, **details})]
         case InputReceived(id_, kind, answer):

@@ -153,9 +153,7 @@ class ToolExecutor:
         self.add_taint(result.taint)
         duration = time.monotonic() - attempt.started_at
         log.debug("tool_call", tool=call.name, server=server, ok=result.success, duration=round(duration, 4))
-        ran = attempt.call
-        changed = dict(ran.arguments) if ran is not None and ran.arguments != call.arguments else None
-        await emit(ToolCallFinished(result, server, duration, changed_arguments=changed))
+        await emit(_build_end(result, duration, call, (server, tool), attempt))
         return result
 
     async def _attempt_in_middleware(
@@ -213,7 +211,7 @@ class ToolExecutor:
                     result = tell_of_changes(answer, call, cleared.call)
             audit.finished(result)
         source = find_taint_source(call, result, cleared.route if cleared is not None else None)
-        return _Attempt(replace(result, taint=source), started_at, cleared.call if cleared is not None else None)
+        return _Attempt(replace(result, taint=source), started_at, cleared)
 
     async def _clear(
         self, call: ToolCallRequest, deadline: Deadline, taint: tuple[str, ...], audit: CallAudit
@@ -335,8 +333,29 @@ class _Attempt:
     result: ToolCallResult
     started_at: float
     """The time when the wait for permission was over."""
-    call: ToolCallRequest | None = None
+    ran: _Cleared | None = None
     """The call as it was made; None for one that did not run."""
+
+
+def _build_end(
+    result: ToolCallResult, duration: float, call: ToolCallRequest, place: tuple[str, str], attempt: _Attempt
+) -> ToolCallFinished:
+    """Return the event at the end of a call; it names what ran, where a middleware or an approver changed the call.
+
+    Args:
+        result: of the call.
+        duration: in seconds.
+        call: as it began.
+        place: the server and the tool of that call.
+        attempt: how it was made.
+    """
+    server, tool = place
+    if (ran := attempt.ran) is None:
+        return ToolCallFinished(result, server, duration)
+    changed = dict(ran.call.arguments) if ran.call.arguments != call.arguments else None
+    spec = ran.route.spec
+    changed_tool = spec.tool if (spec.server, spec.tool) != (server, tool) else None
+    return ToolCallFinished(result, spec.server, duration, changed_arguments=changed, changed_tool=changed_tool)
 
 
 async def _make_call(call: ToolCallRequest, route: Route, on_progress: OnProgress) -> ToolCallResult:

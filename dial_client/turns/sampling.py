@@ -20,7 +20,7 @@ from dial_client.limits import Limits
 from dial_client.logs import get_logger
 from dial_client.messages import TextPart, ToolCallRequest, ToolSpec, describe
 from dial_client.middleware import MiddlewareChain
-from dial_client.model import FinishReason, Instruction, InstructionSource, ModelRequest, Provider
+from dial_client.model import FinishReason, Instruction, InstructionSource, ModelInfo, ModelRequest, Provider
 from dial_client.settings.tool_patterns import matches
 from dial_client.token_usage import Usage
 from dial_client.tools.approval import Approval, ApprovalContext, Approver
@@ -111,12 +111,12 @@ class ModelSampler:
             _record(self._audit, request, contexts, is_allowed=is_allowed, decided_by=decided_by)
             if not is_allowed:
                 return None
-            reply, used = await self._ask(request, max_tokens)
+            reply, used, info = await self._ask(request, max_tokens)
         finally:
             for spending in spendings:
                 spending.tokens += used.input_tokens + used.output_tokens - max_tokens
         if contexts and (spend := contexts[0].spend):
-            spend(used, cost_usd(used, self._provider().info))
+            spend(used, cost_usd(used, info))
         return reply
 
     def _remaining_tokens(self, request: SamplingRequest, spendings: list[_Spending]) -> int:
@@ -150,7 +150,8 @@ class ModelSampler:
             self._granted.add(request.server)
         return True, answer.decided_by or "approver"
 
-    async def _ask(self, request: SamplingRequest, max_tokens: int) -> tuple[SamplingReply, Usage]:
+    async def _ask(self, request: SamplingRequest, max_tokens: int) -> tuple[SamplingReply, Usage, ModelInfo]:
+        """Return the model's reply, its usage, and the model that answered: it may be a fallback model."""
         instruction = Instruction(InstructionSource.SERVERS, request.system)
         model_request = ModelRequest(
             request.messages,
@@ -164,7 +165,7 @@ class ModelSampler:
         reply = await generate_text(provider, model_request, self._middleware)
         reason = "maxTokens" if reply.finish is FinishReason.LENGTH else "endTurn"
         info = reply.info or provider.info
-        return SamplingReply(reply.message.text, info.name, reason), reply.usage
+        return SamplingReply(reply.message.text, info.name, reason), reply.usage, info
 
 
 def _record(

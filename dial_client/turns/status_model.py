@@ -12,7 +12,7 @@ from dial_client.events import Emit, Event, StatusChanged, ToolCallFinished, Too
 from dial_client.logs import get_logger
 from dial_client.messages import Message, ToolCallRequest
 from dial_client.middleware import MiddlewareChain
-from dial_client.model import FinishReason, ModelRequest, Provider
+from dial_client.model import FinishReason, ModelInfo, ModelRequest, Provider
 from dial_client.text.safe_text import safe
 from dial_client.token_usage import Usage
 from dial_client.turns.text_generation import generate_text
@@ -40,12 +40,15 @@ class StatusModel:
 
     Args:
         provider: writes the sentences.
-        add_usage: receives the usage of each request.
+        add_usage: receives the usage of each request, and the model that answered it.
         middleware: is around each request.
     """
 
     def __init__(
-        self, provider: Provider, add_usage: Callable[[Usage], None], middleware: MiddlewareChain | None = None
+        self,
+        provider: Provider,
+        add_usage: Callable[[Usage, ModelInfo], None],
+        middleware: MiddlewareChain | None = None,
     ) -> None:
         self._provider = provider
         self._add_usage = add_usage
@@ -86,7 +89,7 @@ class StatusModel:
         try:
             with anyio.move_on_after(TIMEOUT):
                 reply = await generate_text(self._provider, request, self._middleware)
-                self._add_usage(reply.usage)
+                self._add_usage(reply.usage, reply.info or self._provider.info)
                 return "" if reply.finish is FinishReason.CUT else _to_sentence(reply.message.text)
         except Exception as error:  # noqa: BLE001 - a sentence is never worth a turn
             log.debug("narration_failed", error=type(error).__name__)

@@ -49,9 +49,9 @@ class TurnRecorder:
                     self._rounds.append(dict.fromkeys(call.id for call in message.tool_calls))
             case ToolCallStarted():
                 self._started[event.call.id] = event
-            case ToolCallFinished(result, server, duration, by_endpoint, changed):
+            case ToolCallFinished(result, server, duration, by_endpoint, changed, changed_tool):
                 started = self._started.pop(result.tool_call_id)
-                call, tool = started.call, started.tool
+                call, tool = started.call, started.tool if changed_tool is None else changed_tool
                 record = ToolCallRecord(call, result, server, tool, round(duration, 4), by_endpoint, changed)
                 if by_endpoint:
                     self._endpoint_records.append((len(self._rounds), record))

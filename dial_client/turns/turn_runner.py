@@ -14,7 +14,14 @@ from dial_client.limits import Limits, StopReason
 from dial_client.logs import get_logger
 from dial_client.messages import Message, Role, ToolCallRequest, ToolSpec
 from dial_client.middleware import MiddlewareChain, TurnRequest
-from dial_client.model import Instruction, InstructionSource, Provider, ToolFormat, separate_instructions
+from dial_client.model import (
+    Instruction,
+    InstructionSource,
+    ModelInfo,
+    Provider,
+    ToolFormat,
+    separate_instructions,
+)
 from dial_client.schema.output_type import OutputType
 from dial_client.servers.connection import Connection
 from dial_client.token_usage import Usage
@@ -230,8 +237,8 @@ def _build_status_model(services: TurnServices, turn: TurnHandle) -> StatusModel
     if provider is None:
         return None
 
-    def add_usage(usage: Usage) -> None:
-        turn.recorder.add_usage(usage, cost_usd(usage, provider.info))
+    def add_usage(usage: Usage, info: ModelInfo) -> None:
+        turn.recorder.add_usage(usage, cost_usd(usage, info))
 
     return StatusModel(provider, add_usage, services.middleware)
 

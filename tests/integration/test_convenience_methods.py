@@ -6,6 +6,8 @@ import asyncio
 import io
 import signal
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -94,6 +96,7 @@ async def test_limits_and_instructions_hold_for_each_turn_of_many() -> None:
         (Message.user("one message"), {}, TypeError, "several prompts"),
         (["good", 5], {}, TypeError, "not int"),
         (["good"], {"concurrency": 0}, ValueError, "at least 1"),
+        (["good", "good"], {"output_type": 5}, TypeError, "output_type takes a type"),
     ],
 )
 async def test_prompts_that_are_none_start_no_turn(prompts: Any, options: Any, error: Any, problem: str) -> None:
@@ -210,6 +213,35 @@ def test_a_thread_of_another_loop_gets_an_error_with_the_way_to_an_open_client()
     dial, _ = client("Hello.")
     with pytest.raises(RuntimeError, match="run_coroutine_threadsafe"):
         asyncio.run(_ask_in_a_foreign_thread(dial))
+
+
+def test_a_worker_thread_of_another_loop_gets_the_same_error() -> None:
+    dial, model = client("Hello.")
+    opened, asked = threading.Event(), threading.Event()
+
+    async def keep_open() -> None:
+        async with dial:
+            opened.set()
+            await to_thread.run_sync(asked.wait)
+
+    with ThreadPoolExecutor(1) as pool:
+        owner = pool.submit(anyio.run, keep_open)
+        opened.wait(30)
+        try:
+            with pytest.raises(RuntimeError, match="run_coroutine_threadsafe"):
+                anyio.run(partial(to_thread.run_sync, dial.ask_sync, "hello"))
+        finally:
+            asked.set()
+        owner.result()
+    assert model.requests == []
+
+
+def test_threads_that_ask_a_closed_client_wait_for_each_other() -> None:
+    model = ScriptedProvider(["Hello."], after="repeat")
+    dial = DialClient({"calc": calculator()}, model)
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(dial.ask_sync, ["hello"] * 4)) == ["Hello."] * 4
+    assert dial.servers["calc"].state == "stopped"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no signal of one process to itself")

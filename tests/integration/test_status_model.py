@@ -43,7 +43,9 @@ async def nothing() -> None:
 async def test_the_sentence_is_shown_while_the_call_runs() -> None:
     heard, used = Heard(), list[Usage]()
     model = Model([TextChunk('"Looking up the weather'), TextChunk(' in Paris."\n'), END])
-    done = await StatusModel(model, used.append).narrate(running(lambda: anyio.sleep(5)), heard.emit)
+    done = await StatusModel(model, lambda usage, _: used.append(usage)).narrate(
+        running(lambda: anyio.sleep(5)), heard.emit
+    )
     assert done == "done"
     assert heard == [STARTED, StatusChanged("Looking up the weather in Paris…"), FINISHED]
     assert used == [Usage(30, 8)]
@@ -56,7 +58,7 @@ async def test_the_sentence_is_shown_while_the_call_runs() -> None:
 async def test_a_call_that_is_over_is_not_narrated_and_waits_for_nothing() -> None:
     model = Model([anyio.sleep_forever])
     heard = Heard()
-    await StatusModel(model, lambda _: None).narrate(running(nothing), heard.emit)
+    await StatusModel(model, lambda *_: None).narrate(running(nothing), heard.emit)
     assert heard == [STARTED, FINISHED]
     assert model.open_streams == 0
 
@@ -65,7 +67,7 @@ async def test_a_call_that_is_over_is_not_narrated_and_waits_for_nothing() -> No
 async def test_a_slow_status_model_is_not_waited_for() -> None:
     model = Model([lambda: anyio.sleep(3), TextChunk("Looking"), END])
     heard = Heard()
-    await StatusModel(model, lambda _: None).narrate(running(lambda: anyio.sleep(10)), heard.emit)
+    await StatusModel(model, lambda *_: None).narrate(running(lambda: anyio.sleep(10)), heard.emit)
     assert heard == [STARTED, FINISHED]
     assert model.open_streams == 0
 
@@ -77,7 +79,7 @@ async def test_a_slow_status_model_is_not_waited_for() -> None:
 async def test_what_is_no_sentence_is_not_shown(text: str) -> None:
     heard = Heard()
     model = Model([TextChunk(text), END])
-    await StatusModel(model, lambda _: None).narrate(running(lambda: anyio.sleep(5)), heard.emit)
+    await StatusModel(model, lambda *_: None).narrate(running(lambda: anyio.sleep(5)), heard.emit)
     assert heard == [STARTED, FINISHED]
 
 
@@ -85,7 +87,7 @@ async def test_what_is_no_sentence_is_not_shown(text: str) -> None:
 async def test_a_model_that_fails_changes_nothing() -> None:
     heard = Heard()
     model = Model([ProviderError("busy", status=429)])
-    await StatusModel(model, lambda _: None).narrate(running(lambda: anyio.sleep(5)), heard.emit)
+    await StatusModel(model, lambda *_: None).narrate(running(lambda: anyio.sleep(5)), heard.emit)
     assert heard == [STARTED, FINISHED]
 
 

@@ -81,6 +81,7 @@ SAID: list[tuple[Event, dict[str, Any]]] = [
             "duration": 0.5,
             "by_endpoint": False,
             "changed_arguments": None,
+            "changed_tool": None,
         },
     ),
     (ServerChanged("maths", "ready"), {"type": "server_changed", "name": "maths", "status": "ready"}),

@@ -13,6 +13,7 @@ from dial_client import (
     ApprovalContext,
     Decision,
     Failure,
+    Finished,
     Limits,
     Middleware,
     StopReason,
@@ -22,6 +23,7 @@ from dial_client import (
     ToolCallResult,
     ToolCallStarted,
     ToolSpec,
+    Turn,
     refuse,
 )
 from tests.support.middleware_clients import (
@@ -72,7 +74,7 @@ async def test_a_changed_call_is_checked_like_the_models() -> None:
     assert (result.failure, tools.numbers) == (Failure.BAD_ARGUMENTS, [])
 
 
-async def test_a_call_keeps_its_id_and_may_go_to_another_tool() -> None:
+async def test_a_call_that_goes_to_another_tool_is_approved_and_recorded_as_that() -> None:
     class Redirected(Middleware):
         async def around_tool_call(self, call: ToolCall, call_next: NextToolCall) -> ToolCallResult:
             return await call_next(replace(call, request=ToolCallRequest("other", "half", {"number": 4})))
@@ -80,12 +82,28 @@ async def test_a_call_keeps_its_id_and_may_go_to_another_tool() -> None:
     def half(number: int) -> float:
         return number / 2
 
-    dial, _, _ = open_client([Redirected()])
+    asked: list[tuple[str, str]] = []
+    audit = Auditor()
+
+    async def approve(call: ToolCallRequest, spec: ToolSpec, context: ApprovalContext) -> Approval:
+        asked.append((call.name, f"{spec.server}/{spec.tool}"))
+        return Approval(Decision.ONCE)
+
+    dial, _, _ = open_client([Redirected()], approve=approve, audit=audit)
     dial.tool(half)
     async with dial:
-        turn = await dial.run("go on")
+        events = [event async for event in dial.stream("go on")]
+    turn = events[-1].turn if isinstance(events[-1], Finished) else None
+    assert turn is not None
     [record] = turn.tool_calls
     assert (record.result.content, record.result.tool_call_id) == ("2.0", record.call.id)
+    assert asked == [("half", "functions/half")]
+    assert {(entry.server, entry.tool) for entry in audit.entries} == {("functions", "half")}
+    assert (record.server, record.tool, record.call.name) == ("functions", "half", "double")
+    assert Turn.from_dict(turn.to_dict()) == turn
+    assert record.to_cells()[:2] == ("functions/half", '{"number": 4}')
+    [end] = [event for event in events if isinstance(event, ToolCallFinished)]
+    assert (end.server, end.changed_tool) == ("functions", "half")
 
 
 class Cache(Middleware):

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import replace
+
+import anyio
 import pytest
 
-from dial_client import DialClient, Message
-from dial_client.model import ModelInfo
+from dial_client import DialClient, Event, Limits, Message, SamplingRequest, StatusChanged, ToolCallRequest
+from dial_client.call_context import CallContext
+from dial_client.conversations.compaction import summarize
+from dial_client.deadline import Deadline
+from dial_client.events import Emit, ToolCallStarted
+from dial_client.model import Completion, Delta, ModelInfo, ModelRequest
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.token_usage import Usage
 from dial_client.turns.prices import cost_usd
+from dial_client.turns.sampling import ModelSampler
+from dial_client.turns.status_model import StatusModel
 
 OPENAI = "https://api.openai.com/v1"
 GPT = ModelInfo("gpt", "gpt-5.4", OPENAI)
@@ -61,6 +72,53 @@ async def test_a_turn_costs_what_its_rounds_cost_together() -> None:
     assert [usage.input_tokens for usage in turn.request_usages] == [1000, 2000]
     assert turn.cost_usd == pytest.approx(sum(price for price in prices if price is not None))
     assert turn.to_dict()["usage"]["cost_usd"] == turn.cost_usd
+
+
+class Relay(ScriptedProvider):
+    """Another model answers than the one of `info`, as fallback models do."""
+
+    info = ModelInfo("relay", "nobody-knows-this-model", OPENAI)
+
+    async def generate(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        async with aclosing(super().generate(request)) as deltas:
+            async for delta in deltas:
+                yield replace(delta, info=GPT) if isinstance(delta, Completion) else delta
+
+
+SUMMARY = {"text": "A summary", "usage": {"input_tokens": 1000}}
+
+
+@pytest.mark.anyio
+async def test_a_summary_has_the_price_of_the_model_that_wrote_it() -> None:
+    dial = DialClient({}, Relay([SUMMARY]))
+    assert (await summarize(dial.model, [Message.user("Go.")])).cost_usd == cost_usd(Usage(1000), GPT)
+
+
+@pytest.mark.anyio
+async def test_an_answer_to_a_server_has_the_price_of_the_model_that_wrote_it() -> None:
+    spent: list[float | None] = []
+    model = Relay([SUMMARY])
+    context = CallContext(Deadline(60), Deadline(60), lambda _, cost: spent.append(cost))
+    sample = ModelSampler(lambda: model, None, (), Limits())
+    await sample(SamplingRequest("server", (Message.user("Go."),), 100), (context,))
+    assert spent == [cost_usd(Usage(1000), GPT)]
+
+
+@pytest.mark.anyio
+async def test_a_status_has_the_price_of_the_model_that_wrote_it() -> None:
+    answered: list[ModelInfo] = []
+    written = anyio.Event()
+
+    async def run(emit: Emit) -> None:
+        await emit(ToolCallStarted(ToolCallRequest("1", "add", {}), "server"))
+        await written.wait()
+
+    async def emit(event: Event) -> None:
+        if isinstance(event, StatusChanged):
+            written.set()
+
+    await StatusModel(Relay([SUMMARY]), lambda _, info: answered.append(info)).narrate(run, emit)
+    assert answered == [GPT]
 
 
 @pytest.mark.anyio
