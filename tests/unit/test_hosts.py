@@ -305,10 +305,32 @@ def test_a_file_that_is_not_in_order_is_one_error(tmp_path: Path, name: str, tex
         read_host_file(tmp_path / name, None, tmp_path)
 
 
-def test_without_a_parser_for_yaml_the_error_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "yaml", None)
-    with pytest.raises(ConfigError, match="pip install pyyaml"):
-        read_host_file(FILES / "goose_config.yaml", HostName.GOOSE, tmp_path)
+NESTED_ALIASES = "a0: &a0 [x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{number}: &a{number} [{', '.join([f'*a{number - 1}'] * 8)}]\n" for number in range(1, 9)
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{NESTED_ALIASES}extensions: {{x: {{type: stdio, cmd: foo, args: *a8}}}}",
+        "extensions: &all\n  x: {type: stdio, cmd: foo, envs: *all}",
+        f"extensions: {'[' * 500}{']' * 500}",
+        f"# {'x' * 1024 * 1024}",
+    ],
+    ids=["aliases of aliases", "an alias of itself", "depth", "size"],
+)
+def test_a_yaml_file_without_an_end_is_one_error(tmp_path: Path, text: str) -> None:
+    (tmp_path / "config.yaml").write_text(text)
+    with pytest.raises(ConfigError, match="too large|too deep|at most"):
+        read_host_file(tmp_path / "config.yaml", HostName.GOOSE, tmp_path)
+
+
+def test_keys_dates_and_aliases_of_yaml_are_values_of_json(tmp_path: Path) -> None:
+    text = "base: &base {type: stdio, cmd: foo}\nextensions:\n  5: {<<: *base, args: [2026-01-02]}\n"
+    (tmp_path / "config.yaml").write_text(text)
+    (server,) = read_host_file(tmp_path / "config.yaml", HostName.GOOSE, tmp_path)
+    assert (server.name, server.entry, server.losses) == ("5", {"command": "foo", "args": ["2026-01-02"]}, ())
 
 
 JSON = st.recursive(

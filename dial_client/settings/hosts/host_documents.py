@@ -12,6 +12,7 @@ from dial_client.errors import ConfigError, system_reason
 from dial_client.settings import configuration, jsonc
 from dial_client.settings.hosts.host_entries import Entry, Losses, translate
 from dial_client.settings.hosts.host_files import HostName
+from dial_client.settings.hosts.yaml_reader import read_yaml
 
 MAX_BYTES = 32 * 1024 * 1024
 """Of a host's file: Claude Code keeps the history of its projects in the same file."""
@@ -89,25 +90,10 @@ def _parse(data: bytes, path: Path) -> Mapping[str, Any]:
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ConfigError(f"this is not TOML: {error}", path=str(path)) from None
     if path.suffix in (".yaml", ".yml"):
-        return _parse_yaml(data, path)
+        return read_yaml(data, str(path))
     value = jsonc.read(data, str(path)).value
     if not isinstance(value, dict):
         raise ConfigError("expected an object", path=str(path))
-    return value
-
-
-def _parse_yaml(data: bytes, path: Path) -> Mapping[str, Any]:
-    try:
-        from yaml import YAMLError, safe_load  # this loader makes plain values only
-    except ImportError:
-        hint = "pip install pyyaml, or add each server by dial-chat servers add NAME -- COMMAND"
-        raise ConfigError("a YAML file is read with PyYAML, which is not installed", hint, str(path)) from None
-    try:
-        value = safe_load(data)
-    except (YAMLError, ValueError, RecursionError) as error:
-        raise ConfigError(f"this is not YAML: {error}", path=str(path)) from None
-    if not isinstance(value, dict):
-        raise ConfigError("expected a mapping", path=str(path))
     return value
 
 
