@@ -14,6 +14,7 @@ from anyio import to_thread
 from dial_client import __version__
 from dial_client.cli.doctor_report import build_target
 from dial_client.cli.options import ExitCode, Options
+from dial_client.cli.tty import Unanswered, is_there, typed
 from dial_client.doctor.check_registry import inspect
 from dial_client.doctor.findings import Finding
 from dial_client.doctor.server_run import ServerOutcome
@@ -46,9 +47,9 @@ async def write_report(options: Options, path: Path, *, is_confirmed: bool) -> i
     findings = await inspect(subject)
     text = safe(mask(subject, "\n".join(_lines(target, findings, await subject.run.outcome()))))
     print(text)
-    if not is_confirmed and (sys.stdin is None or not sys.stdin.isatty()):
+    if not is_confirmed and not is_there():
         raise ConfigError("nothing was written: nobody can be asked", "--yes writes the file")
-    if not is_confirmed and not await to_thread.run_sync(_agrees, path):
+    if not is_confirmed and not await _agrees(path):
         print("Nothing was written.", file=sys.stderr)
         return ExitCode.ANSWERED
     try:
@@ -74,9 +75,11 @@ def mask(subject: Subject, text: str) -> str:
     return text.replace(home, "~") if len(home) > 1 else text
 
 
-def _agrees(path: Path) -> bool:
-    print(f"Write this to {path}? [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+async def _agrees(path: Path) -> bool:
+    try:
+        return (await typed(f"Write this to {one_line(str(path), 300)}? [y]es, [n]o: ")).lower() in ("y", "yes")
+    except Unanswered:
+        return False
 
 
 def _lines(target: DoctorTarget, findings: list[Finding], outcome: ServerOutcome) -> Iterator[str]:

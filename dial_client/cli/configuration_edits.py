@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,11 @@ from dial_client.cli.options import ExitCode, Options
 from dial_client.cli.server_commands.changed_config import change_config, find_file, is_file_trusted, renew_trust
 from dial_client.cli.server_commands.server_group import ConfigChoice
 from dial_client.cli.tty import Unanswered, is_there, typed
-from dial_client.errors import ConfigError
-from dial_client.settings.config_writer import find_problem, read_text, write_text
+from dial_client.errors import ConfigError, system_reason
+from dial_client.settings.config_writer import ConfigText, find_problem, read_text, write_text
 from dial_client.settings.jsonc import read
 from dial_client.settings.jsonc_editor import remove_value, set_value
+from dial_client.settings.server_edits import servers_path
 
 
 def set_key(options: Options, key: str | None, value: str | None, *, in_user_file: bool) -> int:
@@ -33,7 +35,7 @@ def set_key(options: Options, key: str | None, value: str | None, *, in_user_fil
         raise ConfigError("which value?", hint="dial-chat config set KEY VALUE, such as defaultModel local")
     path = _target(options, in_user_file=in_user_file)
     before = read_text(path)
-    keys = _split(read(before.text, str(path)).value, key)
+    keys = _keys(before, key)
     change_config(before, lambda text: set_value(text, keys, _parsed(value)), f"set {escaped(key)}")
     return ExitCode.ANSWERED
 
@@ -48,7 +50,7 @@ def unset_key(options: Options, key: str | None, *, in_user_file: bool) -> int:
         raise ConfigError("which value?", hint="dial-chat config unset KEY")
     path = _target(options, in_user_file=in_user_file)
     before = read_text(path)
-    keys = _split(read(before.text, str(path)).value, key)
+    keys = _keys(before, key)
 
     def edit(text: str) -> str:
         try:
@@ -75,7 +77,7 @@ async def edit_file(options: Options, *, in_user_file: bool) -> int:
         write_text(read_text(path), '{\n  "mcpServers": {}\n}\n')
     while True:
         with process_runner.interrupts.ignored():
-            await to_thread.run_sync(lambda: subprocess.run([*editor, str(path)], check=False))
+            await to_thread.run_sync(_run, [*editor, str(path)])
         problem = find_problem(read_text(path).text, path)
         if problem is None:
             break
@@ -85,6 +87,19 @@ async def edit_file(options: Options, *, in_user_file: bool) -> int:
     renew_trust(path, was_trusted=was_trusted)
     print(f"{escaped(str(path))} is in order.")
     return ExitCode.ANSWERED
+
+
+def _run(command: Sequence[str]) -> None:
+    """Run an editor until it ends.
+
+    Raises:
+        ConfigError: it cannot be started.
+    """
+    try:
+        subprocess.run(command, check=False)
+    except OSError as error:
+        problem = f"the editor {escaped(command[0])} cannot be started: {system_reason(error)}"
+        raise ConfigError(problem, "set VISUAL or EDITOR to another one") from None
 
 
 async def _is_edited_again() -> bool:
@@ -103,6 +118,22 @@ def _target(options: Options, *, in_user_file: bool) -> Path:
     return find_file(ConfigChoice(user=in_user_file, file=options.config))
 
 
+def _keys(before: ConfigText, dotted: str) -> list[str]:
+    """Return the keys that lead to a value of a file; servers are found where the file has them.
+
+    Raises:
+        ConfigError: all servers are meant, and they stand at the top of the file, beside other keys.
+    """
+    top = read(before.text, str(before.path)).value
+    keys = _split(top, dotted)
+    if keys[0] not in ("mcpServers", "servers"):
+        return keys
+    path = servers_path(before.text)
+    if not path and len(keys) == 1:
+        raise ConfigError("the servers stand at the top of this file", "name a single server", str(before.path))
+    return [*path, *_split(top.get(path[0]) if path else top, dotted[len(keys[0]) + 1 :])]
+
+
 def _split(value: Any, dotted: str) -> list[str]:
     """Return the keys of a path with dots; a key of the file that holds dots itself is found."""
     keys: list[str] = []
@@ -116,7 +147,10 @@ def _split(value: Any, dotted: str) -> list[str]:
 
 
 def _parsed(value: str) -> Any:
+    """Return the value of JSON; any other text as a string. NaN and infinity are no JSON."""
     try:
-        return json.loads(value)
-    except ValueError:
+        parsed = json.loads(value)
+        json.dumps(parsed, allow_nan=False, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
         return value
+    return parsed

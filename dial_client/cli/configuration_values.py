@@ -62,10 +62,12 @@ def written_values(files: Sequence[ConfigFile]) -> list[WrittenValue]:
         root = read(file.text, file.path)
         for keys, node in _entries(root):
             values = [WrittenValue(path, _masked(path, part.value), _place(part)) for path, part in _parts(keys, node)]
-            if keys == ("policy",):
-                rules += values
-            else:
-                found[keys] = values
+            rules += [value for value in values if _are_rules(value.keys)]
+            plain = [value for value in values if not _are_rules(value.keys)]
+            if keys[0] == "profiles":  # two profiles of one name are one, value by value
+                found |= {value.keys: [value] for value in plain}
+            elif keys != ("policy",):
+                found[keys] = plain
     return [*(value for values in found.values() for value in values), *rules]
 
 
@@ -73,14 +75,21 @@ def to_document(values: Sequence[WrittenValue]) -> dict[str, Any]:
     """Return values as one object, like a file that has all of them."""
     document: dict[str, Any] = {}
     for value in values:
-        if value.keys[0] == "policy":
-            document.setdefault("policy", []).extend(value.value)
-            continue
         place = document
         for key in value.keys[:-1]:
-            place = place.setdefault(key, {})
-        place[value.keys[-1]] = value.value
+            if not isinstance(place.get(key), dict):
+                place[key] = {}
+            place = place[key]
+        if _are_rules(value.keys) and isinstance(value.value, list):
+            place.setdefault("policy", []).extend(value.value)
+        elif value.value != {} or not isinstance(place.get(value.keys[-1]), dict):
+            place[value.keys[-1]] = value.value
     return document
+
+
+def _are_rules(keys: tuple[str, ...]) -> bool:
+    """Return True for the rules of a file or of a profile: those of an earlier file are kept, and come first."""
+    return keys == ("policy",) or (len(keys) == 3 and (keys[0], keys[2]) == ("profiles", "policy"))
 
 
 def find_value(document: Any, dotted: str) -> Any:

@@ -15,7 +15,7 @@ from dial_client.doctor.check_registry import inspect
 from dial_client.doctor.finding_codes import Level
 from dial_client.doctor.findings import Finding, Fix, Group
 from dial_client.doctor.subject import DoctorTarget, Subject
-from dial_client.errors import ConfigError
+from dial_client.errors import ConfigError, system_reason
 from dial_client.settings.config_writer import read_text
 from dial_client.settings.configuration import ConfigFile, read_config_file
 from dial_client.settings.jsonc import did_you_mean
@@ -43,7 +43,7 @@ async def diagnose(options: Options, groups: Collection[Group], *, with_fixes: b
     """Run the checks, print their findings, and return 1 where one is an error, else 0."""
     findings = await find_all(options, groups)
     if with_fixes and (fixes := [finding.fix for finding in findings if finding.fix is not None]):
-        await to_thread.run_sync(_apply, fixes)
+        await to_thread.run_sync(apply_fixes, fixes)
         findings = await find_all(options, groups)
     if as_json:
         print(json.dumps([finding.to_dict() for finding in findings], indent=2))
@@ -104,8 +104,11 @@ def build_target(options: Options) -> DoctorTarget:
     )
 
 
-def _apply(fixes: Sequence[Fix]) -> None:
-    """Apply fixes: the edits of a file one after the other, with one backup; then the permissions."""
+def apply_fixes(fixes: Sequence[Fix]) -> None:
+    """Apply fixes: the edits of a file one after the other, with one backup; then the permissions.
+
+    A change that is not possible is printed on standard error, and the others are made.
+    """
     from dial_client.cli.server_commands.changed_config import change_config
 
     for path in dict.fromkeys(fix.path for fix in fixes if fix.edit is not None):
@@ -122,8 +125,12 @@ def _apply(fixes: Sequence[Fix]) -> None:
             print(f"dial-chat: not changed: {one_line(str(error), MAX_LINE)}", file=sys.stderr)
     for fix in fixes:
         if fix.mode is not None:
-            Path(fix.path).chmod(fix.mode)
-            print(f"{fix.description} {fix.path}")
+            try:
+                Path(fix.path).chmod(fix.mode)
+            except OSError as error:
+                print(f"dial-chat: not changed: {one_line(fix.path, 300)}: {system_reason(error)}", file=sys.stderr)
+            else:
+                print(f"{fix.description} {one_line(fix.path, 300)}")
 
 
 def _lines(finding: Finding) -> list[str]:

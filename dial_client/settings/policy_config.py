@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from dial_client.errors import ConfigError, system_reason
+from dial_client.settings.config_locations import FILE_NAME, is_user_config
 from dial_client.settings.jsonc import Node, did_you_mean, quoted, read
 from dial_client.settings.tool_patterns import EVERYTHING
 from dial_client.settings.variables import Variables, variables
@@ -54,7 +55,7 @@ class PolicyRule:
     reason: str = ""
     """The reason, for the model and for the person."""
     name: str = ""
-    """The name of the rule in messages: ``rule 2 (servers.json)``."""
+    """The name of the rule in messages: ``rule 2 (servers.json)``, ``rule 1 of profile work (servers.json)``."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the rule as it is written, with its name; JSON types only."""
@@ -83,8 +84,25 @@ def policy(node: Node, names: Variables) -> Policy:
     Raises:
         ConfigError: something is wrong; it says where, and what was expected.
     """
-    file = f" ({Path(node.source.path).name})" if node.source.path else ""
-    return tuple(_rule(element, names, f"rule {at}{file}") for at, element in enumerate(node.elements(), 1))
+    origin = _origin(node)
+    return tuple(_rule(element, names, f"rule {at}{origin}") for at, element in enumerate(node.elements(), 1))
+
+
+def _origin(node: Node) -> str:
+    """Return the profile and the file of rules; the user's own file by its path, as other files have its name too."""
+    profile = f" of profile {node.keys[1]}" if len(node.keys) > 1 and node.keys[0] == "profiles" else ""
+    path = Path(node.source.path) if node.source.path else None
+    if path is None:
+        return profile
+    is_own = path.name == FILE_NAME and is_user_config(path)
+    return f"{profile} ({_with_tilde(path) if is_own else path.name})"
+
+
+def _with_tilde(path: Path) -> str:
+    try:
+        return f"~/{path.relative_to(Path.home()).as_posix()}"
+    except (ValueError, RuntimeError):
+        return str(path)
 
 
 def policy_from(

@@ -39,7 +39,7 @@ def add_server(text: str, name: str, entry: Mapping[str, Any], *, replace: bool 
     """
     if name in server_names(text) and not replace:
         raise ConfigError(f"there is a server {name!r} already", "--replace puts the new entry in its place")
-    return set_value(text, [*_path(text), name], dict(entry))
+    return set_value(text, [*servers_path(text), name], dict(entry))
 
 
 def remove_server(text: str, name: str) -> str:
@@ -49,7 +49,7 @@ def remove_server(text: str, name: str) -> str:
         ConfigError: there is no such server.
     """
     check_server(text, name)
-    return remove_value(text, [*_path(text), name])
+    return remove_value(text, [*servers_path(text), name])
 
 
 def set_enabled(text: str, name: str, *, is_enabled: bool) -> str:
@@ -59,7 +59,7 @@ def set_enabled(text: str, name: str, *, is_enabled: bool) -> str:
         ConfigError: there is no such server.
     """
     check_server(text, name)
-    path = [*_path(text), name]
+    path = [*servers_path(text), name]
     found = configuration.outline(text).servers[name]
     keys = {key: [*path, str(found[key].keys[-1])] for key in ("enabled", "disabled") if key in found}
     if "disabled" in keys and (is_enabled or "enabled" in keys):
@@ -80,7 +80,7 @@ def check_server(text: str, name: str) -> None:
         raise ConfigError(f"there is no server {name!r}", hint)
 
 
-def _path(text: str) -> list[str]:
+def servers_path(text: str) -> list[str]:
     """Return the keys that lead to the servers: an empty list where they stand at the top."""
     top, unknown = read(text).known(TOP_KEYS, {})
     for key in ("mcpServers", "servers"):

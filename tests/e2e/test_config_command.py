@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
+from tests.e2e.test_terminal import terminal
 from tests.support.program import dial_chat
 
 pytestmark = pytest.mark.once
@@ -84,6 +86,15 @@ def test_an_impossible_change_is_an_error_and_changes_nothing(tmp_path: Path, wo
     done = dial_chat(tmp_path, "config", *words)
     assert (done.returncode, message in done.stderr, path.read_text()) == (2, True, was), done.stderr
     assert not (tmp_path / "servers.json.bak").exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a pseudoterminal")
+def test_an_editor_that_cannot_be_started_is_one_line(tmp_path: Path) -> None:
+    write_folder_file(tmp_path)
+    with terminal(tmp_path, "config", "edit", "-c", "servers.json", VISUAL="no-such-editor --wait") as screen:
+        screen.until("the editor no-such-editor cannot be started", "set VISUAL or EDITOR to another one")
+        assert screen.leave() == 2
+        assert "Traceback" not in screen.raw
 
 
 def test_a_file_that_nobody_trusted_is_not_trusted_because_it_was_changed(tmp_path: Path) -> None:

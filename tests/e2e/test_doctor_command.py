@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.test_terminal import terminal
 from tests.support.program import dial_chat, entry, trust, write_config
 
 pytestmark = pytest.mark.once
@@ -86,3 +87,13 @@ def test_the_database_of_a_service_is_checked_where_an_option_names_it(tmp_path:
     assert "s3cr3t-word" not in ran.stdout + ran.stderr
     (tmp_path / "own.db").write_bytes(b"no database at all, but long enough to be read as one" * 40)
     assert "DC601" in dial_chat(tmp_path, "doctor", "--only", "files", "--store", "own.db").stdout
+
+
+@pytest.mark.parametrize(("keys", "is_written"), [("y\r", True), ("\r", False), ("\x04", False)])
+def test_the_question_of_a_report_is_answered_in_a_terminal(tmp_path: Path, keys: str, is_written: bool) -> None:
+    write_config(tmp_path)
+    with terminal(tmp_path, "bug-report", "report.md") as screen:
+        screen.until("Write this to report.md? [y]es, [n]o:")
+        screen.type(keys)
+        screen.leave()
+    assert (tmp_path / "report.md").exists() is is_written

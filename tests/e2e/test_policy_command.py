@@ -83,7 +83,7 @@ def test_the_rules_in_effect_are_listed_with_what_seems_a_slip(folder: Path, tmp
     ran = dial_chat(folder, *words)
     assert ran.stdout.splitlines() == [
         f'deny raw/first {{"paths": {{"*": ["{folder}/x"]}}}} (rule 1 (first.json))',
-        "deny raw/own (rule 1 (servers.json))",
+        "deny raw/own (rule 1 (~/xdg_config_home/dial-client/servers.json))",
         "ask nope/x (rule 1 (servers.json))",
         "deny raw/x (--deny)",
         "allow raw__echo (--allow)",
@@ -96,7 +96,7 @@ def test_the_rules_in_effect_are_listed_with_what_seems_a_slip(folder: Path, tmp
     listed = json.loads(dial_chat(folder, *words, "--json").stdout)
     assert [rule["rule"] for rule in listed["policy"]] == [
         "rule 1 (first.json)",
-        "rule 1 (servers.json)",
+        "rule 1 (~/xdg_config_home/dial-client/servers.json)",
         "rule 1 (servers.json)",
     ]
 

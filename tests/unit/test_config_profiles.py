@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from dial_client.cli.configuration_values import to_document, written_values
 from dial_client.errors import ConfigError
+from dial_client.settings.config_locations import user_config_path
 from dial_client.settings.config_types import Settings
 from dial_client.settings.configuration import ConfigFile, combine, load, parse
 
@@ -145,3 +147,40 @@ def test_a_profile_without_profiles_says_where_they_stand(tmp_path: Path) -> Non
     path.write_text(json.dumps({"mcpServers": {"time": TIME}}))
     with pytest.raises(ConfigError, match='profiles stand under "profiles"'):
         load(path, profile="work")
+
+
+def test_rules_are_named_by_profile_and_the_users_own_file_by_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HOME", "USERPROFILE"):
+        monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / ".config"))
+    rule = {"policy": [{"ask": "git/*"}]}
+    own = user_config_path()
+    files = (file(str(own), rule), file("servers.json", {**rule, "profiles": {"work": rule}}))
+    assert {item.name for item in combine(files, "work").policy} == {
+        f"rule 1 (~/{own.relative_to(tmp_path).as_posix()})" if own.is_relative_to(tmp_path) else f"rule 1 ({own})",
+        "rule 1 of profile work (servers.json)",
+        "rule 1 (servers.json)",
+    }
+
+
+def test_a_profile_in_two_files_is_shown_as_it_is_used() -> None:
+    own = {"model": "openai:a", "system": "Be brief.", "policy": [{"ask": "git/*"}]}
+    here = {"model": "local", "policy": [{"deny": "time/*"}]}
+    files = [file("user.json", {"profiles": {"work": own}}), file("servers.json", {"profiles": {"work": here}})]
+    values = written_values(files)
+    profile = to_document(values)["profiles"]["work"]
+    assert profile == {"model": "local", "system": "Be brief.", "policy": [{"ask": "git/*"}, {"deny": "time/*"}]}
+    origins = [(value.keys[-1], value.origin.path) for value in values]
+    assert ("model", "servers.json") in origins
+    assert ("model", "user.json") not in origins
+    assert [path for key, path in origins if key == "policy"] == ["user.json", "servers.json"]
+
+
+@pytest.mark.parametrize("odd", [{}, "x", 5, [], None])
+def test_an_odd_profile_beside_a_sound_profile_of_its_name_is_shown_all_the_same(odd: Any) -> None:
+    sound = file("a.json", {"profiles": {"work": {"model": "local"}}})
+    unsound = file("b.json", {"profiles": {"work": odd}})
+    for files in ([sound, unsound], [unsound, sound]):
+        assert "work" in to_document(written_values(files))["profiles"]

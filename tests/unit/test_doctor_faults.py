@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from dial_client.cli.doctor_report import apply_fixes
 from dial_client.doctor import config_checks, program_checks
 from dial_client.doctor.check_registry import CHECKS
 from dial_client.doctor.finding_codes import CODES
-from dial_client.doctor.findings import Finding
+from dial_client.doctor.findings import Finding, Fix
 from dial_client.doctor.subject import DoctorTarget, Subject
 from dial_client.settings.configuration import ConfigFile
 from tests.support.planted_faults import FAULTS, SOUND, Fault
@@ -120,3 +121,15 @@ def test_every_code_has_a_section_of_its_title() -> None:
 
 def test_every_check_has_a_name_of_its_own() -> None:
     assert [name for name, count in Counter(check.name for check in CHECKS).items() if count > 1] == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="permissions of POSIX")
+def test_permissions_that_cannot_be_changed_are_one_line_and_the_next_fix_is_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "there").write_text("")
+    apply_fixes([Fix("chmod 600", str(tmp_path / name), mode=0o600) for name in ("gone", "there")])
+    printed = capsys.readouterr()
+    assert printed.err.startswith(f"dial-chat: not changed: {tmp_path / 'gone'}: ")
+    assert printed.out == f"chmod 600 {tmp_path / 'there'}\n"
+    assert (tmp_path / "there").stat().st_mode & 0o777 == 0o600

@@ -322,7 +322,7 @@ NESTED_ALIASES = "a0: &a0 [x, x, x, x, x, x, x, x]\n" + "".join(
 )
 def test_a_yaml_file_without_an_end_is_one_error(tmp_path: Path, text: str) -> None:
     (tmp_path / "config.yaml").write_text(text)
-    with pytest.raises(ConfigError, match="too large|too deep|at most"):
+    with pytest.raises(ConfigError, match=r"too large|too deep|at most"):
         read_host_file(tmp_path / "config.yaml", HostName.GOOSE, tmp_path)
 
 

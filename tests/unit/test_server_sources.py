@@ -8,6 +8,7 @@ import os
 import stat
 import sys
 import zipfile
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -68,6 +69,12 @@ def test_what_a_link_asks_for_becomes_a_variable() -> None:
     assert server.losses == ("${input:token} is asked for there (A token): set TOKEN",)
 
 
+@pytest.mark.parametrize("inputs", ["5", "{}", "[5, {}]", '"a"', "null"])
+def test_inputs_of_a_link_that_are_no_inputs_have_no_effect(inputs: str) -> None:
+    link = f"vscode:mcp/install?name=a&config={quote(json.dumps({'command': 'x'}))}&inputs={quote(inputs)}"
+    assert read_deep_link(link).entry == {"command": "x"}
+
+
 @pytest.mark.parametrize(
     "link",
     [
@@ -77,6 +84,7 @@ def test_what_a_link_asks_for_becomes_a_variable() -> None:
         f"cursor://anysphere.cursor-deeplink/mcp/install?name=a&config={encoded([])}",
         "vscode:mcp/install?{",
         "vscode:mcp/install?",
+        "vscode:mcp/install?name=a&config={}&inputs=[",
     ],
 )
 def test_a_broken_link_is_an_error(link: str) -> None:
@@ -271,6 +279,33 @@ def test_no_member_of_a_bundle_leaves_its_folder(tmp_path: Path, name: str) -> N
         bundles.unpack_bundle(bundle, tmp_path / "bundles" / "a")
     assert list((tmp_path / "bundles").iterdir()) == []
     assert not (tmp_path / "evil").exists()
+
+
+@pytest.mark.parametrize("name", ["a:b/c", "a./b", "a/b ", "a/b."])
+def test_no_member_of_a_bundle_has_a_name_that_windows_reads_as_another(tmp_path: Path, name: str) -> None:
+    bundle = bundles.read_bundle(bundle_file(tmp_path / "b.mcpb", MANIFEST, **{name: "x"}))
+    with pytest.raises(ConfigError, match="leads out of it"):
+        bundles.unpack_bundle(bundle, tmp_path / "x")
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize(("platform", "is_refused"), [("win32", True), ("linux", False)])
+def test_the_names_of_devices_are_names_of_files_except_on_windows(
+    tmp_path: Path, platform: str, is_refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle = bundles.read_bundle(bundle_file(tmp_path / "b.mcpb", MANIFEST, **{"lib/aux.js": "x"}))
+    monkeypatch.setattr(sys, "platform", platform)
+    with pytest.raises(ConfigError) if is_refused else nullcontext():
+        bundles.unpack_bundle(bundle, tmp_path / "x")
+    assert (tmp_path / "x" / "lib" / "aux.js").exists() is not is_refused
+
+
+def test_a_bundle_that_changes_after_it_was_shown_is_not_unpacked(tmp_path: Path) -> None:
+    bundle = bundles.read_bundle(bundle_file(tmp_path / "b.mcpb", MANIFEST, **{"main.js": "shown"}))
+    bundle_file(tmp_path / "b.mcpb", MANIFEST, **{"main.js": "changed"})
+    with pytest.raises(ConfigError, match="has changed since it was shown"):
+        bundles.unpack_bundle(bundle, tmp_path / "bundles" / "x")
+    assert list((tmp_path / "bundles").iterdir()) == []
 
 
 def test_a_link_in_a_bundle_and_a_bundle_that_is_too_large_are_refused(

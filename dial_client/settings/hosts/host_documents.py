@@ -105,7 +105,8 @@ def _names(value: Any) -> set[str]:
 def _inputs(top: Mapping[str, Any]) -> Mapping[str, Any]:
     nested = top.get("mcp")
     inputs = top.get("inputs") or (nested.get("inputs") if isinstance(nested, dict) else None) or []
-    return {str(item["id"]): item for item in inputs if isinstance(item, dict) and "id" in item}
+    items = inputs if isinstance(inputs, list) else ()
+    return {str(item["id"]): item for item in items if isinstance(item, dict) and "id" in item}
 
 
 def _entries(host: HostName, top: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, Any]]:

@@ -105,14 +105,20 @@ def unpack_bundle(bundle: Bundle, target: Path) -> None:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         part = Path(tempfile.mkdtemp(dir=folder, prefix=".", suffix=".new"))
+        copy = part.with_suffix(".mcpb")  # of our own: nobody changes it between the comparison and the end
         try:
-            with zipfile.ZipFile(bundle.path) as archive:
-                _unpack(archive, part)
+            shutil.copyfile(bundle.path, copy)
+            with copy.open("rb") as packed:
+                if hashlib.file_digest(packed, "sha256").hexdigest() != bundle.digest:
+                    raise ConfigError("the bundle has changed since it was shown", "try again", str(bundle.path))
+                with zipfile.ZipFile(packed) as archive:
+                    _unpack(archive, part)
             if target.exists():
                 shutil.rmtree(target)
             part.replace(target)
         finally:
             shutil.rmtree(part, ignore_errors=True)
+            copy.unlink(missing_ok=True)
     except (OSError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError) as error:
         raise ConfigError(f"cannot be unpacked: {system_reason(error)}", path=str(bundle.path)) from None
 
@@ -245,7 +251,7 @@ def _unpack(archive: zipfile.ZipFile, folder: Path) -> None:
     for member in members:
         path = _path_of(member.filename)
         is_link = stat.S_ISLNK(member.external_attr >> 16)
-        if path.is_absolute() or ".." in path.parts or ":" in path.name or re.match(r"[A-Za-z]:", str(path)) or is_link:
+        if path.is_absolute() or is_link or not all(map(_is_plain_name, path.parts)):
             raise ConfigError(f"a member of the bundle leads out of it: {member.filename[:100]!r}")
         target = folder.joinpath(*path.parts)
         if member.is_dir():
@@ -260,6 +266,19 @@ def _unpack(archive: zipfile.ZipFile, folder: Path) -> None:
                 file.write(chunk)
         if member.external_attr >> 16 & stat.S_IXUSR:
             target.chmod(0o700)
+
+
+_DEVICE = re.compile(r"(?i)(?:con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|conin\$|conout\$)(?:\..*)?")
+
+
+def _is_plain_name(part: str) -> bool:
+    """Return True if a part of a path names the same file on each system.
+
+    Windows reads ``name:x`` as a stream of the file or as a drive, drops blanks and dots at the end of a name, and has
+    devices in place of some files; device names are ordinary names elsewhere, and packages have such files.
+    """
+    is_device = sys.platform == "win32" and _DEVICE.fullmatch(part) is not None
+    return not (":" in part or "\0" in part or part != part.rstrip(" .") or is_device)
 
 
 def _object(value: Any) -> Mapping[str, Any]:

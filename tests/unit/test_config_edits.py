@@ -1,0 +1,62 @@
+"""``dial-chat config set`` and ``unset`` on a file: servers where the file has them, values that are no JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dial_client.cli import configuration_edits
+from dial_client.cli.options import Options
+from dial_client.errors import ConfigError
+from dial_client.settings.configuration import outline
+
+TIME = {"command": "mcp-server-time"}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "servers.json"
+
+
+def change(path: Path, key: str, value: str | None) -> None:
+    if value is None:
+        configuration_edits.unset_key(Options(config=path), key, in_user_file=False)
+    else:
+        configuration_edits.set_key(Options(config=path), key, value, in_user_file=False)
+
+
+@pytest.mark.parametrize("place", ["mcpServers", "servers", ""])
+@pytest.mark.parametrize("word", ["mcpServers", "servers"])
+def test_a_server_is_set_where_the_file_has_its_servers(path: Path, place: str, word: str) -> None:
+    servers = {"time": TIME, "my.git": {"command": "mcp-server-git"}}
+    path.write_text(json.dumps({place: servers} if place else servers))
+    change(path, f"{word}.time.disabled", "true")
+    change(path, f"{word}.my.git.args", '["-v"]')
+    change(path, f"{word}.new", '{"command": "x"}')
+    changed = {"time": {**TIME, "disabled": True}, "my.git": {"command": "mcp-server-git", "args": ["-v"]}}
+    changed["new"] = {"command": "x"}
+    assert json.loads(path.read_text()) == ({place: changed} if place else changed)
+    change(path, f"{word}.time", None)
+    assert list(outline(path.read_text()).servers) == ["my.git", "new"]
+
+
+def test_all_servers_at_the_top_of_a_file_are_not_set_at_once(path: Path) -> None:
+    path.write_text(json.dumps({"time": TIME}))
+    with pytest.raises(ConfigError, match="stand at the top of this file"):
+        change(path, "mcpServers", "{}")
+    assert json.loads(path.read_text()) == {"time": TIME}
+
+
+def test_a_first_server_of_a_file_without_servers_stands_under_mcpservers(path: Path) -> None:
+    path.write_text('{"defaultModel": "local"}')
+    change(path, "servers.time", json.dumps(TIME))
+    assert json.loads(path.read_text()) == {"defaultModel": "local", "mcpServers": {"time": TIME}}
+
+
+@pytest.mark.parametrize("value", ["NaN", "-Infinity", "1e999", "[1e999]", '"\\ud800"', "9" * 5000, "[" * 100_000])
+def test_a_value_that_is_no_json_is_text(path: Path, value: str) -> None:
+    path.write_text("{}")
+    change(path, "defaultModel", value)
+    assert json.loads(path.read_text()) == {"defaultModel": value}
