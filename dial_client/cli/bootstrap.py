@@ -1,36 +1,25 @@
-"""From options to an open client: the configuration, the model, and the approver."""
+"""From options to the configuration and the model: all that the first prompt needs. `client_start` has the rest."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
 import sys
-from collections.abc import AsyncGenerator, Iterable
-from contextlib import asynccontextmanager
-from dataclasses import replace
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
-from dial_client.callbacks.server_callbacks import Callbacks
-from dial_client.cli.audit_setup import open_audit_log
 from dial_client.cli.configuration_files import ask_for_files, describe_sources, profile_name
 from dial_client.cli.options import Options
 from dial_client.cli.printed_streams import PrintedStream
-from dial_client.client.client_options import ApprovalPolicy
-from dial_client.client.dial_client import DialClient
 from dial_client.errors import ConfigError
-from dial_client.limits import Limits
-from dial_client.messages import ToolCallRequest, ToolSpec
 from dial_client.model import Provider
 from dial_client.providers import open_provider
 from dial_client.providers.presets import MODELS_OF_KEYS
-from dial_client.recordings import replay
-from dial_client.servers.start_patience import STARTUP_PATIENCE
+from dial_client.providers.script_format import is_recording_name
 from dial_client.settings import configuration
-from dial_client.settings.config_locations import FILE_NAME, find_user_config
-from dial_client.settings.policy_config import Policy, policy_from
+from dial_client.settings.config_locations import FILE_NAME
 from dial_client.text.safe_text import one_line, safe
-from dial_client.tools.approval import Approval, ApprovalContext, Approver, Decision
 
 
 async def settings_of(options: Options, *, may_ask: bool = True) -> configuration.Settings:
@@ -42,7 +31,7 @@ async def settings_of(options: Options, *, may_ask: bool = True) -> configuratio
     Raises:
         ConfigError: it is wrong; or it is not trusted, and nobody is there to be asked.
     """
-    if replay.is_recording(options.model):
+    if options.model and is_recording_name(options.model):
         return configuration.parse("{}")
     files = await ask_for_files(options, warn, may_ask=may_ask)
     if not files:
@@ -60,66 +49,6 @@ def config_name(settings: configuration.Settings) -> str:
     return describe_sources(settings.sources)
 
 
-@asynccontextmanager
-async def opened(
-    options: Options,
-    settings: configuration.Settings,
-    provider: Provider | None,
-    approve: Approver | None,
-    callbacks: Callbacks | None = None,
-) -> AsyncGenerator[DialClient, None]:
-    """Open a client whose servers are starting; `DialClient.ready` waits for them."""
-    name = options.model or settings.default_model or ""
-    profile = settings.models.get(name)
-    audit = open_audit_log(options, settings)
-    dial = DialClient(
-        {} if replay.is_recording(provider) else settings.servers,
-        provider,
-        tool_format=options.tool_format or (profile.tool_format if profile else None),
-        limits=_limits(options),
-        approve=_allow_all if options.yes else approve,
-        approval=ApprovalPolicy(
-            allow=options.allow,
-            deny=options.deny,
-            rules=policy_of(options, settings),
-            grants=True,
-            tool_pins=not options.yes and "*" not in options.allow,  # with everything allowed no question is asked
-            concurrent=True,
-        ),
-        callbacks=callbacks,
-        audit=audit,
-        cache_dir=True,
-        on_limit="answer",
-        system=options.system if options.system is not None else settings.system,
-        record=options.record,
-        startup_patience=STARTUP_PATIENCE if settings.startup_patience is None else settings.startup_patience,
-    )
-    dial.model.set_context_window(profile.context_window if profile is not None else None)
-    try:
-        await dial.open()
-        yield dial
-    finally:
-        await dial.aclose()
-        if audit is not None:
-            audit.close()
-
-
-def policy_of(options: Options, settings: configuration.Settings) -> Policy:
-    """Return all rules in effect: those of ``--policy``, of the user's own configuration, and of the file in use.
-
-    Raises:
-        ConfigError: a file cannot be read, or something in it is wrong.
-    """
-    own = find_user_config()
-    is_in_use = own is None or own.absolute() in [path.absolute() for path in settings.sources]
-    return (*policy_from(options.policy), *(() if is_in_use else policy_from(own)), *settings.policy)
-
-
-async def _allow_all(call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:  # noqa: ARG001 - an approver
-    """Approve every call: the person said yes beforehand, with ``--yes``."""
-    return Approval(Decision.ONCE, decided_by="--yes")
-
-
 def provider_of(options: Options, settings: configuration.Settings) -> Provider:
     """Open the model that the options or the configuration name.
 
@@ -132,7 +61,7 @@ def provider_of(options: Options, settings: configuration.Settings) -> Provider:
         models=settings.models,
         base_url=options.base_url,
         on_progress=_Progress(),
-        fallback_models=() if replay.is_recording(name) else options.fallback_model,
+        fallback_models=() if is_recording_name(name) else options.fallback_model,
     )
 
 
@@ -148,14 +77,6 @@ def _fallback() -> str:
         "no model is named",
         hint="give -m NAME, set OPENAI_API_KEY or ANTHROPIC_API_KEY, or pip install 'dial-client[local]'",
     )
-
-
-def _limits(options: Options) -> Limits:
-    values = {"max_depth": options.max_depth, "timeout": options.timeout, "tool_timeout": options.tool_timeout}
-    try:
-        return replace(Limits(), **{name: value for name, value in values.items() if value is not None})  # type: ignore[arg-type]  # each has its field's type
-    except ValueError as error:
-        raise ConfigError(str(error).replace("_", "-")) from None
 
 
 def say_notes(notes: Iterable[str]) -> None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import anyio
 
-from dial_client.cli.bootstrap import policy_of, provider_of
+from dial_client.cli.bootstrap import provider_of
+from dial_client.cli.client_start import policy_of
 from dial_client.cli.options import Options
 from dial_client.client.dial_client import DialClient
 from dial_client.errors import DialError

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dial_client.cli import init_questions
-from dial_client.cli.bootstrap import opened, settings_of, warn
+from dial_client.cli.bootstrap import settings_of, warn
+from dial_client.cli.client_start import opened
 from dial_client.cli.config_summary import escaped
 from dial_client.cli.model_search import ModelProposal, find_models
 from dial_client.cli.options import ExitCode, Options

@@ -13,9 +13,10 @@ from typing import Any
 
 from dial_client.cli import elicitation_prompt
 from dial_client.cli.answer_schema import print_output, read_schema
-from dial_client.cli.bootstrap import opened, provider_of, say_notes, settings_of
+from dial_client.cli.bootstrap import provider_of, say_notes, settings_of
 from dial_client.cli.chat_commands.chat_session import open_session
 from dial_client.cli.chat_commands.command_screen import CommandScreen
+from dial_client.cli.client_start import opened
 from dial_client.cli.input.input_references import with_attachments
 from dial_client.cli.input.user_input import UserInput
 from dial_client.cli.options import ExitCode, Options, Output

@@ -8,7 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dial_client.cli.bootstrap import policy_of, settings_of, warn
+from dial_client.cli.bootstrap import settings_of, warn
+from dial_client.cli.client_start import policy_of
 from dial_client.cli.options import ExitCode, Options
 from dial_client.cli.tool_commands import parse_arguments
 from dial_client.client.client_setup import CACHE, open_cache, open_grants

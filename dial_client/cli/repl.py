@@ -1,34 +1,18 @@
-"""A conversation at the terminal: read a line, answer it, repeat."""
+"""A conversation at the terminal: the prompt is there first, and the rest is loaded behind it."""
 
 from __future__ import annotations
 
 import sys
-from contextlib import aclosing
-from dataclasses import replace
 from functools import partial
 
-import anyio
+from anyio import to_thread
 
-from dial_client.cli import elicitation_prompt, process_runner
-from dial_client.cli.bootstrap import config_name, opened, provider_of, say_notes, settings_of, warn
-from dial_client.cli.chat_commands.chat_session import ChatSession, CommandResult, open_session
-from dial_client.cli.chat_commands.command_registry import command_arguments, command_descriptions, run_command
-from dial_client.cli.chat_commands.conversation_commands import show_last_exchange
-from dial_client.cli.input.input_references import with_attachments
-from dial_client.cli.input.shell_command import ShellCommands
-from dial_client.cli.input.tab_completion import completer
-from dial_client.cli.input.user_input import UserInput
-from dial_client.cli.options import ExitCode, Options
-from dial_client.cli.start_up import StartUp, announce_servers, show_servers
+from dial_client.cli.bootstrap import config_name, provider_of, settings_of
+from dial_client.cli.options import Options
 from dial_client.cli.terminal import banner
 from dial_client.cli.terminal.ability import can_draw
-from dial_client.cli.terminal.console import Console, LineConsole
+from dial_client.cli.terminal.console import LineConsole
 from dial_client.cli.terminal.turn_view import open_screen
-from dial_client.cli.terminal_approver import approver
-from dial_client.cli.turn_sink import TurnSink
-from dial_client.errors import ConfigError, DialError
-from dial_client.events import Finished
-from dial_client.messages import Message
 from dial_client.model import Provider
 from dial_client.settings.configuration import Settings
 from dial_client.sinks.terminal import TerminalSink
@@ -45,7 +29,10 @@ async def talk_with(options: Options) -> int:
     if not options.quiet:
         print(f"Configuration: {one_line(config_name(settings), 600)}", file=sys.stderr)
         print("Ask anything; /help for more.", file=sys.stderr)
-    return await _talk(options, settings, provider, console, sink, announce_servers)
+    from dial_client.cli.conversation_loop import talk
+    from dial_client.cli.start_up import announce_servers
+
+    return await talk(options, settings, provider, console, sink, announce_servers)
 
 
 async def _talk_on_screen(options: Options, settings: Settings, provider: Provider) -> int:
@@ -53,114 +40,23 @@ async def _talk_on_screen(options: Options, settings: Settings, provider: Provid
     if not options.quiet:
         screen.print_faint(banner.program_line(provider.info.name, screen.columns))
         screen.print_faint(banner.folder_line(config_name(settings), screen.columns))
-    start_up = partial(show_servers, screen=screen, quiet=options.quiet)
+
+    async def work() -> int:
+        # In a thread of its own: the prompt is on the screen, and keys are shown meanwhile.
+        await to_thread.run_sync(_load_client)
+        from dial_client.cli.conversation_loop import talk
+        from dial_client.cli.start_up import show_servers
+
+        start_up = partial(show_servers, screen=screen, quiet=options.quiet)
+        return await talk(options, settings, provider, screen, view, start_up)
+
     try:
-        return await screen.run(lambda: _talk(options, settings, provider, screen, view, start_up))
+        return await screen.run(work)
     finally:
         if view.usage.turns > 1 and not options.quiet:
             screen.print_faint(view.usage.line)
 
 
-async def _talk(
-    options: Options,
-    settings: Settings,
-    provider: Provider,
-    console: Console,
-    sink: TurnSink,
-    start_up: StartUp,
-) -> int:
-    callbacks = elicitation_prompt.callbacks(options, sink)
-    async with (
-        opened(options, settings, provider, approver(sink, console, settings.servers), callbacks) as dial,
-        open_session(options, settings, dial, console) as chat,
-    ):
-        console.complete_with(completer(dial, command_descriptions(), command_arguments(chat)))
-        chat.render, chat.set_theme = console.render, console.set_theme
-        if options.continue_latest or options.resume is not None:
-            await show_last_exchange(chat)
-        await Talk(chat, console, sink).run(start_up)
-        console.close()
-    return ExitCode.ANSWERED
-
-
-class Talk:
-    """The conversation: reads what the person sends, and answers it.
-
-    Args:
-        chat: the conversation.
-        console: where the person types.
-        sink: where turns are shown.
-    """
-
-    def __init__(self, chat: ChatSession, console: Console, sink: TurnSink) -> None:
-        self._chat, self._console, self._sink = chat, console, sink
-        self._shell = ShellCommands(console.suspended)
-        self._is_answering = False
-        self._will_leave = False
-        console.set_interrupt(self._interrupt)
-
-    async def run(self, start_up: StartUp) -> None:
-        """Talk until the person leaves; `start_up` watches the servers meanwhile."""
-        async with anyio.create_task_group() as group:
-            group.start_soon(self._start, start_up)
-            while (user_input := await self._console.next_input()) is not None:
-                self._will_leave = False
-                self._console.echo(user_input)
-                result = await self._result(user_input)
-                if result.quit:
-                    break
-                if result.draft is not None:
-                    self._console.edit(result.draft)
-                if result.message is not None:
-                    await self._answer(result.message)
-            group.cancel_scope.cancel()
-
-    async def _start(self, start_up: StartUp) -> None:
-        try:
-            await start_up(self._chat.dial)
-        except DialError as error:
-            warn(str(error))
-
-    async def _result(self, user_input: UserInput) -> CommandResult:
-        """Return what is left to do: for a command what it leaves, for other text the question."""
-        if user_input.shown.startswith("!"):
-            self._console.print(await self._shell.run(user_input.text))
-            return CommandResult()
-        result = CommandResult(user_input.text or None)
-        if user_input.shown.startswith("/"):
-            result = await run_command(user_input.text, self._chat)
-        if isinstance(result.message, str):
-            question = replace(user_input, text=result.message, attachments=self._shell.outputs)
-            try:
-                result = CommandResult(await with_attachments(self._chat.dial, question))
-            except ConfigError as error:
-                warn(f"not sent: {error}")
-                return CommandResult(draft=question.text)
-            self._shell.forget_outputs()
-        return result
-
-    async def _answer(self, question: str | Message) -> None:
-        self._is_answering = True
-        self._sink.begin()
-        try:
-            async with aclosing(self._chat.ask(question)) as events:
-                async for event in events:
-                    self._sink.show(event)
-                    if isinstance(event, Finished):
-                        say_notes(event.turn.notes)
-        except DialError as error:
-            self._sink.end()
-            warn(str(error))
-        finally:
-            self._sink.end()
-            self._is_answering = False
-
-    def _interrupt(self) -> None:
-        """Stop the answer; where there is none, leave the second time."""
-        if self._is_answering or process_runner.interrupts.has_scope:
-            process_runner.interrupts.interrupt()
-        elif self._will_leave:
-            process_runner.interrupts.leaving.cancel()
-        else:
-            self._will_leave = True
-            self._console.print("Ctrl-C again leaves, and so does Ctrl-D.")
+def _load_client() -> None:
+    """Load what a conversation needs and the first prompt does not."""
+    from dial_client.cli import conversation_loop  # noqa: F401 - it is loaded

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from dial_client.cli import elicitation_prompt
-from dial_client.cli.bootstrap import opened, say_notes, settings_of
+from dial_client.cli.bootstrap import say_notes, settings_of
+from dial_client.cli.client_start import opened
 from dial_client.cli.options import ExitCode, Options
 from dial_client.client.dial_client import DialClient
 from dial_client.servers.resources import Resource, ResourceTemplate

@@ -14,7 +14,8 @@ import anyio
 
 from dial_client.callbacks.server_callbacks import Callbacks
 from dial_client.cli import process_runner
-from dial_client.cli.bootstrap import opened, provider_of, say_notes, settings_of, warn
+from dial_client.cli.bootstrap import provider_of, say_notes, settings_of, warn
+from dial_client.cli.client_start import opened
 from dial_client.cli.configuration_reload import apply_configuration
 from dial_client.cli.options import ExitCode, Options
 from dial_client.client.dial_client import DialClient

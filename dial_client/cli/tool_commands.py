@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from dial_client.cli import elicitation_prompt
-from dial_client.cli.bootstrap import config_name, opened, say_notes, settings_of, warn
+from dial_client.cli.bootstrap import config_name, say_notes, settings_of, warn
+from dial_client.cli.client_start import opened
 from dial_client.cli.options import ExitCode, Options
 from dial_client.errors import ConfigError
 from dial_client.messages import Failure, TextPart, ToolCallResult, ToolSpec, describe

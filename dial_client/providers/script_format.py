@@ -77,6 +77,12 @@ def read_replies(replies: Sequence[Any], after: str, path: str) -> Script:
     )
 
 
+def is_recording_name(model: str) -> bool:
+    """Return True if the model of this name is a recording."""
+    prefix, _, path = model.partition(":")
+    return prefix == "scripted" and is_recording_file(path)
+
+
 def is_recording_file(path: str | os.PathLike[str]) -> bool:
     """Return True if a file exists and is a recording."""
     try:

@@ -20,7 +20,7 @@ from dial_client.errors import ConfigError, ServerError, ServerGone
 from dial_client.messages import ToolCallRequest, ToolSpec
 from dial_client.model import Provider
 from dial_client.providers.script import RecordedServer
-from dial_client.providers.script_format import is_recording_file
+from dial_client.providers.script_format import is_recording_name
 from dial_client.providers.scripted import ScriptedProvider
 from dial_client.servers.client_capabilities import ClientCapabilities
 from dial_client.servers.connection import Connection
@@ -44,8 +44,7 @@ class Replay(NamedTuple):
 def is_recording(model: str | Provider | None) -> bool:
     """Return True if a model, or the model of this name, is a recording."""
     if isinstance(model, str):
-        prefix, _, path = model.partition(":")
-        return prefix == "scripted" and is_recording_file(path)
+        return is_recording_name(model)
     return isinstance(model, ScriptedProvider) and model.servers is not None
 
 

@@ -12,9 +12,9 @@ import anyio
 import pytest
 
 from dial_client.cli import process_runner
-from dial_client.cli.bootstrap import opened
 from dial_client.cli.chat_commands.chat_session import ChatSession, CommandResult, open_session
 from dial_client.cli.chat_commands.command_registry import command_arguments, run_command
+from dial_client.cli.client_start import opened
 from dial_client.cli.options import AuditMode, Options
 from dial_client.client.client_options import ApprovalPolicy
 from dial_client.client.dial_client import DialClient

@@ -35,6 +35,17 @@ def test_help_loads_neither_sdk_nor_client() -> None:
     assert printed.splitlines()[-1] == "[] 0"
 
 
+def test_the_first_prompt_of_a_conversation_waits_for_no_client() -> None:
+    program = (
+        "import sys, dial_client.cli.repl, dial_client.cli.terminal.screen_application; "
+        "late = ('client.dial_client', 'conversations.conversation_manager', 'cli.markdown.markdown_stream', "
+        "'servers.connection', 'tools.catalog'); "
+        "print([m for m in sys.modules if m.removeprefix('dial_client.') in late])"
+    )
+    printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert printed.strip() == "[]"
+
+
 def test_a_question_without_servers_loads_no_pydantic(tmp_path: Path) -> None:
     script, config = tmp_path / "script.json", tmp_path / "servers.json"
     script.write_text('["Hello."]')

@@ -9,7 +9,8 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 from dial_client.cli import elicitation_prompt
-from dial_client.cli.bootstrap import opened, settings_of
+from dial_client.cli.bootstrap import settings_of
+from dial_client.cli.client_start import opened
 from dial_client.cli.options import ExitCode, Options
 from dial_client.cli.tool_commands import format_result
 from dial_client.client.dial_client import DialClient

@@ -52,11 +52,11 @@ PATIENCE = 1.0
 
 def open_screen(options: Options, *, has_input: bool = True) -> tuple[Screen, TurnView]:
     """Return a screen, and the view that shows turns on it."""
-    from dial_client.cli.markdown.markdown_stream import MarkdownStream
-
     screen = Screen(choose_theme(options.theme, os.environ), has_input=has_input)
 
-    def new_stream() -> MarkdownStream:
+    def new_stream() -> AnswerStream:
+        from dial_client.cli.markdown.markdown_stream import MarkdownStream
+
         return MarkdownStream(lambda: screen.columns, screen.theme)
 
     shows_usage = options.verbose or (has_input and not options.quiet)

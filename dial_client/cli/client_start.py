@@ -1,0 +1,91 @@
+"""From the configuration and the model to an open client: its servers, limits, approver and audit log."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from dial_client.callbacks.server_callbacks import Callbacks
+from dial_client.cli.audit_setup import open_audit_log
+from dial_client.cli.options import Options
+from dial_client.client.client_options import ApprovalPolicy
+from dial_client.client.dial_client import DialClient
+from dial_client.errors import ConfigError
+from dial_client.limits import Limits
+from dial_client.messages import ToolCallRequest, ToolSpec
+from dial_client.model import Provider
+from dial_client.recordings import replay
+from dial_client.servers.start_patience import STARTUP_PATIENCE
+from dial_client.settings import configuration
+from dial_client.settings.config_locations import find_user_config
+from dial_client.settings.policy_config import Policy, policy_from
+from dial_client.tools.approval import Approval, ApprovalContext, Approver, Decision
+
+
+@asynccontextmanager
+async def opened(
+    options: Options,
+    settings: configuration.Settings,
+    provider: Provider | None,
+    approve: Approver | None,
+    callbacks: Callbacks | None = None,
+) -> AsyncGenerator[DialClient, None]:
+    """Open a client whose servers are starting; `DialClient.ready` waits for them."""
+    name = options.model or settings.default_model or ""
+    profile = settings.models.get(name)
+    audit = open_audit_log(options, settings)
+    dial = DialClient(
+        {} if replay.is_recording(provider) else settings.servers,
+        provider,
+        tool_format=options.tool_format or (profile.tool_format if profile else None),
+        limits=_limits(options),
+        approve=_allow_all if options.yes else approve,
+        approval=ApprovalPolicy(
+            allow=options.allow,
+            deny=options.deny,
+            rules=policy_of(options, settings),
+            grants=True,
+            tool_pins=not options.yes and "*" not in options.allow,  # with everything allowed no question is asked
+            concurrent=True,
+        ),
+        callbacks=callbacks,
+        audit=audit,
+        cache_dir=True,
+        on_limit="answer",
+        system=options.system if options.system is not None else settings.system,
+        record=options.record,
+        startup_patience=STARTUP_PATIENCE if settings.startup_patience is None else settings.startup_patience,
+    )
+    dial.model.set_context_window(profile.context_window if profile is not None else None)
+    try:
+        await dial.open()
+        yield dial
+    finally:
+        await dial.aclose()
+        if audit is not None:
+            audit.close()
+
+
+def policy_of(options: Options, settings: configuration.Settings) -> Policy:
+    """Return all rules in effect: those of ``--policy``, of the user's own configuration, and of the file in use.
+
+    Raises:
+        ConfigError: a file cannot be read, or something in it is wrong.
+    """
+    own = find_user_config()
+    is_in_use = own is None or own.absolute() in [path.absolute() for path in settings.sources]
+    return (*policy_from(options.policy), *(() if is_in_use else policy_from(own)), *settings.policy)
+
+
+async def _allow_all(call: ToolCallRequest, tool: ToolSpec, context: ApprovalContext) -> Approval:  # noqa: ARG001 - an approver
+    """Approve every call: the person said yes beforehand, with ``--yes``."""
+    return Approval(Decision.ONCE, decided_by="--yes")
+
+
+def _limits(options: Options) -> Limits:
+    values = {"max_depth": options.max_depth, "timeout": options.timeout, "tool_timeout": options.tool_timeout}
+    try:
+        return replace(Limits(), **{name: value for name, value in values.items() if value is not None})  # type: ignore[arg-type]  # each has its field's type
+    except ValueError as error:
+        raise ConfigError(str(error).replace("_", "-")) from None

@@ -1,0 +1,135 @@
+"""The loop of a conversation: read a line, answer it, repeat."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from dataclasses import replace
+
+import anyio
+
+from dial_client.cli import elicitation_prompt, process_runner
+from dial_client.cli.bootstrap import say_notes, warn
+from dial_client.cli.chat_commands.chat_session import ChatSession, CommandResult, open_session
+from dial_client.cli.chat_commands.command_registry import command_arguments, command_descriptions, run_command
+from dial_client.cli.chat_commands.conversation_commands import show_last_exchange
+from dial_client.cli.client_start import opened
+from dial_client.cli.input.input_references import with_attachments
+from dial_client.cli.input.shell_command import ShellCommands
+from dial_client.cli.input.tab_completion import completer
+from dial_client.cli.input.user_input import UserInput
+from dial_client.cli.options import ExitCode, Options
+from dial_client.cli.start_up import StartUp
+from dial_client.cli.terminal.console import Console
+from dial_client.cli.terminal_approver import approver
+from dial_client.cli.turn_sink import TurnSink
+from dial_client.errors import ConfigError, DialError
+from dial_client.events import Finished
+from dial_client.messages import Message
+from dial_client.model import Provider
+from dial_client.settings.configuration import Settings
+
+
+async def talk(
+    options: Options,
+    settings: Settings,
+    provider: Provider,
+    console: Console,
+    sink: TurnSink,
+    start_up: StartUp,
+) -> int:
+    """Open the client and the conversation, and talk until the person leaves."""
+    callbacks = elicitation_prompt.callbacks(options, sink)
+    async with (
+        opened(options, settings, provider, approver(sink, console, settings.servers), callbacks) as dial,
+        open_session(options, settings, dial, console) as chat,
+    ):
+        console.complete_with(completer(dial, command_descriptions(), command_arguments(chat)))
+        chat.render, chat.set_theme = console.render, console.set_theme
+        if options.continue_latest or options.resume is not None:
+            await show_last_exchange(chat)
+        await Talk(chat, console, sink).run(start_up)
+        console.close()
+    return ExitCode.ANSWERED
+
+
+class Talk:
+    """The conversation: reads what the person sends, and answers it.
+
+    Args:
+        chat: the conversation.
+        console: where the person types.
+        sink: where turns are shown.
+    """
+
+    def __init__(self, chat: ChatSession, console: Console, sink: TurnSink) -> None:
+        self._chat, self._console, self._sink = chat, console, sink
+        self._shell = ShellCommands(console.suspended)
+        self._is_answering = False
+        self._will_leave = False
+        console.set_interrupt(self._interrupt)
+
+    async def run(self, start_up: StartUp) -> None:
+        """Talk until the person leaves; `start_up` watches the servers meanwhile."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._start, start_up)
+            while (user_input := await self._console.next_input()) is not None:
+                self._will_leave = False
+                self._console.echo(user_input)
+                result = await self._result(user_input)
+                if result.quit:
+                    break
+                if result.draft is not None:
+                    self._console.edit(result.draft)
+                if result.message is not None:
+                    await self._answer(result.message)
+            group.cancel_scope.cancel()
+
+    async def _start(self, start_up: StartUp) -> None:
+        try:
+            await start_up(self._chat.dial)
+        except DialError as error:
+            warn(str(error))
+
+    async def _result(self, user_input: UserInput) -> CommandResult:
+        """Return what is left to do: for a command what it leaves, for other text the question."""
+        if user_input.shown.startswith("!"):
+            self._console.print(await self._shell.run(user_input.text))
+            return CommandResult()
+        result = CommandResult(user_input.text or None)
+        if user_input.shown.startswith("/"):
+            result = await run_command(user_input.text, self._chat)
+        if isinstance(result.message, str):
+            question = replace(user_input, text=result.message, attachments=self._shell.outputs)
+            try:
+                result = CommandResult(await with_attachments(self._chat.dial, question))
+            except ConfigError as error:
+                warn(f"not sent: {error}")
+                return CommandResult(draft=question.text)
+            self._shell.forget_outputs()
+        return result
+
+    async def _answer(self, question: str | Message) -> None:
+        self._is_answering = True
+        self._sink.begin()
+        try:
+            async with aclosing(self._chat.ask(question)) as events:
+                async for event in events:
+                    self._sink.show(event)
+                    if isinstance(event, Finished):
+                        say_notes(event.turn.notes)
+        except DialError as error:
+            self._sink.end()
+            warn(str(error))
+        finally:
+            self._sink.end()
+            self._is_answering = False
+
+    def _interrupt(self) -> None:
+        """Stop the answer; where there is none, leave the second time."""
+        if self._is_answering or process_runner.interrupts.has_scope:
+            process_runner.interrupts.interrupt()
+        elif self._will_leave:
+            process_runner.interrupts.leaving.cancel()
+        else:
+            self._will_leave = True
+            self._console.print("Ctrl-C again leaves, and so does Ctrl-D.")
