@@ -55,6 +55,7 @@ _HOMES = {
         "ServerStartError",
     ),
     "events": (
+        "AppOpened",
         "Event",
         "Finished",
         "InputReceived",
@@ -78,6 +79,11 @@ _HOMES = {
     "limits": (
         "Limits",
         "StopReason",
+    ),
+    "mcp_apps": (
+        "App",
+        "AppPolicy",
+        "AppResource",
     ),
     "messages": (
         "Content",

@@ -34,6 +34,7 @@ from dial_client.errors import ProviderError as ProviderError
 from dial_client.errors import ServerError as ServerError
 from dial_client.errors import ServerGone as ServerGone
 from dial_client.errors import ServerStartError as ServerStartError
+from dial_client.events import AppOpened as AppOpened
 from dial_client.events import Event as Event
 from dial_client.events import Finished as Finished
 from dial_client.events import InputReceived as InputReceived
@@ -53,6 +54,9 @@ from dial_client.formats import ReActFormatHandler as ReActFormatHandler
 from dial_client.formats import XMLFormatHandler as XMLFormatHandler
 from dial_client.limits import Limits as Limits
 from dial_client.limits import StopReason as StopReason
+from dial_client.mcp_apps import App as App
+from dial_client.mcp_apps import AppPolicy as AppPolicy
+from dial_client.mcp_apps import AppResource as AppResource
 from dial_client.messages import Content as Content
 from dial_client.messages import Echo as Echo
 from dial_client.messages import Failure as Failure

@@ -6,6 +6,7 @@
       OutputDelta*                      as a typed answer becomes valid; its text follows whole, as one `TextDelta`
       MessageCompleted                  the assistant's message is whole
       ToolCallStarted                   for each call
+        AppOpened                       for a call with an MCP App, once it may run
         ToolCallProgress*
       ToolCallFinished                  always, whatever the result
       MessageCompleted                  each call's result, in the order of the calls
@@ -23,6 +24,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from dial_client.mcp_apps import App
 from dial_client.messages import Message, ToolCallRequest, ToolCallResult
 from dial_client.turn_result import Turn, output_to_json
 
@@ -81,6 +83,16 @@ class ToolCallStarted:
     """The tool's own name at that server."""
     by_endpoint: bool = False
     """The model's endpoint runs the tool itself, and `server` is its name: the call needs no approval here."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppOpened:
+    """A call that has an MCP App may run, and begins: the app can be shown, and its result comes when the call is over.
+
+    The result is in ``ToolCallFinished.result.app``. A call that is not allowed opens no app.
+    """
+
+    app: App
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +168,7 @@ Event = (
     | OutputDelta
     | MessageCompleted
     | ToolCallStarted
+    | AppOpened
     | ToolCallProgress
     | ToolCallFinished
     | ServerChanged
@@ -181,4 +194,4 @@ def to_dict(event: Event) -> dict[str, Any]:
 
 
 def _to_json(value: Any) -> Any:
-    return value.to_dict() if isinstance(value, Message | ToolCallRequest | ToolCallResult | Turn) else value
+    return value.to_dict() if isinstance(value, App | Message | ToolCallRequest | ToolCallResult | Turn) else value

@@ -5,7 +5,6 @@ All of it is frozen and knows no provider: a provider converts it to its API's f
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -13,6 +12,8 @@ from typing import Any
 
 from dial_client.citations import Citation, parse_citations
 from dial_client.icons import Icon
+from dial_client.mcp_apps import App
+from dial_client.text.json_fields import expect_object, expect_optional_text, expect_span, expect_text
 from dial_client.text.safe_text import one_line
 from dial_client.vendor_messages.vendor_forms import VendorForms
 
@@ -102,8 +103,8 @@ class ToolCallRequest:
         """
         try:
             function = data.get("function", data)
-            arguments = _json_object(function["arguments"])
-            return cls(str(data["id"]), str(function["name"]), arguments, _text_or_none(data.get("unreadable")))
+            arguments = expect_object(function["arguments"])
+            return cls(str(data["id"]), str(function["name"]), arguments, expect_optional_text(data.get("unreadable")))
         except (KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(f"not a tool call: {error!r}") from error
 
@@ -122,11 +123,14 @@ class ToolCallResult:
     """For a failure: its kind; None for a success."""
     taint: str = ""
     """As `Message.taint`."""
+    app: App | None = None
+    """The MCP App that shows the result; None if there is none, or the client does not show apps."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return ``{"tool_call_id", "success", "content", "error"}``, with ``failure`` and ``taint`` where they are."""
+        """Return ``{"tool_call_id", "success", "content", "error"}``, and ``failure``, ``taint``, ``app`` if set."""
         content = content_to_json(self.content)
-        rare = {"failure": self.failure and self.failure.value, "taint": self.taint}
+        app = self.app and self.app.to_dict()
+        rare = {"failure": self.failure and self.failure.value, "taint": self.taint, "app": app}
         return {
             "tool_call_id": self.tool_call_id,
             "success": self.success,
@@ -145,12 +149,13 @@ class ToolCallResult:
         try:
             failure = data.get("failure")
             return cls(
-                tool_call_id=_text(data["tool_call_id"]),
+                tool_call_id=expect_text(data["tool_call_id"]),
                 success=data["success"] is True,
                 content=content_from_json(data["content"]),
-                error=_text_or_none(data.get("error")),
+                error=expect_optional_text(data.get("error")),
                 failure=None if failure is None else Failure(failure),
-                taint=_text(data.get("taint", "")),
+                taint=expect_text(data.get("taint", "")),
+                app=App.from_optional(data.get("app")),
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not the result of a call: {error!r}") from error
@@ -197,6 +202,8 @@ class Message(VendorForms):
     """In a stored conversation: the positions, from and up to, of the messages it stands for (`history_edits`)."""
     citations: tuple[Citation, ...] = ()
     """For an assistant: the sources of the text."""
+    app: App | None = field(default=None, repr=False)
+    """For a tool: the MCP App that shows the result; models are not sent it."""
 
     @classmethod
     def user(cls, text: str) -> Message:
@@ -217,7 +224,7 @@ class Message(VendorForms):
     def tool(cls, call: ToolCallRequest, result: ToolCallResult) -> Message:
         """Make the message that carries the result of a call back to the model."""
         sent: dict[str, Any] = {"tool_call_id": result.tool_call_id, "name": call.name, "taint": result.taint}
-        return cls(Role.TOOL, result.content, is_error=not result.success, **sent)
+        return cls(Role.TOOL, result.content, is_error=not result.success, app=result.app, **sent)
 
     @property
     def text(self) -> str:
@@ -239,6 +246,8 @@ class Message(VendorForms):
         data |= {key: value for key, value in named.items() if value is not None}
         if self.is_error:
             data["is_error"] = True
+        if self.app is not None:
+            data["app"] = self.app.to_dict()
         if self.echo is not None:
             data["echo"] = {"provider": self.echo.provider, "data": self.echo.data}
         return data if self.replaces is None else data | {"replaces": list(self.replaces)}
@@ -256,13 +265,14 @@ class Message(VendorForms):
                 role=Role(data["role"]),
                 content=content_from_json(data.get("content")),
                 tool_calls=tuple(ToolCallRequest.from_dict(call) for call in data.get("tool_calls") or ()),
-                tool_call_id=_text_or_none(data.get("tool_call_id")),
-                name=_text_or_none(data.get("name")),
+                tool_call_id=expect_optional_text(data.get("tool_call_id")),
+                name=expect_optional_text(data.get("name")),
                 is_error=bool(data.get("is_error", False)),
                 echo=Echo(echo["provider"], echo["data"]) if echo else None,
-                taint=_text_or_none(data.get("taint")) or "",
-                replaces=_span(data.get("replaces")),
+                taint=expect_optional_text(data.get("taint")) or "",
+                replaces=expect_span(data.get("replaces")),
                 citations=parse_citations(data),
+                app=App.from_optional(data.get("app")),
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not a message: {error!r}") from error
@@ -296,6 +306,8 @@ class ToolSpec:
     open_world: bool | None = None
     """The server's claim whether the tool reaches other systems, such as the web; None without a claim."""
     icons: tuple[Icon, ...] = field(default=(), repr=False)
+    app_uri: str = ""
+    """The ``ui://`` resource of the MCP App that shows its results; empty for none."""
     removed_invisible: int = 0
     """Invisible characters that were removed from the title and the description."""
     deferred: bool = False
@@ -359,35 +371,12 @@ def content_from_json(content: Any) -> Content:
 def _part_from_json(part: Mapping[str, Any]) -> Part:
     match part["type"]:
         case "text":
-            return TextPart(_text(part["text"]), part.get("foreign") is True)
+            return TextPart(expect_text(part["text"]), part.get("foreign") is True)
         case "image":
-            return ImagePart(_text(part["data"]), _text(part["mime_type"]))
+            return ImagePart(expect_text(part["data"]), expect_text(part["mime_type"]))
         case "file":
-            return FilePart(_text(part["data"]), _text(part["mime_type"]), _text(part.get("name", "")))
+            return FilePart(
+                expect_text(part["data"]), expect_text(part["mime_type"]), expect_text(part.get("name", ""))
+            )
         case other:
             raise ValueError(f"not a content part: {other!r}")
-
-
-def _json_object(value: Any) -> dict[str, Any]:
-    if isinstance(value, str):
-        value = json.loads(value or "{}")
-    if not isinstance(value, Mapping):
-        raise TypeError(f"a JSON object was expected, not {type(value).__name__}")
-    return dict(value)
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"text was expected, not {type(value).__name__}")
-    return value
-
-
-def _text_or_none(value: Any) -> str | None:
-    return None if value is None else _text(value)
-
-
-def _span(value: Any) -> tuple[int, int] | None:
-    if value is None:
-        return None
-    start, stop = value
-    return int(start), int(stop)

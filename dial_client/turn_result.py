@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from dial_client.citations import Citation
 from dial_client.limits import StopReason
+from dial_client.mcp_apps import App
 from dial_client.messages import Failure, Message, TextPart, ToolCallRequest, ToolCallResult, content_to_json, describe
 from dial_client.text.value_summary import ValueSummary
 from dial_client.token_usage import Usage
@@ -70,6 +71,7 @@ class ToolCallRecord:
             "error": result.error,
             "failure": result.failure and result.failure.value,
             "taint": result.taint or None,
+            "app": result.app and result.app.to_dict(),
             "unreadable": call.unreadable,
             "tool_call_id": None if result.tool_call_id == call.id else result.tool_call_id,
             "by_endpoint": self.by_endpoint or None,
@@ -99,7 +101,7 @@ class ToolCallRecord:
             result = {
                 "tool_call_id": data.get("tool_call_id", data["id"]),
                 "success": data["is_error"] is False,
-                **{name: data[name] for name in ("content", "error", "failure", "taint") if name in data},
+                **{name: data[name] for name in ("content", "error", "failure", "taint", "app") if name in data},
             }
             return cls(
                 ToolCallRequest.from_dict(data),
@@ -144,6 +146,11 @@ class Turn(Generic[OutputT_co]):
     def text(self) -> str:
         """The text of `message`."""
         return self.message.text
+
+    @property
+    def apps(self) -> tuple[App, ...]:
+        """The MCP Apps of the calls, with their results; empty where the client does not show apps."""
+        return tuple(record.result.app for record in self.tool_calls if record.result.app is not None)
 
     @property
     def citations(self) -> tuple[Citation, ...]:

@@ -148,6 +148,8 @@ class Callbacks:
     login: Login | None = None
     """Lets the user log in to a server that requires OAuth; without it such a server is available only after
     ``dial-chat servers login NAME``."""
+    apps: bool = False
+    """The program shows MCP Apps (`DialClient.apps`): servers are told so, and `Turn.apps` has the apps of a turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,5 +164,7 @@ class ClientFeatures:
     log_level: str | None = None
     """The lowest level of the messages servers are asked for; None leaves it to them (no messages on 2026-07-28)."""
     login: Login | None = None
+    apps: bool = False
+    """The client shows MCP Apps."""
     audit: TurnAudit = TurnAudit()  # noqa: RUF009 - it has no state
     """Records the decisions about requests and about tool calls."""

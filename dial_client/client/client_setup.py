@@ -197,5 +197,6 @@ def client_features(
         callbacks.on_log,
         level,
         callbacks.login,
+        callbacks.apps,
         TurnAudit(audit),
     )

@@ -69,7 +69,8 @@ def open_tools(
     function_tools = FunctionTools(functions, features)
     if function_tools.tools:
         check_name(FunctionTools.name, servers)
-    return ToolSnapshots(servers, ResourceTools(resources, servers, for_all=resource_tools), function_tools)
+    own_tools = ResourceTools(resources, servers, for_all=resource_tools)
+    return ToolSnapshots(servers, own_tools, function_tools, has_apps=features.apps)
 
 
 def check_name(name: str, servers: Container[str]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from dial_client.citations import format_sources, insert_markers
@@ -97,7 +98,8 @@ def from_json(text: str) -> tuple[str, tuple[Message, ...]]:
 
 def _message(at: int, data: Any) -> Message:
     try:
-        return detach(Message.from_dict(data))
+        # The result in an app is data of its server: a file may have any other.
+        return detach(replace(Message.from_dict(data), app=None))
     except (ValueError, TypeError, AttributeError) as error:
         raise ConfigError(f"messages[{at}]: {error}") from None
 

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 
+from dial_client import mcp_apps
 from dial_client.servers.secret_masking import mask_log_record
 from dial_client.servers.server_requests import ServerRequests
 from dial_client.settings.config_types import Protocol
 
 if TYPE_CHECKING:
     from mcp import Client
+    from mcp.client.extension import ClientExtension
     from mcp_types import CallToolResult
 
 LOG_SECONDS = 10.0
@@ -49,8 +51,16 @@ def create_client(target: Any, protocol: Protocol, on_message: OnMessage, reques
         list_roots_callback=requests.answer_roots if requests.has_feature("roots") else None,
         logging_callback=requests.handle_log,
         log_level=cast("Any", requests.features.log_level),
+        extensions=_extensions(requests),
         cache=None,
     )
+
+
+def _extensions(requests: ServerRequests) -> list[ClientExtension]:
+    """Return the extensions that the server is told of."""
+    from mcp.client.extension import advertise
+
+    return [advertise(mcp_apps.EXTENSION, {"mimeTypes": [mcp_apps.MIME_TYPE]})] if requests.features.apps else []
 
 
 async def set_log_level(client: Client, level: str) -> None:

@@ -16,7 +16,7 @@ REPROBE_SECONDS = 7 * 24 * 3600.0
 """A server that was opened as legacy is asked for the newer protocol again after this long."""
 REWRITE_SECONDS = 24 * 3600.0
 """What is still right is written again after this long: the cache removes the oldest files."""
-_FIELDS = {"name", "title", "description", "input_schema", "output_schema", "annotations"}
+_FIELDS = {"name", "title", "description", "input_schema", "output_schema", "annotations", "meta"}
 
 
 class ServerCache:

@@ -1,7 +1,7 @@
 """A turn as server-sent events.
 
 Unnamed ``data:`` events in the form of OpenAI's ``chat.completion.chunk`` carry the text. Named events carry the rest:
-``status``, ``reasoning``, ``tool_call``, ``tool_progress``, ``tool_result``, ``media`` (images of the answer),
+``status``, ``reasoning``, ``tool_call``, ``app``, ``tool_progress``, ``tool_result``, ``media`` (images of the answer),
 ``output`` (a typed answer so far), ``error``, ``done`` (with the sources of the text as `Citation.to_dict` has them),
 and for requests to a person ``approval``, ``approval_done``, ``question``, ``question_done``. The last event is always
 ``data: [DONE]``.
@@ -19,6 +19,7 @@ from typing import Any
 
 from dial_client.errors import DialError, LimitReached, ProviderError
 from dial_client.events import (
+    AppOpened,
     Event,
     Finished,
     InputReceived,
@@ -104,7 +105,9 @@ def encode_event(event: Event, head: dict[str, Any]) -> list[str]:
 
 
 def _encode_content(event: Event) -> list[str]:
-    """Return a typed answer, and the images and files of a message of the model; its text and calls came before."""
+    """Return an app, a typed answer, or the images and files of a model's message; its text and calls came before."""
+    if isinstance(event, AppOpened):
+        return [_named("app", event.app.to_dict())]
     if isinstance(event, OutputDelta):
         return [_named("output", {"output": output_to_json(event.output)})]
     if not isinstance(event, MessageCompleted) or event.message.role is not Role.ASSISTANT:

@@ -16,6 +16,7 @@ from itertools import chain, count
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dial_client.icons import icons_of
+from dial_client.mcp_apps import is_for_app, is_for_model, parse_app_uri
 from dial_client.messages import ToolCallResult, ToolSpec
 from dial_client.schema import provider_schema
 from dial_client.schema.argument_check import ArgumentCheck
@@ -100,12 +101,20 @@ class Catalog:
     tools: tuple[ToolSpec, ...] = ()
     """Sorted by name, so that what is sent is the same from run to run and prompt caches hit."""
     routes: Mapping[str, Route] = field(default_factory=dict)
+    """The routes of the names that models may call."""
+    app_routes: Mapping[Key, Route] = field(default_factory=dict)
+    """The routes of the tools that the apps of their server may call."""
     notes: tuple[str, ...] = ()
     """The tools that were left out, and why."""
 
 
-def build_catalog(connections: Iterable[ToolServer]) -> Catalog:
-    """Return the catalog of all servers' enabled tools, with unique names and adapted schemas, sorted by name."""
+def build_catalog(connections: Iterable[ToolServer], *, has_apps: bool = False) -> Catalog:
+    """Return the catalog of all servers' enabled tools, with unique names and adapted schemas, sorted by name.
+
+    Args:
+        connections: the servers.
+        has_apps: the client shows MCP Apps. Tools that are for apps alone are not offered to models in any case.
+    """
     notes: list[str] = []
     found: dict[Key, tuple[ToolServer, Tool | FunctionDefinition]] = {}
     for connection in connections:
@@ -117,16 +126,21 @@ def build_catalog(connections: Iterable[ToolServer]) -> Catalog:
                 continue
             found[connection.name, tool.name] = (connection, tool)
     routes: dict[str, Route] = {}
+    app_routes: dict[Key, Route] = {}
     for key, name in assign_names(found).items():
         connection, tool = found[key]
         try:
-            spec, changes = _build_spec(name, connection.name, tool)
-            routes[name] = Route(connection, spec)
-            notes += (f"{connection.name}: {change}" for change in changes)
+            spec, changes = _build_spec(name, connection.name, tool, has_apps=has_apps)
+            route, meta = Route(connection, spec), getattr(tool, "meta", None)
+            if has_apps and is_for_app(meta):
+                app_routes[key] = route
+            if is_for_model(meta):
+                routes[name] = route
+                notes += (f"{connection.name}: {change}" for change in changes)
         except provider_schema.Unsupported as reason:
             notes.append(f"{connection.name}: the tool {tool.name!r} is left out: {reason}")
     ordered = dict(sorted(routes.items()))
-    return Catalog(tuple(route.spec for route in ordered.values()), ordered, tuple(notes))
+    return Catalog(tuple(route.spec for route in ordered.values()), ordered, app_routes, tuple(notes))
 
 
 def is_enabled(tool: str, connection: ToolBackend) -> bool:
@@ -147,7 +161,9 @@ def build_tool_spec(name: str, server: str, tool: Tool | FunctionDefinition) -> 
     return _build_spec(name, server, tool)[0]
 
 
-def _build_spec(name: str, server: str, tool: Tool | FunctionDefinition) -> tuple[ToolSpec, list[str]]:
+def _build_spec(
+    name: str, server: str, tool: Tool | FunctionDefinition, *, has_apps: bool = False
+) -> tuple[ToolSpec, list[str]]:
     """Return a server's tool as it is offered by this name, and notes on what the model is not given."""
     fit = provider_schema.adapt(tool.input_schema)
     hints = tool.annotations
@@ -169,6 +185,7 @@ def _build_spec(name: str, server: str, tool: Tool | FunctionDefinition) -> tupl
         destructive=hints.destructive_hint if hints else None,
         open_world=hints.open_world_hint if hints else None,
         icons=icons_of(tool.icons),
+        app_uri=parse_app_uri(getattr(tool, "meta", None)) if has_apps else "",
         removed_invisible=description.removed + title.removed,
     )
     return spec, notes

@@ -13,29 +13,27 @@ import anyio.lowlevel
 
 from dial_client import call_context
 from dial_client.audit.call_audit import CallAudit, TurnAudit
+from dial_client.audit.entries import Origin
 from dial_client.call_context import CallContext, Spend
 from dial_client.deadline import Deadline
-from dial_client.errors import ServerError
-from dial_client.events import Emit, ToolCallFinished, ToolCallProgress, ToolCallStarted
+from dial_client.events import AppOpened, Emit, ToolCallFinished, ToolCallProgress, ToolCallStarted
 from dial_client.limits import Limits
 from dial_client.logs import get_logger
-from dial_client.messages import NO_OUTPUT, NOT_ALLOWED, Failure, ToolCallRequest, ToolCallResult, ToolSpec, text_of
+from dial_client.messages import NOT_ALLOWED, Failure, ToolCallRequest, ToolCallResult, ToolSpec
 from dial_client.middleware import MiddlewareChain, ToolCall
 from dial_client.servers.connection import Connection
-from dial_client.servers.session_calls import OnProgress
-from dial_client.servers.session_errors import to_tool_error
 from dial_client.servers.tool_pins import definition, difference
 from dial_client.text.safe_text import safe
-from dial_client.tools import result_content
 from dial_client.tools.approval import Approval, ApprovalChecker
 from dial_client.tools.call_validation import find_problem, normalize_arguments
 from dial_client.tools.catalog import Catalog, Route
 from dial_client.tools.changed_arguments import tell_of_changes
+from dial_client.tools.server_calls import find_app, make_call
 from dial_client.tools.taint import Taint, find_taint_source
 from dial_client.tools.tool_selection import Keep, shorten
 
 if TYPE_CHECKING:
-    from mcp_types import CallToolResult
+    pass
 
 log = get_logger(__name__)
 
@@ -45,7 +43,6 @@ MAX_ERROR_CHARS = 500
 _MAX_CHANGES = 3
 """How often a call is checked anew because its tool has changed."""
 _CANCELLED_TASK = "The call failed: a task that it waited for was cancelled."
-_NO_REASON = "The tool failed without saying why."
 _TIME_IS_OVER = "Stopped: the time for this turn is over."
 
 
@@ -90,6 +87,11 @@ class ToolExecutor:
         self._scope = scope or CallScope()
         self.audit = audit or TurnAudit()
         self._middleware = middleware or MiddlewareChain()
+
+    def derive(self, catalog: Callable[[], Catalog], scope: CallScope, origin: Origin) -> ToolExecutor:
+        """Return an executor for other tools and another origin, with the same approvals, limits and middleware."""
+        audit = self.audit.for_turn(origin)
+        return ToolExecutor(catalog, self._approvals, self._limits, scope, audit, self._middleware)
 
     def add_taint(self, source: str) -> None:
         """Add a source of untrusted content that came without a call of this executor's; an empty text is none."""
@@ -286,8 +288,11 @@ class ToolExecutor:
                     text = message and safe(message)
                     await emit(ToolCallProgress(call.id, _finite(progress) or 0.0, _finite(total), text))
 
+            app = find_app(call, route)
+            if app is not None:
+                await emit(AppOpened(app))
             try:
-                result = await _make_call(call, route, on_progress)
+                result = await make_call(call, route, on_progress, app)
             finally:
                 is_over = True
         if scope.cancelled_caught:
@@ -356,37 +361,6 @@ def _build_end(
     spec = ran.route.spec
     changed_tool = spec.tool if (spec.server, spec.tool) != (server, tool) else None
     return ToolCallFinished(result, spec.server, duration, changed_arguments=changed, changed_tool=changed_tool)
-
-
-async def _make_call(call: ToolCallRequest, route: Route, on_progress: OnProgress) -> ToolCallResult:
-    """Return the result of a call; an error of the server or of its connection is a result too."""
-    try:
-        answer = await route.connection.call(route.spec.tool, call.arguments, on_progress)
-        if isinstance(answer, ToolCallResult):
-            return replace(answer, tool_call_id=call.id)
-        content = result_content.to_content(answer, _output_problem(answer, route))
-    except ServerError as error:
-        return ToolCallResult.failed(call.id, Failure.SERVER, to_tool_error(error))
-    except Exception as error:  # noqa: BLE001 - a mistake in one call must not take the others with it
-        log.warning("tool_call_broke", tool=call.name, error=type(error).__name__)
-        return ToolCallResult.failed(call.id, Failure.SERVER, f"The call failed: {type(error).__name__}.")
-    if not answer.is_error:
-        return ToolCallResult(call.id, success=True, content=content)
-    if content == NO_OUTPUT:
-        return ToolCallResult.failed(call.id, Failure.TOOL, _NO_REASON)
-    from dial_client.text.error_lines import summarize_error
-
-    summary = summarize_error(text_of(content)) or _NO_REASON
-    return ToolCallResult(call.id, success=False, content=content, error=summary, failure=Failure.TOOL)
-
-
-def _output_problem(answer: CallToolResult, route: Route) -> str:
-    """Return how a structured result breaks the tool's output schema; the tool has run, and its text counts."""
-    structured = answer.structured_content
-    if answer.is_error or structured is None or not route.spec.output_schema:
-        return ""
-    problems = route.output_check.problems(structured)
-    return f"[The structured result does not fit what the tool promises: {'; '.join(problems)}]" if problems else ""
 
 
 def _finite(number: float | None) -> float | None:

@@ -134,12 +134,19 @@ class ToolSnapshots:
         servers: the servers.
         resource_tools: the host's own tools that are always on offer.
         functions: the program's own.
+        has_apps: the client shows MCP Apps.
     """
 
     def __init__(
-        self, servers: ServerManager, resource_tools: ResourceTools, functions: FunctionTools | None = None
+        self,
+        servers: ServerManager,
+        resource_tools: ResourceTools,
+        functions: FunctionTools | None = None,
+        *,
+        has_apps: bool = False,
     ) -> None:
         self._servers = servers
+        self._has_apps = has_apps
         self.functions = functions or FunctionTools()
         """The program's own functions."""
         self._resource_tools = resource_tools
@@ -151,7 +158,7 @@ class ToolSnapshots:
         revision = (self.functions.revision, *self._servers.revision)
         if revision != self._revision:
             pinned = (name for name, server in self._servers.items() if server.settings and server.settings.pinned)
-            catalog = build_catalog((*self._servers.values(), self.functions))
+            catalog = build_catalog((*self._servers.values(), self.functions), has_apps=self._has_apps)
             self._current = ToolSnapshot(catalog, frozenset(pinned), self._resource_tools.routes())
             self._revision = revision
         return self._current
@@ -277,7 +284,7 @@ class TurnTools:
                 routes.pop(name, None)
         own = {route.spec.name: route for route in snapshot.own}
         own |= {spec.name: Route(self, spec) for spec in tools if spec is _READ or spec is snapshot.search}
-        return Catalog(snapshot.catalog.tools, {**routes, **own}, snapshot.catalog.notes)
+        return replace(snapshot.catalog, routes={**routes, **own})
 
     def _search(self, query: str) -> str:
         """Put the tools that fit on offer, and return a list of them."""

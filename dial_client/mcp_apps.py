@@ -1,0 +1,223 @@
+"""MCP Apps: pages of servers that show the results of tools (extension ``io.modelcontextprotocol/ui``, 2026-01-26).
+
+A tool names a resource ``ui://…`` in its ``_meta.ui``. The resource is HTML, which runs in a sandbox, receives the
+arguments and the result of a call, and may call tools of its own server.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from dial_client.text.json_fields import expect_object, expect_text
+
+EXTENSION = "io.modelcontextprotocol/ui"
+PROTOCOL_VERSION = "2026-01-26"
+MIME_TYPE = "text/html;profile=mcp-app"
+URI_SCHEME = "ui://"
+
+MAX_HTML = 5_000_000
+"""Characters of the HTML of an app."""
+MAX_RESULT = 2_000_000
+"""Characters of a result, as JSON, that an app is given."""
+MAX_URI = 2_000
+MAX_SOURCES = 64
+"""Origins that an app may declare for one purpose."""
+
+_SOURCE = re.compile(
+    r"(?:(?:https|wss)://(?:\*\.[a-z0-9-]+\.)?[a-z0-9-]+(?:\.[a-z0-9-]+)*|(?:https?|wss?)://(?:localhost|127\.0\.0\.1))"
+    r"(?::(?:\d{1,5}|\*))?/?",
+    re.IGNORECASE | re.ASCII,
+)
+"""An origin that may be declared: encrypted, or on this machine. Paths, keywords and bare schemes are none."""
+_MODEL, _APP = "model", "app"
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """The MCP App of one tool call: the resource to render, and the data that it is given."""
+
+    call_id: str
+    server: str
+    """The server's name in the configuration."""
+    tool: str
+    """The tool's own name at that server."""
+    uri: str
+    """The resource with the HTML, ``ui://…``; `Apps.read` reads it."""
+    arguments: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """The arguments of the call, for ``ui/notifications/tool-input``."""
+    result: Mapping[str, Any] | None = field(default=None, repr=False)
+    """The ``CallToolResult`` as the server sent it, for ``ui/notifications/tool-result``; None while the call runs."""
+
+    def with_result(self, result: Mapping[str, Any]) -> App:
+        """Return the app with the result of its call, or with an error if the result is over `MAX_RESULT`."""
+        return replace(self, result=bound_result(result))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON types only; `from_dict` reads them back to an equal app."""
+        ids = {"call_id": self.call_id, "server": self.server, "tool": self.tool, "uri": self.uri}
+        result = None if self.result is None else dict(self.result)
+        return {**ids, "arguments": dict(self.arguments), "result": result}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> App:
+        """Read the form of `to_dict`.
+
+        Raises:
+            ValueError: this is not an app.
+        """
+        try:
+            texts = {name: expect_text(data[name]) for name in ("call_id", "server", "tool", "uri")}
+            result = data.get("result")
+            result = None if result is None else expect_object(result)
+            return cls(**texts, arguments=expect_object(data.get("arguments", {})), result=result)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"not an app: {error!r}") from error
+
+    @classmethod
+    def from_optional(cls, data: Any) -> App | None:
+        """Read the form of `to_dict`; None if it is absent or cannot be read: the message counts without it."""
+        try:
+            return None if data is None else cls.from_dict(data)
+        except ValueError:
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class AppPolicy:
+    """The origins that an app may reach, as its server declares them; each like ``https://*.example.com``."""
+
+    connect: tuple[str, ...] = ()
+    """For requests: fetch, WebSocket."""
+    resource: tuple[str, ...] = ()
+    """For scripts, styles, images, fonts and media."""
+    frame: tuple[str, ...] = ()
+    """For frames within the app."""
+    base_uri: tuple[str, ...] = ()
+    """For the base of relative addresses."""
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """All origins, each once, sorted."""
+        return tuple(sorted({*self.connect, *self.resource, *self.frame, *self.base_uri}))
+
+    @property
+    def header(self) -> str:
+        """The value of ``Content-Security-Policy`` for the document of the app, in an origin of its own."""
+        resource = " ".join(self.resource)
+        directives = {
+            "default-src": "'none'",
+            "script-src": f"'unsafe-inline' blob: {resource}",
+            "style-src": f"'unsafe-inline' {resource}",
+            "img-src": f"data: blob: {resource}",
+            "font-src": f"data: {resource}",
+            "media-src": f"data: blob: {resource}",
+            "worker-src": "blob:",
+            "connect-src": " ".join(self.connect) or "'none'",
+            "frame-src": " ".join(self.frame) or "'none'",
+            "object-src": "'none'",
+            "base-uri": " ".join(self.base_uri) or "'none'",
+            "form-action": "'none'",
+            "webrtc": "'block'",
+            "frame-ancestors": "'self'",
+            "sandbox": "allow-scripts allow-forms",
+        }
+        return "; ".join(f"{name} {value}".strip() for name, value in directives.items())
+
+
+@dataclass(frozen=True, slots=True)
+class AppResource:
+    """The resource of an app, as `Apps.read` returns it."""
+
+    server: str
+    uri: str
+    html: str = field(repr=False)
+    """As the server sent it: it must run in a sandbox with an origin of its own and under `policy`."""
+    policy: AppPolicy = AppPolicy()
+    left_out: tuple[str, ...] = ()
+    """The declared origins that are not allowed, such as ``*`` or those without encryption."""
+    prefers_border: bool | None = None
+    """Whether the server asks for a border around the app; None if it does not say."""
+
+
+def parse_app_uri(meta: Mapping[str, Any] | None) -> str:
+    """Return the resource of a tool's app from the tool's ``_meta``; empty for none."""
+    section = (meta or {}).get("ui")
+    uri = section.get("resourceUri") if isinstance(section, Mapping) else None
+    uri = uri or (meta or {}).get("ui/resourceUri")  # the name before the extension was stable
+    return uri if isinstance(uri, str) and is_app_uri(uri) else ""
+
+
+def is_app_uri(uri: str) -> bool:
+    """Return True for a URI that can be one of an app."""
+    return uri.startswith(URI_SCHEME) and len(uri) <= MAX_URI
+
+
+def is_for_model(meta: Mapping[str, Any] | None) -> bool:
+    """Return True if a tool may be offered to models, by its ``_meta``."""
+    return _MODEL in _parse_visibility(meta)
+
+
+def is_for_app(meta: Mapping[str, Any] | None) -> bool:
+    """Return True if apps of the tool's own server may call the tool, by its ``_meta``."""
+    return _APP in _parse_visibility(meta)
+
+
+def _parse_visibility(meta: Mapping[str, Any] | None) -> tuple[str, ...]:
+    section = (meta or {}).get("ui")
+    visibility = section.get("visibility") if isinstance(section, Mapping) else None
+    if not isinstance(visibility, list | tuple):
+        return (_MODEL, _APP)
+    return tuple(name for name in visibility if isinstance(name, str))
+
+
+def parse_resource(server: str, uri: str, html: str, meta: Mapping[str, Any] | None) -> AppResource:
+    """Return the resource of an app.
+
+    Args:
+        server: the server's name in the configuration.
+        uri: of the resource.
+        html: its content.
+        meta: its ``_meta``; wrong parts are read as missing.
+    """
+    section = (meta or {}).get("ui")
+    section = section if isinstance(section, Mapping) else {}
+    declared = section.get("csp")
+    declared = declared if isinstance(declared, Mapping) else {}
+    names = {"connect": "connectDomains", "resource": "resourceDomains", "frame": "frameDomains"}
+    lists = {name: _texts(declared.get(key)) for name, key in {**names, "base_uri": "baseUriDomains"}.items()}
+    policy = parse_policy(lists)
+    left_out = sorted({source for sources in lists.values() for source in sources} - set(policy.origins))
+    border = section.get("prefersBorder")
+    return AppResource(server, uri, html, policy, tuple(left_out), border if isinstance(border, bool) else None)
+
+
+def parse_policy(lists: Mapping[str, Iterable[str]]) -> AppPolicy:
+    """Return the policy for lists of origins by the names of `AppPolicy`; what is not allowed is left out."""
+    return AppPolicy(**{name: tuple(filter(_is_allowed, sources)) for name, sources in lists.items()})
+
+
+def _is_allowed(source: str) -> bool:
+    return _SOURCE.fullmatch(source) is not None and len(source) <= 255
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    values = value if isinstance(value, list | tuple) else ()
+    return tuple(text for text in values if isinstance(text, str))[:MAX_SOURCES]
+
+
+def bound_result(result: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a ``CallToolResult`` for an app, or an error in its place if it is over `MAX_RESULT` or no JSON."""
+    try:
+        size = len(json.dumps(result))
+    except (TypeError, ValueError, RecursionError):
+        return error_result("The result is not valid JSON.")
+    return result if size <= MAX_RESULT else error_result(f"The result is too large for an app: {size:,} characters.")
+
+
+def error_result(text: str) -> dict[str, Any]:
+    """Return a ``CallToolResult`` that is an error with this text."""
+    return {"content": [{"type": "text", "text": text}], "isError": True}

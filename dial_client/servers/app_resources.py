@@ -1,0 +1,93 @@
+"""The resources of MCP Apps: HTML with the origins it may reach, and what an app reads of its own server."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from dial_client.errors import ServerError
+from dial_client.mcp_apps import MAX_HTML, MIME_TYPE, AppResource, is_app_uri, parse_resource
+from dial_client.servers.connection import Connection
+from dial_client.servers.resources import read_timeout_of
+from dial_client.servers.tool_listing import read_all_pages
+
+if TYPE_CHECKING:
+    from mcp import Client
+    from mcp_types import Resource
+
+
+async def read_app_resource(connection: Connection, uri: str) -> AppResource:
+    """Return the resource of an app.
+
+    Its metadata is that of its content, or else that of the server's list of resources.
+
+    Raises:
+        ServerGone: the server is not available.
+        ServerError: there is no such resource, or it is not the HTML of an app.
+    """
+    server = connection.name
+    if not is_app_uri(uri):
+        raise ServerError(server, "an app has a URI that begins with ui://")
+
+    async def request(client: Client) -> tuple[Any, Mapping[str, Any] | None]:
+        contents = (await client.read_resource(uri)).contents
+        content = contents[0] if contents else None
+        meta = getattr(content, "meta", None)
+        if content is not None and not (meta and "ui" in meta):
+            meta = await _find_listed_meta(client, uri)
+        return content, meta
+
+    content, meta = await connection.ask(request, read_timeout_of(connection))
+    if content is None:
+        raise ServerError(server, f"the resource {uri!r} is empty")
+    if _normalize(content.mime_type or "") != MIME_TYPE:
+        raise ServerError(server, f"the resource {uri!r} is {content.mime_type!r}, and an app is {MIME_TYPE!r}")
+    return parse_resource(server, uri, _decode(server, content), meta)
+
+
+async def read_for_app(connection: Connection, uri: str) -> dict[str, Any]:
+    """Return the ``ReadResourceResult`` of a resource as the server sent it. Raises as `read_app_resource`."""
+
+    async def request(client: Client) -> dict[str, Any]:
+        return (await client.read_resource(uri)).model_dump(mode="json", by_alias=True, exclude_none=True)
+
+    return await connection.ask(request, read_timeout_of(connection))
+
+
+async def _find_listed_meta(client: Client, uri: str) -> Mapping[str, Any] | None:
+    """Return the metadata of a resource in the server's list; None if the list does not have it."""
+    from mcp import MCPError
+    from pydantic import ValidationError
+
+    async def page(cursor: str | None) -> tuple[list[Resource], str | None]:
+        read = await client.list_resources(cursor=cursor)
+        return list(read.resources), read.next_cursor
+
+    try:
+        listed = await read_all_pages("resources", page, lambda resource: str(resource.uri), lambda _: None)
+    except (MCPError, ValidationError):
+        return None
+    return next((resource.meta for resource in listed if str(resource.uri) == uri), None)
+
+
+def _decode(server: str, content: Any) -> str:
+    """Return the HTML of a content.
+
+    Raises:
+        ServerError: it is too large, or its bytes are not UTF-8 in base64.
+    """
+    text: str | None = getattr(content, "text", None)
+    if text is None:
+        try:
+            text = base64.b64decode(content.blob, validate=True).decode() if len(content.blob) <= 2 * MAX_HTML else None
+        except (binascii.Error, ValueError):
+            raise ServerError(server, "the HTML of the app is not UTF-8 in base64") from None
+    if text is None or len(text) > MAX_HTML:
+        raise ServerError(server, f"the HTML of the app is over {MAX_HTML:,} characters")
+    return text
+
+
+def _normalize(mime_type: str) -> str:
+    return "".join(mime_type.split()).lower()

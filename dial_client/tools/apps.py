@@ -1,0 +1,101 @@
+"""The MCP Apps of all servers: their HTML, and the requests that an app makes while it is shown."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from dial_client.audit.entries import Origin
+from dial_client.deadline import Deadline
+from dial_client.errors import ServerError
+from dial_client.events import Event
+from dial_client.limits import Limits
+from dial_client.mcp_apps import AppResource, error_result
+from dial_client.messages import ToolCallRequest
+from dial_client.servers.app_resources import read_app_resource, read_for_app
+from dial_client.servers.connection import Connection
+from dial_client.servers.list_cache import wait_for_connection
+from dial_client.tools.catalog import Catalog
+from dial_client.tools.executor import CallScope, ToolExecutor
+from dial_client.tools.taint import Taint, is_untrusted
+
+
+class Apps:
+    """The MCP Apps of all servers: ``dial.apps``.
+
+    Args:
+        connections: the servers.
+        catalog: returns the catalog of the moment.
+        executor: runs calls; its checks and approvals hold for the calls of apps too.
+        limits: of a call.
+    """
+
+    def __init__(
+        self,
+        connections: Mapping[str, Connection],
+        catalog: Callable[[], Catalog],
+        executor: ToolExecutor,
+        limits: Limits,
+    ) -> None:
+        self._connections = connections
+        self._catalog = catalog
+        self._executor = executor
+        self._limits = limits
+
+    async def read(self, server: str, uri: str) -> AppResource:
+        """Return the HTML of an app (`App.uri`), and the origins that it may reach.
+
+        Raises:
+            ServerGone: the server is not available.
+            ServerError: there is no such server or resource, or it is not the HTML of an app.
+        """
+        return await read_app_resource(await wait_for_connection(self._connections, server), uri)
+
+    async def read_resource(self, server: str, uri: str) -> dict[str, Any]:
+        """Return the ``ReadResourceResult`` of a resource, for ``resources/read`` of an app of that server.
+
+        Raises: as `read`.
+        """
+        return await read_for_app(await wait_for_connection(self._connections, server), uri)
+
+    async def call(
+        self, server: str, tool: str, arguments: Mapping[str, Any], *, origin: Origin | None = None
+    ) -> dict[str, Any]:
+        """Call a tool for an app of the same server, and return the ``CallToolResult`` for ``tools/call``.
+
+        The call needs the approval that a call of the model needs. A call that is not allowed or fails is a result with
+        ``isError``. The model is told nothing of the call.
+
+        Args:
+            server: the server of the app, by its name in the configuration.
+            tool: the tool's own name at that server.
+            arguments: of the call.
+            origin: the conversation, for the approver and the audit log.
+
+        Raises:
+            ServerError: the server has no such tool, or it is not for apps.
+        """
+        connection = await wait_for_connection(self._connections, server)
+        route = self._catalog().app_routes.get((server, tool))
+        if route is None:
+            raise ServerError(server, f"it has no tool {tool!r} for apps")
+        spec = replace(route.spec, app_uri=f"ui://{server}")  # any: the whole result is wanted
+        routes = {spec.name: replace(route, spec=spec)}
+        taint = Taint((f"{server}/{tool}",)) if is_untrusted(connection) else None
+        executor = self._executor.derive(lambda: Catalog(routes=routes), CallScope(taint=taint), origin or Origin())
+        request = ToolCallRequest(f"app_{secrets.token_hex(8)}", spec.name, dict(arguments))
+        result = await executor.execute(request, _discard, Deadline(self._limits.timeout))
+        sent = result.app.result if result.app is not None else None
+        return dict(sent) if sent is not None else error_result(result.error or "The call failed.")
+
+    def describe_tool(self, server: str, tool: str) -> dict[str, Any] | None:
+        """Return the definition of a tool as its server lists it, for ``hostContext.toolInfo``; None if unknown."""
+        connection = self._connections.get(server)
+        found = next((known for known in connection.tools if known.name == tool), None) if connection else None
+        return found.model_dump(mode="json", by_alias=True, exclude_none=True) if found is not None else None
+
+
+async def _discard(event: Event) -> None:
+    pass
