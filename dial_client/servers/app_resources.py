@@ -15,7 +15,9 @@ from dial_client.servers.tool_listing import read_all_pages
 
 if TYPE_CHECKING:
     from mcp import Client
-    from mcp_types import Resource
+    from mcp_types import BlobResourceContents, Resource, TextResourceContents
+
+    _Contents = TextResourceContents | BlobResourceContents
 
 
 async def read_app_resource(connection: Connection, uri: str) -> AppResource:
@@ -31,10 +33,10 @@ async def read_app_resource(connection: Connection, uri: str) -> AppResource:
     if not is_app_uri(uri):
         raise ServerError(server, "an app has a URI that begins with ui://")
 
-    async def request(client: Client) -> tuple[Any, Mapping[str, Any] | None]:
+    async def request(client: Client) -> tuple[_Contents | None, Mapping[str, Any] | None]:
         contents = (await client.read_resource(uri)).contents
         content = contents[0] if contents else None
-        meta = getattr(content, "meta", None)
+        meta: Mapping[str, Any] | None = content.meta if content is not None else None
         if content is not None and not (meta and "ui" in meta):
             meta = await _find_listed_meta(client, uri)
         return content, meta
@@ -72,19 +74,21 @@ async def _find_listed_meta(client: Client, uri: str) -> Mapping[str, Any] | Non
     return next((resource.meta for resource in listed if str(resource.uri) == uri), None)
 
 
-def _decode(server: str, content: Any) -> str:
+def _decode(server: str, content: _Contents) -> str:
     """Return the HTML of a content.
 
     Raises:
         ServerError: it is too large, or its bytes are not UTF-8 in base64.
     """
-    text: str | None = getattr(content, "text", None)
-    if text is None:
+    from mcp_types import TextResourceContents
+
+    text = content.text if isinstance(content, TextResourceContents) else content.blob
+    if not isinstance(content, TextResourceContents) and len(text) <= 2 * MAX_HTML:
         try:
-            text = base64.b64decode(content.blob, validate=True).decode() if len(content.blob) <= 2 * MAX_HTML else None
+            text = base64.b64decode(text, validate=True).decode()
         except (binascii.Error, ValueError):
             raise ServerError(server, "the HTML of the app is not UTF-8 in base64") from None
-    if text is None or len(text) > MAX_HTML:
+    if len(text) > MAX_HTML:
         raise ServerError(server, f"the HTML of the app is over {MAX_HTML:,} characters")
     return text
 

@@ -131,10 +131,10 @@ def build_catalog(connections: Iterable[ToolServer], *, has_apps: bool = False) 
         connection, tool = found[key]
         try:
             spec, changes = _build_spec(name, connection.name, tool, has_apps=has_apps)
-            route, meta = Route(connection, spec), getattr(tool, "meta", None)
-            if has_apps and is_for_app(meta):
+            route = Route(connection, spec)
+            if has_apps and is_for_app(tool.meta):
                 app_routes[key] = route
-            if is_for_model(meta):
+            if is_for_model(tool.meta):
                 routes[name] = route
                 notes += (f"{connection.name}: {change}" for change in changes)
         except provider_schema.Unsupported as reason:
@@ -185,7 +185,7 @@ def _build_spec(
         destructive=hints.destructive_hint if hints else None,
         open_world=hints.open_world_hint if hints else None,
         icons=icons_of(tool.icons),
-        app_uri=parse_app_uri(getattr(tool, "meta", None)) if has_apps else "",
+        app_uri=parse_app_uri(tool.meta) if has_apps else "",
         removed_invisible=description.removed + title.removed,
     )
     return spec, notes

@@ -82,6 +82,7 @@ class FunctionDefinition:
     signature: FunctionSignature = field(repr=False)
     output_schema: None = None
     icons: tuple[Icon, ...] = ()
+    meta: None = None
 
     @property
     def input_schema(self) -> dict[str, Any]:

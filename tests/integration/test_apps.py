@@ -1,4 +1,4 @@
-"""MCP Apps as data, for a program that shows them: announced, read, called through approvals, and kept with the turn."""
+"""MCP Apps as data, for a program that shows them: announced, read, called through approvals, kept with the turn."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ import pytest
 
 from dial_client import events
 from dial_client.events import (
+    AppOpened,
     Event,
     Finished,
     InputReceived,
@@ -29,6 +30,7 @@ from dial_client.events import (
     type_name,
 )
 from dial_client.limits import StopReason
+from dial_client.mcp_apps import App
 from dial_client.messages import Failure, ImagePart, Message, TextPart, ToolCallRequest, ToolCallResult
 from dial_client.token_usage import Usage
 from dial_client.turn_result import ToolCallRecord, Turn
@@ -60,6 +62,20 @@ SAID: list[tuple[Event, dict[str, Any]]] = [
             "server": "maths",
             "tool": "add.it",
             "by_endpoint": False,
+        },
+    ),
+    (
+        AppOpened(App("call_1", "maths", "plot", "ui://plot", {"a": 1})),
+        {
+            "type": "app_opened",
+            "app": {
+                "call_id": "call_1",
+                "server": "maths",
+                "tool": "plot",
+                "uri": "ui://plot",
+                "arguments": {"a": 1},
+                "result": None,
+            },
         },
     ),
     (

@@ -29,17 +29,17 @@ def build() -> MCPServer[Any]:
         """Show a counter."""
         nonlocal count
         count = start
-        content = [TextContent(type="text", text=f"The counter is at {start}.")]
+        text = TextContent(type="text", text=f"The counter is at {start}.")
         structured = {"count": start, "note": None}
-        return CallToolResult(content=content, structured_content=structured, _meta={"seen": "by the app"})
+        return CallToolResult(content=[text], structured_content=structured, _meta={"seen": "by the app"})
 
     @server.tool(meta=app(COUNTER, "app"))
     def increase(by: int = 1) -> CallToolResult:
         """Increase the counter. For the app alone."""
         nonlocal count
         count += by
-        content = [TextContent(type="text", text=str(count))]
-        return CallToolResult(content=content, structured_content={"count": count})
+        text = TextContent(type="text", text=str(count))
+        return CallToolResult(content=[text], structured_content={"count": count})
 
     @server.tool(meta=app(COUNTER, "model"))
     def reset() -> str:
