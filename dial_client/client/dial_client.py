@@ -42,7 +42,6 @@ from dial_client.settings.config_types import ModelSettings
 from dial_client.settings.policy_config import policy_from
 from dial_client.telemetry.instrument_lookup import find_instruments
 from dial_client.tools.approval import Approver
-from dial_client.tools.apps import Apps
 from dial_client.tools.executor import ToolExecutor
 from dial_client.tools.function_definition import FunctionTool
 from dial_client.tools.function_signature import Function
@@ -111,8 +110,6 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
     """The resources of all servers."""
     prompts: Prompts
     """The prompts of all servers."""
-    apps: Apps
-    """The MCP Apps of all servers, for a program that shows them (`Callbacks.apps`)."""
 
     def __init__(  # noqa: PLR0913 - the options of a host, all but two by name
         self,
@@ -163,7 +160,6 @@ class DialClient(FunctionMethods, ServerMethods, ConvenienceMethods, NotebookMet
         self._executor = ToolExecutor(
             self._tools.catalog, self.approvals, self._limits, None, features.audit, self.model.middleware
         )
-        self.apps = Apps(self._servers, self._tools.catalog, self._executor, self._limits)
 
     @classmethod
     def from_config(

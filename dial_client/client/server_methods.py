@@ -7,9 +7,12 @@ from typing import Any
 
 from dial_client.client import client_setup
 from dial_client.client.function_methods import check_name
+from dial_client.limits import Limits
 from dial_client.servers.server_manager import ServerManager
 from dial_client.servers.status import ServerStatus
 from dial_client.tools.approval import ApprovalChecker
+from dial_client.tools.apps import Apps
+from dial_client.tools.executor import ToolExecutor
 from dial_client.tools.tool_selection import ToolSnapshots
 
 
@@ -19,6 +22,13 @@ class ServerMethods:
     approvals: ApprovalChecker
     _servers: ServerManager
     _tools: ToolSnapshots
+    _executor: ToolExecutor
+    _limits: Limits
+
+    @property
+    def apps(self) -> Apps:
+        """The MCP Apps of all servers, for a program that shows them (`Callbacks.apps`)."""
+        return Apps(self._servers, self._tools.catalog, self._executor, self._limits)
 
     async def add_server(self, name: str, entry: Any) -> ServerStatus:
         """Connect one more server, and return its status once it is ready or known not to be.

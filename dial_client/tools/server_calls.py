@@ -1,4 +1,4 @@
-"""One call at its server: the answer as a result, also where the server fails, and the MCP App that shows the result."""
+"""One call at its server: its answer as a result, also where the server fails, and the MCP App that shows it."""
 
 from __future__ import annotations
 
