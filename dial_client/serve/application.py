@@ -54,7 +54,7 @@ def build_application(context: AppContext, policy: AccessPolicy) -> ASGIApp:
     routes = [
         Route(HEALTH, _health),
         Route("/", files.index),
-        Route("/assets/{name}", files.asset),
+        Route("/assets/{name:path}", files.asset),
         *ChatCompletionsEndpoint(dial, turns, model, context.peers.mailbox).routes(),
         *ConversationRoutes(dial, manager, turns, model, durable, remote_turns).routes(),
         *_ServerRoutes(dial).routes(),

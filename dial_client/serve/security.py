@@ -34,9 +34,14 @@ BODY_TIMEOUT = 60.0
 
 _CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
-    "require-trusted-types-for 'script'; trusted-types 'none'"
+    "frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types dial-worker"
 )
+_FRAME_POLICY = (
+    "sandbox allow-scripts; default-src 'none'; script-src 'self'; style-src 'unsafe-inline'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
+)
+"""The policy of the frame that draws diagrams: an opaque origin, and no requests except for its own scripts."""
 _SECURITY_HEADERS = {
     "content-security-policy": _CONTENT_SECURITY_POLICY,
     "x-content-type-options": "nosniff",
@@ -238,3 +243,12 @@ def _body_too_large(max_body: int) -> HttpError:
 def page_headers(mime_type: str) -> Mapping[str, str]:
     """Return the headers of a file of the web page: browsers may keep it, but must revalidate it."""
     return {"content-type": mime_type, "cache-control": "no-cache"}
+
+
+def frame_headers(mime_type: str) -> Mapping[str, str]:
+    """Return the headers of the document that draws diagrams: only the page may contain it, and it has no origin."""
+    return {
+        **page_headers(mime_type),
+        "content-security-policy": _FRAME_POLICY,
+        "x-frame-options": "SAMEORIGIN",
+    }

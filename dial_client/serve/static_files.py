@@ -1,17 +1,26 @@
-"""Serves the web page: the files that are in ``page`` when the server starts."""
+"""Serves the web page: the files that are in ``page`` when the server starts, compressed where the browser takes it."""
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from dial_client.serve.http_responses import HttpError
-from dial_client.serve.security import page_headers
+from dial_client.serve.security import frame_headers, page_headers
 
 FOLDER = Path(__file__).parent / "page"
+VENDOR = "vendor"
+"""The folder of other projects' files. ``manifest.json`` there has their versions, licences and hashes."""
+FRAME = "diagram_frame.html"
+"""The document that draws diagrams, in an opaque origin."""
+FRAME_SCRIPTS = frozenset({"diagram_frame.js", f"{VENDOR}/mermaid/mermaid.min.js"})
+"""The scripts of that document. To them its origin is another one."""
 
 _TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -20,25 +29,68 @@ _TYPES = {
     ".svg": "image/svg+xml",
     ".png": "image/png",
 }
+_MIN_COMPRESSED = 1_000
+"""Bytes of a file from which on it is compressed."""
+_LEVEL = 9
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """A file in the forms it is sent in."""
+
+    plain: bytes
+    compressed: bytes
+    etag: str
 
 
 class StaticFiles:
     """Serves the files of the web page. File names are looked up, never joined to a path."""
 
     def __init__(self, folder: Path = FOLDER) -> None:
-        files = sorted(folder.iterdir()) if folder.is_dir() else []
-        self._files: Mapping[str, Path] = {file.name: file for file in files if file.suffix in _TYPES}
+        files = [*_list_files(folder), *sorted((folder / VENDOR).rglob("*"))]
+        self._files: Mapping[str, Path] = {
+            file.relative_to(folder).as_posix(): file for file in files if file.suffix in _TYPES
+        }
+        self._contents: dict[str, _Content] = {}
 
-    async def index(self, request: Request) -> Response:  # noqa: ARG002 - the response is the same for every request
+    async def index(self, request: Request) -> Response:
         """Respond to ``GET /``."""
-        return self._read("index.html")
+        return self._respond("index.html", request)
 
     async def asset(self, request: Request) -> Response:
         """Respond to ``GET /assets/{name}``."""
-        return self._read(request.path_params["name"])
+        return self._respond(request.path_params["name"], request)
 
-    def _read(self, name: str) -> Response:
+    def _respond(self, name: str, request: Request) -> Response:
         file = self._files.get(name)
         if file is None:
             raise HttpError(404, "there is no such file", "not_found")
-        return Response(file.read_bytes(), headers=page_headers(_TYPES[file.suffix]))
+        content = self._contents.get(name)
+        if content is None or not name.startswith(f"{VENDOR}/"):
+            content = self._contents[name] = _read(file, content)
+        headers = {**_headers(name, _TYPES[file.suffix]), "etag": content.etag, "vary": "accept-encoding"}
+        if request.headers.get("if-none-match") == content.etag:
+            return Response(status_code=304, headers=headers)
+        if content.compressed and "gzip" in request.headers.get("accept-encoding", ""):
+            return Response(content.compressed, headers=headers | {"content-encoding": "gzip"})
+        return Response(content.plain, headers=headers)
+
+
+def _list_files(folder: Path) -> list[Path]:
+    return sorted(folder.iterdir()) if folder.is_dir() else []
+
+
+def _read(file: Path, before: _Content | None) -> _Content:
+    """Return the content of a file; `before` if the file has not changed since."""
+    plain = file.read_bytes()
+    if before is not None and before.plain == plain:
+        return before
+    compressed = gzip.compress(plain, _LEVEL, mtime=0) if len(plain) >= _MIN_COMPRESSED else b""
+    return _Content(plain, compressed, f'"{hashlib.sha256(plain).hexdigest()[:32]}"')
+
+
+def _headers(name: str, mime_type: str) -> Mapping[str, str]:
+    if name == FRAME:
+        return frame_headers(mime_type)
+    headers = page_headers(mime_type)
+    return {**headers, "cross-origin-resource-policy": "cross-origin"} if name in FRAME_SCRIPTS else headers

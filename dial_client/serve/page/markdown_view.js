@@ -4,6 +4,7 @@
 
 import { createCopyButton, el, createIcon, isLong, setText } from "./dom.js";
 import { parseInline, toPlainText, parseSafeUrl } from "./markdown_inline.js";
+import { colorGrowing, colorWhenVisible } from "./highlighting.js";
 import { parseBlocks } from "./markdown_blocks.js";
 import { escapeInvisible } from "./invisible_characters.js";
 
@@ -71,6 +72,7 @@ function growCode(node, before, now) {
   const code = node.querySelector("code");
   if (isLong(now.text) || before.language !== now.language || !now.text.startsWith(before.text)) return false;
   code.append(now.text.slice(before.text.length));
+  colorGrowing(code, now.language);
   return true;
 }
 
@@ -109,6 +111,7 @@ function renderCode({ language, text }) {
   const copy = createCopyButton(() => (isLong(text) ? text : code.textContent), "Copy code");
   const block = el("div.code", {}, el("div.code-head", {}, el("span", {}, escapeInvisible(language) || "text"), copy), pre);
   setText(code, text, block);
+  if (!isLong(text)) colorWhenVisible(code, language);
   return block;
 }
 
