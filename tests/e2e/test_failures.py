@@ -70,7 +70,7 @@ class Seen:
     requests: Sequence[Recorded]
 
     @property
-    def told(self) -> str:
+    def last_request(self) -> str:
         """All that the last request says."""
         return json.dumps(self.requests[-1].json)
 
@@ -91,7 +91,7 @@ Check = Callable[[Seen], None]
 class Row:
     """A probe: what the model does, what servers there are, and what has to be so."""
 
-    told: str
+    sentence: str
     """The first column of its row in the README."""
     answers: Sequence[Answer]
     """What the model says, request by request; the turn makes exactly so many."""
@@ -132,8 +132,8 @@ def is_bounded(seen: Seen) -> None:
 
 
 def is_shown_once(seen: Seen) -> None:
-    assert seen.told.count(PNG) == 1
-    assert re.search(f'data:image/png;base64,{PNG}|"media_type": "image/png"', seen.told)
+    assert seen.last_request.count(PNG) == 1
+    assert re.search(f'data:image/png;base64,{PNG}|"media_type": "image/png"', seen.last_request)
     assert seen.turn.notes == ()
 
 
@@ -395,5 +395,5 @@ async def test_by_default_a_tool_has_a_minute_and_a_server_a_minute_to_start() -
 def test_the_readme_has_exactly_these_rows() -> None:
     section = (ROOT / "README.md").read_text("utf-8").partition("## What happens when")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (?!-)(.+?) \|", section, re.MULTILINE)[1:]
-    assert sorted(rows) == sorted({row.told for row in ROWS.values()} | {"Ctrl-C is pressed while a tool runs"})
+    assert sorted(rows) == sorted({row.sentence for row in ROWS.values()} | {"Ctrl-C is pressed while a tool runs"})
     assert len(rows) <= 20

@@ -27,7 +27,7 @@ def outcome(screen: Terminal) -> int:
     return screen.leave()
 
 
-def told(folder: Path, words: str) -> bool:
+def is_stored(folder: Path, words: str) -> bool:
     """Whether the model was told so: a scripted one keeps nothing, but the conversation is kept."""
     return any(words in path.read_text(errors="replace") for path in folder.rglob("*.db*"))
 
@@ -59,7 +59,7 @@ def test_a_form_is_filled_in_field_by_field(tmp_path: Path) -> None:
     ):
         assert words in shown
     assert "shop would get:\n│ Name = Ada\n│ count = 1\n│ gift = yes\n│ colour = g\n" in shown
-    assert told(tmp_path, "'colour': 'g'")
+    assert is_stored(tmp_path, "'colour': 'g'")
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_nothing_is_sent_without_a_yes(tmp_path: Path, keys: str, action: str) -
         screen.until(SEND)
         screen.type(keys)
         assert outcome(screen) == 0
-    assert told(tmp_path, f"at last: {action}")
+    assert is_stored(tmp_path, f"at last: {action}")
 
 
 def test_what_was_filled_in_can_be_gone_through_again(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_what_was_filled_in_can_be_gone_through_again(tmp_path: Path) -> None:
         again = "Yes (yes or no) [no]:"
         fill_in(screen, ("Yes (yes or no) [yes]:", "n"), (SEND, "a"), (again, ""), (SEND, "y"))
         assert outcome(screen) == 0
-    assert told(tmp_path, "Sure(yes=False)")
+    assert is_stored(tmp_path, "Sure(yes=False)")
 
 
 @pytest.mark.parametrize(("keys", "action"), [("y\r", "accept"), ("\r", "decline")])
@@ -95,7 +95,7 @@ def test_an_address_is_shown_whole_and_nothing_opens_it(tmp_path: Path, keys: st
     assert "shop wants you to open an address, while it runs page:" in shown
     assert "http://127.0.0.1:9/" + "x" * 500 in shown.replace("\n│ ", "")
     assert "warning: it leads to this machine" in shown
-    assert told(tmp_path, action)
+    assert is_stored(tmp_path, action)
 
 
 def test_an_interrupt_at_a_question_ends_the_turn(tmp_path: Path) -> None:
@@ -113,4 +113,4 @@ def test_a_server_asks_the_model_only_after_a_yes(tmp_path: Path) -> None:
         screen.type("y\r")
         assert outcome(screen) == 0
     assert '│ "1. user": A word?' in shown
-    assert told(tmp_path, "A word.")
+    assert is_stored(tmp_path, "A word.")

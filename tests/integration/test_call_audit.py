@@ -71,7 +71,7 @@ async def test_the_decision_is_recorded_before_the_call_runs() -> None:
     entries, seen = Entries(), list[list[tuple[str, str, str]]]()
 
     async def look() -> None:
-        seen.append(entries.told)
+        seen.append(entries.summaries)
 
     await audited(NOW, entries=entries, behaviour=runs(look))
     assert seen == [[("decision", "allowed", "clock/now.utc")]]
@@ -97,7 +97,7 @@ async def test_who_was_asked_is_recorded_with_how_long_it_took() -> None:
 )
 async def test_the_kind_of_a_failure_is_recorded_and_not_its_words(behaviour: Any, outcome: str) -> None:
     entries = await audited(NOW, behaviour=behaviour)
-    assert entries.told[-1] == ("call", outcome, "clock/now.utc")
+    assert entries.summaries[-1] == ("call", outcome, "clock/now.utc")
     assert "secret" not in repr(entries)
 
 
@@ -106,7 +106,7 @@ async def test_a_failure_of_the_tool_is_distinguished_from_a_failure_of_the_host
         return text_result("no such file", is_error=True)
 
     entries = await audited(NOW, behaviour=failing)
-    assert entries.told[-1] == ("call", "tool_error", "clock/now.utc")
+    assert entries.summaries[-1] == ("call", "tool_error", "clock/now.utc")
 
 
 async def test_calls_that_never_come_to_a_decision_are_recorded_with_their_arguments() -> None:
@@ -140,7 +140,7 @@ async def test_a_call_that_is_cancelled_is_recorded_as_that(is_asking: bool) -> 
         await begun.wait()
         group.cancel_scope.cancel()
     decision = "cancelled" if is_asking else "allowed"
-    assert entries.told == [("decision", decision, "clock/now.utc"), ("call", "cancelled", "clock/now.utc")]
+    assert entries.summaries == [("decision", decision, "clock/now.utc"), ("call", "cancelled", "clock/now.utc")]
 
 
 async def test_a_recorder_that_fails_changes_nothing_for_the_call() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dial_client.messages import Failure, Message
-from tests.integration.test_grammar_tool_calling import ANSWER, MEASURE, STRING, TIME, Model, asked, said, tool
+from tests.integration.test_grammar_tool_calling import ANSWER, MEASURE, STRING, TIME, Model, asked, tool, write_call
 
 pytestmark = pytest.mark.anyio
 
@@ -17,7 +17,7 @@ BOTH = "Turn on the kitchen light and tell me how warm the office is."
 
 
 async def test_the_second_request_is_asked_for_by_itself() -> None:
-    model = Model(said("measure", room="office"), tools=(LIGHT, MEASURE))
+    model = Model(write_call("measure", room="office"), tools=(LIGHT, MEASURE))
     heard = await model.hears(*asked(BOTH, LIT))
     assert heard.asked == [("measure", {"room": "office"})]
     assert model.read().endswith("Result: on\n" + '{"answer": "Done."}' + "\ntell me how warm the office is.")
@@ -31,31 +31,31 @@ async def test_where_each_request_has_a_result_the_question_is_answered() -> Non
 
 
 async def test_there_stands_for_the_value_of_the_call_before() -> None:
-    model = Model(said("measure", room="there"), said("measure", room="kitchen"), tools=(LIGHT, MEASURE))
+    model = Model(write_call("measure", room="there"), write_call("measure", room="kitchen"), tools=(LIGHT, MEASURE))
     heard = await model.hears(*asked("Turn on the kitchen light, and tell me if it is warm", LIT))
     assert heard.asked == [("measure", {"room": "kitchen"})]
-    assert not model.could_say(said("measure", room="hall"))
+    assert not model.could_say(write_call("measure", room="hall"))
 
 
 async def test_a_file_is_read_by_the_path_of_the_folder_that_lists_it() -> None:
     listed = ("list_directory", {"path": "/docs/recipes"}, "soup.txt")
-    model = Model(said("read_file", path="soup.txt"), tools=(FILES, READ))
+    model = Model(write_call("read_file", path="soup.txt"), tools=(FILES, READ))
     heard = await model.hears(*asked("List the files in /docs/recipes, then read the recipe.", listed))
     assert heard.asked == [("read_file", {"path": "/docs/recipes/soup.txt"})]
 
 
 async def test_a_name_that_is_joined_with_a_value_takes_the_same_call() -> None:
-    model = Model(said("measure", room="office"), tools=(LIGHT, MEASURE))
+    model = Model(write_call("measure", room="office"), tools=(LIGHT, MEASURE))
     heard = await model.hears(
         *asked("How warm are the kitchen and the office?", ("measure", {"room": "kitchen"}, "21"))
     )
     assert heard.asked == [("measure", {"room": "office"})]
-    assert not model.could_say(said("measure", room="kitchen"))
+    assert not model.could_say(write_call("measure", room="kitchen"))
     assert not model.could_say(ANSWER)
 
 
 async def test_a_request_whose_call_cannot_be_made_is_named_behind_the_answer() -> None:
-    model = Model(said("get_time", zone="Nowhere"), "The light is on.", tools=(LIGHT, TIME))
+    model = Model(write_call("get_time", zone="Nowhere"), "The light is on.", tools=(LIGHT, TIME))
     heard = await model.hears(*asked("Turn on the kitchen light and tell me when the bakery opens.", LIT))
     assert heard.asked == []
     assert heard.text == "The light is on.\n\nI have not looked up: \u201ctell me when the bakery opens\u201d."
@@ -75,7 +75,7 @@ async def test_behind_a_failure_no_further_request_is_asked_for() -> None:
 
 
 async def test_the_first_decision_is_made_for_the_whole_question() -> None:
-    model = Model(said("set_light", room="kitchen"), tools=(LIGHT, MEASURE))
+    model = Model(write_call("set_light", room="kitchen"), tools=(LIGHT, MEASURE))
     heard = await model.hears(Message.user(BOTH))
     assert heard.asked == [("set_light", {"room": "kitchen"})]
     assert model.read().endswith(BOTH)

@@ -201,11 +201,11 @@ async def test_fifty_turns_at_once_keep_apart() -> None:
     answers: dict[int, str] = {}
     async with DialClient({"calc": calculator()}, Echo([])) as dial, anyio.create_task_group() as group:
 
-        async def one(number: int) -> None:
+        async def ask_number(number: int) -> None:
             answers[number] = (await dial.run([Message.user(str(number))])).text
 
         for number in range(50):
-            group.start_soon(one, number)
+            group.start_soon(ask_number, number)
     assert answers == {number: f"It is {number}." for number in range(50)}
 
 

@@ -26,11 +26,11 @@ from dial_client.settings.configuration import Protocol
 from tests.support.servers.launch import (
     LONG,
     asked,
+    call_for_text,
     connection,
     connections,
     python_script,
     raw,
-    said,
     script,
     state,
     until,
@@ -110,7 +110,7 @@ async def test_a_server_that_does_not_start_says_why_and_the_rest_goes_on(entry:
     async with connections({"bad": entry, "good": raw()}) as servers:
         assert error in (servers["bad"].status.error or "")
         assert state(servers["bad"]) is ServerState.FAILED
-        assert await said(servers["good"], a=1) == '{"a": 1}'
+        assert await call_for_text(servers["good"], a=1) == '{"a": 1}'
         with pytest.raises(ServerGone) as caught:
             await servers["bad"].call("echo", {})
         assert error in caught.value.problem
@@ -136,8 +136,8 @@ async def test_servers_from_the_package_index_work(tmp_path: Path) -> None:
     git = raw(command="mcp-server-git", args=("--repository", str(tmp_path)))
     clock = raw(command="mcp-server-time", args=("--local-timezone", "UTC"))
     async with connections({"git": git, "clock": clock}) as servers:
-        assert "No commits yet" in await said(servers["git"], "git_status", repo_path=str(tmp_path))
-        assert '"timezone": "UTC"' in await said(servers["clock"], "get_current_time", timezone="UTC")
+        assert "No commits yet" in await call_for_text(servers["git"], "git_status", repo_path=str(tmp_path))
+        assert '"timezone": "UTC"' in await call_for_text(servers["clock"], "get_current_time", timezone="UTC")
 
 
 async def test_a_disabled_server_is_never_started() -> None:
@@ -154,20 +154,20 @@ async def test_a_disabled_server_is_never_started() -> None:
 async def test_the_protocol_version_is_the_newest_unless_a_version_is_requested(protocol: Protocol, era: str) -> None:
     async with connection(python_script("sdk.py", "stdio", protocol=protocol)) as server:
         assert server.status.protocol_version == era
-        assert await said(server, text="hello") == "hello"
+        assert await call_for_text(server, text="hello") == "hello"
 
 
 async def test_a_server_without_a_handshake_may_leave_out_what_has_a_default() -> None:
     async with connection(raw(protocol=Protocol.MODERN)) as server:
         assert server.status.tools == ("echo",)
-        assert await said(server, a=1) == '{"a": 1}'
+        assert await call_for_text(server, a=1) == '{"a": 1}'
 
 
 async def test_a_server_in_this_process_needs_no_settings() -> None:
     async with connection(in_process()) as server:
         assert (server.settings, server.status.protocol_version) == (None, "2026-07-28")
         assert (server.status.server_name, server.status.instructions) == ("here", "Be kind.")
-        assert await said(server, text="hello") == "hello"
+        assert await call_for_text(server, text="hello") == "hello"
 
 
 async def test_every_change_is_reported() -> None:
@@ -180,7 +180,7 @@ async def test_every_change_is_reported() -> None:
 async def test_the_sdks_own_logs_stay_quiet(caplog: pytest.LogCaptureFixture) -> None:
     async with connections({"a": raw("Chatty"), "b": raw("DiesInCall"), "c": raw("BadTools")}) as servers:
         with pytest.raises(ServerGone):
-            await said(servers["b"])
+            await call_for_text(servers["b"])
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
     logging.getLogger("client").warning("of the user's own")
     assert caplog.messages[-1] == "of the user's own"
@@ -257,7 +257,7 @@ async def test_calls_run_side_by_side_from_any_task() -> None:
     results: list[str] = []
 
     async def calls(server: Connection, number: int) -> None:
-        results.append(await said(server, n=number))
+        results.append(await call_for_text(server, n=number))
 
     async with connection(raw()) as server, anyio.create_task_group() as group:
         for number in range(20):
@@ -269,9 +269,9 @@ async def test_a_server_that_dies_in_a_call_fails_that_call_with_its_last_words(
     async with connections({"mortal": raw("DiesInCall"), "other": raw()}) as servers:
         for _ in range(2):
             with pytest.raises(ServerGone, match=r"lost.*: the server ended by SIGKILL; it last said: out of cheese"):
-                await said(servers["mortal"])
+                await call_for_text(servers["mortal"])
             assert "out of cheese" in (servers["mortal"].status.error or "")
-            assert await said(servers["other"], a=1) == '{"a": 1}'
+            assert await call_for_text(servers["other"], a=1) == '{"a": 1}'
 
 
 async def test_cancelling_a_call_tells_the_server_and_keeps_the_connection(tmp_path: Path) -> None:
@@ -304,7 +304,7 @@ async def test_cancelling_a_call_tells_the_server_and_keeps_the_connection(tmp_p
 async def test_an_answer_that_is_no_result_is_an_error_in_words(say: str, problem: str) -> None:
     async with connection(raw("BadAnswers")) as server:
         with pytest.raises(ServerError, match=problem):
-            await said(server, say=say)
+            await call_for_text(server, say=say)
         assert state(server) is ServerState.READY
 
 
@@ -320,13 +320,13 @@ async def test_an_answer_that_is_no_result_is_an_error_in_words(say: str, proble
 )
 async def test_a_result_the_protocol_does_not_allow_is_mended(result: str, text: str) -> None:
     async with connection(raw("BadAnswers")) as server:
-        assert await said(server, say=f'{{"jsonrpc": "2.0", "id": ID, "result": {result}}}') == text
+        assert await call_for_text(server, say=f'{{"jsonrpc": "2.0", "id": ID, "result": {result}}}') == text
 
 
 async def test_a_result_without_the_structured_part_it_promises_is_given_as_it_is(tmp_path: Path) -> None:
     log = tmp_path / "log"
     async with connection(raw("BrokenOutput", "--log", log)) as server:
-        assert await said(server, a=1) == '{"a": 1}'
+        assert await call_for_text(server, a=1) == '{"a": 1}'
     assert asked(log).count("tools/list") == 1, "nothing is listed again to judge it"
 
 
@@ -379,7 +379,7 @@ async def test_a_tool_announced_in_a_call_is_on_offer_after_it(target: Callable[
 
 async def test_a_request_for_fresh_tools_waits_for_them() -> None:
     async with connections({"it": raw("Grows")}) as servers:
-        await said(servers["it"])
+        await call_for_text(servers["it"])
         await anyio.wait_all_tasks_blocked()
         await servers.wait_for_tools()
         assert servers["it"].status.tools == ("echo", "tool1")

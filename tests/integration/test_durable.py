@@ -92,7 +92,7 @@ async def asked_for(manager: ConversationManager, conversation: str) -> TurnHand
     return live
 
 
-async def said(manager: ConversationManager, conversation: str) -> list[str]:
+async def read_texts(manager: ConversationManager, conversation: str) -> list[str]:
     return [message.text for message in (await manager.get(conversation)).messages]
 
 
@@ -101,7 +101,7 @@ def first_line(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
-def said_in(log: Path, what: str) -> list[str]:
+def read_log(log: Path, what: str) -> list[str]:
     lines = log.read_text().splitlines() if log.exists() else []
     return [line.removeprefix(f"{what} ") for line in lines if line.startswith(what)]
 
@@ -115,10 +115,10 @@ async def test_what_a_killed_worker_was_doing_is_finished_by_another_and_nothing
         with worker(tmp_path, url, "b", ids[TURNS:]) as _, worker(tmp_path, url, "a", ids[:TURNS]) as killed:
             with anyio.fail_after(LONG):
                 assert await to_thread.run_sync(first_line, killed, abandon_on_cancel=True) == "started"
-                while len(said_in(log, "called a")) < TURNS:  # noqa: ASYNC110 - another process's file
+                while len(read_log(log, "called a")) < TURNS:  # noqa: ASYNC110 - another process's file
                     await anyio.sleep(0.02)
                 killed.kill()
-                done_before = Counter(said_in(log, "called"))
+                done_before = Counter(read_log(log, "called"))
                 conversations = [await store.get(id_) for id_ in ids]
                 assert any(conversation.turn for conversation in conversations), "some have to be in the middle"
                 while any(conversation.turn or not conversation.messages for conversation in conversations):
@@ -126,7 +126,7 @@ async def test_what_a_killed_worker_was_doing_is_finished_by_another_and_nothing
                     conversations = [await store.get(id_) for id_ in ids]
         await store.aclose()
 
-    called, asked = Counter(said_in(log, "called")), Counter(said_in(log, "asked"))
+    called, asked = Counter(read_log(log, "called")), Counter(read_log(log, "asked"))
     assert called >= done_before
     assert set(called.values()) == {1}, "no call may be made twice"
     for conversation in conversations:
@@ -184,7 +184,7 @@ async def test_a_program_that_ends_leaves_its_turns_to_the_next_program(tmp_path
     async with durable(tmp_path, "Hello again.") as (manager, turns):
         with anyio.fail_after(LONG):
             assert await turns.result(turn) == DurableResult("Hello again.", "answered")
-        assert await said(manager, conversation.id) == ["Hi!", "Hello again."]
+        assert await read_texts(manager, conversation.id) == ["Hi!", "Hello again."]
 
 
 @new_enough
@@ -198,7 +198,7 @@ async def test_a_program_that_ends_leaves_also_the_turns_it_had_taken_over(tmp_p
     async with durable(tmp_path, "Hello at last.") as (manager, turns):
         with anyio.fail_after(LONG):
             assert await turns.result(turn) == DurableResult("Hello at last.", "answered")
-        assert await said(manager, conversation.id) == ["Hi!", "Hello at last."]
+        assert await read_texts(manager, conversation.id) == ["Hi!", "Hello at last."]
 
 
 @new_enough
@@ -218,7 +218,7 @@ async def test_a_program_that_is_about_to_end_takes_nothing_over(tmp_path: Path)
     async with durable(tmp_path, "Hello again.") as (manager, turns):
         with anyio.fail_after(LONG):
             assert await turns.result(turn) == DurableResult("Hello again.", "answered")
-        assert await said(manager, conversation.id) == ["Hi!", "Hello again."]
+        assert await read_texts(manager, conversation.id) == ["Hi!", "Hello again."]
 
 
 class FailsOnce(SQLStore):
@@ -271,7 +271,7 @@ async def test_a_turn_that_runs_here_is_read_as_any_other_and_waited_for_by_none
         await turns.start(conversation.id, "And now?")
         with pytest.raises(ConversationBusy):
             await turns.start(conversation.id, "Quick!")
-        assert await said(manager, conversation.id) == ["Hi!", "Hello.", "And now?"]
+        assert await read_texts(manager, conversation.id) == ["Hi!", "Hello.", "And now?"]
         with pytest.raises(ConversationNotFound):
             await turns.start("nobody", "Hi!")
 
@@ -378,4 +378,4 @@ async def test_an_abandoned_turn_is_answered_before_a_new_turn_begins(tmp_path: 
         await asked_for(manager, conversation.id)
     async with durable(tmp_path, "One.", "Two.", when_busy="wait") as (manager, turns):
         assert (await turns.result(await turns.submit(conversation.id, "Two?"))).text == "Two."
-        assert await said(manager, conversation.id) == ["One?", "One.", "Two?", "Two."]
+        assert await read_texts(manager, conversation.id) == ["One?", "One.", "Two?", "Two."]

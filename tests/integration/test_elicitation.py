@@ -132,12 +132,12 @@ async def test_reopening_harms_no_call_that_is_under_way() -> None:
         anyio.create_task_group() as group,
     ):
 
-        async def one(tool: str) -> None:
+        async def run_call(tool: str) -> None:
             results[tool] = await call(dial, tool)
 
-        group.start_soon(one, "waits")
+        group.start_soon(run_call, "waits")
         await anyio.wait_all_tasks_blocked()
-        group.start_soon(one, "pushes")
+        group.start_soon(run_call, "pushes")
         await anyio.wait_all_tasks_blocked()
         assert results == {}
         released.set()

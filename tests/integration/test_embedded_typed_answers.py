@@ -8,7 +8,7 @@ from dial_client.local.fixed_replies import NO_TOOL_FITS
 from dial_client.messages import Failure, Message
 from dial_client.model import FinishReason, OutputFormat
 from dial_client.settings.config_types import Wire
-from tests.integration.test_grammar_tool_calling import MEASURE, UNKNOWN, Model, asked, said
+from tests.integration.test_grammar_tool_calling import MEASURE, UNKNOWN, Model, asked, write_call
 from tests.support.model_endpoint import Say, hear, model_endpoint, provider_of
 
 pytestmark = pytest.mark.anyio
@@ -18,7 +18,7 @@ QUESTION = "How warm is the kitchen?"
 
 
 async def test_the_tools_are_called_before_the_answer() -> None:
-    model = Model(said("measure", room="kitchen"), tools=(MEASURE,))
+    model = Model(write_call("measure", room="kitchen"), tools=(MEASURE,))
     heard = await model.hears(Message.user(QUESTION), output_format=FORM)
     assert heard.asked == [("measure", {"room": "kitchen"})]
     assert model.plain.requests[0].output_format is None

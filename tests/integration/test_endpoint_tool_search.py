@@ -61,7 +61,7 @@ def offered(request: Recorded) -> dict[str, Any]:
     return {tool["name"]: tool.get("defer_loading", False) for tool in request.json["tools"] if "name" in tool}
 
 
-def said(request: Recorded) -> list[Any]:
+def list_types(request: Recorded) -> list[Any]:
     """Give the types of all that the request says has been said."""
     messages = request.json.get("messages") or request.json["input"]
     blocks = [message.get("content") if message.get("type") is None else [message] for message in messages]
@@ -82,7 +82,7 @@ async def test_many_tools_are_left_to_a_search_of_the_endpoints_own(wire: Wire) 
     assert own == dict.fromkeys((f"thing_{number}" for number in range(COUNT)), True)
     assert second.json["tools"] == first.json["tools"], "what is cached must stay as it was"
     found = [block["type"] for block in SEARCHED[wire]]
-    assert [kind for kind in said(second) if kind in found] == found, "the endpoint has to be told what it found"
+    assert [kind for kind in list_types(second) if kind in found] == found, "the endpoint has to be told what it found"
 
 
 @WIRES

@@ -13,7 +13,7 @@ from dial_client.servers import restart_policy
 from dial_client.servers.connection import Connection
 from dial_client.servers.status import ServerState
 from dial_client.settings.configuration import Protocol
-from tests.support.servers.launch import said, state, until, web, web_server
+from tests.support.servers.launch import call_for_text, state, until, web, web_server
 
 pytestmark = pytest.mark.anyio
 
@@ -42,9 +42,9 @@ async def restarts_between_two_calls(protocol: Protocol) -> int:
         server = Connection("it", web(f"{address}/mcp", protocol=protocol))
         server.start(nursery)
         await server.wait_settled()
-        assert await said(server, text="one") == "one"
+        assert await call_for_text(server, text="one") == "one"
     with web_server("sdk.py", "http", port):
-        assert await said(server, text="two") == "two"
+        assert await call_for_text(server, text="two") == "two"
         assert state(server) is ServerState.READY
         server.stop()
         await server.wait_ended()
@@ -61,12 +61,12 @@ async def test_a_call_with_a_forgotten_session_is_carried_out_once(tmp_path: Pat
         server = Connection("it", web(f"{address}/mcp"))
         server.start(nursery)
         await server.wait_settled()
-        assert await said(server, a=1) == '{"a": 1}'
+        assert await call_for_text(server, a=1) == '{"a": 1}'
     with web_server("raw_http.py", behaviour, port, str(calls)):
         results: list[str] = []
 
         async def call(number: int) -> None:
-            results.append(await said(server, a=number))
+            results.append(await call_for_text(server, a=number))
 
         async with anyio.create_task_group() as group:
             for number in range(5):
@@ -94,7 +94,7 @@ async def test_a_call_waits_for_a_server_behind_a_url_that_is_away(
         await server.wait_settled()
 
     async def call() -> None:
-        results.append(await said(server, a=1))
+        results.append(await call_for_text(server, a=1))
 
     async with anyio.create_task_group() as group:
         group.start_soon(call)
@@ -121,12 +121,12 @@ async def test_a_url_that_was_given_up_comes_back_with_its_tools(
         await server.wait_settled()
         assert state(server) is ServerState.READY
     with pytest.raises(ServerGone, match="cannot be reached"):
-        await said(server)
+        await call_for_text(server)
     await until(lambda: state(server) is ServerState.FAILED)
     assert server.tools == ()
     with web_server("raw_http.py", "Sessions", port, str(tmp_path / "calls")):
         await until(lambda: state(server) is ServerState.READY)
-        assert await said(server, a=1) == '{"a": 1}'
+        assert await call_for_text(server, a=1) == '{"a": 1}'
         server.stop()
         await server.wait_ended()
     await nursery.aclose()

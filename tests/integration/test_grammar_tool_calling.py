@@ -45,7 +45,7 @@ TIME = tool("get_time", "Get the time.", zone=STRING)
 SHARES = tool("stock_price", "Get the price of a share.", symbol=STRING)
 
 
-def said(name: str, /, **arguments: Any) -> str:
+def write_call(name: str, /, **arguments: Any) -> str:
     return json.dumps({"tool": name, "arguments": arguments})
 
 
@@ -92,7 +92,7 @@ def asked(question: str, *rounds: tuple[str, dict[str, Any], str | Failure], the
 
 
 async def test_a_call_comes_as_a_call() -> None:
-    model = Model(said("measure", room="kitchen"), tools=(MEASURE, CONVERT))
+    model = Model(write_call("measure", room="kitchen"), tools=(MEASURE, CONVERT))
     heard = await model.hears(Message.user("How warm is the kitchen?"))
     assert (heard.asked, heard.text, heard.completion.finish) == (
         [("measure", {"room": "kitchen"})],
@@ -113,11 +113,11 @@ async def test_an_answer_comes_as_text_while_it_is_written() -> None:
 async def test_only_tools_on_offer_can_be_called_and_only_as_they_are() -> None:
     model = Model(ANSWER, "No.", tools=(MEASURE, CONVERT))
     await model.hears(Message.user("How warm is it?"))
-    assert model.could_say(said("convert", value=3.5, to="F"), at=0)
+    assert model.could_say(write_call("convert", value=3.5, to="F"), at=0)
     assert model.could_say(ANSWER, at=0)
     assert model.could_say(UNKNOWN, at=0)
-    assert not model.could_say(said("convert", value=3.5, to="K"), at=0)
-    assert not model.could_say(said("delete_all"), at=0)
+    assert not model.could_say(write_call("convert", value=3.5, to="K"), at=0)
+    assert not model.could_say(write_call("delete_all"), at=0)
     assert not model.could_say("Warm.", at=0)
 
 
@@ -136,7 +136,7 @@ async def test_an_answer_is_not_constrained_and_does_not_mention_tools() -> None
 async def test_without_tools_it_is_decided_whether_the_model_can_know() -> None:
     model = Model(ANSWER, "Hello.", tools=())
     assert (await model.hears(Message.user("Hi"))).text == "Hello."
-    assert not model.could_say(said("measure", room="office"), at=0)
+    assert not model.could_say(write_call("measure", room="office"), at=0)
 
     model = Model(UNKNOWN, tools=())
     heard = await model.hears(Message.user("What time is it in Tokyo?"))
@@ -147,17 +147,17 @@ async def test_without_tools_it_is_decided_whether_the_model_can_know() -> None:
 async def test_a_question_that_no_tool_answers_is_answered_with_unknown() -> None:
     model = Model(UNKNOWN, UNKNOWN, tools=(MEASURE,))
     assert (await model.hears(Message.user("Who won the match last night?"))).text == NO_TOOL_FITS
-    assert not model.could_say(said("measure", room="x")), "the second decision is made as if there were no tools"
+    assert not model.could_say(write_call("measure", room="x")), "the second decision is made as if there were no tools"
     model = Model(UNKNOWN, ANSWER, "Yes, it is.", tools=(MEASURE,))
     assert (await model.hears(Message.user("Is 7 a prime number?"))).text == "Yes, it is."
 
 
 async def test_where_a_tool_is_near_what_the_model_does_not_know_it_is_called() -> None:
-    model = Model(UNKNOWN, said("measure", room="office"), tools=(MEASURE, SHARES))
+    model = Model(UNKNOWN, write_call("measure", room="office"), tools=(MEASURE, SHARES))
     heard = await model.hears(Message.user("What is the temperature of the office?"))
     assert heard.asked == [("measure", {"room": "office"})]
     assert not model.could_say(UNKNOWN)
-    assert not model.could_say(said("stock_price", symbol="office"))
+    assert not model.could_say(write_call("stock_price", symbol="office"))
 
 
 async def test_calls_in_a_text_format_are_none_of_its_business() -> None:
@@ -168,14 +168,14 @@ async def test_calls_in_a_text_format_are_none_of_its_business() -> None:
 
 
 async def test_a_call_is_not_made_with_an_argument_that_stands_nowhere_in_the_conversation() -> None:
-    model = Model(said("measure", room="living room"), tools=(MEASURE,))
+    model = Model(write_call("measure", room="living room"), tools=(MEASURE,))
     heard = await model.hears(Message.user("What is the temperature?"))
     assert heard.asked == []
     assert heard.text == "I can use measure for that, but you have not said its room. Which should I use?"
 
 
 async def test_a_value_may_follow_from_the_conversation() -> None:
-    model = Model(said("get_time", zone="Asia/Tokyo"), tools=(TIME,))
+    model = Model(write_call("get_time", zone="Asia/Tokyo"), tools=(TIME,))
     heard = await model.hears(Message.user("Get the time in Japan"))
     assert heard.asked == [("get_time", {"zone": "Asia/Tokyo"})]
 
@@ -213,7 +213,7 @@ async def test_answers_from_results_are_asked_for_with_examples_and_without_what
 
 
 async def test_a_number_from_nowhere_is_found_out_first() -> None:
-    first, second = said("convert", value=25, to="F"), said("measure", room="office")
+    first, second = write_call("convert", value=25, to="F"), write_call("measure", room="office")
     model = Model(first, second, tools=(CONVERT, MEASURE))
     heard = await model.hears(Message.user("What is the temperature of the office in Fahrenheit?"))
     assert heard.asked == [("measure", {"room": "office"})]
@@ -222,7 +222,7 @@ async def test_a_number_from_nowhere_is_found_out_first() -> None:
 
 
 async def test_a_postponed_tool_is_called_after_its_dependency() -> None:
-    model = Model(said("convert", value=21, to="F"), tools=(CONVERT, MEASURE))
+    model = Model(write_call("convert", value=21, to="F"), tools=(CONVERT, MEASURE))
     messages = asked("How warm is the office in Fahrenheit?", ("measure", {"room": "office"}, "21 °C"), then="convert")
     heard = await model.hears(*messages)
     assert heard.asked == [("convert", {"value": 21, "to": "F"})]
@@ -237,7 +237,9 @@ async def test_another_providers_echo_means_nothing() -> None:
 
 
 async def test_a_call_put_off_is_asked_about_where_nothing_better_is_found() -> None:
-    model = Model(said("convert", value=25, to="F"), said("measure", room="the moon"), tools=(CONVERT, MEASURE))
+    model = Model(
+        write_call("convert", value=25, to="F"), write_call("measure", room="the moon"), tools=(CONVERT, MEASURE)
+    )
     heard = await model.hears(Message.user("Convert the usual temperature to Fahrenheit."))
     assert heard.asked == []
     assert "you have not said its value" in heard.text
@@ -247,13 +249,13 @@ async def test_a_call_put_off_is_asked_about_where_nothing_better_is_found() -> 
 async def test_behind_a_failure_another_tool_is_tried_and_then_the_failed_tool() -> None:
     tools = (PARCEL, ORDER)
     failure = ("track_parcel", {"number": "1042"}, Failure.TOOL)
-    model = Model(said("order_status", order="1042"), tools=tools)
+    model = Model(write_call("order_status", order="1042"), tools=tools)
     heard = await model.hears(*asked("Where is the parcel of order 1042?", failure))
     assert heard.asked == [("order_status", {"order": "1042"})]
-    assert not model.could_say(said("track_parcel", number="1042"))
+    assert not model.could_say(write_call("track_parcel", number="1042"))
     assert "no: tool" not in model.read(), "shown its failure, the model would go on from it"
 
-    model = Model(said("track_parcel", number="PX-7"), tools=tools)
+    model = Model(write_call("track_parcel", number="PX-7"), tools=tools)
     found = ("order_status", {"order": "1042"}, "tracking number PX-7")
     heard = await model.hears(*asked("Where is the parcel of order 1042?", failure, found))
     assert heard.asked == [("track_parcel", {"number": "PX-7"})]
@@ -283,7 +285,7 @@ async def test_no_turn_goes_on_for_ever() -> None:
 
 
 async def test_a_call_is_not_made_twice() -> None:
-    again = said("convert", value=21, to="F")
+    again = write_call("convert", value=21, to="F")
     messages = asked("How many F are 21 °C?", ("convert", {"value": 21, "to": "F"}, "69.8 F"), then="convert")
     model = Model(again, again, "69.8 F", tools=(CONVERT, MEASURE))
     heard = await model.hears(*messages)
@@ -291,21 +293,23 @@ async def test_a_call_is_not_made_twice() -> None:
 
 
 async def test_a_tool_that_has_nothing_to_do_with_the_question_gives_way() -> None:
-    model = Model(said("get_time", zone="America/New_York"), said("stock_price", symbol="ACME"), tools=(TIME, SHARES))
+    model = Model(
+        write_call("get_time", zone="America/New_York"), write_call("stock_price", symbol="ACME"), tools=(TIME, SHARES)
+    )
     heard = await model.hears(Message.user("What does one ACME share cost right now?"))
     assert heard.asked == [("stock_price", {"symbol": "ACME"})]
     assert heard.completion.echo is None
 
 
 async def test_in_another_language_the_words_of_the_tools_do_not_count() -> None:
-    model = Model(said("get_time", zone="Europe/Berlin"), tools=(TIME, SHARES))
+    model = Model(write_call("get_time", zone="Europe/Berlin"), tools=(TIME, SHARES))
     heard = await model.hears(Message.user("Wie spät ist es gerade bei uns?"))
     assert heard.asked == [("get_time", {"zone": "Europe/Berlin"})]
 
 
 async def test_a_call_that_never_ends_is_given_up() -> None:
     endless = {"text": '{"tool": "convert", "arguments": {"value": 1000000', "finish": "length"}
-    model = Model(endless, said("measure", room="office"), tools=(CONVERT, MEASURE))
+    model = Model(endless, write_call("measure", room="office"), tools=(CONVERT, MEASURE))
     heard = await model.hears(Message.user("What is the temperature of the office in F?"))
     assert heard.asked == [("measure", {"room": "office"})]
     assert heard.text == ""
@@ -319,8 +323,8 @@ async def test_an_answer_that_was_cut_is_cut() -> None:
 
 async def test_tokens_of_all_that_was_asked_are_counted() -> None:
     usage = {"input_tokens": 10, "output_tokens": 2}
-    replies = [{"text": said("convert", value=25, to="F"), "usage": usage}]
-    replies += [{"text": said("measure", room="office"), "usage": usage}]
+    replies = [{"text": write_call("convert", value=25, to="F"), "usage": usage}]
+    replies += [{"text": write_call("measure", room="office"), "usage": usage}]
     heard = await Model(*replies, tools=(CONVERT, MEASURE)).hears(Message.user("The office's temperature in F?"))
     assert (heard.completion.usage.input_tokens, heard.completion.usage.output_tokens) == (20, 4)
 
@@ -366,10 +370,10 @@ async def test_the_hosts_own_instructions_come_first() -> None:
 async def test_a_call_that_would_be_repeated_is_made_with_something_new() -> None:
     again = {"number": "1042"}
     failure, found = ("track_parcel", again, Failure.TOOL), ("order_status", {"order": "1042"}, "shipped, number PX-7")
-    model = Model(said("track_parcel", **again), said("track_parcel", number="PX-7"), tools=(PARCEL, ORDER))
+    model = Model(write_call("track_parcel", **again), write_call("track_parcel", number="PX-7"), tools=(PARCEL, ORDER))
     heard = await model.hears(*asked("Where is the parcel of order 1042?", failure, found))
     assert heard.asked == [("track_parcel", {"number": "PX-7"})]
-    assert not model.could_say(said("track_parcel", **again))
+    assert not model.could_say(write_call("track_parcel", **again))
 
 
 async def test_nothing_is_done_in_place_of_a_call_that_failed() -> None:

@@ -67,7 +67,7 @@ async def harms_nobody_and_is_named(row: Row, bad: Mapping[str, Any]) -> None:
     assert (first.content, second.content, servers["good"].restarts) == ("3", "3", 0)
     for name, result in zip(bad, hurt, strict=True):
         assert result.success is row.works, result.content
-        assert row.said in seen_of(servers[name], notes, result)
+        assert row.text in seen_of(servers[name], notes, result)
 
 
 @on_posix

@@ -277,7 +277,7 @@ async def test_a_server_from_before_there_was_metadata_is_its_own_authorization_
     assert asked["code_challenge_method"] == "S256"
 
 
-def told(record: logging.LogRecord) -> str:
+def format_record(record: logging.LogRecord) -> str:
     return record.getMessage() + str(record.exc_text) + str(record.exc_info)
 
 
@@ -296,5 +296,10 @@ async def test_no_secret_is_in_anything_that_is_shown_or_written(
         server.tokens.clear()
         server.refreshable.clear()
         result = await dial.call("echo", {})
-        outputs: Sequence[object] = (dial.servers["docs"], dial.notes, result, [told(r) for r in caplog.records])
+        outputs: Sequence[object] = (
+            dial.servers["docs"],
+            dial.notes,
+            result,
+            [format_record(r) for r in caplog.records],
+        )
     assert "-secret" not in f"{outputs}{recording.read_text()}"

@@ -9,7 +9,7 @@ import pytest
 
 from dial_client.servers.status import ServerState
 from dial_client.settings.configuration import Transport
-from tests.support.servers.launch import connection, said, state, web, web_server
+from tests.support.servers.launch import call_for_text, connection, state, web, web_server
 
 pytestmark = pytest.mark.anyio
 
@@ -24,7 +24,7 @@ async def test_a_server_that_has_moved_within_its_origin_works(status: int, answ
     with web_server("raw_http.py", "Moves", "0", str(tmp_path / "seen")) as address:
         async with connection(web(f"{address}/{status}?to={answers_at}", headers=TOKEN)) as server:
             assert state(server) is ServerState.READY, server.status.error
-            assert await said(server, a=1) == '{"a": 1}'
+            assert await call_for_text(server, a=1) == '{"a": 1}'
     seen = (tmp_path / "seen").read_text().splitlines()
     assert set(seen) == {f"/{status} Bearer planted-token", f"{answers_at} Bearer planted-token"}
 

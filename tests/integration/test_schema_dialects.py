@@ -30,7 +30,7 @@ def tool_of(schema: Mapping[str, Any], description: str = "Does it") -> ToolSpec
     return ToolSpec("do", description, provider_schema.adapt(schema).schema, original_schema=schema)
 
 
-def said(property_: Any, dialect: str = "gemini", defs: Any = None) -> Any:
+def convert(property_: Any, dialect: str = "gemini", defs: Any = None) -> Any:
     schema = {"type": "object", "properties": {"p": property_, "q": {"type": "integer"}}, "$defs": defs or {}}
     tool = to_dialect(tool_of(schema), dialect)
     (check_gemini if dialect == "gemini" else check_openai)(tool.input_schema)
@@ -108,7 +108,7 @@ def parts_of(schema: Any) -> Iterator[Any]:
 def test_schemas_for_gemini_use_its_own_keywords(schema: Any, expected: Any) -> None:
     defs = {"A": {"type": "boolean", "description": "An A"}}
 
-    assert said(schema, defs=defs) == expected
+    assert convert(schema, defs=defs) == expected
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_schemas_for_gemini_use_its_own_keywords(schema: Any, expected: Any) -> 
     ],
 )
 def test_keywords_gemini_lacks_are_described_in_words(schema: Any, lost: str) -> None:
-    description = said(schema)["description"]
+    description = convert(schema)["description"]
 
     assert lost in description
     assert description.startswith(schema.get("description", ""))
@@ -157,7 +157,7 @@ def test_a_tool_without_parameters_has_none_for_gemini() -> None:
 def test_a_cycle_is_expanded_once_and_described() -> None:
     node = {"type": "object", "properties": {"name": {"type": "string"}, "next": {"$ref": "#/$defs/Node"}}}
 
-    converted = said({"$ref": "#/$defs/Node"}, defs={"Node": node})
+    converted = convert({"$ref": "#/$defs/Node"}, defs={"Node": node})
 
     assert converted["properties"]["name"] == {"type": "string"}
     assert "recursive" in converted["properties"]["next"]["description"]
@@ -200,7 +200,7 @@ def test_references_that_would_grow_without_end_are_cut_short() -> None:
     ],
 )
 def test_openais_part_of_json_schema_has_anyof_as_its_only_combinator(schema: Any, expected: Any, lost: str) -> None:
-    converted = said(schema, "openai", defs={"A": {"type": "boolean"}})
+    converted = convert(schema, "openai", defs={"A": {"type": "boolean"}})
     words = converted.pop("description", "")
 
     assert converted == expected

@@ -18,7 +18,7 @@ from dial_client.settings.configuration import ServerSettings, Transport
 from tests.support.clients import call
 from tests.support.oauth_logins import Person, at_home
 from tests.support.program import dial_chat, write_config
-from tests.support.servers.launch import HERE, connection, said, web, web_server
+from tests.support.servers.launch import HERE, call_for_text, connection, web, web_server
 from tests.support.servers.oauth_server import guarded
 
 SECRET = 'pa55/"wörd+of=mine'
@@ -63,9 +63,9 @@ async def test_no_secret_reaches_the_model_the_program_or_a_recording(tmp_path: 
 async def test_an_error_and_its_causes_and_last_words_are_without_secrets() -> None:
     async with connection(leaking_settings()) as server:
         with pytest.raises(ServerError) as refused:
-            await said(server, "leak", how="error")
+            await call_for_text(server, "leak", how="error")
         with pytest.raises(ServerError) as lost:
-            await said(server, "leak", how="death")
+            await call_for_text(server, "leak", how="death")
         status = server.status
     for error in (refused.value, lost.value):
         assert "[secret of it]" in str(error)
@@ -95,8 +95,8 @@ async def test_headers_and_the_query_of_an_address_are_masked_and_sent_as_they_a
     with web_server("raw_http.py", "Handler") as address:
         url = f"{address}/mcp?key=planted-query"
         async with connection(web(url, headers={"Authorization": "Bearer planted-token"})) as server:
-            assert await said(server, "token") == "Bearer [secret of it]"
-            assert await said(server, url=url) == f'{{"url": "{address}/mcp?key=[secret of it]"}}'
+            assert await call_for_text(server, "token") == "Bearer [secret of it]"
+            assert await call_for_text(server, url=url) == f'{{"url": "{address}/mcp?key=[secret of it]"}}'
     assert "HTTP Request: POST" in caplog.text
     assert "planted" not in caplog.text
 

@@ -52,7 +52,7 @@ async def run(dial: DialClient) -> Turn:
         return await dial.run([Message.user("Go")])
 
 
-def said(turn: Turn) -> list[str]:
+def read_results(turn: Turn) -> list[str]:
     return [text_of(done.result.content) for done in turn.tool_calls]
 
 
@@ -77,7 +77,7 @@ async def test_a_server_that_is_added_in_a_turn_is_on_offer_in_its_next_round() 
         turn = await run(dial)
     offered = [[spec.name for spec in request.tools] for request in model.requests]
     assert offered == [["now"], ["later", "now"], ["later", "now"]]
-    assert said(turn) == ["a", "b"]
+    assert read_results(turn) == ["a", "b"]
 
 
 async def test_a_turn_goes_on_without_servers_that_still_start_and_they_join_when_they_are_ready(
@@ -107,7 +107,7 @@ async def test_a_turn_goes_on_without_servers_that_still_start_and_they_join_whe
         ["echo", "now"],
         ["echo", "now"],
     ]
-    assert said(result)[0] == "a"
+    assert read_results(result)[0] == "a"
     assert "server 'slow' is still starting: the turn goes on without it" in result.notes
 
 
@@ -224,7 +224,7 @@ async def test_a_name_that_changes_in_a_turn_leads_where_it_led_when_the_model_r
         model.replies.append(ANSWER)
         turn = await run(dial)
     assert [spec.name for spec in model.requests[1].tools] == ["a__now", "b__now"]
-    assert said(turn) == ["a", "b", "a"], "the old name goes on working, for a model that remembers it"
+    assert read_results(turn) == ["a", "b", "a"], "the old name goes on working, for a model that remembers it"
 
 
 async def test_a_name_that_another_server_takes_over_in_a_turn_is_not_called_by_mistake() -> None:
@@ -238,7 +238,7 @@ async def test_a_name_that_another_server_takes_over_in_a_turn_is_not_called_by_
         model.replies = [meanwhile(swap, call("now")), call("now"), ANSWER]
         turn = await run(dial)
     assert [done.result.failure for done in turn.tool_calls] == [Failure.UNKNOWN_TOOL, None]
-    assert said(turn)[1] == "b", "once the model was told that the name is another tool's"
+    assert read_results(turn)[1] == "b", "once the model was told that the name is another tool's"
 
 
 # --- permission -------------------------------------------------------------------------------------
@@ -284,7 +284,7 @@ async def test_the_secrets_of_an_added_server_are_not_recorded(tmp_path: Path) -
     async with DialClient({}, model, record=tmp_path / "rec.jsonl") as dial:
         model.replies = [meanwhile(lambda: dial.add_server("it", entry), call("nothing")), call("echo"), ANSWER]
         turn = await run(dial)
-    assert '"API_TOKEN": "[secret of it]"' in said(turn)[1]
+    assert '"API_TOKEN": "[secret of it]"' in read_results(turn)[1]
     assert "very-secret-token" not in (tmp_path / "rec.jsonl").read_text()
 
 

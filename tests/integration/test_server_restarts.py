@@ -25,11 +25,11 @@ from dial_client.servers.status import ServerState, ServerStatus
 from tests.support.servers.launch import (
     LONG,
     asked,
+    call_for_text,
     connection,
     connections,
     is_alive,
     raw,
-    said,
     state,
     until,
 )
@@ -74,7 +74,7 @@ def lives(folder: Path) -> int:
 
 
 async def pid_of(server: Connection) -> int:
-    return int(json.loads(await said(server))["pid"])
+    return int(json.loads(await call_for_text(server))["pid"])
 
 
 # Calls
@@ -86,9 +86,9 @@ async def test_a_death_fails_the_running_call_and_no_later_call(tmp_path: Path) 
     async with connections({"mortal": raw("DiesOnce", "--folder", tmp_path), "other": raw()}, statuses) as servers:
         mortal = servers["mortal"]
         with pytest.raises(ServerGone, match=r"the call was lost, and may have had its effect: .* by SIGKILL"):
-            await said(mortal, a=1)
-        assert await said(mortal, a=2) == '{"a": 2}'
-        assert await said(servers["other"], a=3) == '{"a": 3}'
+            await call_for_text(mortal, a=1)
+        assert await call_for_text(mortal, a=2) == '{"a": 2}'
+        assert await call_for_text(servers["other"], a=3) == '{"a": 3}'
         assert (state(mortal), mortal.status.restarts) == (ServerState.READY, 1)
         assert mortal.status.error == "the server ended by SIGKILL; it last said: out of cheese"
     mine = [status.state for status in statuses if status.name == "mortal"]
@@ -127,11 +127,11 @@ async def test_a_lost_call_is_repeated_only_where_that_is_safe(
     options = ("--folder", tmp_path / "lives", "--hints", hints, "--log", tmp_path / "log")
     async with connection(raw("DiesOnce", *options, trusted=trusted)) as server:
         if is_repeated:
-            assert await said(server, a=1) == '{"a": 1}'
+            assert await call_for_text(server, a=1) == '{"a": 1}'
         else:
             with pytest.raises(ServerGone, match="out of cheese"):
-                await said(server, a=1)
-            assert await said(server, a=2) == '{"a": 2}'
+                await call_for_text(server, a=1)
+            assert await call_for_text(server, a=2) == '{"a": 2}'
     assert asked(tmp_path / "log").count("tools/call") == 2
 
 
@@ -140,7 +140,7 @@ async def test_a_call_that_kills_is_repeated_once(tmp_path: Path) -> None:
     options = ("--hints", '{"readOnlyHint": true}', "--log", tmp_path / "log")
     async with connection(raw("DiesInCall", *options, trusted=True)) as server:
         with pytest.raises(ServerGone, match="out of cheese"):
-            await said(server)
+            await call_for_text(server)
         assert asked(tmp_path / "log").count("tools/call") == 2
 
 
@@ -149,10 +149,10 @@ async def test_a_tool_that_is_gone_after_the_restart_is_not_called(tmp_path: Pat
     statuses = Told()
     async with connections({"it": raw("ComesBackOther", "--folder", tmp_path)}, statuses) as servers:
         with pytest.raises(ServerGone):
-            await said(servers["it"])
+            await call_for_text(servers["it"])
         with pytest.raises(ServerError, match="it has no tool 'echo' any more"):
-            await said(servers["it"])
-        assert await said(servers["it"], "tool2", a=1) == '{"a": 1}'
+            await call_for_text(servers["it"])
+        assert await call_for_text(servers["it"], "tool2", a=1) == '{"a": 1}'
 
 
 @kill_9
@@ -160,8 +160,8 @@ async def test_a_server_of_the_older_protocol_version_is_not_asked_for_the_newer
     (tmp_path / "lives").mkdir()
     async with connection(raw("DiesOnce", "--folder", tmp_path / "lives", "--log", tmp_path / "log")) as server:
         with pytest.raises(ServerGone):
-            await said(server)
-        assert await said(server, a=1) == '{"a": 1}'
+            await call_for_text(server)
+        assert await call_for_text(server, a=1) == '{"a": 1}'
     methods = asked(tmp_path / "log")
     assert (methods.count("server/discover"), methods.count("initialize")) == (1, 2)
 
@@ -192,15 +192,15 @@ async def test_a_server_that_always_dies_is_given_up_and_working_servers_answer(
     statuses = Told()
     async with connections({"bad": raw("DiesWhenReady", "--folder", tmp_path), "good": raw()}, statuses) as servers:
         while state(servers["bad"]) is not ServerState.FAILED:
-            assert await said(servers["good"], a=1) == '{"a": 1}'
+            assert await call_for_text(servers["good"], a=1) == '{"a": 1}'
         error = servers["bad"].status.error or ""
         assert "given up after 5 deaths within a minute: the server ended with exit code 4" in error
         assert "it last said: is full (before that: Traceback: / the disk)" in error
         assert servers["bad"].tools == ()
         assert servers["bad"].status.restarts == MAX_DEATHS - 1
         with pytest.raises(ServerGone, match="given up after 5 deaths"):
-            await said(servers["bad"])
-        assert await said(servers["good"], a=1) == '{"a": 1}'
+            await call_for_text(servers["bad"])
+        assert await call_for_text(servers["good"], a=1) == '{"a": 1}'
     assert lives(tmp_path) == MAX_DEATHS
 
 
@@ -208,9 +208,9 @@ async def test_a_server_that_always_dies_is_given_up_and_working_servers_answer(
 async def test_a_server_that_cannot_be_started_again_is_given_up_with_its_reason(hurried: None, tmp_path: Path) -> None:
     async with connection(raw("LivesOnce", "--folder", tmp_path)) as server:
         with pytest.raises(ServerGone, match="out of cheese"):
-            await said(server)
+            await call_for_text(server)
         with pytest.raises(ServerGone, match=r"given up after 5 deaths .* it last said: the port is taken"):
-            await said(server)
+            await call_for_text(server)
     assert lives(tmp_path) == MAX_DEATHS
 
 
@@ -222,7 +222,7 @@ async def test_a_command_that_has_vanished_is_not_tried_again(tmp_path: Path) ->
     async with connection(raw("DiesInCall", command=str(program))) as server:
         shutil.move(program, tmp_path / "elsewhere")
         with pytest.raises(ServerGone, match="out of cheese"):
-            await said(server)
+            await call_for_text(server)
         await until(lambda: state(server) is ServerState.FAILED)
         assert "there is no file" in (server.status.error or "")
         assert (server.status.restarts, server.tools) == (1, ())
@@ -280,11 +280,11 @@ async def test_a_call_that_waits_does_not_wait_for_the_end_of_a_server_that_will
 
     async def call() -> None:
         with pytest.raises(ServerGone, match="it was stopped"):
-            await said(server, which="input")
+            await call_for_text(server, which="input")
         assert not server._supervisor.has_ended
 
     with pytest.raises(ServerGone, match="closed its output"):
-        await said(server, which="output")
+        await call_for_text(server, which="output")
     async with anyio.create_task_group() as group:
         group.start_soon(call)
         await anyio.wait_all_tasks_blocked()
@@ -301,7 +301,7 @@ async def test_leaving_in_the_midst_of_a_restart_ends_it(tmp_path: Path) -> None
     await server.wait_settled()
     with anyio.fail_after(LONG):
         with pytest.raises(ServerGone, match="out of cheese"):
-            await said(server)
+            await call_for_text(server)
         await until(lambda: server.status.stderr == ("the port is taken",))
         server.stop()
         await server.wait_ended()
@@ -318,7 +318,7 @@ async def test_a_restart_that_hangs_ends_and_so_do_the_calls_that_wait_for_it(
             monkeypatch.setattr(module, "startup_seconds", lambda _: 0.5)
         for problem in ("out of cheese", r"it is being restarted: (not ready within 0.5 seconds|.*SIGKILL)"):
             with pytest.raises(ServerGone, match=problem):
-                await said(server)
+                await call_for_text(server)
         await until(lambda: "not ready within 0.5 seconds" in (server.status.error or ""))
 
 

@@ -26,7 +26,7 @@ from dial_client.servers.transports.server_process import ServerProcess
 from dial_client.servers.transports.stderr_tail import MAX_LINE_BYTES, MAX_LINES, StderrTail
 from dial_client.servers.transports.stdio import StdioTransport
 from dial_client.servers.transports.windows_stdio import WindowsStdioTransport
-from tests.support.servers.launch import LONG, asked, connection, is_alive, raw, said, script, until
+from tests.support.servers.launch import LONG, asked, call_for_text, connection, is_alive, raw, script, until
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there the SDK runs the process")
 anywhere = pytest.mark.anyio
@@ -53,7 +53,7 @@ def test_the_environment_is_a_short_list(monkeypatch: pytest.MonkeyPatch) -> Non
 async def test_a_real_child_sees_no_secret_of_the_host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "planted-secret")
     async with connection(raw("ShowsItself", env={"GREETING": "mine"}, cwd=str(tmp_path))) as server:
-        seen = json.loads(await said(server))
+        seen = json.loads(await call_for_text(server))
     assert "planted-secret" not in seen["env"].values()
     assert seen["env"]["GREETING"] == "mine"
     assert seen["cwd"] == str(tmp_path)
@@ -214,8 +214,8 @@ def test_an_answer_that_is_no_json_rpc_fails_its_request(line: bytes) -> None:
 @anywhere
 async def test_words_on_standard_output_are_skipped_with_one_note() -> None:
     async with connection(raw("Chatty")) as server:
-        assert await said(server, a=1) == '{"a": 1}'
-        assert await said(server, a=2) == '{"a": 2}'
+        assert await call_for_text(server, a=1) == '{"a": 1}'
+        assert await call_for_text(server, a=2) == '{"a": 2}'
         assert len(server.status.notes) == 1
         assert "no MCP message" in server.status.notes[0]
 
@@ -224,25 +224,25 @@ async def test_words_on_standard_output_are_skipped_with_one_note() -> None:
 async def test_a_missing_line_feed_costs_no_message() -> None:
     async with connection(raw("NoNewline")) as server:
         assert server.status.protocol_version == "2025-11-25"
-        assert await said(server) == "the end"
+        assert await call_for_text(server) == "the end"
 
 
 @anywhere
 async def test_bytes_that_are_no_text_are_replaced() -> None:
     async with connection(raw("BadText")) as server:
-        assert await said(server) == "caf\N{REPLACEMENT CHARACTER} ?!"
+        assert await call_for_text(server) == "caf\N{REPLACEMENT CHARACTER} ?!"
 
 
 @anywhere
 async def test_five_megabytes_arrive_whole() -> None:
     async with connection(raw("Big")) as server:
-        assert len(await said(server, size=5_000_000)) == 5_000_000
+        assert len(await call_for_text(server, size=5_000_000)) == 5_000_000
 
 
 @anywhere
 async def test_a_flood_on_standard_error_neither_blocks_nor_reaches_ours(capfd: pytest.CaptureFixture[str]) -> None:
     async with connection(raw("FloodsStderr")) as server:
-        assert await said(server, a=1) == '{"a": 1}'
+        assert await call_for_text(server, a=1) == '{"a": 1}'
         await until(lambda: server.status.stderr[-1:] == ("the last line",))
         assert len(server.status.stderr) == MAX_LINES
     assert capfd.readouterr().err == ""
@@ -293,8 +293,8 @@ async def test_arguments_that_cannot_be_written_fail_their_call_alone() -> None:
 async def test_a_server_that_closes_a_pipe_and_lives_on_is_gone(which: str) -> None:
     async with connection(raw("ClosesItsPipes")) as server:
         with pytest.raises(ServerGone, match=f"the server closed its {which} and said nothing"):
-            assert await said(server, which=which) == "closed"
-            await said(server)  # a closed input is noticed by the next message
+            assert await call_for_text(server, which=which) == "closed"
+            await call_for_text(server)  # a closed input is noticed by the next message
         assert server.status.state is ServerState.RESTARTING
 
 
@@ -304,7 +304,7 @@ async def test_a_server_that_closes_a_pipe_and_lives_on_is_gone(which: str) -> N
 @anywhere
 async def test_a_child_the_server_left_behind_is_ended_too() -> None:
     async with connection(raw("LeavesChild")) as server:
-        child = int(await said(server))
+        child = int(await call_for_text(server))
         assert is_alive(child)
     await until(lambda: not is_alive(child))
 
@@ -313,13 +313,13 @@ async def test_a_child_the_server_left_behind_is_ended_too() -> None:
 async def test_a_dead_server_is_gone_even_if_its_child_holds_the_pipe() -> None:
     async with connection(raw("DiesBeforeChild")) as server:
         with pytest.raises(ServerGone, match="ended by SIGKILL"):
-            await said(server)
+            await call_for_text(server)
 
 
 @anywhere
 async def test_a_server_that_ignores_all_requests_to_leave_is_killed() -> None:
     async with connection(raw("Stubborn")) as server:
-        process = int(await said(server))
+        process = int(await call_for_text(server))
     assert not is_alive(process)
 
 
@@ -355,7 +355,7 @@ def test_processes_left_running_end_with_the_interpreter(tmp_path: Path) -> None
 async def test_the_sdks_own_server_speaks_over_it_too() -> None:
     async with connection(script("sdk.py", "stdio")) as server:
         assert server.status.protocol_version == "2026-07-28"
-        assert await said(server, text="hello") == "hello"
+        assert await call_for_text(server, text="hello") == "hello"
 
 
 @anywhere
@@ -374,5 +374,5 @@ async def test_the_way_taken_on_windows_works_here_too(capfd: pytest.CaptureFixt
 async def test_nothing_but_the_handshake_and_one_list_is_asked_for(tmp_path: Path) -> None:
     log = tmp_path / "log"
     async with connection(raw("Server", "--log", log)) as server:
-        await said(server)
+        await call_for_text(server)
     assert asked(log) == ["server/discover", "initialize", "notifications/initialized", "tools/list", "tools/call"]

@@ -12,7 +12,17 @@ from dial_client.errors import ServerError, ServerGone
 from dial_client.servers.status import ServerState
 from dial_client.servers.transports import streamable_http
 from dial_client.settings.configuration import Transport
-from tests.support.servers.launch import LONG, connection, connections, raw, said, state, until, web, web_server
+from tests.support.servers.launch import (
+    LONG,
+    call_for_text,
+    connection,
+    connections,
+    raw,
+    state,
+    until,
+    web,
+    web_server,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -32,15 +42,15 @@ def raw_http() -> Iterator[str]:
 async def test_streamable_http_works_and_takes_large_results(sdk_http: str) -> None:
     async with connection(web(sdk_http)) as server:
         assert server.status.protocol_version == "2026-07-28"
-        assert await said(server, text="hello") == "hello"
-        assert len(await said(server, "big", size=5_000_000)) == 5_000_000
+        assert await call_for_text(server, text="hello") == "hello"
+        assert len(await call_for_text(server, "big", size=5_000_000)) == 5_000_000
 
 
 async def test_an_answer_in_plain_json_works_and_the_headers_are_sent(raw_http: str) -> None:
     async with connection(web(raw_http, headers={"Authorization": "Bearer abc"})) as server:
         assert server.status.protocol_version == "2025-11-25"
-        assert await said(server, "token") == "Bearer abc"
-        assert len(await said(server, "huge")) == 5_000_000
+        assert await call_for_text(server, "token") == "Bearer abc"
+        assert len(await call_for_text(server, "huge")) == 5_000_000
 
 
 @pytest.mark.parametrize("transport", [Transport.SSE, Transport.HTTP])
@@ -48,7 +58,7 @@ async def test_http_sse_works_when_it_is_named_and_when_it_is_not(transport: Tra
     with web_server("sdk.py", "sse") as address:
         async with connection(web(f"{address}/sse", transport=transport)) as server:
             assert state(server) is ServerState.READY, server.status.error
-            assert await said(server, text="hello") == "hello"
+            assert await call_for_text(server, text="hello") == "hello"
             with pytest.raises(ServerGone), anyio.fail_after(LONG):
                 await server.call("die", {})
             assert state(server) is ServerState.RESTARTING
@@ -86,35 +96,35 @@ async def test_a_port_without_a_listener_is_reported() -> None:
 async def test_a_network_fault_in_a_call_harms_that_call_alone(raw_http: str, tool: str) -> None:
     async with connections({"web": web(raw_http), "local": raw()}) as servers:
         with pytest.raises(ServerGone, match="the connection broke"):
-            await said(servers["web"], tool)
-        assert await said(servers["web"], a=1) == '{"a": 1}'
-        assert await said(servers["local"], a=2) == '{"a": 2}'
+            await call_for_text(servers["web"], tool)
+        assert await call_for_text(servers["web"], a=1) == '{"a": 1}'
+        assert await call_for_text(servers["local"], a=2) == '{"a": 2}'
 
 
 async def test_a_server_that_is_killed_in_a_call_affects_no_server_and_no_host() -> None:
     with web_server("sdk.py", "http") as address:
         async with connections({"web": web(f"{address}/mcp"), "local": raw()}) as servers:
             with pytest.raises(ServerGone):
-                await said(servers["web"], "die")
+                await call_for_text(servers["web"], "die")
             with pytest.raises(ServerGone, match=r"cannot be reached|connection broke"):
-                await said(servers["web"], text="hello")
-            assert await said(servers["local"], a=2) == '{"a": 2}'
+                await call_for_text(servers["web"], text="hello")
+            assert await call_for_text(servers["local"], a=2) == '{"a": 2}'
 
 
 async def test_a_call_that_every_session_refuses_opens_a_second_session_and_fails(raw_http: str) -> None:
     async with connection(web(raw_http)) as server:
         with pytest.raises(ServerError, match="HTTP 404"):
-            await said(server, "forget")
+            await call_for_text(server, "forget")
         assert (state(server), server.status.restarts) == (ServerState.READY, 1)
-        assert await said(server, a=1) == '{"a": 1}'
+        assert await call_for_text(server, a=1) == '{"a": 1}'
 
 
 async def test_a_message_beyond_the_limit_fails_its_call(raw_http: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async with connection(web(raw_http)) as server:
         monkeypatch.setattr(streamable_http, "MAX_MESSAGE_BYTES", 1_000_000)
         with pytest.raises(ServerError, match="more than 1,000,000 bytes"):
-            await said(server, "huge")
-        assert await said(server, a=1) == '{"a": 1}'
+            await call_for_text(server, "huge")
+        assert await call_for_text(server, a=1) == '{"a": 1}'
 
 
 async def test_progress_and_cancellation_pass_through_http() -> None:
@@ -130,14 +140,14 @@ async def test_progress_and_cancellation_pass_through_http() -> None:
                 await until(lambda: heard)
                 group.cancel_scope.cancel()
             assert heard == [(1.0, 4.0, "a quarter")]
-            assert await said(server, "what_was_stopped") == "slow"
+            assert await call_for_text(server, "what_was_stopped") == "slow"
 
 
 async def test_a_tool_announced_over_http_is_on_offer() -> None:
     with web_server("sdk.py", "http") as address:
         async with connection(web(f"{address}/mcp")) as server:
             before = server.revision
-            await said(server, "grow")
+            await call_for_text(server, "grow")
             await until(lambda: server.revision > before)
             assert "grown" in server.status.tools
 

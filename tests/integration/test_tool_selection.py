@@ -193,12 +193,12 @@ class Reader(ScriptedProvider):
 
     def __init__(self, replies: list[Any], arguments: dict[str, Any]) -> None:
         super().__init__(replies)
-        self.wanted = arguments
+        self.arguments = arguments
 
     async def generate(self, request: Any) -> Any:
         if len(self.requests) == 1:
             key = request.messages[-1].text.split('read_result(id="')[1][:12]
-            again = ScriptedProvider([calling("read_result", id=key, **self.wanted)])
+            again = ScriptedProvider([calling("read_result", id=key, **self.arguments)])
             self.requests.append(request)
             async for delta in again.generate(request):
                 yield delta

@@ -17,7 +17,7 @@ class Entries(list[AuditEntry]):
         self.append(entry)
 
     @property
-    def told(self) -> list[tuple[str, str, str]]:
+    def summaries(self) -> list[tuple[str, str, str]]:
         return [(entry.event, entry.decision or entry.outcome, f"{entry.server}/{entry.tool}") for entry in self]
 
 

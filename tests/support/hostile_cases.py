@@ -21,7 +21,7 @@ class Row:
     """A behaviour, and what is seen of it."""
 
     does: str
-    said: str = ""
+    text: str = ""
     """A part of what is said of the server, or of its call, or by its tool."""
     works: bool = True
     """Whether the call of its tool succeeds."""

@@ -20,7 +20,7 @@ def object_of(properties: dict[str, Any], *required: str) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(required)}
 
 
-def one(schema: dict[str, Any]) -> dict[str, Any]:
+def with_property(schema: dict[str, Any]) -> dict[str, Any]:
     return object_of({"x": schema}, "x")
 
 
@@ -31,36 +31,36 @@ NESTED = object_of({"a": {"type": "integer"}, "b": STRING}, "a")
 @pytest.mark.parametrize(
     ("schema", "value", "is_accepted"),
     [
-        (one(STRING), 'with "quotes" and \\ and \n', True),
-        (one(STRING), "Grüße, 東京 \N{GRINNING FACE}", True),
-        (one(STRING), 3, False),
-        (one({"type": "integer"}), -17, True),
-        (one({"type": "integer"}), 1.5, False),
-        (one({"type": "number"}), 0.25, True),
-        (one({"type": "number"}), 123456, True),
-        (one({"type": "boolean"}), True, True),
-        (one({"type": "boolean"}), "true", False),
-        (one({"enum": ["km", "mi", 3, None]}), "mi", True),
-        (one({"enum": ["km", "mi", 3, None]}), None, True),
-        (one({"enum": ["km", "mi"]}), "ft", False),
-        (one({"const": 'say "hi"'}), 'say "hi"', True),
-        (one({"const": "a"}), "b", False),
-        (one({"anyOf": [STRING, {"type": "null"}]}), None, True),
-        (one({"anyOf": [STRING, {"type": "null"}]}), 1, False),
-        (one({"oneOf": [NESTED, {"type": "integer"}]}), {"a": 1}, True),
-        (one({"type": ["string", "null"]}), None, True),
-        (one({"type": ["string", "null"]}), True, False),
-        (one({"type": "array", "items": {"type": "integer"}}), [], True),
-        (one({"type": "array", "items": {"type": "integer"}}), [1, 2, 3], True),
-        (one({"type": "array", "items": {"type": "integer"}}), ["a"], False),
-        (one({"type": "array", "items": STRING, "minItems": 1}), [], False),
-        (one({"type": "array"}), [1, {"b": [None]}], True),
-        (one(NESTED), {"a": 1}, True),
-        (one(NESTED), {"a": 1, "b": "c"}, True),
-        (one(NESTED), {"b": "c"}, False),
-        (one({"type": "object"}), {"any": [1, 2]}, True),
-        (one({"$ref": "#/$defs/x"}), {"whatever": True}, True),
-        (one({}), None, True),
+        (with_property(STRING), 'with "quotes" and \\ and \n', True),
+        (with_property(STRING), "Grüße, 東京 \N{GRINNING FACE}", True),
+        (with_property(STRING), 3, False),
+        (with_property({"type": "integer"}), -17, True),
+        (with_property({"type": "integer"}), 1.5, False),
+        (with_property({"type": "number"}), 0.25, True),
+        (with_property({"type": "number"}), 123456, True),
+        (with_property({"type": "boolean"}), True, True),
+        (with_property({"type": "boolean"}), "true", False),
+        (with_property({"enum": ["km", "mi", 3, None]}), "mi", True),
+        (with_property({"enum": ["km", "mi", 3, None]}), None, True),
+        (with_property({"enum": ["km", "mi"]}), "ft", False),
+        (with_property({"const": 'say "hi"'}), 'say "hi"', True),
+        (with_property({"const": "a"}), "b", False),
+        (with_property({"anyOf": [STRING, {"type": "null"}]}), None, True),
+        (with_property({"anyOf": [STRING, {"type": "null"}]}), 1, False),
+        (with_property({"oneOf": [NESTED, {"type": "integer"}]}), {"a": 1}, True),
+        (with_property({"type": ["string", "null"]}), None, True),
+        (with_property({"type": ["string", "null"]}), True, False),
+        (with_property({"type": "array", "items": {"type": "integer"}}), [], True),
+        (with_property({"type": "array", "items": {"type": "integer"}}), [1, 2, 3], True),
+        (with_property({"type": "array", "items": {"type": "integer"}}), ["a"], False),
+        (with_property({"type": "array", "items": STRING, "minItems": 1}), [], False),
+        (with_property({"type": "array"}), [1, {"b": [None]}], True),
+        (with_property(NESTED), {"a": 1}, True),
+        (with_property(NESTED), {"a": 1, "b": "c"}, True),
+        (with_property(NESTED), {"b": "c"}, False),
+        (with_property({"type": "object"}), {"any": [1, 2]}, True),
+        (with_property({"$ref": "#/$defs/x"}), {"whatever": True}, True),
+        (with_property({}), None, True),
     ],
 )
 def test_a_value_is_written_as_its_schema_says(schema: dict[str, Any], value: Any, is_accepted: bool) -> None:
@@ -91,7 +91,7 @@ def test_a_tool_without_arguments_gets_none() -> None:
 def test_a_grammar_stays_small_whatever_the_schema_is() -> None:
     deep: dict[str, Any] = STRING
     for _ in range(200):
-        deep = one(deep)
+        deep = with_property(deep)
     wide = object_of({f"p{number}": STRING for number in range(500)})
     assert len(grammar_of(deep)) < 5_000
     assert len(grammar_of(wide)) < 20_000

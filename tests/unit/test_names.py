@@ -9,12 +9,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.unit.test_layers import PACKAGE, functions, length, name, trees
+from tests.unit.test_layers import BESIDE, PACKAGE, ROOT, functions, length, name, trees
 
 pytestmark = pytest.mark.once
 
 POSITIONS = {"one", "other", "others", "said", "told", "wanted"}
 """What these name is not to be seen from the name."""
+PRONOUN = r"_(ones|one_(that|which|who|is|has|can)|(the|no|any)_others|(another|earlier|later|next|other)_one)_"
+"""A pronoun in the name of a test. Before a noun, `one` is a number and `other` an adjective."""
 METAPHORS = {
     "badge",
     "courier",
@@ -126,6 +128,17 @@ def test_names_say_what_they_hold_and_not_where_it_stands() -> None:
         for path, tree in trees().items()
         for line, bound in bound_names(tree)
         if bound.strip("_") in POSITIONS
+    ]
+    assert offenders == []
+
+
+def test_the_names_of_tests_have_nouns_and_no_pronouns() -> None:
+    offenders = [
+        f"{name(path)}:{line}: {bound}"
+        for path in BESIDE
+        if path.relative_to(ROOT).parts[0] == "tests"
+        for line, bound in bound_names(ast.parse(path.read_text(encoding="utf-8")))
+        if bound.strip("_") in POSITIONS or (bound.startswith("test_") and re.search(PRONOUN, f"{bound}_"))
     ]
     assert offenders == []
 

@@ -204,12 +204,12 @@ async def test_an_answer_that_breaks_off_is_cut_or_none_at_all() -> None:
 
 @pytest.mark.anyio
 async def test_what_pauses_goes_on_with_the_next_answer() -> None:
-    def said(text: str, stop: str) -> dict[str, Any]:
+    def reply_part(text: str, stop: str) -> dict[str, Any]:
         body = {"type": "message", "content": [{"type": "text", "text": text}], "stop_reason": stop}
         return {"wire": "messages", "body": body}
 
     provider = ScriptedProvider(
-        [said("One", "pause_turn"), said(" two", "end_turn"), said("One", "pause_turn"), "no wire"]
+        [reply_part("One", "pause_turn"), reply_part(" two", "end_turn"), reply_part("One", "pause_turn"), "no wire"]
     )
 
     assert (await hear(provider)).text == "One two"

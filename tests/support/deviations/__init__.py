@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.support.deviations.case import BOTH, CALLS, DONE, TRUNCATED, Case, said
+from tests.support.deviations.case import BOTH, CALLS, DONE, TRUNCATED, Case, write_reply
 from tests.support.deviations.chat import CHAT
 from tests.support.deviations.messages import MESSAGES
 from tests.support.deviations.plain import PLAIN
@@ -17,15 +17,15 @@ __all__ = ["CASES", "Case"]
 WIRES: dict[str, Case] = {}
 for _name in ("chat", "responses", "messages"):
     WIRES |= {
-        f"{_name}: an answer": said(_name, Say(DONE, reasoning="Hm, how?")),
-        f"{_name}: calls": said(_name, Say("I look.", CALLS, "Hm, how?"), ran=BOTH),
+        f"{_name}: an answer": write_reply(_name, Say(DONE, reasoning="Hm, how?")),
+        f"{_name}: calls": write_reply(_name, Say("I look.", CALLS, "Hm, how?"), ran=BOTH),
     }
 _LENGTH = {"responses": "max_output_tokens", "messages": "max_tokens"}
 for _name, _finish in _LENGTH.items():
     WIRES |= {
-        f"{_name}: {_finish}": said(_name, Say("Half", finish=_finish), text="Half", stop=TRUNCATED),
+        f"{_name}: {_finish}": write_reply(_name, Say("Half", finish=_finish), text="Half", stop=TRUNCATED),
         f"{_name}: {_finish} behind calls": replace(
-            said(_name, Say("Half", CALLS, finish=_finish)), text="Half", stop=TRUNCATED
+            write_reply(_name, Say("Half", CALLS, finish=_finish)), text="Half", stop=TRUNCATED
         ),
     }
 

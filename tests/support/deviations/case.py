@@ -47,7 +47,7 @@ def wire(name: str, raw: Raw, **more: Any) -> dict[str, Any]:
     return {"wire": name, "body": b"".join(raw.chunks).decode(), **more}
 
 
-def said(name: str, say: Say, **expected: Any) -> Case:
+def write_reply(name: str, say: Say, **expected: Any) -> Case:
     """Give a reply in the words of a wire, in both forms; behind calls comes the answer."""
     write = _WRITERS[name]
     rest = [DONE] if say.calls else []

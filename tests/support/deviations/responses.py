@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tests.support.deviations.case import CALLS, DONE, REFUSED, TRUNCATED, Case, cut, said, same
+from tests.support.deviations.case import CALLS, DONE, REFUSED, TRUNCATED, Case, cut, same, write_reply
 from tests.support.model_endpoint import Say
 
 
@@ -24,7 +24,7 @@ _PART_TEXT = {"type": "message", "content": [{"type": "output_text", "text": "Ha
 _FAILED = {"code": "server_error", "message": "out of memory"}
 
 RESPONSES: dict[str, Case] = {
-    "content_filter": said("responses", Say("No", finish="content_filter"), text="No", stop=REFUSED),
+    "content_filter": write_reply("responses", Say("No", finish="content_filter"), text="No", stop=REFUSED),
     "a call cut by the limit": replace(
         response("incomplete", _PART_TEXT, _PART_CALL, incomplete_details={"reason": "max_output_tokens"}),
         text="Half",

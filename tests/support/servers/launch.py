@@ -87,7 +87,7 @@ async def connection(target: Target) -> AsyncIterator[Connection]:
         yield servers["it"]
 
 
-async def said(connection: Connection, tool: str = "echo", **arguments: Any) -> str:
+async def call_for_text(connection: Connection, tool: str = "echo", **arguments: Any) -> str:
     """Call a tool and give the text of its result."""
     with anyio.fail_after(LONG):
         result = await connection.call(tool, arguments)

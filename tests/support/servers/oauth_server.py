@@ -151,7 +151,7 @@ class Handler(BaseHTTPRequestHandler):
     def mcp(self, message: dict[str, Any]) -> None:
         self.server.seen.append((f"mcp {message['method']}", dict(self.headers)))
         scopes = self.scopes()
-        scope = self.wanted(message)
+        scope = self.find_scope(message)
         if self.server.forgets and "mcp-session-id" in self.headers:
             self.reply(404, "")
         elif scopes is None:
@@ -171,7 +171,7 @@ class Handler(BaseHTTPRequestHandler):
         where = self.server.challenge or f'resource_metadata="{self.server.base}{RESOURCE}"'
         self.reply(401, "", **{"WWW-Authenticate": f"Bearer {where}"})
 
-    def wanted(self, message: dict[str, Any]) -> str:
+    def find_scope(self, message: dict[str, Any]) -> str:
         if message["method"] != "tools/call" or message["params"]["name"] != "admin":
             return ""
         if self.server.endless is not None:

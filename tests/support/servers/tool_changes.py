@@ -29,9 +29,9 @@ class Changing:
     def args(self) -> tuple[str, str]:
         return (str(self.folder / f"{self.name}.json"), str(self.folder / f"{self.name}.log"))
 
-    def be(self, **said: Any) -> None:
+    def be(self, **config: Any) -> None:
         """Be this from the next start on."""
-        Path(self.args[0]).write_text(json.dumps(said))
+        Path(self.args[0]).write_text(json.dumps(config))
 
     def entry(self, **settings: Any) -> ServerSettings:
         """Give its entry."""
@@ -45,8 +45,8 @@ class Changing:
         return words
 
 
-def changing(folder: Path, name: str = "it", **said: Any) -> Changing:
+def changing(folder: Path, name: str = "it", **config: Any) -> Changing:
     """Make one that is this at first."""
     made = Changing(folder, name)
-    made.be(**said)
+    made.be(**config)
     return made

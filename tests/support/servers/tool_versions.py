@@ -21,7 +21,9 @@ FRAME = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 
 class Server:
     def __init__(self, file: str, log: str) -> None:
-        self.said: dict[str, Any] = {"era": "old", "version": "1", "tools": [TOOL]} | json.loads(Path(file).read_text())
+        self.config: dict[str, Any] = {"era": "old", "version": "1", "tools": [TOOL]} | json.loads(
+            Path(file).read_text()
+        )
         self.log = Path(log)
 
     def note(self, word: str) -> None:
@@ -30,7 +32,7 @@ class Server:
 
     def run(self) -> None:
         self.note("start")
-        if self.said.get("dies"):
+        if self.config.get("dies"):
             print("no license", file=sys.stderr, flush=True)
             sys.exit(3)
         for line in sys.stdin.buffer:
@@ -40,16 +42,16 @@ class Server:
                 self.answer(message["id"], message["method"], message.get("params", {}))
 
     def answer(self, key: Any, method: str, params: dict[str, Any]) -> None:
-        is_new = self.said["era"] == "new"
+        is_new = self.config["era"] == "new"
         result: dict[str, Any]
-        info = {"name": "changing", "version": self.said["version"]}
+        info = {"name": "changing", "version": self.config["version"]}
         if method == "server/discover" and is_new:
             meta = {"io.modelcontextprotocol/serverInfo": info}
             result = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, "_meta": meta}
         elif method == "initialize" and not is_new:
             result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info}
         elif method == "tools/list":
-            result = {"tools": self.said["tools"]}
+            result = {"tools": self.config["tools"]}
         elif method == "tools/call":
             result = {"content": [{"type": "text", "text": json.dumps([params["name"], params["arguments"]])}]}
         elif method == "server/discover":
