@@ -15,6 +15,7 @@ from dial_client.doctor.check_registry import inspect
 from dial_client.doctor.finding_codes import Level
 from dial_client.doctor.findings import Finding, Fix, Group
 from dial_client.doctor.subject import DoctorTarget, Subject
+from dial_client.doctor.tool_sizes import find_window, size_lines
 from dial_client.errors import ConfigError, system_reason
 from dial_client.settings.config_writer import read_text
 from dial_client.settings.configuration import ConfigFile, read_config_file
@@ -41,25 +42,32 @@ def read_groups(names: Sequence[str] | None) -> tuple[Group, ...]:
 
 async def diagnose(options: Options, groups: Collection[Group], *, with_fixes: bool, as_json: bool) -> int:
     """Run the checks, print their findings, and return 1 where one is an error, else 0."""
-    findings = await find_all(options, groups)
+    findings, sizes = await find_all(options, groups)
     if with_fixes and (fixes := [finding.fix for finding in findings if finding.fix is not None]):
         await to_thread.run_sync(apply_fixes, fixes)
-        findings = await find_all(options, groups)
+        findings, sizes = await find_all(options, groups)
     if as_json:
         print(json.dumps([finding.to_dict() for finding in findings], indent=2))
     else:
         for finding in findings:
             print("\n".join(_lines(finding)))
+        if sizes:
+            print("\n".join(sizes))
         print(_summary(findings, with_fixes=with_fixes))
     return FAILED if any(finding.level is Level.ERROR for finding in findings) else ExitCode.ANSWERED
 
 
-async def find_all(options: Options, groups: Collection[Group] = tuple(Group)) -> list[Finding]:
-    """Run the checks with progress on standard error, in a terminal."""
+async def find_all(options: Options, groups: Collection[Group] = tuple(Group)) -> tuple[list[Finding], list[str]]:
+    """Run the checks, with progress on standard error in a terminal.
+
+    Returns:
+        The findings; and the sizes of the tools, a line each, where the checks of tools were run.
+    """
     try:
         target = build_target(options)
     except ConfigError as error:
-        return [Finding("DC105", error.problem, error.hint, error.path)]
+        return [Finding("DC105", error.problem, error.hint, error.path)], []
+    subject = Subject(target)
     is_terminal = sys.stderr.isatty()
 
     def show_progress(done: int, total: int, name: str) -> None:
@@ -67,10 +75,13 @@ async def find_all(options: Options, groups: Collection[Group] = tuple(Group)) -
             print(f"\r\x1b[K{done} of {total} checks: {name}", end="", file=sys.stderr, flush=True)
 
     try:
-        return await inspect(Subject(target), groups, show_progress)
+        findings = await inspect(subject, groups, show_progress)
     finally:
         if is_terminal:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+    if Group.TOOLS not in groups:
+        return findings, []
+    return findings, size_lines(await subject.run.outcome(), await find_window(subject))
 
 
 def build_target(options: Options) -> DoctorTarget:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import anyio
 
 from dial_client.cli.model_list_cache import fresh_ids, store_lists
-from dial_client.doctor.model_checks import fetch_models
+from dial_client.doctor.endpoint_probe import fetch_models
 from dial_client.errors import ConfigError, ProviderError
 from dial_client.providers import open_provider
 from dial_client.providers.http.endpoint import Endpoint
@@ -92,7 +92,7 @@ async def _ask(asked: ModelEndpoint) -> EndpointModels:
     try:
         listing = await fetch_models(endpoint)
     except ProviderError as error:
-        return replace(models, problem=str(error).removeprefix(f"{endpoint.host}: "))
+        return replace(models, problem=str(error).removeprefix(f"{endpoint.host} "))
     if listing.ids:
         return replace(models, ids=tuple(sorted(filter(str.isprintable, listing.ids))))
     refused = listing.status in (401, 403)

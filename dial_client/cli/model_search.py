@@ -10,7 +10,7 @@ from typing import Any
 
 import anyio
 
-from dial_client.doctor.model_checks import fetch_models
+from dial_client.doctor.endpoint_probe import fetch_models
 from dial_client.errors import ProviderError
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.presets import MODELS_OF_KEYS, PRESETS

@@ -93,6 +93,7 @@ CODES: Mapping[str, FindingCode] = {
     "DC511": _info("the weights of the embedded model are still to be downloaded"),
     "DC512": _warning("the memory is too small for the embedded model"),
     "DC513": _info("no model is named"),
+    "DC514": _error("the endpoint has another API"),
     "DC601": _error("the database cannot be used"),
     "DC602": _error("the database is of a newer version"),
     "DC603": _info("the database is to be migrated"),

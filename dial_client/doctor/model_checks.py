@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING
 
-import anyio
-
+from dial_client.doctor.endpoint_probe import ModelListing, fetch_models, find_wires, models_path
 from dial_client.doctor.findings import Finding
 from dial_client.doctor.subject import Subject
 from dial_client.errors import ConfigError, ProviderError
@@ -19,78 +14,10 @@ from dial_client.model import Provider
 from dial_client.providers import open_provider
 from dial_client.providers.http.endpoint import Endpoint
 from dial_client.providers.http.http_provider import HttpProvider
-from dial_client.text.safe_text import one_line
-
-if TYPE_CHECKING:
-    import httpx2
+from dial_client.settings.config_types import Wire
 
 MAX_CLOCK_SECONDS = 300.0
 """Seconds that the clock may differ from that of the endpoint."""
-SECONDS = 8.0
-"""For the request."""
-
-
-@dataclass(frozen=True, slots=True)
-class ModelListing:
-    """What an endpoint answered when it was asked for its models."""
-
-    status: int
-    ids: tuple[str, ...] = ()
-    """The models; empty where the answer has none."""
-    date: datetime | None = None
-    """When the answer was made, by the clock of the endpoint."""
-
-
-async def fetch_models(endpoint: Endpoint) -> ModelListing:
-    """Ask an endpoint for its models (``GET /models``).
-
-    Raises:
-        ProviderError: it cannot be reached, or a proxy cannot be used; the code is ``connection`` or ``certificate``.
-    """
-    import httpx2
-
-    from dial_client.providers.http.http_client import make_client
-
-    is_secure = endpoint.base_url.startswith("https")
-    async with make_client(is_local=endpoint.is_local, is_secure=is_secure) as client:
-        url = f"{endpoint.base_url}{_models_path(endpoint)}"
-        try:
-            query = dict(endpoint.query) | ({"limit": "1000"} if _is_anthropic(endpoint) else {})  # else a page of 20
-            with anyio.fail_after(SECONDS):  # the timeout of a client counts from one read to the next
-                answer = await client.get(url, headers=dict(endpoint.headers), params=query, timeout=SECONDS)
-        except TimeoutError:
-            raise ProviderError(f"{endpoint.host}: no whole answer in {SECONDS:g} s", code="connection") from None
-        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            problem = one_line(str(error) or type(error).__name__, 200)
-            code = "certificate" if "certificate" in problem.lower() else "connection"
-            raise ProviderError(f"{endpoint.host}: {problem}", code=code) from None
-    return ModelListing(answer.status_code, tuple(_ids(answer)), _date(answer))
-
-
-def _models_path(endpoint: Endpoint) -> str:
-    return "/v1/models" if _is_anthropic(endpoint) and not endpoint.base_url.endswith("/v1") else "/models"
-
-
-def _is_anthropic(endpoint: Endpoint) -> bool:
-    return "anthropic-version" in endpoint.headers
-
-
-def _ids(answer: httpx2.Response) -> Iterator[str]:
-    try:
-        body = json.loads(answer.content[:4_000_000])
-    except ValueError:
-        return
-    for model in body.get("data", ()) if isinstance(body, dict) and isinstance(body.get("data"), list) else ():
-        if isinstance(model, dict) and isinstance(model.get("id"), str):
-            yield model["id"]
-
-
-def _date(answer: httpx2.Response) -> datetime | None:
-    try:
-        date = parsedate_to_datetime(answer.headers.get("date", ""))
-    except ValueError:
-        return None
-    return date if date.tzinfo is not None else date.replace(tzinfo=UTC)
 
 
 async def check_model(subject: Subject) -> AsyncIterator[Finding]:
@@ -136,28 +63,55 @@ def _local(name: str) -> Iterator[Finding]:
 
 
 async def _ask(provider: Provider) -> list[Finding]:
-    if not isinstance(provider, HttpProvider):
-        return []
+    if not isinstance(provider, HttpProvider) or provider.endpoint.sign_in:
+        return []  # a cloud whose requests a vendor's client signs lists no models at the address
     endpoint, model = provider.endpoint, provider.info.model
     try:
         listing = await fetch_models(endpoint)
     except ProviderError as error:
-        code = {"certificate": "DC508"}.get(error.code or "", "DC509" if "proxy" in str(error).lower() else "DC505")
+        code = _connection_code(str(error).lower())
         return [Finding(code, str(error), _connection_hint(code, endpoint))]
     findings = list(_clock(listing, endpoint))
     if listing.status in (401, 403):
         findings.append(Finding("DC503", f"{endpoint.host} refuses the key (HTTP {listing.status})", endpoint.hint))
-    elif listing.status == 404:
-        text = f"{endpoint.host} has no {_models_path(endpoint)} below the address that is named (HTTP 404)"
-        hint = 'an address ends before /chat/completions, mostly in /v1; "wire" names the API'
-        findings.append(Finding("DC506", text, hint))
-    elif listing.ids and model not in listing.ids and not _is_alias(model, listing.ids):
+        return findings
+    if listing.ids and model not in listing.ids and not _is_alias(model, listing.ids):
         near = _nearest(model, listing.ids)
         text = f"{endpoint.host} has no model {model!r}"
         findings.append(
             Finding("DC504", text, f"did you mean {near!r}?" if near else f"it has {', '.join(listing.ids[:5])}")
         )
-    return findings
+    return [*findings, *await _check_wire(endpoint, Wire(provider.wire), listing.status)]
+
+
+async def _check_wire(endpoint: Endpoint, wire: Wire, listing_status: int) -> list[Finding]:
+    """Return the finding of an endpoint that does not have the API, or has it at another address."""
+    wires = await find_wires(endpoint)
+    if wires.get(wire) == endpoint.base_url:
+        return []
+    if wire in wires:
+        text = f"{endpoint.host} has {API_NAMES[wire]} at another address than {endpoint.base_url}"
+        return [Finding("DC506", text, f"write {wires[wire]}")]
+    if wires:
+        text = (
+            f"{endpoint.host} does not have {API_NAMES[wire]}; it has {' and '.join(API_NAMES[has] for has in wires)}"
+        )
+        has = next(iter(wires))
+        hint = f'"wire": "{has.value}" in the profile, or -m {_PREFIXES[has]}:ID in place of {_PREFIXES[wire]}:ID'
+        return [Finding("DC514", text, hint)]
+    if listing_status == 404:
+        text = f"{endpoint.host} has no {models_path(endpoint)} below the address that is named (HTTP 404)"
+        hint = 'an address ends before /chat/completions, mostly in /v1; "wire" names the API'
+        return [Finding("DC506", text, hint)]
+    return []
+
+
+API_NAMES = {Wire.CHAT: "chat completions", Wire.RESPONSES: "the Responses API", Wire.MESSAGES: "the Messages API"}
+_PREFIXES = {Wire.CHAT: "chat", Wire.RESPONSES: "openai", Wire.MESSAGES: "anthropic"}
+
+
+def _connection_code(problem: str) -> str:
+    return "DC509" if "proxy" in problem else "DC508" if "certificate" in problem else "DC505"
 
 
 def _connection_hint(code: str, endpoint: Endpoint) -> str:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
 
 from dial_client.doctor.findings import Finding
-from dial_client.doctor.server_run import ServerOutcome
 from dial_client.doctor.subject import Subject
+from dial_client.doctor.tool_sizes import find_window, tokens_of_servers
 from dial_client.messages import ToolSpec
 from dial_client.servers.json_cache import JsonCache
 from dial_client.servers.tool_pins import ToolPins
 from dial_client.text.safe_text import one_line
 
-BYTES_PER_TOKEN = 3
-"""Bytes of a definition that are about one token."""
 LARGE_SERVER_TOKENS = 10_000
 """Tokens of one server's definitions that are worth a word."""
 WINDOW_SHARE = 4
@@ -120,27 +116,16 @@ async def check_schemas(subject: Subject) -> AsyncIterator[Finding]:
 
 async def check_sizes(subject: Subject) -> AsyncIterator[Finding]:
     """Yield how large the definitions are, against the context window of the model."""
-    outcome = await subject.run.outcome()
-    tokens = tokens_of_servers(outcome)
+    tokens = tokens_of_servers(await subject.run.outcome())
     for server, count in tokens.items():
         if count > LARGE_SERVER_TOKENS:
             text = f"server {server!r}: the definitions of its tools take about {count:,} tokens of each request"
             yield Finding("DC410", text, '"enabledTools" offers only those you need', *subject.place_of(server))
-    profile = subject.models.get(subject.model_name or "")
-    window = profile.context_window if profile is not None else None
+    window = await find_window(subject)
     total = sum(tokens.values())
     if window and total > window // WINDOW_SHARE:
         text = f"the tools take about {total:,} of the {window:,} tokens of the context window"
         yield Finding("DC406", text, '"enabledTools" offers only those you need; else the model searches for tools')
-
-
-def tokens_of_servers(outcome: ServerOutcome) -> Mapping[str, int]:
-    """Return for each server about how many tokens the definitions of its tools take."""
-    counts: Counter[str] = Counter()
-    for tool in outcome.tools:
-        text = json.dumps([tool.name, tool.description, tool.input_schema], ensure_ascii=False, default=str)
-        counts[tool.server] += len(text.encode(errors="replace")) // BYTES_PER_TOKEN
-    return counts
 
 
 async def check_pins(subject: Subject) -> AsyncIterator[Finding]:

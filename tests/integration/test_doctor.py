@@ -11,17 +11,19 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import anyio
 import pytest
 
-from benchmarks.together import real_servers
 from dial_client.cli.bug_report import mask
 from dial_client.doctor import model_checks, program_checks
 from dial_client.doctor.check_registry import inspect
+from dial_client.doctor.endpoint_probe import fetch_models
 from dial_client.doctor.findings import Finding, Group
 from dial_client.doctor.subject import DoctorTarget, Subject
+from dial_client.providers.http.endpoint import Endpoint
 from dial_client.servers.json_cache import JsonCache
 from dial_client.servers.tool_pins import ToolPins
 from dial_client.settings.configuration import ConfigFile
@@ -107,15 +109,6 @@ def test_no_check_failed(findings: list[Finding]) -> None:
     assert [found.text for found in findings if found.code == "DC901"] == []
 
 
-async def test_nothing_is_found_in_real_servers(tmp_path: Path) -> None:
-    servers = real_servers(tmp_path)
-    if "git" in servers:
-        await anyio.run_process(["git", "init", "-q", str(tmp_path)])
-    found = await inspect(subject_of(servers), (Group.CONFIG, Group.SERVERS, Group.TOOLS))
-    serious = [str(finding) for finding in found if finding.level != "info"]
-    assert serious == []
-
-
 async def test_a_tool_that_has_changed_since_it_was_approved_is_found(tmp_path: Path) -> None:
     subject = subject_of({"it": tools({})}, tool_pins=tmp_path)
     async with anyio.create_task_group() as group:
@@ -154,13 +147,26 @@ async def test_an_old_node_is_found_by_the_engines_of_the_package(tmp_path: Path
 
 
 @contextmanager
-def endpoint(status: int = 200, ids: tuple[str, ...] = ("m",), **headers: str) -> Iterator[str]:
-    """Serve ``/v1/models`` on loopback."""
+def endpoint(
+    status: int = 200,
+    ids: tuple[str, ...] = ("m",),
+    posts: Mapping[str, tuple[int, str]] = MappingProxyType({}),
+    **headers: str,
+) -> Iterator[str]:
+    """Serve ``/v1/models`` on loopback, and the answers to the paths of `posts`."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            body = json.dumps({"data": [{"id": name} for name in ids]}).encode()
-            self.send_response_only(status if self.path.startswith("/v1/models") else 404)
+            text = json.dumps({"data": [{"id": name} for name in ids]})
+            self._answer(status if self.path.startswith("/v1/models") else 404, text)
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            self._answer(*posts.get(self.path, (404, '{"detail": "Not Found"}')))
+
+        def _answer(self, status: int, text: str) -> None:
+            body = text.encode()
+            self.send_response_only(status)
             for name, value in headers.items():
                 self.send_header(name, value)
             self.send_header("content-length", str(len(body)))
@@ -199,6 +205,50 @@ async def codes_of_model(name: str, environ: Mapping[str, str] | None = None, **
 async def test_each_fault_of_an_endpoint_is_found_with_its_code(answer: Any, path: str, code: str) -> None:
     with endpoint(**answer) as url:
         assert await codes_of_model("m", models={"m": {"base_url": f"{url}{path}"}}) == [code]
+
+
+REFUSED = (400, '{"error": {"message": "messages is required"}}')
+CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messages"
+
+
+@pytest.mark.parametrize(
+    ("posts", "profile", "finding"),
+    [
+        ({RESPONSES: REFUSED}, {}, ("DC514", "does not have chat completions; it has the Responses API")),
+        ({MESSAGES: REFUSED, CHAT: (422, "{}")}, {"wire": "responses"}, ("DC514", "it has chat completions and the")),
+        ({CHAT: REFUSED}, {"wire": "messages"}, ("DC514", "does not have the Messages API; it has chat completions")),
+        ({CHAT: (401, "{}"), RESPONSES: REFUSED}, {}, None),
+        ({CHAT: (404, '{"error": "model \'\' not found"}'), RESPONSES: REFUSED}, {}, None),
+        ({CHAT: (405, "{}"), RESPONSES: (501, "{}")}, {}, None),
+        ({}, {}, None),
+    ],
+)
+async def test_an_api_that_an_endpoint_does_not_have_is_named_with_the_api_it_has(
+    posts: Mapping[str, tuple[int, str]], profile: dict[str, str], finding: tuple[str, str] | None
+) -> None:
+    with endpoint(posts=posts) as url:
+        models = {"m": {"base_url": f"{url}/v1", **profile}}
+        found = [found async for found in model_checks.check_model(subject_of({}, {}, models=models, defaultModel="m"))]
+    assert [item.code for item in found] == ([finding[0]] if finding else [])
+    assert finding is None or finding[1] in found[0].text
+
+
+async def test_an_address_without_v1_is_found_with_the_address_to_write() -> None:
+    with endpoint(posts={CHAT: REFUSED}) as url:
+        subject = subject_of({}, {}, models={"m": {"base_url": url}}, defaultModel="m")
+        (found,) = [found async for found in model_checks.check_model(subject)]
+    assert (found.code, found.hint) == ("DC506", f"write {url}/v1")
+
+
+async def test_an_api_without_a_list_of_models_is_in_order() -> None:
+    with endpoint(status=404, posts={CHAT: REFUSED}) as url:
+        assert await codes_of_model("m", models={"m": {"base_url": f"{url}/v1"}}) == []
+
+
+async def test_of_a_list_of_models_without_an_end_only_the_beginning_is_read() -> None:
+    with endpoint(ids=("x" * 100,) * 80_000) as url:
+        listing = await fetch_models(Endpoint(f"{url}/v1"))
+    assert (listing.status, listing.ids) == (200, ())
 
 
 @pytest.mark.parametrize("ids", [("m",), ("m-2026-01-01",), ("m:latest",), ()])

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
@@ -33,7 +34,17 @@ _MAX_ERROR_BODY = 1024 * 1024
 _ERROR_BODY_TIMEOUT = 10.0
 """Seconds for the body of an error response: its status says what matters."""
 _MAX_JSON_BODY = 4 * 1024 * 1024
-"""Bytes of a response to `HttpTransport.get`."""
+"""Bytes of a response to `HttpTransport.get` and `HttpTransport.fetch`."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedResponse:
+    """A response that was read: the first 4 MiB of its body, and a byte more where it is longer."""
+
+    status: int
+    headers: Mapping[str, str]
+    """Names in lower case."""
+    body: bytes = field(repr=False)
 
 
 class StreamedResponse(Protocol):
@@ -132,12 +143,31 @@ class HttpTransport:
         Raises:
             ProviderError: there is no response in time, its status is not 2xx, or it is not JSON or too long.
         """
+        response = await self.fetch("GET", path, timeout=timeout)
+        if not 200 <= response.status < 300:
+            raise provider_errors.build_refusal_error(
+                self.endpoint, response.status, response.headers, response.body[:_MAX_ERROR_BODY]
+            )
+        return provider_errors.parse_json_response(self.endpoint, response.body, _MAX_JSON_BODY)
+
+    async def fetch(self, method: str, path: str, *, timeout: float, body: bytes | None = None) -> FetchedResponse:
+        """Send one request, and return the response whatever its status; nothing is retried.
+
+        Args:
+            method: ``GET`` or ``POST``.
+            path: begins with a slash; is appended to the endpoint's address.
+            timeout: seconds for all of it.
+            body: JSON, or None.
+
+        Raises:
+            ProviderError: there is no response in time.
+        """
         with anyio.move_on_after(timeout):
-            response = await self._send("GET", path, None, timeout)
+            response = await self._exchange(method, path, body, timeout)
             if isinstance(response, retry_policy.Failure):
                 raise response.error
-            body = await _read_start(response, _MAX_JSON_BODY + 1, timeout)
-            return provider_errors.parse_json_response(self.endpoint, body, _MAX_JSON_BODY)
+            content = await _read_start(response, _MAX_JSON_BODY + 1, timeout)
+            return FetchedResponse(response.status_code, dict(response.headers), content)
         raise provider_errors.build_connection_error(self.endpoint, TimeoutError())
 
     async def aclose(self) -> None:
@@ -149,6 +179,16 @@ class HttpTransport:
     async def _send(
         self, method: str, path: str, body: bytes | None, idle_timeout: float
     ) -> httpx2.Response | retry_policy.Failure:
+        """Send one request, and return the response with its body unread; a failure where its status is not 2xx."""
+        response = await self._exchange(method, path, body, idle_timeout)
+        if isinstance(response, retry_policy.Failure) or response.is_success:
+            return response
+        return await self._to_failure(response)
+
+    async def _exchange(
+        self, method: str, path: str, body: bytes | None, idle_timeout: float
+    ) -> httpx2.Response | retry_policy.Failure:
+        """Send one request, and return the response with its body unread, whatever its status."""
         client = self._client
         if client is None:
             client = await to_thread.run_sync(self.preload, abandon_on_cancel=True)
@@ -168,9 +208,7 @@ class HttpTransport:
             return retry_policy.Failure(provider_errors.build_connection_error(self.endpoint, error), retry)
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         response.stream = CleanlyClosedStream(response.stream)
-        if response.is_success:
-            return response
-        return await self._to_failure(response)
+        return response
 
     async def _to_failure(self, response: httpx2.Response) -> retry_policy.Failure:
         """Read the body of an error response, and close it."""

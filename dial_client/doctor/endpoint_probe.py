@@ -1,0 +1,118 @@
+"""Requests to an endpoint that cost nothing: its list of models, and empty requests that tell which APIs it has."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+import anyio
+
+from dial_client.errors import ProviderError
+from dial_client.providers.http.endpoint import Endpoint
+from dial_client.providers.http.transport import FetchedResponse, HttpTransport
+from dial_client.settings.config_types import Wire
+
+SECONDS = 8.0
+"""For one request, with its answer."""
+_NOT_THERE = (404, 405, 501)
+"""Statuses of an address that does not exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelListing:
+    """What an endpoint answered when it was asked for its models."""
+
+    status: int
+    ids: tuple[str, ...] = ()
+    """The models; empty where the answer has none."""
+    date: datetime | None = None
+    """When the answer was made, by the clock of the endpoint."""
+
+
+async def fetch_models(endpoint: Endpoint) -> ModelListing:
+    """Ask an endpoint for its models (``GET /models``).
+
+    Raises:
+        ProviderError: it cannot be reached, or a proxy cannot be used.
+    """
+    query = dict(endpoint.query) | ({"limit": "1000"} if _is_anthropic(endpoint) else {})  # else a page of 20
+    response = await _fetch(replace(endpoint, query=query), "GET", models_path(endpoint))
+    return ModelListing(response.status, tuple(_ids(response.body)), _date(response.headers.get("date", "")))
+
+
+async def find_wires(endpoint: Endpoint) -> Mapping[Wire, str]:
+    """Return the APIs that an endpoint has, each with the address to name, which may differ by ``/v1``.
+
+    Each API is sent a request without content, which it refuses: no model is asked.
+    """
+    found: dict[Wire, str] = {}
+
+    async def probe(wire: Wire) -> None:
+        for base in _bases(endpoint.base_url, wire):
+            if await _has(replace(endpoint, base_url=base), _path(base, wire)):
+                found[wire] = base
+                return
+
+    async with anyio.create_task_group() as group:
+        for wire in Wire:
+            group.start_soon(probe, wire)
+    return {wire: found[wire] for wire in Wire if wire in found}
+
+
+def models_path(endpoint: Endpoint) -> str:
+    """Return the path of the list of models, below the address of the endpoint."""
+    return "/v1/models" if _is_anthropic(endpoint) and not endpoint.base_url.endswith("/v1") else "/models"
+
+
+def _bases(base_url: str, wire: Wire) -> tuple[str, ...]:
+    """Return the address as it is named, and the address with ``/v1``, where the path of the API does not have that."""
+    return (base_url,) if wire is Wire.MESSAGES or base_url.endswith("/v1") else (base_url, f"{base_url}/v1")
+
+
+def _path(base_url: str, wire: Wire) -> str:
+    if wire is Wire.MESSAGES:
+        return "/messages" if base_url.endswith("/v1") else "/v1/messages"
+    return "/responses" if wire is Wire.RESPONSES else "/chat/completions"
+
+
+async def _has(endpoint: Endpoint, path: str) -> bool:
+    """Return True if something answers to requests at a path. A 404 that speaks of a model is an answer of an API."""
+    try:
+        response = await _fetch(endpoint, "POST", path, b"{}")
+    except ProviderError:
+        return False
+    return response.status not in _NOT_THERE or b"model" in response.body.lower()
+
+
+async def _fetch(endpoint: Endpoint, method: str, path: str, body: bytes | None = None) -> FetchedResponse:
+    transport = HttpTransport(endpoint)
+    try:
+        return await transport.fetch(method, path, body=body, timeout=SECONDS)
+    finally:
+        with anyio.CancelScope(shield=True):
+            await transport.aclose()
+
+
+def _is_anthropic(endpoint: Endpoint) -> bool:
+    return "anthropic-version" in endpoint.headers
+
+
+def _ids(body: bytes) -> Iterator[str]:
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError):
+        return
+    for model in value.get("data", ()) if isinstance(value, dict) and isinstance(value.get("data"), list) else ():
+        if isinstance(model, dict) and isinstance(model.get("id"), str):
+            yield model["id"]
+
+
+def _date(text: str) -> datetime | None:
+    try:
+        date = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    return date if date.tzinfo is not None else date.replace(tzinfo=UTC)

@@ -1,0 +1,65 @@
+"""How many tokens the definitions of tools take of each request, and the context window they are compared with."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+
+from anyio import to_thread
+
+from dial_client.doctor.server_run import ServerOutcome
+from dial_client.doctor.subject import Subject
+from dial_client.errors import ConfigError
+from dial_client.providers import open_provider
+from dial_client.text.safe_text import one_line
+from dial_client.turns import prices
+
+BYTES_PER_TOKEN = 3
+"""Bytes of a definition that are about one token."""
+
+
+def tokens_of_servers(outcome: ServerOutcome) -> Mapping[str, int]:
+    """Return for each server about how many tokens the definitions of its tools take."""
+    counts: Counter[str] = Counter()
+    for tool in outcome.tools:
+        text = json.dumps([tool.name, tool.description, tool.input_schema], ensure_ascii=False, default=str)
+        counts[tool.server] += len(text.encode(errors="replace")) // BYTES_PER_TOKEN
+    return counts
+
+
+async def find_window(subject: Subject) -> int | None:
+    """Return the tokens of the model's context window: as configured, as the model says, or by the price list.
+
+    None where they are not known.
+    """
+    name = subject.model_name
+    if name is None:
+        return None
+    profile = subject.models.get(name)
+    if profile is not None and profile.context_window is not None:
+        return profile.context_window
+    try:
+        provider = open_provider(name, models=subject.models, base_url=subject.target.base_url, environ=subject.environ)
+    except ConfigError:
+        return None
+    try:
+        return provider.info.context_window or await to_thread.run_sync(prices.find_context_window, provider.info)
+    finally:
+        await provider.aclose()
+
+
+def size_lines(outcome: ServerOutcome, window: int | None) -> list[str]:
+    """Return a table, a line each: for each server that has tools, and in all, how many there are and their tokens."""
+    tokens = tokens_of_servers(outcome)
+    if not tokens:
+        return []
+    counts = Counter(tool.server for tool in outcome.tools)
+    rows = [(one_line(server, 40), counts[server], f"{size:,}") for server, size in tokens.items()]
+    total = sum(tokens.values())
+    share = f" of {window:,} ({total / window:.0%})" if window else ""
+    rows.append(("all", counts.total(), f"{total:,}"))
+    width = max(len(name) for name, _, _ in rows)
+    digits = max(len(size) for _, _, size in rows)
+    lines = [f"  {name:<{width}}  {count:>4} tools  {size:>{digits}}" for name, count, size in rows]
+    return ["Tools in each request, in tokens (a token is taken to be 3 bytes):", *lines[:-1], f"{lines[-1]}{share}"]

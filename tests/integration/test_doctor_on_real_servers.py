@@ -1,0 +1,174 @@
+"""`doctor` on ten configurations of servers that other people use, as their documents write them: nothing is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+
+from benchmarks.together import NPM, real_servers
+from dial_client.doctor.check_registry import inspect
+from dial_client.doctor.findings import Finding, Group
+from dial_client.doctor.server_run import ServerOutcome
+from dial_client.doctor.subject import DoctorTarget, Subject
+from dial_client.doctor.tool_sizes import size_lines
+from dial_client.settings.configuration import ConfigFile
+from tests.support.program import python_server
+from tests.support.servers.launch import LONG
+
+PACKAGES = NPM.parent / "@modelcontextprotocol"
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.once,
+    pytest.mark.skipif(
+        not PACKAGES.exists() or shutil.which("git") is None,
+        reason="npm servers are not here: `make test` installs them with Node",
+    ),
+]
+GROUPS = (Group.CONFIG, Group.SERVERS, Group.TOOLS)
+SLOW = "DC303"
+"""A start that is slow says something of the machine."""
+
+
+def configurations(folder: Path, http: str, sse: str) -> Mapping[str, str]:
+    """Return ten files by their subjects: each names another server, or starts a server in another way."""
+    servers = real_servers(folder)
+    time, git = python_server("mcp_server_time", "--local-timezone", "UTC"), python_server("mcp_server_git")
+    memory = {"env": {"MEMORY_FILE_PATH": "${workspaceFolder}/memory.json"}}
+    files: dict[str, Any] = {
+        "a program beside Python": {"mcpServers": {"time": {"command": "mcp-server-time"}}},
+        "a module of Python": {"mcpServers": {"git": {**git, "cwd": "${workspaceFolder}"}}},
+        "npx": {
+            "mcpServers": {
+                "thinking": {
+                    "command": "npx",
+                    "args": ["-y", "@modelcontextprotocol/server-sequential-thinking"],
+                    "cwd": str(NPM.parent.parent),
+                }
+            }
+        },
+        "a script of node": {
+            "mcpServers": {
+                "memory": {"command": "node", "args": [str(PACKAGES / "server-memory/dist/index.js")], **memory}
+            }
+        },
+        "as VS Code writes it": {
+            "servers": {"memory": {"type": "stdio", **servers["memory"], **memory}},
+            "inputs": [],
+        },
+        "servers at the top": {"files": servers["filesystem"]},
+        "HTTP": {"mcpServers": {"everything": {"url": http}}},
+        "SSE": {"mcpServers": {"everything": {"type": "sse", "url": sse}}},
+        "several, with rules and a profile": {
+            "mcpServers": {"time": time, "git": git, "off": {"command": "no-such-program", "disabled": True}},
+            "policy": [{"allow": "time/*"}, {"ask": "git/*"}],
+            "profiles": {"clock": {"servers": ["time"]}},
+        },
+    }
+    text = {name: json.dumps(file, indent=2) for name, file in files.items()}
+    command = json.dumps(servers["everything"]["command"])
+    return {**text, "comments": f'{{ // for trials\n  "mcpServers": {{"everything": {{"command": {command},}},}},\n}}'}
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+def addresses() -> Iterator[tuple[str, str]]:
+    """Start server-everything twice, behind streamable HTTP and behind SSE, and return the addresses."""
+    ports = {"streamableHttp": free_port(), "sse": free_port()}
+    processes = [
+        subprocess.Popen(
+            ["node", script("everything"), kind],
+            env={**os.environ, "PORT": str(port)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        for kind, port in ports.items()
+    ]
+    try:
+        yield f"http://127.0.0.1:{ports['streamableHttp']}/mcp", f"http://127.0.0.1:{ports['sse']}/sse"
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture(scope="module")
+async def checked(
+    tmp_path_factory: pytest.TempPathFactory, addresses: tuple[str, str]
+) -> Mapping[str, tuple[list[Finding], ServerOutcome]]:
+    """Return the findings of each configuration, and what became of its servers; all are checked side by side."""
+    folder = tmp_path_factory.mktemp("real")
+    await anyio.run_process(["git", "init", "-q", str(folder)])
+    results: dict[str, tuple[list[Finding], ServerOutcome]] = {}
+
+    async def check(name: str, text: str) -> None:
+        file = ConfigFile(text, str(folder / "servers.json"))
+        subject = Subject(DoctorTarget((file,), server_seconds=LONG))
+        results[name] = await inspect(subject, GROUPS), await subject.run.outcome()
+
+    with anyio.fail_after(LONG):
+        for address in addresses:
+            await until_answered(address)
+        async with anyio.create_task_group() as group:
+            for name, text in configurations(folder, *addresses).items():
+                group.start_soon(check, name, text)
+    return results
+
+
+def script(server: str) -> str:
+    """Return the path of the script of a server."""
+    return str(PACKAGES / f"server-{server}" / "dist" / "index.js")
+
+
+def free_port() -> int:
+    """Return a port of loopback at which nothing listens."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+async def until_answered(address: str) -> None:
+    """Wait until something listens at an address."""
+    while True:
+        try:
+            async with httpx2.AsyncClient() as client, client.stream("GET", address):
+                return
+        except httpx2.TransportError:
+            await anyio.sleep(0.05)
+
+
+@pytest.mark.parametrize("name", configurations(Path("/nowhere"), "", "") if PACKAGES.exists() else ())
+async def test_nothing_is_found(name: str, checked: Mapping[str, tuple[list[Finding], ServerOutcome]]) -> None:
+    findings, outcome = checked[name]
+    assert [str(finding) for finding in findings if finding.code != SLOW] == []
+    assert outcome.tools
+    assert sorted(outcome.seconds) == sorted(name for name in outcome.statuses if name != "off")
+
+
+async def test_the_table_of_tokens_has_each_server_and_the_share_of_the_window(
+    checked: Mapping[str, tuple[list[Finding], ServerOutcome]],
+) -> None:
+    _, outcome = checked["several, with rules and a profile"]
+    title, *rows = [line.split() for line in size_lines(outcome, 100_000)]
+    assert title[:4] == ["Tools", "in", "each", "request,"]
+    assert [row[0] for row in rows] == ["time", "git", "all"]
+    sizes = [int(row[3].replace(",", "")) for row in rows]
+    assert min(sizes) > 100
+    assert sizes[2] == sizes[0] + sizes[1]
+    assert rows[2][4:] == ["of", "100,000", f"({sizes[2] / 100_000:.0%})"]
+    assert size_lines(outcome, None)[-1].endswith(f"{sizes[2]:,}")
+    assert size_lines(ServerOutcome(), 1) == []
